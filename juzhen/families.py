@@ -26,7 +26,7 @@ from juzhen.encoders.layout import MODULES_FILE, read_layout
 from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder, scores_pairs
 from juzhen.encoders.packing import pack
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
-from juzhen.encoders.text_collate import PromptCollator
+from juzhen.encoders.text_collate import TemplateCollator
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
@@ -144,12 +144,12 @@ class TemplateEncoders(BiEncoders):
     export = Family.export
 
     def holds(self, folder: Path) -> bool:
-        return super().holds(folder) and read_layout(folder).prompts is not None
+        return super().holds(folder) and read_layout(folder).templates is not None
 
     def _collator(
         self, encoder: PromptEncoder, tokenize: CachedTokenizer, options: dict[str, Any]
     ) -> SentenceCollator:
-        return PromptCollator(tokenize, encoder)
+        return TemplateCollator(tokenize, encoder)
 
 
 class CrossEncoders(Family):

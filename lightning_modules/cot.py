@@ -15,9 +15,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.encoders.first_look import prompt_at_start
-from juzhen.encoders.prefix import TEMPLATES, prompt_refused
-from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.prompts import TEMPLATES, prompt_refused
 from juzhen.encoders.sentence_encoder import PromptEncoder
+from juzhen.encoders.templates import Templates
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
 from lightning_modules.biencoder import BiEncoder, BiEncoderSettings
@@ -60,7 +60,7 @@ class CotEncoderSettings(BiEncoderSettings):
 class CotEncoder(BiEncoder):
     """A sentence in the anchor's template shall find itself in the positive's, and not in the negative's.
 
-    Numbers and templates are those of `Prompts`. Any set can be learnt from: of pairs, their
+    Numbers and templates are those of `Templates`. Any set can be learnt from: of pairs, their
     sentences are. What stands for a sentence in evaluation, and in the encoder that a run leaves behind, is what the
     anchor's template gives, by the function that was trained. `variant` is read by those who name runs only.
 
@@ -78,7 +78,7 @@ class CotEncoder(BiEncoder):
         super().check(job, matches)
         if not job.dataset:
             return  # templates are those of the folder, where it has some
-        views = Prompts.of(job.model).views
+        views = Templates.of(job.model).views
         for loss in (match.loss for match in matches.values()):
             if "positive" not in views:
                 raise UserError(
@@ -106,13 +106,13 @@ class CotEncoder(BiEncoder):
         [MASK] sees nothing of the sentence that it is to learn from.
         """
         encoder = BiEncoder.load_encoder(job, folder=folder)
-        if not job.dataset and encoder.prompts is not None:
-            if job.model["language"] is not None and Prompts.of(job.model) != encoder.prompts:
+        if not job.dataset and encoder.templates is not None:
+            if job.model["language"] is not None and Templates.of(job.model) != encoder.templates:
                 log.warning(
                     "%s: sentences are read through the templates that it was saved with", start_of(job)
                 )
             return encoder
-        encoder = PromptEncoder.around(encoder, Prompts.of(job.model)).train()
+        encoder = PromptEncoder.around(encoder, Templates.of(job.model)).train()
         if job.dataset and folder is None:
             require_sight(encoder, start_of(job))
         return encoder
@@ -156,7 +156,7 @@ def _require_trained_mask(job: JobConfig) -> None:
 @torch.no_grad()
 def require_sight(encoder: PromptEncoder, start: str) -> None:
     """Raises UserError where the state at [MASK], of the anchor's template, is the same whatever the sentence."""
-    if encoder.prompts.read == "pooling":
+    if encoder.templates.read == "pooling":
         return
     was_training = encoder.training
     states = encoder.eval().stage_1(encoder.collate(encoder.tokenize(SENTENCES)))

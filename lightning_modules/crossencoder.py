@@ -19,12 +19,11 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.encoders import load_backbone, load_encoder
-from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, CrossEncoder
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
-from juzhen.encoders.prefix import JOINT, prompt_refused
-from juzhen.encoders.settable_encoder import SEGMENTS_UNKNOWN
+from juzhen.encoders.prompts import JOINT, prompt_refused
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule

@@ -7,7 +7,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from juzhen.core.batch import Batch
 from juzhen.core.examples import Kind
 from juzhen.encoders.packing import pack
-from juzhen.encoders.prompt_templates import PromptTokens
+from juzhen.encoders.template_tokens import TemplateTokens
 
 
 def batch(tokens) -> Batch:
@@ -18,7 +18,7 @@ def batch(tokens) -> Batch:
 def test_a_loader_that_pins_pins_every_tensor(monkeypatch):
     """A CPU build of torch cannot pin: here a pinned tensor is one plus 1."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 1)
-    tokens = PromptTokens.of(pack([[5, 6, 7], [8, 9]]), torch.zeros(2, dtype=torch.long))
+    tokens = TemplateTokens.of(pack([[5, 6, 7], [8, 9]]), torch.zeros(2, dtype=torch.long))
     pinned = pin_memory(batch(tokens))
     assert pinned.task == "demo"
     assert pinned.columns["text_b"].tolist() == pinned.rows.tolist() == [1, 2]

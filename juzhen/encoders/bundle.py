@@ -21,8 +21,8 @@ from juzhen.encoders.locate import HEAD_FILE, encoder_folder
 from juzhen.encoders.model_card import model_card, pair_card
 from juzhen.encoders.pooled_encoder import TYPES, PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.prefix import PROMPTS_FILE
 from juzhen.encoders.projection import IDENTITY, SCORES, Projection
+from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.proof import layers_that_add_up
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import quiet
@@ -62,10 +62,10 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
         encoder.score_head.save(folder)
     pooling = _their_pooling(encoder)
     layers = _write_layers(encoder, folder, start=len(pooling) + 1)
-    prompts = encoder.prompts
-    loads_elsewhere = prompts is None and bool(pooling) and encoder.score_head is None
+    templates, prompts = encoder.templates, encoder.prompts
+    loads_elsewhere = templates is None and bool(pooling) and encoder.score_head is None
     if loads_elsewhere:
-        settings = encoder.prefix.as_dict() | {"similarity_fn_name": "cosine"}
+        settings = prompts.as_dict() | {"similarity_fn_name": "cosine"}
         if encoder.normalize:
             layers = {**layers, f"{len(pooling) + len(layers) + 1}_Normalize": None}
         _write_modules(encoder, folder, pooling | layers, settings)
@@ -76,11 +76,10 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
             "max_length": encoder.input_length,
             "projections": list(layers),
         }
-        prefix = encoder.prefix
-        if prefix.prompts:
-            own["prefix"] = prefix.as_dict() | {"include_prompt": prefix.include_prompt}
-        _json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
-        _refuse_elsewhere(folder, "PromptEncoder" if prompts else "SentenceEncoder")
+        if prompts.texts:
+            own["prefix"] = prompts.as_dict() | {"include_prompt": prompts.include_prompt}
+        _json(folder / OWN_FILE, own | ({"prompts": templates.as_dict()} if templates else {}))
+        _refuse_elsewhere(folder, "PromptEncoder" if templates else "SentenceEncoder")
     text = model_card(encoder, card, loads_elsewhere=loads_elsewhere)
     write_text(folder / "README.md", text, in_own_folder=True)
 
@@ -133,7 +132,7 @@ def _their_pooling(encoder: PooledEncoder) -> Modules:
             return {}
         modules["1_WeightedLayerPooling"] = size | {"layer_start": 1, "num_hidden_layers": layers}
     switches = {one.switch: one.switch == pooling.switch for one in POOLINGS.values() if one.switch}
-    prompt = {} if encoder.prefix.include_prompt else {"include_prompt": False}
+    prompt = {} if encoder.prompts.include_prompt else {"include_prompt": False}
     return modules | {f"{len(modules) + 1}_Pooling": size | switches | prompt}
 
 

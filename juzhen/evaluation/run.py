@@ -30,7 +30,7 @@ from juzhen.evaluation.devices import require_device
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.evaluation.spec import HardwareConfig
 from juzhen.families import family_of, open_encoder
 from juzhen.metrics.ranking import RankedLists
@@ -48,7 +48,7 @@ class Pass:
     """
 
     encoder: Any
-    settings: Settings
+    settings: EvaluationSettings
     cache_dir: str | None = None
     progress: bool = False
 
@@ -136,7 +136,7 @@ def evaluate(
     *,
     data_dir: str | Path = "data",
     trained_on: Sequence[Examples] = (),
-    settings: Settings | None = None,
+    settings: EvaluationSettings | None = None,
     cache_dir: str | None = None,
     progress: bool = False,
 ) -> Evaluation:
@@ -153,7 +153,7 @@ def evaluate(
 
     Raises UserError for an encoder or a set that is not there.
     """
-    settings = replace(settings or Settings(), data_dir=str(data_dir), dataset={}, evaluate={})
+    settings = replace(settings or EvaluationSettings(), data_dir=str(data_dir), dataset={}, evaluate={})
     sets, trained_on = as_column(sets, "sets"), as_column(trained_on, "trained_on")
     opened = open_encoder(encoder)
     loaded = [one for one in sets if isinstance(one, Examples | RankingSet)]

@@ -15,9 +15,9 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
-from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.templates import Templates
 from launch import typed_config
 from launch.naming import with_language
 from lightning_modules.cot import CotEncoder, require_sight
@@ -132,7 +132,7 @@ def under_one_new_layer(folder):
     """The encoder under a layer that begins by changing nothing."""
     return PromptEncoder.around(
         load_backbone(BackboneConfig(path=str(folder), initialize="pretrained", layers=1), seed=0),
-        Prompts(anchor="“[X]”这句话的意思是[MASK]。"),
+        Templates(anchor="“[X]”这句话的意思是[MASK]。"),
     )
 
 
