@@ -1,6 +1,8 @@
 """Hard negatives by the weights as they are now, again and again while they learn."""
 
+import math
 import time
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,19 +13,68 @@ import torch
 
 from callbacks.health import append_line
 from callbacks.lightning_internals import is_between_steps
-from callbacks.mining_phases import Phases
 from callbacks.resume import stage_folder
 from conf.declared import declared
 from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
-from juzhen.losses.options import whole_number
+from juzhen.losses.options import number, whole_number
 from juzhen.mining.beside import MiningBeside
 from juzhen.mining.in_training import InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
+
+
+class Phases:
+    """Training in phases, each with its own time between two minings and its own rise of the share of hard negatives.
+
+    ends         shares of training at which phases end, rising to 1
+    every_steps  optimizer steps between two minings, of each phase; None: there is one alone, before the first step
+    hard_share   at the start and at the end of each phase, and in between along a line
+    key          what the configuration calls them, for messages
+
+    Raises UserError for a number out of its range, and where there are not as many as there are phases.
+    """
+
+    def __init__(
+        self,
+        ends: Sequence[float],
+        every_steps: Sequence[int] | None,
+        hard_share: Sequence[float],
+        *,
+        key: str,
+    ) -> None:
+        self.ends = [number(f"{key}.phases", one, low=0.0, high=1.0, open_low=True) for one in ends]
+        if self.ends != sorted(set(self.ends)) or self.ends[-1:] != [1.0]:
+            raise UserError(
+                f"{key}.phases={list(ends)}: expected shares of training that rise to 1, such as [0.3, 0.7, 1]"
+            )
+        _require_count(f"{key}.hard_share", hard_share, len(ends) + 1)
+        self.hard_shares = [number(f"{key}.hard_share", one, low=0.0, high=1.0) for one in hard_share]
+        self.every_steps = None
+        if every_steps is not None:
+            _require_count(f"{key}.every_steps", every_steps, len(ends))
+            self.every_steps = [whole_number(f"{key}.every_steps", one, low=1) for one in every_steps]
+
+    def due(self, step: int, total_steps: int) -> bool:
+        """Before the first step, at the start of each phase, and every so many steps from there."""
+        if self.every_steps is None or step >= total_steps:
+            return step == 0
+        starts = [math.ceil(end * total_steps) for end in (0.0, *self.ends[:-1])]
+        phase = bisect_right(starts, step) - 1
+        return (step - starts[phase]) % self.every_steps[phase] == 0
+
+    def hard_share(self, step: int, total_steps: int) -> float:
+        """Of the negatives that are mined at a step."""
+        return float(np.interp(step / total_steps, [0.0, *self.ends], self.hard_shares))
+
+
+def _require_count(key: str, values: Sequence[float], count: int) -> None:
+    if len(values) != count:
+        raise UserError(f"{key}={list(values)}: expected {count} numbers, as there are phases")
+
 
 KEY = "callbacks.mining"
 MINING_FILE = "mining.jsonl"
@@ -78,10 +129,7 @@ class NegativeMining(pl.Callback):
         self.sets, self.stages = sets, stages
         rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
         rules |= {"share_of": share_of, "margin": margin, "temperature": temperature, "negatives": negatives}
-        try:
-            self.options = MiningOptions(**rules)
-        except UserError as error:
-            raise UserError(f"{KEY}.{error}") from None
+        self.options = MiningOptions(**rules)
         if depth < negatives:
             raise UserError(
                 f"{KEY}.depth={depth}: expected {KEY}.negatives={negatives} at least, to choose from"
@@ -101,8 +149,6 @@ class NegativeMining(pl.Callback):
                 f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
                 "leave mining out"
             )
-        if self.sets is not None and not self.sets:
-            raise UserError(f"{KEY}.sets=[]: expected names of sets, or null for all")
         for name in self.sets or ():
             if name not in job.dataset:
                 raise UserError(
@@ -127,12 +173,6 @@ class NegativeMining(pl.Callback):
             if self._is_mined(name)
         }
         data.rows_change = bool(self._rows)
-        for name, rows in self._rows.items():
-            if (count := len(rows.ranking.corpus)) < self.options.depth:
-                raise UserError(
-                    f"{KEY}.depth={self.options.depth}: there are {count} texts to choose negatives of {name} "
-                    "from; expected no more than that"
-                )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
         self._put_in_force(trainer)  # after a resume
@@ -180,29 +220,12 @@ class NegativeMining(pl.Callback):
 
     def _stage_names(self, job: JobConfig) -> list[str]:
         """The stages of a job, in order. Raises UserError where `stages` names none of them, or one that is none."""
-        if job.schedule.name != "serial" or not job.dataset:
-            if self.stages is not None:
-                raise UserError(
-                    f"{KEY}.stages={list(self.stages)}: this job has one stage; leave it at null, or type "
-                    "schedule=serial"
-                )
-            return [""]
-        names = list(job.schedule.order or job.dataset)
-        if self.stages is not None and not self.stages:
-            raise UserError(
-                f"{KEY}.stages=[]: expected names of stages ({', '.join(names)}), or null for all"
-            )
+        is_serial = job.schedule.name == "serial" and job.dataset
+        names = list(job.schedule.order or job.dataset) if is_serial else [""]
         for name in self.stages or ():
             if name not in names:
                 raise UserError(
                     f"{KEY}.stages={list(self.stages)}: there is no stage {name}; {nearest(name, names)}"
-                )
-        mined = [name for name in names if self._is_on(name)]
-        of_them = {one for name in mined for one in _sets_of(job, name)}
-        for name in self.sets or ():
-            if name not in of_them and self.stages is not None:
-                raise UserError(
-                    f"{KEY}.sets={list(self.sets)}: no stage of {KEY}.stages={list(self.stages)} learns from {name}"
                 )
         return names
 
@@ -275,8 +298,3 @@ class NegativeMining(pl.Callback):
         for logger in trainer.loggers:
             values = {f"mining/{name}/{key}": value for key, value in told.items()}
             logger.log_metrics(values, trainer.global_step)
-
-
-def _sets_of(job: JobConfig, stage: str) -> Sequence[str]:
-    described = job.schedule.stages.get(stage)
-    return (described and described.dataset) or [stage]

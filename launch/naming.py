@@ -142,8 +142,8 @@ def _weights_digest(folder: Path) -> str:
 def _prompt(folder: Path) -> list[str]:
     """What stands before every sentence, and whether it is pooled; nothing where nothing does."""
     with suppress(UserError):  # of broken files the job will speak
-        prefix = read_layout(folder).prefix
-        return [f"{prefix.text!r} {prefix.include_prompt}"] if prefix.text else []
+        prompts = read_layout(folder).prompts
+        return [f"{prompts.text!r} {prompts.include_prompt}"] if prompts.text else []
     return []
 
 

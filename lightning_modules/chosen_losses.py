@@ -11,7 +11,7 @@ from conf.declared import Declared, declared
 from conf.job import JobConfig
 from juzhen.core.contract import VIEWS, choose_view
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
+from juzhen.core.examples import NLI_GRADES, Kind
 from juzhen.core.named import WITHOUT_BATCH, name_of
 from juzhen.core.places import CONFIGURATION
 from juzhen.data.spec import DatasetConfig, LearningConfig
@@ -211,3 +211,25 @@ def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[
         for name, target in targets.items()
         if target.consumes in provided and not target.needs_teacher_scores
     }
+
+
+def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
+    """How close two texts are in each class of a set, from 0 to 1: of graded pairs its `grades` within `score_range`.
+
+    kind  that its rows are read as
+
+    Raises UserError for graded pairs that do not say which few grades they have.
+    """
+    if kind is not Kind.SCORED_PAIR:
+        return NLI_GRADES if kind is Kind.NLI_PAIR else (0.0, 1.0)
+    key, grades = f"dataset.{config.name}.grades", config.grades
+    low, high = config.score_range or (0.0, 1.0)
+    if not grades:
+        example = [round(low + (high - low) * share, 6) for share in (0, 0.5, 1)]
+        spelt = ",".join(f"{one:g}" for one in example)
+        raise UserError(
+            f"{key}=null: loss=ce tells classes apart, and the scores of {config.name} are any numbers from {low:g} to "
+            f"{high:g}. If there are few distinct ones, say which, such as {key}=[{spelt}]; else choose a loss of "
+            "scores, such as loss=cosent or loss=ce_mse"
+        )
+    return tuple((one - low) / (high - low) for one in grades)

@@ -20,9 +20,8 @@ from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from juzhen.metrics.undefined import why_undefined
-from lightning_modules.chosen_losses import Match
+from lightning_modules.chosen_losses import Match, class_grades
 from lightning_modules.comparisons import empty_batches
-from lightning_modules.grades import require_grades
 from lightning_modules.matching import build_loss
 
 SMALLEST_STEP = 1e-10
@@ -229,3 +228,20 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
                 f"dev/{one.name}: {why} ({len(one):,} rows), so its {metric} is undefined and chooses no checkpoint; "
                 "where no other set does, the weights of the last step are kept"
             )
+
+
+def require_grades(examples: Examples, config: DatasetConfig) -> None:
+    """Raises UserError that names the first row of graded pairs whose score is none of its `grades`."""
+    assert examples.targets is not None  # graded pairs have scores
+    grades = np.asarray(class_grades(config, examples.kind), dtype=np.float32)
+    wrong = np.flatnonzero(np.abs(examples.targets[:, None] - grades).min(axis=1) > 1e-5)
+    if not len(wrong):
+        return
+    low, high = config.score_range or (0.0, 1.0)
+    place = "" if examples.lines is None else f":{examples.lines[wrong[0]]}"
+    score = low + (high - low) * examples.targets[wrong[0]]
+    raise UserError(
+        f"{config.name}/{examples.split}{place}: the score is {score:g}, which is not among "
+        f"dataset.{config.name}.grades={list(config.grades or ())}, and {len(wrong) - 1:,} more rows are "
+        "none of them; name every score that there is, or choose a loss of scores, such as loss=cosent"
+    )

@@ -15,9 +15,6 @@ from torchmetrics import Metric
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.evaluation.scoring import assemble_outputs, score_set
 
-MEASURED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-"""Kinds whose rows have one score each."""
-
 
 class RowOutputs(Metric):
     """What a model puts out for numbered rows, by all processes together, in the order of the rows.
@@ -90,20 +87,12 @@ class PairMeasures(Metric):
 
     def __init__(self, kind: str, *, measure: str | None = None, **options: Any) -> None:
         super().__init__(**options)
-        if Kind(kind) not in MEASURED:
-            raise ValueError(
-                f"kind={kind}: expected one of {', '.join(MEASURED)}, whose rows have one score each"
-            )
         self.kind, self.measure = Kind(kind), measure
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("targets", [], dist_reduce_fx="cat")
 
     def update(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> None:
         """scores  of the model, higher = closer · targets  grade from 0 to 1, label 0 or 1, or class number"""
-        if scores.shape != targets.shape or scores.ndim != 1:
-            raise ValueError(
-                f"{tuple(scores.shape)} scores and {tuple(targets.shape)} targets: expected one per row"
-            )
         self.scores.append(scores.detach())
         self.targets.append(targets.detach())
 

@@ -25,7 +25,7 @@ from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features
-from lightning_modules.biencoder import BiEncoder
+from lightning_modules.biencoder import BiEncoder, BiEncoderSettings
 
 EVALUATION_STEP = -1
 """Stands for the step wherever dev is masked: each validation hides the same tokens."""
@@ -106,6 +106,15 @@ def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:
     return Vocabulary.of(encoder.tokenizer, size=size, prompt=encoder.prompt)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MaskedLanguageModelSettings(BiEncoderSettings):
+    mask_rate: float
+    strategy: str
+    mean_span: float
+    mask_share: float
+    random_share: float
+
+
 class MaskedLanguageModel(BiEncoder):
     """Cross entropy of the hidden tokens (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.1).
 
@@ -121,13 +130,7 @@ class MaskedLanguageModel(BiEncoder):
     unscored: ClassVar[Mapping[Kind, str]] = {}
     metric = "mlm_accuracy"
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(BiEncoder.Settings):
-        mask_rate: float
-        strategy: str
-        mean_span: float
-        mask_share: float
-        random_share: float
+    Settings = MaskedLanguageModelSettings
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
@@ -161,7 +164,7 @@ class MaskedLanguageModel(BiEncoder):
         """Per sentence: summed loss, hidden tokens named rightly, hidden tokens; then its embedding."""
         rows = batch.columns["text"]
         in_text = torch.zeros(len(batch.sentence_ids), device=rows.device)
-        in_text[rows] = batch.targets
+        in_text[rows] = batch.tensors["targets"]
         seen, hidden = self._masked(batch.tokens, in_text.long(), step=EVALUATION_STEP, where=in_text > 0)
         states, embeddings = self.encoder.states_and_embeddings(seen)
         losses, right = self._guessed(states[hidden], batch.tokens.input_ids[hidden])

@@ -255,6 +255,32 @@ def test_the_loss_of_contributing_takes_a_step(extended_root, capfd):
     assert in_a_fork(take_a_step, extended_root) == 0, capfd.readouterr().err
 
 
+PLACED = re.compile(
+    r"^In `([^`\n]+)`, (after `([^`\n]+)`|at the end|a new file):\n\n```\w+\n(.*?)^```$", re.M | re.S
+)
+"""Where CONTRIBUTING.md puts lines into a file that is there, or beside it."""
+
+
+def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbone):
+    places = PLACED.findall(page("CONTRIBUTING.md"))
+    assert len({path for path, *_ in places}) == len(places) <= 4
+    root = tmp_path / "project"
+    for folder in (one for one in tree() if one.endswith("/") and one != "tests/"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "train.py", root)
+    for path, where, line, text in places:
+        old = "" if where == "a new file" else (root / path).read_text(encoding="utf-8")
+        assert not line or old.count(f"{line}\n") == 1, line
+        new = old.replace(f"{line}\n", f"{line}\n{text}") if line else old + text
+        (root / path).write_text(new, encoding="utf-8")
+    words = ["dataset=demo_sts", "loss=squared_error_of_long", f"backbone.path={tiny_backbone}", "debug=fast"]
+    words += ["backbone=embedded", "logger.wandb=off"]
+    done = python("train.py", *words, f"output_dir={tmp_path}", cwd=root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (result,) = tmp_path.glob("*/result.json")
+    assert json.loads(result.read_text())["config"]["loss"]["name"] == "squared_error_of_long"
+
+
 def watch_a_run(root, backbone, folder):
     """With the callback of the page; it decides no weights, so the run is the one that it is without it."""
     import_from(root)

@@ -25,10 +25,9 @@ from juzhen.core.examples import TEACHER_SCORE, Kind
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.tensors import TENSORS
 from juzhen.core.whole import write_text, writing_to
-from lightning_modules.base import asked_for
 from lightning_modules.chosen_losses import NEEDS
-from lightning_modules.loss_numbers import losses_for, number_table, options
 from lightning_modules.matching import match_losses
+from tools.loss_numbers import losses_for, number_table, options
 
 WORDS = {
     Kind.SCORED_PAIR: "graded",
@@ -140,7 +139,7 @@ def _facts(name: str, loss: Mapping[str, Any]) -> Sequence[str]:
     target = own_class(loss["_target_"])
     kinds = ", ".join(WORDS[kind] for kind in target.input_kinds)
     numbers = "dim=…, num_classes=…" if target.has_head else ""  # what has no default
-    call = f"`{target.__name__}({numbers})({', '.join(asked_for(target))})`"
+    call = f"`{target.__name__}({numbers})({', '.join(target.reads)})`"
     couples = "yes" if target.couples else "no"
     return [about, target.choose_when, kinds, NEEDS[target.consumes], call, couples, target.paper]
 

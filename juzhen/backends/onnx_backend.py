@@ -72,15 +72,10 @@ class OnnxBackend:
             self._session = _session(path)
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
-        if not isinstance(tokens.unpooled, int):
+        if not isinstance(tokens.unpooled, int) or tokens.unpooled != self._unpooled:
             raise UserError(
-                f"backend {self.name}: queries and documents have prompts of different lengths here, which are not "
-                "pooled; take the backend torch, or make batches of the one and of the other"
-            )
-        if tokens.unpooled != self._unpooled:
-            raise UserError(
-                f"backend {self.name}: was opened for a prompt of {self._unpooled} tokens that are not pooled, not of "
-                f'{tokens.unpooled}; open it for the other one: open_backend(encoder.with_prompt(…), "{self.name}")'
+                f"backend {self.name}: was opened for a prompt of {self._unpooled} tokens that are not pooled, here "
+                f'are others; open it for the other one: open_backend(encoder.with_prompt(…), "{self.name}")'
             )
         embeddings = np.empty((len(tokens), self._dim), dtype=np.float32)
 

@@ -120,7 +120,7 @@ def _teacher(
     """Who scores the set. Raises UserError for a bi-encoder that is asked for probabilities: its scores are cosines."""
     from juzhen.core.fitted import Fusion
     from juzhen.encoders.locate import encoder_folder
-    from juzhen.encoders.pair_scorer import PairScorer
+    from juzhen.families import PairScorer
 
     if Path(teacher).suffix != ".json":
         if fuse is not None:
@@ -128,7 +128,7 @@ def _teacher(
         encoder_folder(teacher)  # the hub is not asked
         scorer = PairScorer(teacher)
         scorer.require_order(examples)
-        if scorer.is_cross_encoder:
+        if not scorer.has_embeddings:
             return _Teacher(scorer, "a cross-encoder", grade)
         if grade != "logit":
             raise UserError(

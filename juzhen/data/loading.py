@@ -8,7 +8,7 @@ than to load torch.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -103,6 +103,23 @@ def load_job_data(
     evaluation = [cut(sampled(one, job.evaluation.limit), job.debug_rows, job.seed) for one in evaluation]
     tasks, without = _text_tasks(job, evaluation, read, made={one.name for one in asked})
     return JobData(train, evaluation, absent, [*asked, *tasks], reasons | without)
+
+
+def load_stages(
+    job: DataRequest, stages: Sequence[DataRequest], kinds: Sequence[Mapping[str, Kind]], **options: Any
+) -> list[JobData]:
+    """What each stage reads, by the kinds that its losses take; options as of `load_job_data`.
+
+    Sets are read once, except those that two stages learn from in two ways.
+    """
+    first = {name: kind for wanted in reversed(kinds) for name, kind in wanted.items()}
+    shared, loaded = load_job_data(job, first, **options), []
+    for stage, wanted in zip(stages, kinds, strict=True):
+        if wanted.items() <= first.items():
+            loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
+        else:
+            loaded.append(load_job_data(stage, wanted, **options))
+    return loaded
 
 
 def _text_tasks(

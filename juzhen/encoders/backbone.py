@@ -47,7 +47,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
             f"layers={layers}: {config.model_type} cannot be given other layers; "
             f"only {', '.join(GROWS)} can. Leave it at null"
         )
-    if encoder.prompts is not None:
+    if encoder.templates is not None:
         raise UserError(f"layers={layers}: an encoder with templates keeps its layers; leave it at null")
     grown = SentenceEncoder(
         _with_layers(encoder.backbone, layers, seed=seed),
@@ -56,7 +56,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         normalize=encoder.normalize,
         max_length=encoder.max_length,
         projections=encoder.output_layers,
-        prefix=encoder.prefix,
+        prompts=encoder.prompts,
     )
     grown.score_head = encoder.score_head
     return grown.train(encoder.training)

@@ -32,19 +32,23 @@ from juzhen.encoders.locate import (
 )
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.parts import read_parts
-from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.projection import OutputLayer, load_projections
+from juzhen.encoders.prompts import JOINT, prompt_refused
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.settable_encoder import SettablePairs
-from juzhen.encoders.settings_file import Settings, told_simply
+from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, check_batch_tokens, progress_bar
+from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, progress_bar
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
+SEGMENTS_UNKNOWN = (
+    "segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
+    "builtin/mini_zh does not; leave it at null"
+)
 
-class CrossEncoder(SettablePairs):
+
+class CrossEncoder(nn.Module):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -55,6 +59,7 @@ class CrossEncoder(SettablePairs):
     grades    how close two sentences are in each class, from 0 to 1; None: as GRADES has it. Empty without classes
     """
 
+    family: ClassVar[str] = "cross_encoder"
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
 
     def __init__(
@@ -74,7 +79,6 @@ class CrossEncoder(SettablePairs):
             raise prompt_refused(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
-        inner._serves_head = True
         self.symmetric = symmetric
         self.template = PairTemplate.of(inner.tokenizer)
         self.segments = segments and self.marks_segments
@@ -115,25 +119,16 @@ class CrossEncoder(SettablePairs):
             )
             encoder.head.load_state_dict(head.state_dict(), strict=False)
             return encoder.eval()
-        if not (folder / PAIRS_FILE).is_file():
-            raise UserError(f"{folder}: {PAIRS_FILE} is missing; copy it from where {HEAD_FILE} came from")
-        settings = Settings.read(folder / PAIRS_FILE)
-        config = BackboneConfig(
-            path=path, revision=revision, initialize="pretrained", pooling=settings.get("pooling", str)
-        )
-        wanted = {
-            "outputs": settings.get("outputs", int),
-            "segments": settings.get("segments", bool),
-            "symmetric": settings.get("symmetric", bool),
-        }
-        inner = SentenceEncoder.of(read_parts(config, seed=0))
-        names = settings.get("layers", list, default=[])
-        between = [inside(folder, name, settings.path) for name in names]
-        with told_simply(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
-            layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
-            encoder = cls(
-                inner, **wanted, seed=0, layers=layers, grades=settings.get("grades", list, default=None)
+        with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
+            settings = read_settings(folder / PAIRS_FILE)
+            config = BackboneConfig(
+                path=path, revision=revision, initialize="pretrained", pooling=settings["pooling"]
             )
+            inner = SentenceEncoder.of(read_parts(config, seed=0))
+            between = [inside(folder, name) for name in settings.get("layers", [])]
+            layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
+            options = {name: settings[name] for name in ("outputs", "segments", "symmetric")}
+            encoder = cls(inner, **options, seed=0, layers=layers, grades=settings.get("grades"))
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
         return encoder.eval()
 
@@ -141,7 +136,7 @@ class CrossEncoder(SettablePairs):
     def saved_as_symmetric(source: str | Path) -> bool:
         """Whether a run or a folder, which holds a cross-encoder, says that scores are the mean of both orders."""
         settings = encoder_folder(source) / PAIRS_FILE
-        return settings.is_file() and Settings.read(settings).get("symmetric", bool)
+        return settings.is_file() and bool(read_settings(settings)["symmetric"])
 
     def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
         """Raises UserError for a set whose two sides may not be exchanged, where scores are the mean of both orders."""
@@ -159,7 +154,9 @@ class CrossEncoder(SettablePairs):
         symmetric: bool | None,
         head_dropout: float | None = None,
     ) -> None:
-        """Takes over what is not None."""
+        """Takes over what is not None. Raises UserError for segments that the encoder does not have."""
+        if segments and not self.marks_segments:
+            raise UserError(SEGMENTS_UNKNOWN)
         self.inner.pooling = pooling or self.inner.pooling
         self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric
@@ -248,13 +245,8 @@ class CrossEncoder(SettablePairs):
         """
         asked, texts = as_text(query, "query"), as_text_list(documents, "documents")
         chosen = range(len(texts)) if among is None else as_column(among, "among")
-        for number in chosen:
-            is_number = isinstance(number, int | np.integer) and not isinstance(number, bool)
-            if not is_number or not 0 <= number < len(texts):
-                raise UserError(
-                    f"among: {number} is no number of a document; expected 0 to {len(texts) - 1}, such as "
-                    "[hit.document for hit in hits]"
-                )
+        if not all(0 <= number < len(texts) for number in chosen):
+            raise UserError(f"among: expected numbers of documents, 0 to {len(texts) - 1}")
         numbers = sorted({int(number) for number in chosen})
         check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
         scores = self.score([(asked, texts[number]) for number in numbers], **options)
@@ -279,7 +271,6 @@ class CrossEncoder(SettablePairs):
             raise UserError(
                 f"{len(first)} first texts and {len(second)} second ones: expected as many of each"
             )
-        check_batch_tokens(batch_tokens)
         tell_of_fork()
         table = self.inner.tokenize([*first, *second], progress=progress)
         sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))

@@ -12,7 +12,7 @@ from juzhen.core.batch import Batch, Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders.augmentation import Augmentation
-from juzhen.encoders.collate import SentenceCollator, teacher_scores
+from juzhen.encoders.collate import SentenceCollator, given_tensors
 from juzhen.encoders.packing import pack
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.token_table import TokenTable, runs
@@ -174,9 +174,8 @@ class CrossEncoderCollator(SentenceCollator):
             ),
             sentence_ids=numbers.repeat(len(first) // len(rows)),
             columns=dict(zip((PAIR, SWAPPED), places, strict=False)),
-            targets=None if examples.targets is None else torch.from_numpy(examples.targets[rows]),
             rows=numbers,
-            teacher_scores=teacher_scores(examples, rows),
+            tensors=given_tensors(examples, rows),
         )
 
 

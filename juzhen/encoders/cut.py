@@ -72,19 +72,12 @@ def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray,
     return np.array([len(text.encode()) + special for text in folded], dtype=np.int64)
 
 
-def cut_of(
-    encoder: PooledEncoder | CrossEncoder, examples: Examples, lengths: np.ndarray | None = None
-) -> Cut:
-    """How many distinct texts of the rows are cut, of running text in a sample; of a cross-encoder how many pairs.
+def cut_sentences(encoder: PooledEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+    """How many distinct texts of the rows are cut, of running text in a sample.
 
     lengths  tokens of each sentence of the table as the encoder reads it alone; None: not known
     """
     columns = list(examples.columns.values())
-    if isinstance(encoder, CrossEncoder) and len(columns) > 1:
-        if lengths is None:
-            lengths = encoder.inner.tokenize(examples.sentences).lengths
-        return _of_pairs(encoder, lengths[columns[0]], lengths[columns[1]])
-    encoder = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
     if isinstance(examples.sentences, TextTable):
         rows = np.unique(np.linspace(0, len(examples) - 1, min(SAMPLED, len(examples))).astype(np.int64))
         texts = [examples.sentences[int(place)] for place in columns[0][rows]]
@@ -98,8 +91,14 @@ def cut_of(
     return Cut(len(np.unique(numbers)), int(is_cut.sum()), encoder.max_length)
 
 
-def _of_pairs(encoder: CrossEncoder, first: np.ndarray, second: np.ndarray) -> Cut:
-    """A sentence that was cut alone fills all the room, and the other one does not fit in."""
+def cut_pairs(encoder: CrossEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+    """How many pairs are cut. A sentence that was cut alone fills all the room, and the other one does not fit in.
+
+    lengths  as of `cut_sentences`
+    """
+    if lengths is None:
+        lengths = encoder.inner.tokenize(examples.sentences).lengths
+    first, second, *_ = (lengths[numbers] for numbers in examples.columns.values())
     room = encoder.inner.max_length
     needed = first + second - 2 * sum(encoder.template.margins) + encoder.template.num_special
     return Cut(len(first), int((needed > room).sum()), room, unit="pairs")

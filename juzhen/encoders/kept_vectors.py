@@ -1,7 +1,6 @@
 """What a teacher says: vectors of many texts, computed once and read from the disk, and batches that hold them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -142,7 +141,8 @@ class TaughtCollator(SentenceCollator):
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         """The Batch of the given rows, which is the `index`-th of the stage."""
         batch = self._batch(examples, rows, self._sharing.get(examples.name, Sharing.BATCH), index=index)
-        return replace(batch, teacher=self._taught(examples, rows))
+        batch.tensors["teacher"] = self._taught(examples, rows)
+        return batch
 
     def _taught(self, examples: Examples, rows: np.ndarray) -> torch.Tensor:
         numbers = self.read(examples, rows)
@@ -160,4 +160,5 @@ class GuidedCollator(TaughtCollator):
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         batch = SentenceCollator.training_batch(self, examples, rows, index=index)
-        return replace(batch, guide=self._taught(examples, rows))
+        batch.tensors["guide"] = self._taught(examples, rows)
+        return batch

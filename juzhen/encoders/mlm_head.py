@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from juzhen.core.errors import UserError
 from juzhen.encoders.locate import has_weights
 from juzhen.encoders.packing import FILL_TO
 from juzhen.encoders.transformer import quiet
@@ -52,14 +51,9 @@ class MaskedTokenHead(nn.Module):
 def _with_head(backbone: PreTrainedModel) -> PreTrainedModel:
     """The masked language model of the backbone's architecture; its head from the folder, if that holds one.
 
-    Otherwise the head is drawn from torch's generator. Raises UserError for an architecture without such a head.
+    Otherwise the head is drawn from torch's generator.
     """
     architecture = copy.deepcopy(backbone.config)
-    if type(architecture) not in AutoModelForMaskedLM._model_mapping:
-        raise UserError(
-            f"{architecture.model_type} has no masked language model in transformers; "
-            "choose an encoder such as BERT, RoBERTa, DistilBERT or ModernBERT"
-        )
     # The stand-in takes no masks, so the plainest attention will do.
     architecture._attn_implementation = "eager"
     folder = Path(backbone.name_or_path) if backbone.name_or_path else None

@@ -75,8 +75,8 @@ def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere
     }
     own |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
     own |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
-    if encoder.prompts is not None:
-        prompts = encoder.prompts.as_dict().items()
+    if encoder.templates is not None:
+        prompts = encoder.templates.as_dict().items()
         facts |= {"templates": {key: value for key, value in prompts if value is not None}}
     plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}

@@ -261,5 +261,39 @@ def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:
     return input_ids, mask.long()
 
 
+class PackedSentences:
+    """What `juzhen.encoders.pooling` asks of packed token states."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+        self.skipped = tokens.num_unpooled.unsqueeze(-1)
+        self.count = tokens.lengths.unsqueeze(-1) - self.skipped
+
+    @property
+    def places(self) -> Float[Tensor, "tokens 1"]:
+        return (self.tokens.positions + 1).unsqueeze(-1).float()
+
+    def sum(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        empty = torch.zeros(len(self.tokens), states.shape[-1], device=states.device)
+        return empty.index_add(0, self.tokens.sentence_of_token, self._pooled(states, filling=0.0))
+
+    def max(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        states = self._pooled(states, filling=float("-inf"))
+        lowest = states.new_full((len(self.tokens), states.shape[-1]), float("-inf"))
+        numbers = self.tokens.sentence_of_token.unsqueeze(-1).expand_as(states)
+        return lowest.scatter_reduce(0, numbers, states, "amax")
+
+    def first(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        return states[self.tokens.starts + self.skipped.squeeze(-1)].float()
+
+    def _pooled(self, states: Float[Tensor, "tokens dim"], *, filling: float) -> Float[Tensor, "tokens dim"]:
+        """The states in float32, with `filling` for those of a prompt that is not pooled."""
+        tokens, states = self.tokens, states.float()
+        if isinstance(tokens.unpooled, int) and not tokens.unpooled:
+            return states
+        left_out = tokens.positions < tokens.num_unpooled[tokens.sentence_of_token]
+        return states.masked_fill(left_out.unsqueeze(-1), filling)
+
+
 AttentionInterface.register(PACKED, packed_attention)
 AttentionMaskInterface.register(PACKED, sdpa_mask)

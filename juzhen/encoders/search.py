@@ -7,14 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.processor import num_cores
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import require_finite_vectors
-
-LEAST_CODED = 10_000
-"""Documents from which the codes of ivf_pq can be learnt."""
 
 MADE_OF = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": "IVF{lists},PQ{codes}"}
 """Indexes, as FAISS's factory calls them."""
@@ -35,9 +32,7 @@ class Hit(NamedTuple):
 
 
 def check_top_k(top_k: int, number: int) -> None:
-    """Raises UserError for an empty corpus, and for more documents than there are."""
-    if not number:
-        raise UserError("the corpus is empty: there is no document to find")
+    """Raises UserError for more documents than there are."""
     is_number = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
     if not is_number or not 1 <= top_k <= number:
         raise UserError(f"top_k={top_k!r}: there are {number:,} documents; expected 1 to {number}")
@@ -195,7 +190,7 @@ class ApproximateIndex:
     encoder  what made the embeddings; another one is refused when it searches here. None: only their size is looked at
 
     It is built by one thread, so that the same documents give the same index. Raises UserError where FAISS is not
-    installed, and for fewer documents than an index of codes can learn from.
+    installed.
     """
 
     def __init__(
@@ -205,19 +200,12 @@ class ApproximateIndex:
         *,
         encoder: PooledEncoder | None = None,
     ) -> None:
-        if kind not in MADE_OF:
-            raise UserError(f"index={kind}: there is no such index; {nearest(str(kind), MADE_OF)}, or exact")
         try:
             import faiss
         except ImportError:
             raise UserError(f"index={kind} needs FAISS: pip install 'juzhen-embeddings[search]'") from None
-        self.shape = number, dim = documents.shape
+        self.shape = _, dim = documents.shape
         self._digest = None if encoder is None else encoder_digest(encoder, kind)
-        if kind == "ivf_pq" and number < LEAST_CODED:
-            raise UserError(
-                f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} "
-                "or more, or index=exact"
-            )
         require_finite_vectors(documents, "documents")
         self.documents, self._kind = documents, kind
         self._equal = EqualRows.of(documents)

@@ -72,7 +72,6 @@ class TextCollator(SentenceCollator):
             tokens=tokens,
             sentence_ids=torch.from_numpy(np.concatenate(ids)),
             columns=dict(zip(columns, places, strict=True)),
-            targets=None,
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
         )
 
@@ -114,7 +113,7 @@ class ViewCollator(TextCollator):
         return self._forms(examples, rows, self._pack(TokenTable.joined(forms)))
 
 
-class PromptCollator(TextCollator):
+class TemplateCollator(TextCollator):
     """In training, a row is a sentence in each of its templates: a triplet, or a pair without a negative template.
 
     Evaluation reads the anchor's.
@@ -129,11 +128,11 @@ class PromptCollator(TextCollator):
         self._encoder = encoder
 
     def lengths(self, examples: Examples) -> np.ndarray:
-        return super().lengths(examples) + self._encoder.templates[0].size
+        return super().lengths(examples) + self._encoder.template_tokens[0].size
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         """The Batch of the given rows, which is the `index`-th of the stage."""
-        views = self._encoder.prompts.views
+        views = self._encoder.templates.views
         numbers = examples.columns["text"][rows].astype(np.int64)
         table = self.token_lists(examples)[np.tile(numbers, len(views))]
         tokens = self._encoder.collate(table, np.repeat(np.arange(len(views)), len(rows)))

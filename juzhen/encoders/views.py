@@ -51,8 +51,6 @@ class Views:
         for name in self.names:
             if name not in VIEWS:
                 raise UserError(f"{shown}: no such view; {nearest(str(name), VIEWS)}")
-        if len(set(self.names)) < len(self.names):
-            raise UserError(f"{shown}: expected each view once")
         if (order := sorted(self.names, key=_rank)) != list(self.names):
             raise UserError(
                 f"{shown}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
@@ -64,15 +62,11 @@ class Views:
                 raise UserError(
                     f"{self.group}.{name}={share}: expected a share above 0 and below 1, for example 0.1"
                 )
-        if self.shuffle < 2:
-            raise UserError(f"{self.group}.shuffle={self.shuffle}: expected a window of at least 2 words")
-        if "translation" in self.names and self.translations is None:
+        if "translation" in self.names and not Path(self.translations or "").expanduser().is_file():
             raise UserError(
-                f"{shown}: translations are read from a file; type {self.group}.translations=<file.tsv>, each line a "
+                f"{self.group}.translations={self.translations or 'null'}: no such file; expected a table, each line a "
                 "text, a tab and its translation there and back"
             )
-        if self.translations is not None and not Path(self.translations).expanduser().is_file():
-            raise UserError(f"{self.group}.translations={self.translations}: no such file")
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], *, group: str = "model") -> "Views":

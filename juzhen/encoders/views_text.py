@@ -37,10 +37,6 @@ class Synonyms:
         self._others: dict[str, list[str]] = {}
         for group in groups:
             for word in group:
-                if word in self._others or len(group) < 2:
-                    raise UserError(
-                        f"lexicon: {word}: expected a word in one group, and two words in a group"
-                    )
                 self._others[word] = [other for other in group if other != word]
         self._longest = max(map(len, self._others), default=0)
 
@@ -95,10 +91,7 @@ class Translations:
         self.path = Path(path).expanduser()
         self.group = group
         self._of: dict[str, list[str]] = {}
-        try:
-            lines = read_text(self.path, "utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{group}.translations={path}: cannot be read ({error})") from error
+        lines = read_text(self.path, "utf-8-sig").split("\n")
         for number, line in enumerate(lines, start=1):
             text, *others = (part.strip() for part in line.split("\t"))
             if not line.strip():

@@ -11,10 +11,10 @@ from juzhen.core.neighbours import NUM_CANDIDATES
 from juzhen.data.leaks import Seen
 from juzhen.data.text_table import TextTable
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cut import Cut, cut_of, most_tokens
+from juzhen.encoders.cut import Cut, most_tokens
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.plan import EvaluationPlan
+from juzhen.families import family_of
 
 Described = dict[str, dict[str, Any]]
 
@@ -52,37 +52,30 @@ def with_leaks(data: Described, seen: Mapping[str, Seen]) -> Described:
     return {key: described | found.get(key, {}) for key, described in data.items()}
 
 
-def cut_in_training(
-    encoder: SentenceEncoder | CrossEncoder | None, collate: SentenceCollator, sets: Mapping[str, Examples]
-) -> dict[str, Cut]:
+def cut_in_training(encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]) -> dict[str, Cut]:
     """`train/set` → how many of its texts are cut, from the tokens that training reads; empty without an encoder."""
-    if encoder is None:
-        return {}
-    lengths = {
-        name: None if isinstance(examples.sentences, TextTable) else collate.token_counts(examples)
-        for name, examples in sets.items()
-    }
-    return {f"train/{name}": cut_of(encoder, examples, lengths[name]) for name, examples in sets.items()}
+    found = {}
+    for name, examples in sets.items() if encoder is not None else ():
+        is_running = isinstance(examples.sentences, TextTable)
+        lengths = None if is_running else collate.token_counts(examples)
+        found[f"train/{name}"] = family_of(encoder).cut(encoder, examples, lengths)
+    return found
 
 
-def cut_in_evaluation(
-    encoder: SentenceEncoder | CrossEncoder | None,
-    collate: SentenceCollator | None,
-    plan: EvaluationPlan | None,
-) -> dict[str, Cut]:
+def cut_in_evaluation(encoder: Any, collate: SentenceCollator, plan: EvaluationPlan | None) -> dict[str, Cut]:
     """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
-    if encoder is None or collate is None or plan is None:
+    if encoder is None or plan is None or not (family := family_of(encoder)).cuts:
         return {}
-    inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
-    lengths = collate.token_counts(plan.examples)
+    counts = collate.token_counts(plan.examples)
     known: dict[str, int] = {}
-    for sentence, length in zip(plan.examples.sentences, lengths.tolist(), strict=True):
+    for sentence, length in zip(plan.examples.sentences, counts.tolist(), strict=True):
         known[sentence] = max(length, known.get(sentence, 0))  # as a query, or as a document
     sets = list(plan.sets)
-    if not isinstance(encoder, CrossEncoder):
+    if family.has_embeddings:
         sets += [one.read_texts if encoder.sides.any() else one.texts for one in plan.rankings]
     return {
-        f"{one.split}/{one.name}": cut_of(encoder, one, _lengths(known, one.sentences, inner)) for one in sets
+        f"{one.split}/{one.name}": family.cut(encoder, one, _lengths(known, one.sentences, encoder.inner))
+        for one in sets
     }
 
 

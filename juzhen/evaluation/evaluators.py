@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion
 from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
-from juzhen.core.named import TF_IDF
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
@@ -194,6 +193,7 @@ class LexicalEvaluator(Evaluator):
     Raises UserError for a method that is none, and where jieba is needed and not installed.
     """
 
+    family: ClassVar[str] = "lexical"
     plan_type: ClassVar[type[EvaluationPlan]] = LexicalPlan
 
     def __init__(self, *, method: str = lexical.TF_IDF, tokens: str = CHARACTERS) -> None:
@@ -251,11 +251,6 @@ class BM25Evaluator(LexicalEvaluator):
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> BM25Plan:
         return BM25Plan(sets, index=self._index)
-
-
-def lexical_evaluator(name: str, **numbers: Any) -> LexicalEvaluator:
-    """That of a model in LEXICAL, with the numbers of its configuration. Errors: as `BM25Evaluator`."""
-    return LexicalEvaluator(**numbers) if name == TF_IDF else BM25Evaluator(**numbers)
 
 
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:

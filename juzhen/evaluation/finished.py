@@ -13,7 +13,7 @@ from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import KEPT_ASIDE
 from juzhen.data.files import has_split
-from juzhen.encoders.locate import ENCODER_FOLDER, scores_pairs
+from juzhen.encoders.locate import ENCODER_FOLDER
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""
@@ -33,10 +33,6 @@ class FinishedRun:
     @property
     def encoder(self) -> Path:
         return self.folder / ENCODER_FOLDER
-
-    @property
-    def is_cross_encoder(self) -> bool:
-        return scores_pairs(self.encoder)
 
     def earlier(self, index: int) -> "FinishedRun":
         """An earlier stage of the same curriculum. Raises UserError when it is gone."""

@@ -16,16 +16,15 @@ from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
-from juzhen.evaluation.evaluators import PairEvaluator, lexical_evaluator
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
-from juzhen.evaluation.plan import Evaluator
-from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.run import Pass
 from juzhen.evaluation.scoring import STS_SETS
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.evaluation.spec import HardwareConfig
 from juzhen.evaluation.trained_rows import trained_rows
+from juzhen.families import FAMILIES, family_in, open_encoder
 
-Start = Callable[[FinishedRun, Result], AnyEncoder]
+Start = Callable[[FinishedRun, Result], Any]
 """Gives the encoder that a stage began with. Raises UserError when it is gone."""
 
 
@@ -76,7 +75,9 @@ class LateColumns:
         """
         result = Result.read(run.folder)
         model, changes = result.config["model"], Changes()
-        lexical = lexical_evaluator(name_of(model), **numbers_of(model)) if is_lexical(result) else None
+        lexical = None
+        if is_lexical(result):
+            lexical = FAMILIES["lexical"].load(name_of(model), **numbers_of(model))
         unscored = _unscored(run) if lexical is None else lexical.unscored
         for name in [name for name, one in sets.items() if one["kind"] in unscored]:
             changes.notes.append(f"{name} is not scored: {unscored[sets[name]['kind']]}")
@@ -114,7 +115,7 @@ class LateColumns:
         result.write(run.folder)
         return changes
 
-    def _settings(self, result: Result, sets: Descriptions) -> Settings:
+    def _settings(self, result: Result, sets: Descriptions) -> EvaluationSettings:
         """Those of a run with `sets` in its evaluation, on one device."""
         config = copy(result.config)  # which names the file where a key is missing
         config["dataset"] = {name: sets.get(name, one) for name, one in config["dataset"].items()}
@@ -122,7 +123,7 @@ class LateColumns:
         config["evaluate"] = config["evaluate"] | added
         if self.hardware is not None:
             config["hardware"] = asdict(self.hardware)
-        settings = Settings.of(config)
+        settings = EvaluationSettings.of(config)
         settings.data_dir = self.data_dir or settings.data_dir
         settings.hardware.devices, settings.hardware.num_nodes, settings.hardware.strategy = 1, 1, "auto"
         settings.hardware.eval_batch_tokens = self.batch_tokens or settings.hardware.eval_batch_tokens
@@ -130,7 +131,7 @@ class LateColumns:
         settings.evaluation.without_leaks |= self.without_leaks
         return settings
 
-    def _keep_arithmetic(self, result: Result, settings: Settings) -> list[str]:
+    def _keep_arithmetic(self, result: Result, settings: EvaluationSettings) -> list[str]:
         """Lets new scores be computed as the others of the row were. Raises UserError where other hardware cannot.
 
         In bf16, and in 8 bits, a text's numbers depend on how many tokens go through the encoder with it.
@@ -160,7 +161,7 @@ class LateColumns:
             else [f"computed on {now.accelerator}, the run itself on {device}"]
         )
 
-    def _load(self, settings: Settings, unscored: Mapping[Kind, str]) -> JobData:
+    def _load(self, settings: EvaluationSettings, unscored: Mapping[Kind, str]) -> JobData:
         """The rows to score; those of the last run are kept, since runs of one sweep are alike."""
         classified = any(one.kind == Kind.LABELLED_TEXT for one in settings.evaluate.values())
         deciding = asdict(settings) | {"hardware": None, "unscored": list(unscored)}
@@ -177,7 +178,12 @@ class LateColumns:
         return data
 
     def _seen(
-        self, run: FinishedRun, result: Result, settings: Settings, others: Descriptions, data: JobData
+        self,
+        run: FinishedRun,
+        result: Result,
+        settings: EvaluationSettings,
+        others: Descriptions,
+        data: JobData,
     ) -> dict[str, Seen]:
         """What training has seen of each split, where the run or the caller asks for it. Errors: as `trained_rows`."""
         counts = settings.evaluation.without_leaks
@@ -191,14 +197,14 @@ class LateColumns:
         return rows.seen() if counts else {}
 
     def _scored(
-        self, encoder: Any, data: JobData, settings: Settings, seen: Mapping[str, Seen]
+        self, encoder: Any, data: JobData, settings: EvaluationSettings, seen: Mapping[str, Seen]
     ) -> tuple[dict[str, Score], Described]:
         run = Pass(open_encoder(encoder), settings, self.cache_dir, self.progress)
         found, rows = run(data.evaluation, data.tasks, seen=seen)
         return found.scores | data.missing, rows
 
     def _before_training(
-        self, run: FinishedRun, result: Result, data: JobData, settings: Settings, changes: Changes
+        self, run: FinishedRun, result: Result, data: JobData, settings: EvaluationSettings, changes: Changes
     ) -> dict[str, Score]:
         """Scores of the weights that the stage started from; none, with a note, where these are gone."""
         if self.start is None:
@@ -231,7 +237,7 @@ class LateColumns:
 
 def _unscored(run: FinishedRun) -> Mapping[Kind, str]:
     """Kinds of sets of which the encoder of a run has no measure, and why."""
-    return (PairEvaluator if run.is_cross_encoder else Evaluator).unscored
+    return (family_in(run.encoder) or FAMILIES["bi_encoder"]).unscored
 
 
 def _with_companions(sets: Descriptions, result: Result) -> Descriptions:
@@ -284,7 +290,7 @@ def _told(seen: Mapping[str, Seen]) -> list[str]:
     return found or (["training has seen no row of any set"] if seen else [])
 
 
-def _record(settings: Settings, rows: Described) -> dict[str, Any]:
+def _record(settings: EvaluationSettings, rows: Described) -> dict[str, Any]:
     """What a result remembers of having been added to: when, which rows, and with what they were scored."""
     device = {"device": device_name(settings.hardware)} if rows else {}
     return {

@@ -23,7 +23,8 @@ from juzhen.data.rankings import RankingSet
 from juzhen.data.retrieval import as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.pooling import BilinearScore, pair_scores, sides
+from juzhen.encoders.pooling import pair_scores, sides
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
 from juzhen.evaluation.ranked_lists import Matcher, embedding_matcher, ranked_lists
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, RankedLists
@@ -222,6 +223,9 @@ class Evaluator(ABC):
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
         """What is kept of each row of a planned batch: an embedding, or a score."""
 
+    def read_query(self, query: str, symmetric: bool | None) -> None:  # noqa: B027  most compute nothing of it
+        """Computes what is needed of a query that comes alone, to be timed."""
+
     def begin(self, plan: EvaluationPlan) -> None:  # noqa: B027  most have nothing to prepare
         """Called before each pass, as the weights may be others by then."""
 
@@ -257,6 +261,9 @@ class EmbeddingEvaluator(Evaluator):
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
         return CosinePlan(sets, tasks, head=self.encoder.score_head, sides=self.encoder.sides)
+
+    def read_query(self, query: str, symmetric: bool | None) -> None:
+        self.encoder.reading(sides_of(symmetric)[0]).encode(query)
 
     def try_out(self) -> None:
         """Raises UserError when the encoder cannot be exported: better before training than after."""

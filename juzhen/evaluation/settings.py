@@ -11,7 +11,7 @@ from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
 
 
 @dataclass
-class Settings(Described):
+class EvaluationSettings(Described):
     """The part of a job's configuration that an evaluation reads, under the same keys.
 
     dataset   sets whose training rows are read
@@ -51,7 +51,7 @@ class Settings(Described):
     )
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Settings":
+    def of(cls, config: Mapping[str, Any]) -> "EvaluationSettings":
         """Those of a stored configuration; what came to the schema after it has the value that it stands for.
 
         Raises UserError for a key or a type that the schema does not have any more.

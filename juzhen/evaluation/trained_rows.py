@@ -9,10 +9,12 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.loading import load_job_data
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 
 
-def trained_rows(settings: Settings, told: Result, unscored: Mapping[Kind, str]) -> dict[str, Examples]:
+def trained_rows(
+    settings: EvaluationSettings, told: Result, unscored: Mapping[Kind, str]
+) -> dict[str, Examples]:
     """What the stage of a result has learnt from: dataset key → rows, after their view and their limit.
 
     settings  what it evaluates on decides what `filter_leaks` leaves out
@@ -62,14 +64,8 @@ def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
     kinds = {rows["kind"] for key, rows in told.data.items() if key.startswith("train/")}
     if kinds != {Kind.SENTENCE}:
         raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
-    try:
-        job = Settings.of(told.config)
-    except UserError as error:
-        raise UserError(f"--run {run}: {error}; audit it with the version that has made it") from error
+    job = EvaluationSettings.of(told.config)
     job.data_dir = str(data_dir or job.data_dir)
     job.evaluation.transfer = []
-    try:
-        read = trained_rows(job, told, dict.fromkeys(Kind, ""))
-    except UserError as error:
-        raise UserError(f"--run {run}: {error}") from error
+    read = trained_rows(job, told, dict.fromkeys(Kind, ""))
     return {name: examples.texts("text") for name, examples in read.items()}

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,9 +14,10 @@ from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.run import Pass
 from juzhen.evaluation.scoring import score_ranking_set
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.families import open_encoder
 from juzhen.metrics.ranking import RankedLists, order_numbers
 
 DEPTHS = (10, 20, 50, 100)
@@ -25,7 +27,7 @@ TIMED = 20
 
 
 @dataclass(frozen=True)
-class Stage:
+class RerankedScores:
     """What two stages reach where the second one reads the first `depth` documents; 0: there is no second one.
 
     scores        metric → Score
@@ -38,15 +40,15 @@ class Stage:
 
 
 def two_stage(
-    retrieve: str | Path | AnyEncoder,
+    retrieve: str | Path | Any,
     rerank: str | Path | CrossEncoder,
     ranking: RankingSet,
     *,
     depths: Sequence[int] = DEPTHS,
-    settings: Settings | None = None,
+    settings: EvaluationSettings | None = None,
     cache_dir: str | None = None,
     progress: bool = False,
-) -> list[Stage]:
+) -> list[RerankedScores]:
     """Quality and time without a second stage, and for each of `depths`.
 
     Documents below the depth stay where the first stage has put them, so recall at a cut-off beyond it does not change.
@@ -62,7 +64,7 @@ def two_stage(
     Raises UserError for a second stage that is no cross-encoder, a set whose candidates are given, and a depth beyond
     the corpus.
     """
-    settings = settings or Settings()
+    settings = settings or EvaluationSettings()
     measures = list(dict.fromkeys([*RANKINGS, *settings.evaluation.rankings]))
     check_depths(ranking, depths)
     reader = CrossEncoder.load(rerank) if isinstance(rerank, str | Path) else rerank
@@ -87,10 +89,12 @@ def two_stage(
 
     find(drawn[0]), seconds(drawn[0], min(depths))  # what is slow for being the first does not count
     finding = np.array([find(query) for query in drawn])
-    stages = [Stage(0, scores(found), 1000 * finding)]
+    stages = [RerankedScores(0, scores(found), 1000 * finding)]
     for depth in depths:
         reading = np.array([seconds(query, depth) for query in drawn])
-        stages.append(Stage(depth, scores(_reordered(found, read, depth)), 1000 * (finding + reading)))
+        stages.append(
+            RerankedScores(depth, scores(_reordered(found, read, depth)), 1000 * (finding + reading))
+        )
     return stages
 
 

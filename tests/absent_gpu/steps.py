@@ -27,7 +27,7 @@ import train
 from juzhen.core.batch import mapped
 from juzhen.encoders import packing, ragged
 from launch.stage_run import StageRun
-from lightning_modules.taught import Taught
+from lightning_modules.distill import Taught
 
 STEPS = 2
 DEVICE = torch.device("cuda", 0)

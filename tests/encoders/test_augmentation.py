@@ -149,7 +149,7 @@ def test_texts_of_a_class_are_changed_too(augmentation, collator, tokenizer):
         "some", "train", kind=Kind.LABELLED_TEXT, texts={"text": FIRST[:2]}, targets=np.array([0, 4])
     )
     batch = collator(augmentation("cutoff")).training_batch(texts, np.arange(2), index=0)
-    assert batch.targets.tolist() == [0, 4]
+    assert batch.tensors["targets"].tolist() == [0, 4]
     assert [len(text) for text in sentences(batch, tokenizer)["text"]] == [4, 4]
 
 

@@ -13,8 +13,9 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cut import Cut, cut_of, cut_texts
+from juzhen.encoders.cut import Cut, cut_texts
 from juzhen.evaluation.describe import cut_line
+from juzhen.families import family_of
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_counted_from_the_tokens_that_are_read_or_without_them_it_is_exact(encod
 
 
 def test_a_text_counts_once_however_often_it_comes(encoder):
-    found = cut_of(encoder, pairs(("今天天气很好很好", "今天"), ("今天天气很好很好", "明天")))
+    found = family_of(encoder).cut(encoder, pairs(("今天天气很好很好", "今天"), ("今天天气很好很好", "明天")))
     assert found == Cut(looked_at=3, cut=1, max_length=8)
     assert str(found) == "1 of 3 texts (33.3 %)"
 
@@ -50,7 +51,7 @@ def test_a_text_counts_once_however_often_it_comes(encoder):
 )
 def test_a_cross_encoder_cuts_pairs(encoder, second, is_cut):
     joint = CrossEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
-    assert cut_of(joint, pairs(("今天好", second))) == Cut(1, int(is_cut), 8, unit="pairs")
+    assert family_of(joint).cut(joint, pairs(("今天好", second))) == Cut(1, int(is_cut), 8, unit="pairs")
     whole = encoder.tokenizer("今天好", second)["input_ids"]
     assert (len(whole) > 8) == is_cut
 

@@ -11,8 +11,8 @@ from forks import ROOT, in_a_fork, python
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.bundle import save_cross_encoder
-from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.templates import Templates
 
 TEXTS = ["今天天气很好", "今天是个好天气", "怎么还花呗"]
 PYTHON = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -101,7 +101,7 @@ def test_scores_are_cosines(encoder):
 
 
 def test_a_learnt_form_is_what_scores_and_similarity_are(bert_folder):
-    from juzhen.encoders.pooling import BilinearScore
+    from juzhen.encoders.projection import BilinearScore
 
     encoder = SentenceEncoder.load(bert_folder)
     plain = encoder.similarity(TEXTS, TEXTS)
@@ -140,7 +140,7 @@ def test_what_is_no_pair_is_named(encoder, pairs, message):
 
 
 def test_a_folder_says_which_encoder_it_holds(bert_folder, pair_folder, load, tmp_path):
-    prompted = PromptEncoder.around(load(bert_folder), Prompts("“[X]”，[MASK]"))
+    prompted = PromptEncoder.around(load(bert_folder), Templates("“[X]”，[MASK]"))
     loaded = SentenceEncoder.load(save_encoder(prompted, tmp_path / "prompted", card={}))
     assert isinstance(loaded, PromptEncoder)
     assert isinstance(loaded, SentenceEncoder)

@@ -7,7 +7,7 @@ from jobs import tiny_encoder
 
 from juzhen.core.errors import UserError
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.pooling import BilinearScore
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.search import ApproximateIndex, exact_search
 
 CORPUS = ["怎么还花呗", "今天天气很好", "花呗如何还款", "明天下雨吗", "python怎么学", "今天天气很好"]

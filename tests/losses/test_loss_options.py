@@ -13,8 +13,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses import Loss
 from juzhen.losses.options import number, switch
-from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
+from tools.loss_numbers import losses_for, options
 
 HEAD = {"dim": 2, "num_classes": 2}
 CONF = Path(__file__).parents[2] / "conf"

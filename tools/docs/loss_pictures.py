@@ -22,10 +22,9 @@ from juzhen.cli.program import run_program
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss
 from juzhen.report.picture import save_picture
-from lightning_modules.base import asked_for
-from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
 from tools.docs.loss_examples import FAMILIES, Example
+from tools.loss_numbers import losses_for, options
 
 COLUMNS = 2
 CANDIDATES, TEMPERATURES = (0.9, 0.8, 0.6, 0.3, 0.0), (1.0, 0.2, 0.05, 0.01)
@@ -58,7 +57,7 @@ def loss_named(name: str, example: Example) -> Loss:
 
 
 def value_of(loss: Loss, example: Example) -> Tensor:
-    names = [name for name in asked_for(type(loss)) if name in example.tensors]
+    names = [name for name in loss.reads if name in example.tensors]
     if Kind.TRIPLET not in loss.input_kinds:
         names = [name for name in names if name != "negatives"]  # it refuses what it would not read
     return loss(**{name: example.tensors[name] for name in names})

@@ -14,13 +14,13 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.crops import Crops
-from juzhen.encoders.cut import cut_of
+from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.first_look import look_at_encoder, prompt_at_start
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.templates import Templates
 from juzhen.encoders.token_table import _key
 from juzhen.encoders.views import TokenViews, Views
 
@@ -114,7 +114,7 @@ def test_prompts_are_saved_with_the_encoder(bert_folder, load, tmp_path, include
     )
     folder = save_encoder(encoder, tmp_path / "saved", card={})
     again = SentenceEncoder.load(folder)
-    assert again.prefix == encoder.prefix
+    assert again.prompts == encoder.prompts
     np.testing.assert_array_equal(encode(again), encode(encoder))
     assert repr(PROMPTS["query"]) in (folder / "README.md").read_text(encoding="utf-8")
 
@@ -188,8 +188,8 @@ def test_models_that_read_no_single_sentences_refuse_a_prompt(queries):
     with pytest.raises(UserError, match=r"two sentences in one input.*default_prompt_name=none"):
         CrossEncoder(queries, outputs=1, segments=True, symmetric=False, seed=0)
     with pytest.raises(UserError, match=r"templates.*default_prompt_name=none"):
-        PromptEncoder.around(queries, Prompts("“[X]”，[MASK]"))
-    templates = PromptEncoder.around(queries.with_prompt(prompt=""), Prompts("“[X]”，[MASK]"))
+        PromptEncoder.around(queries, Templates("“[X]”，[MASK]"))
+    templates = PromptEncoder.around(queries.with_prompt(prompt=""), Templates("“[X]”，[MASK]"))
     with pytest.raises(UserError, match="reads sentences through templates"):
         encode(templates, prompt="x")
 
@@ -233,8 +233,8 @@ def test_tokens_of_a_prompt_count_in_the_length(queries):
     examples = Examples(
         "x", "train", Kind.SENTENCE, ["今" * room, "今" * (room + 1)], {"text": np.arange(2)}, None
     )
-    assert cut_of(queries, examples).cut == 1
-    assert cut_of(queries.with_prompt(prompt=""), examples).cut == 0
+    assert cut_sentences(queries, examples).cut == 1
+    assert cut_sentences(queries.with_prompt(prompt=""), examples).cut == 0
 
 
 def test_views_crops_and_masks_leave_the_prompt_alone(queries):

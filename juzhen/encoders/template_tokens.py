@@ -10,26 +10,26 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.encoders.prompts import MASK
 from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.templates import MASK
 from juzhen.encoders.token_table import TokenTable, runs
 
 
 @dataclass
-class PromptTokens(Tokens):
+class TemplateTokens(Tokens):
     """Sentences in their templates; `views` has the number of each one's template, in packed order."""
 
     views: Int[Tensor, "sentences"] = field(kw_only=True)
 
-    def micro_batches(self, max_tokens: int) -> Iterator["PromptTokens"]:
+    def micro_batches(self, max_tokens: int) -> Iterator["TemplateTokens"]:
         start = 0
         for piece in super().micro_batches(max_tokens):
             views = self.views[start : start + len(piece)]
             start += len(piece)
-            yield PromptTokens.of(piece, views)
+            yield TemplateTokens.of(piece, views)
 
     @classmethod
-    def of(cls, tokens: Tokens, views: Int[Tensor, "sentences"]) -> "PromptTokens":
+    def of(cls, tokens: Tokens, views: Int[Tensor, "sentences"]) -> "TemplateTokens":
         """Packed sentences and the number of each one's template, in packed order."""
         return cls(**{one.name: getattr(tokens, one.name) for one in fields(Tokens)}, views=views)
 
