@@ -68,7 +68,9 @@ class Curriculum:
             log.warning("%s is not scored. %s", name, reason)
         self._require_learnable(folder, matches, data)
         if not folder.is_helper:
-            read = [*data[0].evaluation, *(one for stage in data for one in stage.train.values())]
+            read = list(data[0].evaluation)
+            for rows in data:
+                read += rows.train.values()
             remember_data(folder.path, described_data(self.job, read))
         start, previous = self.model.load_encoder(self.jobs[0]), None
         shares = self.store.root is not None  # only then are digests worth their time

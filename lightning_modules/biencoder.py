@@ -1,12 +1,10 @@
 """The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
@@ -14,7 +12,7 @@ from torch import Tensor
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
-from juzhen.core.batch import Batch, text_tensors
+from juzhen.core.batch import Batch, row_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.named import name_of
@@ -134,27 +132,15 @@ class BiEncoder(SentenceModule):
         embeddings, layers = self.encoder.at_depths(batch.tokens, depths)
         for below in (layer for layer in layers if layer is not embeddings):
             self.watch(below, are_embeddings=True)
-        first, second, *_ = batch.columns.values()
-        cosines = [
-            F.cosine_similarity(layer[first].float(), layer[second].float(), dim=-1) for layer in layers
-        ]
-        return self.encoded(batch, embeddings) | {"layer_scores": torch.stack(cosines, dim=1)}
+        return self.encoded(batch, embeddings, layers)
 
-    def encoded(self, batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> dict[str, Tensor]:
+    def encoded(
+        self, batch: Batch, embeddings: Float[Tensor, "sentences dim"], layers: Sequence[Tensor] = ()
+    ) -> dict[str, Tensor]:
         """What a loss may read, from the embeddings of the batch's sentences."""
         self.watch(embeddings, are_embeddings=True)
-        columns = [embeddings[rows] for rows in batch.columns.values()]
-        tensors = batch.tensors | text_tensors(columns)
-        if batch.task in self.losses and self.losses[batch.task].consumes == "lists":
-            anchors, *documents = columns
-            scores = [self.encoder.pair_scores(anchors, document) for document in documents]
-            tensors["document_scores"] = torch.stack(scores, dim=1)
-        tensors["text_ids"] = torch.stack(
-            [batch.sentence_ids[rows] for rows in batch.columns.values()], dim=1
-        )
-        if len(columns) > 1:  # one text has no score
-            tensors["scores"] = self.encoder.pair_scores(*columns[:2])
-        return tensors
+        reads = self.losses[batch.task].reads if batch.task in self.losses else ()
+        return row_tensors(batch, embeddings, self.encoder.pair_scores, reads=reads, layers=layers)
 
     @property
     def scores_by_cosine(self) -> bool:

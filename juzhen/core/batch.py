@@ -26,7 +26,7 @@ from typing import Any, Self
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import cosine_similarity, pad
 
 from juzhen.core.examples import Kind
 
@@ -186,6 +186,35 @@ def text_tensors(columns: Sequence[Float[Tensor, "batch dim"]]) -> dict[str, Ten
         tensors |= dict.fromkeys(("second", "positives"), columns[1])
     if len(columns) > 2:
         tensors["negatives"] = torch.stack(list(columns[2:]), dim=1)
+    return tensors
+
+
+def row_tensors(
+    batch: Batch,
+    embeddings: Float[Tensor, "sentences dim"],
+    score: Callable[[Tensor, Tensor], Tensor],
+    *,
+    reads: Sequence[str] = (),
+    layers: Sequence[Float[Tensor, "sentences dim"]] = (),
+) -> dict[str, Tensor]:
+    """What a bi-encoder gives a loss, by the names of `juzhen.core.tensors`: the batch's own, and what is made of it.
+
+    score   of two embeddings, row by row
+    reads   the scores of documents are computed where they are among these
+    layers  embeddings of the same sentences at several depths
+    """
+    columns = [embeddings[rows] for rows in batch.columns.values()]
+    tensors = batch.tensors | text_tensors(columns)
+    if "document_scores" in reads:
+        anchors, *documents = columns
+        tensors["document_scores"] = torch.stack([score(anchors, text) for text in documents], dim=1)
+    tensors["text_ids"] = torch.stack([batch.sentence_ids[rows] for rows in batch.columns.values()], dim=1)
+    if len(columns) > 1:  # one text has no score
+        tensors["scores"] = score(*columns[:2])
+    if layers:
+        first, second, *_ = batch.columns.values()
+        cosines = [cosine_similarity(layer[first].float(), layer[second].float(), dim=-1) for layer in layers]
+        tensors["layer_scores"] = torch.stack(cosines, dim=1)
     return tensors
 
 

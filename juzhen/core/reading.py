@@ -76,7 +76,7 @@ RULES: tuple[Rule, ...] = (
         "TF-IDF goes by characters and their pairs; {pick}, or type model.method=jaccard or dice",
     ),
     Rule(
-        lambda job: is_model(job, "BM25"),
+        lambda job: is_model(job, "BM25Module"),
         dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
         "BM25 gives no features; {pick}",
     ),
@@ -127,7 +127,7 @@ RULES: tuple[Rule, ...] = (
         "{teacher} is a folder here, and a revision is of the hub; {pick}",
     ),
     Rule(
-        lambda job: is_model(job, "CrossEncoder"),
+        lambda job: is_model(job, "CrossEncoderModule"),
         {
             "backbone.pooling": "mean",
             "backbone.normalize": False,
@@ -138,13 +138,13 @@ RULES: tuple[Rule, ...] = (
         "a cross-encoder has no embeddings; {pick}, or choose what its head sees: model.pooling=cls or mean",
     ),
     Rule(
-        lambda job: is_model(job, "CrossEncoder"),
+        lambda job: is_model(job, "CrossEncoderModule"),
         {"evaluation.backend": "torch", "evaluation.cache_embeddings": False}
         | dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
         "a cross-encoder has no embeddings; {pick}, or type model=biencoder",
     ),
     Rule(
-        lambda job: is_model(job, "CrossEncoder", *FROM_TEXT),
+        lambda job: is_model(job, "CrossEncoderModule", *FROM_TEXT),
         {"training.share_sentences": True},
         "no sentence is encoded twice for a batch of {model}; {pick}",
     ),
@@ -224,7 +224,7 @@ RULES: tuple[Rule, ...] = (
         "the set is scored and not learnt from; {pick} (rows that are scored: evaluation.limit)",
     ),
     Rule(
-        lambda job: not (is_model(job, "CrossEncoder") and has_loss(job, "ce")),
+        lambda job: not (is_model(job, "CrossEncoderModule") and has_loss(job, "ce")),
         {"dataset.*.grades": GONE},
         "grades are classes for model=crossencoder loss=ce alone; {pick}",
     ),

@@ -53,13 +53,13 @@ def student_of(
     is_narrower = dim < architecture.hidden_size
     _check(teacher, layers, dim, vocabulary, texts, tokenizer)
     chosen = teacher.tokenizer if tokenizer is None else tokenizer
-    kept = np.arange(len(chosen))
+    token_ids = np.arange(len(chosen))
     if vocabulary is not None:
-        kept = most_needed(chosen, texts, vocabulary)
-        chosen = with_tokens(chosen, kept.tolist())
+        token_ids = most_needed(chosen, texts, vocabulary)
+        chosen = with_tokens(chosen, token_ids.tolist())
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        backbone = _narrower(teacher, chosen, dim) if is_narrower else _shallower(teacher, layers, kept)
+        backbone = _narrower(teacher, chosen, dim) if is_narrower else _shallower(teacher, layers, token_ids)
     student = SentenceEncoder(
         backbone,
         chosen,
@@ -99,18 +99,18 @@ def _check(
 
 
 @torch.no_grad()
-def _shallower(teacher: SentenceEncoder, layers: int, kept: np.ndarray) -> PreTrainedModel:
+def _shallower(teacher: SentenceEncoder, layers: int, token_ids: np.ndarray) -> PreTrainedModel:
     """Every k-th layer of the teacher, the last one among them, and the rows of some tokens."""
     backbone = copy.deepcopy(teacher.backbone)
     inner: Any = backbone
     count = len(inner.encoder.layer)
-    places = [round((number + 1) * count / layers) - 1 for number in range(layers)]
-    inner.encoder.layer = torch.nn.ModuleList(inner.encoder.layer[place] for place in places)
+    indices = [round((number + 1) * count / layers) - 1 for number in range(layers)]
+    inner.encoder.layer = torch.nn.ModuleList(inner.encoder.layer[index] for index in indices)
     backbone.config.num_hidden_layers = layers
-    rows = token_embeddings(backbone).weight[torch.from_numpy(kept)].clone()
-    table = backbone.resize_token_embeddings(len(kept))
+    rows = token_embeddings(backbone).weight[torch.from_numpy(token_ids)].clone()
+    table = backbone.resize_token_embeddings(len(token_ids))
     table.weight.copy_(rows)
-    padding = np.flatnonzero(kept == backbone.config.pad_token_id)
+    padding = np.flatnonzero(token_ids == backbone.config.pad_token_id)
     backbone.config.pad_token_id = int(padding[0]) if len(padding) else None
     return backbone
 

@@ -50,18 +50,18 @@ def most_needed(
             f"a vocabulary of {size:,}: {len(always)} are special tokens alone; ask for some thousand"
         )
     order = np.argsort(-token_counts(tokenizer, texts), kind="stable")
-    others = [number for number in order.tolist() if number not in always]
-    return np.sort(np.asarray([*always, *others[: size - len(always)]], dtype=np.int64))
+    by_need = [number for number in order.tolist() if number not in always]
+    return np.sort(np.asarray([*always, *by_need[: size - len(always)]], dtype=np.int64))
 
 
-def with_tokens(tokenizer: PreTrainedTokenizerBase, kept: Sequence[int]) -> PreTrainedTokenizerFast:
+def with_tokens(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> PreTrainedTokenizerFast:
     """The tokenizer with the tokens of these numbers alone, numbered anew in their order.
 
     Raises UserError for a tokenizer of another kind than Unigram or WordPiece: others build a token out of smaller
     ones, which have to stay.
     """
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
-    model, number = spec["model"], {int(old): new for new, old in enumerate(kept)}
+    model, number = spec["model"], {int(old): new for new, old in enumerate(token_ids)}
     if model["type"] == "Unigram":
         model["vocab"] = [model["vocab"][old] for old in number]
         model["unk_id"] = number.get(model["unk_id"])
@@ -73,11 +73,11 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, kept: Sequence[int]) -> PreT
             "only Unigram and WordPiece can"
         )
     spec["added_tokens"] = [one | {"id": number[one["id"]]} for one in spec["added_tokens"]]
-    for one in (spec["post_processor"] or {}).get("special_tokens", {}).values():
-        one["ids"] = [number[old] for old in one["ids"]]
-    made = Tokenizer.from_str(json.dumps(spec))
+    for entry in (spec["post_processor"] or {}).get("special_tokens", {}).values():
+        entry["ids"] = [number[old] for old in entry["ids"]]
+    smaller = Tokenizer.from_str(json.dumps(spec))
     return PreTrainedTokenizerFast(
-        tokenizer_object=made,
+        tokenizer_object=smaller,
         model_max_length=tokenizer.model_max_length,
         model_input_names=tokenizer.model_input_names,
         **tokenizer.special_tokens_map,

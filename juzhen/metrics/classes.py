@@ -28,10 +28,10 @@ def score_classes(logits: np.ndarray, examples: Examples) -> dict[str, Score]:
     if len(broken):
         raise ValueError(f"{examples.name}/{examples.split}: row {broken[0]}: a logit is not finite")
     assert examples.targets is not None  # a kind with classes
-    found, gold = logits.argmax(axis=1), examples.targets.astype(np.int64)
-    values = {"accuracy": float(np.mean(found == gold)) if len(gold) else None, "macro_f1": None}
+    predicted, gold = logits.argmax(axis=1), examples.targets.astype(np.int64)
+    values = {"accuracy": float(np.mean(predicted == gold)) if len(gold) else None, "macro_f1": None}
     if (why := why_undefined("macro_f1", examples)) is None:
-        values["macro_f1"] = float(f1_score(gold, found, average="macro", zero_division=0.0))
+        values["macro_f1"] = float(f1_score(gold, predicted, average="macro", zero_division=0.0))
     return {
         name: Score(value, count=len(gold), why=why if value is None else None)
         for name, value in values.items()
@@ -53,10 +53,10 @@ def v_measure(features: Features, labels: np.ndarray, *, clusterings: int, seed:
     num_classes = len(np.unique(labels))
     if num_classes < 2:
         return Score(None, count=len(labels))
-    found = []
+    measures = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct texts than classes
         for start in range(seed, seed + clusterings):
             means = MiniBatchKMeans(num_classes, batch_size=BATCH_SIZE, n_init=1, random_state=start)
-            found.append(v_measure_score(labels, means.fit_predict(features)))
-    return Score(float(np.mean(found)), count=len(labels))
+            measures.append(v_measure_score(labels, means.fit_predict(features)))
+    return Score(float(np.mean(measures)), count=len(labels))

@@ -78,9 +78,9 @@ def _resamples(rows: int, *, samples: int, seed: int) -> Iterator[np.ndarray]:
     per_chunk = max(1, CELLS_PER_CHUNK // rows)
     for start in range(0, samples, per_chunk):
         size = min(per_chunk, samples - start)
-        drawn = generator.integers(0, rows, (size, rows))
-        drawn += np.arange(size)[:, None] * rows
-        yield np.bincount(drawn.ravel(), minlength=size * rows).reshape(size, rows).astype(np.float64)
+        sampled = generator.integers(0, rows, (size, rows))
+        sampled += np.arange(size)[:, None] * rows
+        yield np.bincount(sampled.ravel(), minlength=size * rows).reshape(size, rows).astype(np.float64)
 
 
 def _rank_correlations(first: "_TieGroups", second: "_TieGroups", counts: np.ndarray) -> np.ndarray:

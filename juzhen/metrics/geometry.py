@@ -80,8 +80,8 @@ def explained_variance(embeddings: np.ndarray) -> np.ndarray:
     variances = np.zeros(embeddings.shape[1])
     # Through the smaller product: a hundredth of the time of a decomposition of the embeddings on busy cores.
     product = centred.T @ centred if len(centred) > len(variances) else centred @ centred.T
-    found = np.linalg.eigvalsh(product)[::-1].clip(min=0)
-    variances[: len(found)] = found
+    eigenvalues = np.linalg.eigvalsh(product)[::-1].clip(min=0)
+    variances[: len(eigenvalues)] = eigenvalues
     # What is left of equal rows after centring is rounding: it has no directions.
     negligible = np.square(embeddings).sum() * np.finfo(np.float64).eps ** 2 * embeddings.size
     return variances / variances.sum() if variances.sum() > negligible else np.empty(0)
@@ -184,7 +184,7 @@ def measure_space(
     first, second = embeddings[pairs]
     close = grades >= POSITIVE_GRADE
     mean, deviation = norms(embeddings)
-    found = {
+    measures = {
         "alignment": alignment(first[close], second[close]),
         "uniformity": uniformity(embeddings),
         "mean_cosine": mean_cosine(embeddings),
@@ -195,7 +195,7 @@ def measure_space(
         "norm_mean": mean,
         "norm_deviation": deviation,
     }
-    return found if classes is None else found | {"silhouette": silhouette(embeddings, classes)}
+    return measures if classes is None else measures | {"silhouette": silhouette(embeddings, classes)}
 
 
 def _other_cosines(vectors: np.ndarray) -> Iterator[np.ndarray]:

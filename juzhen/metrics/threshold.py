@@ -103,10 +103,12 @@ def kolmogorov_smirnov(first: np.ndarray, second: np.ndarray) -> tuple[float | N
     """Largest distance between two empirical distributions, and its p-value from the limit for many rows."""
     if not len(first) or not len(second):
         return None, None
-    places = np.concatenate([first, second])
-    shares = [np.searchsorted(np.sort(one), places, side="right") / len(one) for one in (first, second)]
+    thresholds = np.concatenate([first, second])
+    shares = [
+        np.searchsorted(np.sort(values), thresholds, side="right") / len(values) for values in (first, second)
+    ]
     distance = float(np.abs(shares[0] - shares[1]).max())
-    rows = len(first) * len(second) / len(places)
+    rows = len(first) * len(second) / len(thresholds)
     return distance, float(kolmogorov(distance * np.sqrt(rows)))
 
 

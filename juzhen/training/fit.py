@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import juzhen.losses
-from juzhen.core.batch import Batch, Sharing
-from juzhen.core.constants import constants
+from juzhen.core.batch import Batch, Sharing, row_tensors
 from juzhen.core.contract import choose_view
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import NLI_CLASSES, NLI_GRADES, Examples, Kind
+from juzhen.core.examples import NLI_CLASSES, Examples, Kind
 from juzhen.core.measures import chooses
 from juzhen.data.sampler import BatchStream
 from juzhen.data.views import apply_view
@@ -140,41 +138,15 @@ class _Best:
             self.encoder.load_state_dict(self.weights)
 
 
-def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Tensor | None]:
+def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Tensor]:
     """What a loss reads of a batch, by the names of `juzhen.core.tensors`."""
-    columns = list(batch.columns.values())
     layers: list[Tensor] = []
     if loss.depths:
         embeddings, layers = encoder.at_depths(batch.tokens, loss.depths)
     else:
         embeddings = encoder(batch.tokens)
-    texts = [embeddings[places] for places in columns]
-    graded = batch.targets
-    if graded is not None and batch.kind is Kind.NLI_PAIR:
-        graded = constants(NLI_GRADES, like=graded)[graded.long()]
-    made: dict[str, Tensor | None] = dict.fromkeys(("embeddings", "first", "anchors", "student"), texts[0])
-    made |= {
-        "targets": graded,
-        "classes": batch.targets,
-        "teacher_scores": batch.teacher_scores,
-        "negatives": None,
-    }
-    made["text_ids"] = torch.stack([batch.sentence_ids[places] for places in columns], dim=1)
-    if len(texts) > 1:
-        made |= {"second": texts[1], "positives": texts[1], "scores": encoder.pair_scores(*texts[:2])}
-    if len(texts) > 2:
-        made["negatives"] = torch.stack(texts[2:], dim=1)
-    if loss.consumes == "lists":
-        made["document_scores"] = torch.stack(
-            [encoder.pair_scores(texts[0], text) for text in texts[1:]], dim=1
-        )
-    if layers:
-        first, second, *_ = columns
-        cosines = [
-            F.cosine_similarity(layer[first].float(), layer[second].float(), dim=-1) for layer in layers
-        ]
-        made["layer_scores"] = torch.stack(cosines, dim=1)
-    return {name: made[name] for name in loss.reads}
+    tensors = row_tensors(batch, embeddings, encoder.pair_scores, reads=loss.reads, layers=layers)
+    return {name: tensors[name] for name in loss.reads if name in tensors}
 
 
 def named_loss(name: str) -> type[Loss]:

@@ -38,7 +38,7 @@ def as_examples(
     if isinstance(rows, Examples):
         return rows
     if isinstance(rows, str | Path) and not Path(rows).suffix:
-        found = load_examples(
+        examples = load_examples(
             configured_set(str(rows)),
             split,
             source=Source.LOCAL,
@@ -46,8 +46,8 @@ def as_examples(
             on_bad_row=on_bad_row,
             required=True,
         )
-        assert found is not None  # it is required
-        return found
+        assert examples is not None  # it is required
+        return examples
     if isinstance(rows, str | Path):
         name, table = Path(rows).name.partition(".")[0], read_table(Path(rows), header=True, quoted=True)
     else:
@@ -66,8 +66,8 @@ def _table(rows: Sequence[str | Sequence[object]]) -> Table:
         raise UserError(
             f"rows: {len(listed)} rows of {sorted(widths)} columns; expected some, all of as many"
         )
-    lines = np.arange(1, len(listed) + 1, dtype=np.int32)
-    return Table("rows", None, list(zip(*listed, strict=True)), lines, has_lines=False)
+    numbers = np.arange(1, len(listed) + 1, dtype=np.int32)
+    return Table("rows", None, list(zip(*listed, strict=True)), numbers, has_lines=False)
 
 
 def _kind(table: Table) -> tuple[Kind, dict[str, int]]:

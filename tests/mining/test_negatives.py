@@ -363,19 +363,6 @@ def test_what_is_no_portion_of_this_mining_is_refused_by_its_name(ranking, encod
     assert juzhen.mine(ranking, [encoder], FEW, folder=folder).portions[0].read_bytes() == raw
 
 
-@pytest.mark.parametrize("content", ["[]", "[" * 100_000, "3", "{", None])
-def test_an_identity_that_says_nothing_is_refused(ranking, encoder, tmp_path, content):
-    folder = tmp_path / "portions"
-    juzhen.mine(ranking, [encoder], FEW, folder=folder)
-    place = folder / "mining.json"
-    place.unlink()
-    place.mkdir() if content is None else place.write_text(content)
-    with pytest.raises(
-        UserError, match=r"mining\.json: cannot be read|holds portions of a mining with other"
-    ):
-        juzhen.mine(ranking, [encoder], FEW, folder=folder)
-
-
 def test_queries_whose_answers_are_not_there_are_not_mined(ranking, encoder, tmp_path):
     more = replace(
         ranking,
