@@ -242,7 +242,7 @@ def test_a_batch_holds_one_joint_input_per_row_or_two(bert_folder, joint):
     rows = np.array([4, 0, 2])
     once, twice = collate.training_batch(examples, rows, index=0), collate(examples, rows)
     assert (len(once.tokens), len(twice.tokens), len(twice)) == (3, 6, 3)
-    assert once.tensors["targets"].tolist() == [1, 0, 2]
+    assert once.tensors["classes"].tolist() == [1, 0, 2]
     one = encoder(once.tokens)[once.columns["pair"]]
     torch.testing.assert_close(encoder(twice.tokens)[twice.columns["pair"]], one, rtol=0, atol=1e-5)
     turned = encoder.logits(

@@ -229,7 +229,7 @@ def test_the_state_can_be_brought_to_the_length_of_words(build):
     ratio = state.norm(dim=1).mean() / table.norm(dim=1).mean()
     torch.testing.assert_close(encoder.norm_ratio, ratio)
     scaled = copy.deepcopy(encoder)
-    scaled.__dict__["prompts"] = prompts(match_norm=False)  # who loads an encoder cannot
+    scaled.templates = prompts(match_norm=False)
     assert not torch.allclose(scaled(tokens_of(encoder)), encoder(tokens_of(encoder)))
 
 
