@@ -16,8 +16,8 @@ from juzhen.data.probe import Probe
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.texts import batches_by_length
 from juzhen.losses.options import number, whole_number
+from juzhen.metrics.correlation import POSITIVE_ABOVE, score_distribution
 from juzhen.metrics.geometry import measure_space, score_histograms, unit
-from juzhen.metrics.threshold import POSITIVE_ABOVE, score_distribution
 from lightning_modules.biencoder import BiEncoder
 
 log = logging.getLogger(__name__)
