@@ -103,9 +103,8 @@ def fit(
                 value, _ = criterion.with_logs(**read_by(criterion, encoder, batch))
             optimizer.zero_grad()
             value.backward()
-            if compares(
-                examples, step.rows, criterion
-            ):  # else momentum and decay alone would move the weights
+            # Of rows that do not differ gradients are 0, and momentum and decay alone would move the weights.
+            if compares(examples, step.rows, criterion):
                 if clip_norm is not None:
                     nn.utils.clip_grad_norm_(learner.parameters(), clip_norm)
                 optimizer.step()
@@ -113,8 +112,9 @@ def fit(
             advance(1)
             if (step.number + 1) % stream.batches_per_epoch == 0 or step.number + 1 == stream.num_batches:
                 best.look()
+                learner.to(device)  # an evaluation puts the encoder where it computes
     best.take()
-    return encoder.cpu().eval()
+    return encoder.eval()
 
 
 class _Best:

@@ -104,6 +104,11 @@ def test_losses_that_cannot_learn_from_rows_are_named(encoder):
             fit(encoder, [("今天", "明天", 0.4), ("今天", "后天", 1)], loss=loss)
 
 
+def test_a_misspelt_decay_is_named(encoder):
+    with pytest.raises(UserError, match="decay=liner: did you mean linear"):
+        fit(encoder, PAIRS, decay="liner")
+
+
 def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
     scores = iter([0.1, 0.9, 0.2])
     weights = []
