@@ -63,8 +63,8 @@ class Taught(BiEncoder):
         settings = cls.settings(job)
         if has_score_head(settings.teacher):
             raise UserError(
-                f"model.teacher={settings.teacher}: its pairs are scored by a learnt form uᵀWv, and not by the cosine of "
-                "the embeddings that are taught here; take a teacher of model.score=cosine, or have `juzhen distil` "
+                f"model.teacher={settings.teacher}: its pairs are scored by a learnt form uᵀWv, not by the cosine of "
+                "embeddings that is taught here; take a teacher of model.score=cosine, or have `juzhen distil` "
                 "write its scores"
             )
         teacher = BackboneConfig(
