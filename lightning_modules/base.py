@@ -229,7 +229,7 @@ class SentenceModule(pl.LightningModule):
         return self.measured(plan, outputs, bootstrap_samples=samples, **options).scores
 
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
-        """All that is planned, scored, from what `output` gave for its rows; `how` as of `measure`."""
+        """All that is planned, scored, from what `output` gave for its rows; options as of `measure`."""
         return measure(self.evaluator, plan, outputs, **options)
 
     def configure_optimizers(self) -> Mapping[str, object]:

@@ -100,8 +100,8 @@ def _for_the_rows(
     target, on_file = declared(chosen["_target_"]), _losses_on_file(model.provides)
     if target.consumes not in model.provides:
         raise UserError(_unreadable(name_of(chosen), target.consumes, kind, model))
-    how = {"wanted": dataset.view, "alternatives": on_file}
-    return choose_view(name, kind, name_of(chosen), target.input_kinds, **how), chosen
+    options = {"wanted": dataset.view, "alternatives": on_file}
+    return choose_view(name, kind, name_of(chosen), target.input_kinds, **options), chosen
 
 
 def _of_kind(

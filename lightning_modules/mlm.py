@@ -60,9 +60,9 @@ class MaskedPlan(EvaluationPlan):
         # Targets: 0 for a sentence of a pair; for one that is guessed in, its number in its own set, from 1, so
         # that what is hidden depends on nothing else.
         targets = [np.zeros(self._first)]
-        for one in self.texts:
-            sentences += one.texts("text")
-            targets.append(1.0 + np.arange(len(one)))
+        for texts in self.texts:
+            sentences += texts.texts("text")
+            targets.append(1.0 + np.arange(len(texts)))
         self.examples = Examples(
             "union",
             "evaluation",
