@@ -65,8 +65,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:
     """The content of a checkpoint. Runs no code of it; raises UserError where it cannot be read."""
     try:
-        found = torch.load(require_file(path), map_location=map_location, mmap=mmap, weights_only=True)
-        return dict(found)
+        content = torch.load(require_file(path), map_location=map_location, mmap=mmap, weights_only=True)
+        return dict(content)
     except (OSError, RuntimeError, ValueError, TypeError, EOFError, UnpicklingError) as error:
         raise damaged(path, error) from error
 
@@ -108,7 +108,9 @@ def restore_random_state(state: dict[str, Any]) -> None:
     np.random.set_state((name, np.asarray(keys).astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
     if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([one.cpu() for one in state["cuda"][: torch.cuda.device_count()]])
+        torch.cuda.set_rng_state_all(
+            [device_state.cpu() for device_state in state["cuda"][: torch.cuda.device_count()]]
+        )
     if state.get("mps") is not None and torch.backends.mps.is_available():
         torch.mps.set_rng_state(state["mps"].cpu())
 
@@ -208,7 +210,9 @@ class SavedState(NamedTuple):
 
 def stage_folder(trainer: pl.Trainer) -> Path:
     """Where a stage keeps what must go on after a resume: the folder around its checkpoints, which runs may share."""
-    return next(one for one in trainer.callbacks if isinstance(one, ResumePoint)).path.parent.parent
+    return next(
+        callback for callback in trainer.callbacks if isinstance(callback, ResumePoint)
+    ).path.parent.parent
 
 
 def saved_state(folder: Path) -> SavedState | None:
@@ -232,5 +236,5 @@ class ValidationPoints(pl.Callback):
         trainer.val_check_batch = float("inf")  # the end of the epoch, which is the end of the stage
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
-        here = not is_between_steps(trainer) and trainer.global_step % self.every_steps == 0
-        trainer.val_check_batch = 1 if here else float("inf")
+        is_due = not is_between_steps(trainer) and trainer.global_step % self.every_steps == 0
+        trainer.val_check_batch = 1 if is_due else float("inf")

@@ -51,10 +51,10 @@ class FiniteLoss(pl.Callback):
             return
         examples = trainer.datamodule.train[self._batch.task]
         rows = self._batch.rows.tolist()
-        lines = rows if examples.lines is None else examples.lines[rows].tolist()
-        shown = ", ".join(map(str, sorted(lines)[:8])) + (" …" if len(lines) > 8 else "")
+        line_numbers = rows if examples.lines is None else examples.lines[rows].tolist()
+        listing = ", ".join(map(str, sorted(line_numbers)[:8])) + (" …" if len(line_numbers) > 8 else "")
         raise UserError(
-            f"the loss is {loss.item()} at step {trainer.global_step} on {self._batch.task} (lines {shown} of its "
+            f"the loss is {loss.item()} at step {trainer.global_step} on {self._batch.task} (lines {listing} of its "
             f"training file). The last checkpoint is intact. Usual causes: optimizer.lr too high, "
             f"a temperature close to 0, or 16-bit precision (hardware.precision=32-true)."
         )
@@ -101,10 +101,12 @@ class StageProgress(TQDMProgressBar):
         return bar
 
     def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-        shown = super().get_metrics(trainer, pl_module)
-        shown.pop("v_num", None)
+        metrics = super().get_metrics(trainer, pl_module)
+        metrics.pop("v_num", None)
         names = {"train/loss": "loss"}
-        return {names.get(key, key.replace("dev/selection/", "dev_")): value for key, value in shown.items()}
+        return {
+            names.get(key, key.replace("dev/selection/", "dev_")): value for key, value in metrics.items()
+        }
 
 
 HARMLESS = (
@@ -201,18 +203,22 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         callbacks.append(StageProgress(data.stage.name))
     if not data.train:
         return callbacks
-    every = {
+    steps = {
         key: data.in_steps(getattr(job.training, key), f"training.{key}", total_steps=data.total_steps)
         for key in ("validate_every", "checkpoint_every")
     }
     if data.selecting:
-        callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
+        callbacks.append(ValidationPoints(every_steps=steps["validate_every"]))
         chosen_by = {"monitor": data.selection.key, "mode": "max"}
         if (patience := job.training.patience) is not None:
             callbacks.append(Patience(**chosen_by, patience=patience, check_on_train_epoch_end=False))
-        how = {"save_weights_only": True, "save_on_train_epoch_end": False, "enable_version_counter": False}
-        callbacks.append(BestOnDev(checkpoints, "best", **chosen_by, **how))
-    callbacks.append(ResumePoint(checkpoints, every_steps=every["checkpoint_every"]))
+        options = {
+            "save_weights_only": True,
+            "save_on_train_epoch_end": False,
+            "enable_version_counter": False,
+        }
+        callbacks.append(BestOnDev(checkpoints, "best", **chosen_by, **options))
+    callbacks.append(ResumePoint(checkpoints, every_steps=steps["checkpoint_every"]))
     return callbacks
 
 
@@ -221,6 +227,8 @@ def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Cal
     callbacks = []
     for node in chosen.values():
         if node is not None:
-            numbers = {key: one for key, one in node.items() if key not in ("_target_", "decides_weights")}
+            numbers = {
+                key: value for key, value in node.items() if key not in ("_target_", "decides_weights")
+            }
             callbacks.append(own_class(node["_target_"])(**numbers))
     return callbacks

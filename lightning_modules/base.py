@@ -82,7 +82,7 @@ class SentenceModule(pl.LightningModule):
     @classmethod
     def settings(cls, job: JobConfig) -> Any:
         """The Settings of a job's model."""
-        names = {one.name for one in fields(cls.Settings)}
+        names = {field.name for field in fields(cls.Settings)}
         return cls.Settings(**{name: value for name, value in job.model.items() if name in names})
 
     @staticmethod
@@ -223,14 +223,14 @@ class SentenceModule(pl.LightningModule):
         return outputs
 
     def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> dict[str, Score]:
-        asked = self.job.evaluation
-        how = {"seed": self.job.seed, "seen": self.seen}
-        how |= {"rankings": asked.rankings, "clusterings": asked.clusterings}
-        return self.measured(plan, outputs, bootstrap_samples=samples, **how).scores
+        evaluation = self.job.evaluation
+        options = {"seed": self.job.seed, "seen": self.seen}
+        options |= {"rankings": evaluation.rankings, "clusterings": evaluation.clusterings}
+        return self.measured(plan, outputs, bootstrap_samples=samples, **options).scores
 
-    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
-        """All that is planned, scored, from what `output` gave for its rows; `how` as of `measure`."""
-        return measure(self.evaluator, plan, outputs, **how)
+    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
+        """All that is planned, scored, from what `output` gave for its rows; options as of `measure`."""
+        return measure(self.evaluator, plan, outputs, **options)
 
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
@@ -247,7 +247,7 @@ class SentenceModule(pl.LightningModule):
             optimizer.zero_grad()
 
     def configure_gradient_clipping(
-        self, optimizer: torch.optim.Optimizer, *unused: object, **more: object
+        self, optimizer: torch.optim.Optimizer, *unused: object, **unused_options: object
     ) -> None:
         compares, self._compares = self._compares, False
         if not compares:
@@ -265,8 +265,8 @@ def gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor])
     factor that the gather brings in: the step equals that of one process with the whole batch.
     """
     world, rank = module.trainer.world_size, module.global_rank
-    some = next(iter(tensors.values()))
-    counts = [int(n) for n in module.all_gather(torch.tensor(len(some), device=some.device))]
+    first = next(iter(tensors.values()))
+    counts = [int(n) for n in module.all_gather(torch.tensor(len(first), device=first.device))]
     most = max(counts)
 
     def gather(name: str, rows: torch.Tensor) -> torch.Tensor:
@@ -291,5 +291,10 @@ def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:
     trainer = module.trainer
     if trainer.world_size == 1:
         return
-    place = [module.job.seed, trainer.datamodule.stage.index, index, 0 if alike else 1 + trainer.global_rank]
-    torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0] >> np.uint64(1)))
+    entropy = [
+        module.job.seed,
+        trainer.datamodule.stage.index,
+        index,
+        0 if alike else 1 + trainer.global_rank,
+    ]
+    torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1)))

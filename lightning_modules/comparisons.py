@@ -44,13 +44,13 @@ def empty_batches(
 ) -> Iterator[str]:
     """A line where more than a few batches of a set compare nothing; it says what balanced batches would do."""
     examples, by = rows.train[name], rows.job.training.stratify_by
-    found, looked_at = _count(rows, name, loss, balanced=by == "label")
-    if found <= FEW * looked_at:
+    num_empty, looked_at = _count(rows, name, loss, balanced=by == "label")
+    if num_empty <= FEW * looked_at:
         return
     is_empty = not all(
         compares(examples, chosen, loss) for chosen in _drawn(rows, name, balanced=by == "label")
     )
-    what = (
+    reason = (
         f"{told_as} compares nothing there, and such steps leave the weights as they are"
         if is_empty
         else f"the part of {told_as} that compares rows has nothing to compare there"
@@ -59,17 +59,19 @@ def empty_batches(
     if examples.targets is not None and by == "none":
         balanced, _ = _count(rows, name, loss, balanced=True)
         by_label = f"training.stratify_by=label ({percent(balanced, looked_at)})"
-        advice = f"type {by_label}, or {advice}" if balanced < found else f"{by_label} cannot help; {advice}"
+        advice = (
+            f"type {by_label}, or {advice}" if balanced < num_empty else f"{by_label} cannot help; {advice}"
+        )
     yield (
-        f"{name}/train: {found:,} of {looked_at:,} batches ({percent(found, looked_at)}) hold rows that do not differ: "
-        f"{what}; {advice}"
+        f"{name}/train: {num_empty:,} of {looked_at:,} batches ({percent(num_empty, looked_at)}) hold rows that do not "
+        f"differ: {reason}; {advice}"
     )
 
 
 def _count(rows: SentenceDataModule, name: str, loss: Loss, *, balanced: bool) -> tuple[int, int]:
     """Batches that compare no rows, and all that were looked at."""
-    drawn = _drawn(rows, name, balanced=balanced)
-    return sum(not compares_rows(rows.train[name], one, loss) for one in drawn), len(drawn)
+    batches = _drawn(rows, name, balanced=balanced)
+    return sum(not compares_rows(rows.train[name], batch, loss) for batch in batches), len(batches)
 
 
 def _drawn(rows: SentenceDataModule, name: str, *, balanced: bool) -> list[np.ndarray]:

@@ -127,13 +127,13 @@ class CotEncoder(BiEncoder):
 def _tell_of_other_languages(job: JobConfig) -> None:
     """Sentences of any language are read through the templates that are learnt: a person should know."""
     language = job.model["language"]
-    others = [name for name, one in job.evaluate.items() if one.language != language]
-    if others:
+    names = [name for name, dataset in job.evaluate.items() if dataset.language != language]
+    if names:
         log.warning(
             "model.language=%s: %s %s in another language, and read through the same templates",
             language,
-            ", ".join(others),
-            "is" if len(others) == 1 else "are",
+            ", ".join(names),
+            "is" if len(names) == 1 else "are",
         )
 
 

@@ -90,8 +90,8 @@ class CrossEncoderModule(SentenceModule):
             symmetric = CrossEncoder.saved_as_symmetric(start)
         groups = {"dataset": job.dataset} if symmetric or job.model["symmetric_training"] else {}
         for group, sets in (groups | ({"evaluate": job.evaluate} if symmetric else {})).items():
-            for name, one in sets.items():
-                if sides := sorts_of_texts(Kind(one.kind), one.symmetric):
+            for name, config in sets.items():
+                if sides := sorts_of_texts(Kind(config.kind), config.symmetric):
                     key = "model.symmetric" if symmetric else "model.symmetric_training"
                     where = (
                         "" if job.model["symmetric"] is not None or not symmetric else f", as {start} says"
@@ -136,8 +136,8 @@ class CrossEncoderModule(SentenceModule):
             inner.pooling = "cls"
             new = {"outputs": len(grades or (1,)), "grades": grades}
             encoder = CrossEncoder(inner, **new, segments=True, symmetric=False, seed=job.seed)
-        said = {name: model[name] for name in ("pooling", "segments", "symmetric")}
-        encoder.set(**said, head_dropout=model.get("head_dropout"))
+        settings = {name: model[name] for name in ("pooling", "segments", "symmetric")}
+        encoder.set(**settings, head_dropout=model.get("head_dropout"))
         return encoder
 
     def encode(self, batch: Batch) -> dict[str, Tensor]:
@@ -177,9 +177,9 @@ def _class_grades(job: JobConfig, matches: Mapping[str, Match]) -> tuple[float, 
         if own_class(match.loss["_target_"]).consumes == "logits"
     }
     if len(set(needed.values())) > 1:
-        spoken = ", ".join(f"{name} {len(grades)}" for name, grades in needed.items())
+        listing = ", ".join(f"{name} {len(grades)}" for name, grades in needed.items())
         raise UserError(
-            f"model=crossencoder has one head, and these sets need different classes: {spoken}. Train them one after "
+            f"model=crossencoder has one head, and these sets need different classes: {listing}. Train them one after "
             "another (init_from=<run>), or choose a loss of scores such as loss=cosent"
         )
     return next(iter(needed.values()), None)

@@ -60,15 +60,15 @@ class Taught(BiEncoder):
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
         super().check_start(job)
-        own = cls.settings(job)
-        if has_score_head(own.teacher):
+        settings = cls.settings(job)
+        if has_score_head(settings.teacher):
             raise UserError(
-                f"model.teacher={own.teacher}: its pairs are scored by a learnt form uᵀWv, and what is taught here are "
-                "embeddings, whose cosine that is not; take a teacher of model.score=cosine, or have `juzhen distil` "
+                f"model.teacher={settings.teacher}: its pairs are scored by a learnt form uᵀWv, not by the cosine of "
+                "embeddings that is taught here; take a teacher of model.score=cosine, or have `juzhen distil` "
                 "write its scores"
             )
         teacher = BackboneConfig(
-            path=encoder_source(own.teacher), revision=own.teacher_revision, initialize="pretrained"
+            path=encoder_source(settings.teacher), revision=settings.teacher_revision, initialize="pretrained"
         )
         look_at_encoder(teacher)
 
@@ -76,25 +76,28 @@ class Taught(BiEncoder):
         """The first process of each node has the teacher encode what it has not encoded before."""
         if self.trainer.training:
             read = self._read()
-            texts = [one.sentences[number] for one, numbers in read for number in numbers]
+            texts = [examples.sentences[number] for examples, numbers in read for number in numbers]
             self._vectors().fill(texts, progress=None if self.job.logger.progress else False)
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
         if stage == "fit":
             vectors = self._vectors()
-            found = {one.name: (vectors.find(one.sentences, places), places) for one, places in self._read()}
-            self.collate.targets = self.targets(found)
+            vectors_of = {
+                examples.name: (vectors.find(examples.sentences, numbers), numbers)
+                for examples, numbers in self._read()
+            }
+            self.collate.targets = self.targets(vectors_of)
             self._kept = None  # the teacher's weights have no more to do
 
-    def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+    def targets(self, vectors_of: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
         """What batches are given of the vectors that were found: by default the vectors, at length 1."""
-        return Targets(found, center=0.0, dim=None)
+        return Targets(vectors_of, center=0.0, dim=None)
 
     def _read(self) -> list[tuple[Examples, np.ndarray]]:
         """Each set that is learnt from, and the numbers of its sentences that the teacher reads."""
         sets = self.trainer.datamodule.train.values()
-        return [(one, np.unique(self.collate.read(one))) for one in sets]
+        return [(examples, np.unique(self.collate.read(examples))) for examples in sets]
 
     def _vectors(self) -> KeptVectors:
         if self._kept is None:
@@ -153,9 +156,9 @@ class DistillModule(Taught):
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:
         encoder = BiEncoder.load_encoder(job, folder=folder)
-        own = DistillModule.settings(job)
-        if own.projection == "keep":
-            size, last = _size_of_teacher(own), encoder.output_layers[-1:]
+        settings = DistillModule.settings(job)
+        if settings.projection == "keep":
+            size, last = _size_of_teacher(settings), encoder.output_layers[-1:]
             if not (last and last[0].kind == Projection.kind and encoder.dim == size):
                 with torch.random.fork_rng(devices=[]):
                     torch.default_generator.manual_seed(job.seed)
@@ -163,11 +166,11 @@ class DistillModule(Taught):
                 encoder.projections.append(layer)
         return encoder
 
-    def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+    def targets(self, vectors_of: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
         dim = self.encoder.dim if self._own.projection == "pca" else None
-        targets = Targets(found, center=self._own.center, dim=dim)
+        targets = Targets(vectors_of, center=self._own.center, dim=dim)
         if targets.is_reduced:
-            targets.turn(self._given({name: numbers for name, (_, numbers) in found.items()}))
+            targets.turn(self._given({name: numbers for name, (_, numbers) in vectors_of.items()}))
         return targets
 
     def encode(self, batch: Batch) -> dict[str, torch.Tensor]:
@@ -176,8 +179,8 @@ class DistillModule(Taught):
             return super().encode(batch)
         embeddings = self.encoder(batch.tokens)
         self.watch(embeddings, are_embeddings=True)
-        places = torch.cat(list(batch.columns.values()))
-        student = embeddings[places]
+        positions = torch.cat(list(batch.columns.values()))
+        student = embeddings[positions]
         return {
             "student": student,
             "projected": student if self.projection is None else self.projection(student).float(),
@@ -187,10 +190,10 @@ class DistillModule(Taught):
     def _given(self, read: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """What the student gives of some of the sentences that the teacher has read, set by set, before it learns."""
         step = max(sum(map(len, read.values())) // TURNED_BY, 1)
-        for one in self.trainer.datamodule.train.values():
-            some = read[one.name][::step]
-            texts = [one.sentences[number] for number in some]
-            yield one.name, some, self.encoder.encode(texts, progress=False)
+        for examples in self.trainer.datamodule.train.values():
+            numbers = read[examples.name][::step]
+            texts = [examples.sentences[number] for number in numbers]
+            yield examples.name, numbers, self.encoder.encode(texts, progress=False)
 
 
 class DistillTranslations(DistillModule):
@@ -202,8 +205,8 @@ class DistillTranslations(DistillModule):
     input_kind = Kind.POSITIVE_PAIR
 
 
-def _size_of_teacher(own: DistillModuleSettings) -> int:
-    return embedding_size(own.teacher, revision=own.teacher_revision)
+def _size_of_teacher(settings: DistillModuleSettings) -> int:
+    return embedding_size(settings.teacher, revision=settings.teacher_revision)
 
 
 class Guided(Taught):

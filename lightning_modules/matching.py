@@ -87,20 +87,20 @@ def check_augmentation(job: JobConfig, matches: Mapping[str, Match], *, model: t
     config = job.augmentation
     if not config.views or not matches:
         return
-    shown = f"{GROUP}.views={list(config.views)}"
+    setting = f"{GROUP}.views={list(config.views)}"
     for name in config.sets or ():
         if name not in job.dataset:
             hint = nearest(name, job.dataset)
             raise UserError(f"{GROUP}.sets={list(config.sets)}: this job does not learn from {name}; {hint}")
     if model.input_kind is not None:
         raise UserError(
-            f"{shown}: {model.__name__} learns from text alone and makes of it what it compares; leave {GROUP} out. "
+            f"{setting}: {model.__name__} learns from text alone and makes of it what it compares; leave {GROUP} out. "
             "Changed sentences as positives are model=views"
         )
     for name, match in matches.items():
         if match.kind is Kind.SENTENCE and (config.sets is None or name in config.sets):
             raise UserError(
-                f"{shown}: the loss of {name} learns from single sentences, of which there are no labels to keep; for "
-                "changed sentences as positives type model=views loss=info_nce"
+                f"{setting}: the loss of {name} learns from single sentences, of which there are no labels to keep; "
+                "for changed sentences as positives type model=views loss=info_nce"
             )
     TextViews(Views.of(vars(config), group=GROUP))  # a file of translations is read here

@@ -49,8 +49,8 @@ class RowOutputs(Metric):
         )
         count = 1 + int(rows.max())
         sizes = [size for size in self.shape.tolist() if size >= 0]
-        whole = [(rows.cpu().numpy(), values.cpu().numpy().reshape(len(rows), *sizes))]
-        return torch.from_numpy(assemble_outputs(whole, count))
+        parts = [(rows.cpu().numpy(), values.cpu().numpy().reshape(len(rows), *sizes))]
+        return torch.from_numpy(assemble_outputs(parts, count))
 
     def as_array(self) -> Float[np.ndarray, "rows *numbers"]:
         """`compute`, also in a process that no batch came to."""
@@ -103,12 +103,12 @@ class PairMeasures(Metric):
         )
         columns = dict.fromkeys(TEXT_COLUMNS[self.kind], np.zeros(len(scores), dtype=np.int32))
         rows = Examples("rows", "dev", self.kind, ["-"], columns, targets)
-        found = {
-            name: torch.tensor(float("nan") if one.value is None else one.value, dtype=torch.float64)
-            for name, one in score_set(scores, rows, dev=None, bootstrap_samples=0, seed=0).items()
+        values = {
+            name: torch.tensor(float("nan") if score.value is None else score.value, dtype=torch.float64)
+            for name, score in score_set(scores, rows, dev=None, bootstrap_samples=0, seed=0).items()
         }
         if self.measure is None:
-            return found
-        if self.measure not in found:
-            raise ValueError(f"measure={self.measure}: a {self.kind} has {', '.join(found)}")
-        return found[self.measure]
+            return values
+        if self.measure not in values:
+            raise ValueError(f"measure={self.measure}: a {self.kind} has {', '.join(values)}")
+        return values[self.measure]

@@ -52,16 +52,16 @@ class MaskedPlan(EvaluationPlan):
     ) -> None:
         super().__init__(sets, tasks)
         self._pairs = CosinePlan(sets, tasks, sides=sides)
-        chosen = [one for one in sets if one.name in trained] or list(sets)
-        self.texts = [apply_view(one, Kind.SENTENCE) for one in chosen]
+        chosen = [examples for examples in sets if examples.name in trained] or list(sets)
+        self.texts = [apply_view(examples, Kind.SENTENCE) for examples in chosen]
         sentences, of_pairs = list(self._pairs.examples.sentences), self._pairs.examples.sides
         self._first = len(sentences)
         # Targets: 0 for a sentence of a pair; for one that is guessed in, its number in its own set, from 1, so
         # that what is hidden depends on nothing else.
         targets = [np.zeros(self._first)]
-        for one in self.texts:
-            sentences += one.texts("text")
-            targets.append(1.0 + np.arange(len(one)))
+        for texts in self.texts:
+            sentences += texts.texts("text")
+            targets.append(1.0 + np.arange(len(texts)))
         self.examples = Examples(
             "union",
             "evaluation",
@@ -83,20 +83,20 @@ class MaskedPlan(EvaluationPlan):
 
     def text_scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> dict[str, Score]:
         """Loss and accuracy of each text, over all its hidden tokens."""
-        found, first = {}, self._first
-        for one in self.texts:
-            loss, right, count = outputs[first : first + len(one), :3].astype(np.float64).sum(axis=0)
-            first += len(one)
+        scores, first = {}, self._first
+        for examples in self.texts:
+            loss, right, count = outputs[first : first + len(examples), :3].astype(np.float64).sum(axis=0)
+            first += len(examples)
             values = {"mlm_loss": loss, "mlm_accuracy": right}
-            found |= {
-                f"{one.split}/{one.name}/{name}": Score(
+            scores |= {
+                f"{examples.split}/{examples.name}/{name}": Score(
                     value / count if count else None,
                     count=int(count),
                     why=None if count else "no token was hidden",
                 )
                 for name, value in values.items()
             }
-        return found
+        return scores
 
 
 def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:
@@ -133,8 +133,14 @@ class MaskedLanguageModel(BiEncoder):
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
-        own = self.settings(self.job)
-        self.masking = Masking(own.mask_rate, own.strategy, own.mean_span, own.mask_share, own.random_share)
+        settings = self.settings(self.job)
+        self.masking = Masking(
+            settings.mask_rate,
+            settings.strategy,
+            settings.mean_span,
+            settings.mask_share,
+            settings.random_share,
+        )
         self.vocabulary = vocabulary_of(self.encoder)
         self.head = MaskedTokenHead(self.encoder.backbone)
         for parameter in self.encoder.projections.parameters():
@@ -177,10 +183,10 @@ class MaskedLanguageModel(BiEncoder):
     ) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"]]:
         """Loss of each hidden token, and 1.0 where the likeliest token is the right one."""
         losses, right = [], []
-        for piece, wanted in zip(states.split(HEAD_PIECE), targets.split(HEAD_PIECE), strict=True):
+        for piece, piece_targets in zip(states.split(HEAD_PIECE), targets.split(HEAD_PIECE), strict=True):
             logits = self.head(piece).float()
-            losses.append(F.cross_entropy(logits, wanted, reduction="none"))
-            right.append((logits.argmax(-1) == wanted).float())
+            losses.append(F.cross_entropy(logits, piece_targets, reduction="none"))
+            right.append((logits.argmax(-1) == piece_targets).float())
         return torch.cat(losses), torch.cat(right)
 
     def _masked(
@@ -200,6 +206,6 @@ class MaskedLanguageModel(BiEncoder):
     def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> MaskedPlan:
         return MaskedPlan(sets, tasks, trained=list(self.job.dataset), sides=self.encoder.sides)
 
-    def measured(self, plan: MaskedPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
-        others = super().measured(plan, outputs, **how)
-        return replace(others, scores=plan.text_scores(outputs) | others.scores)
+    def measured(self, plan: MaskedPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
+        evaluation = super().measured(plan, outputs, **options)
+        return replace(evaluation, scores=plan.text_scores(outputs) | evaluation.scores)

@@ -89,19 +89,23 @@ class CropEncoder(BiEncoder):
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
-        own, encoder = self.settings(self.job), self.encoder
-        self.mlm_weight = own.mlm_weight
+        settings, encoder = self.settings(self.job), self.encoder
+        self.mlm_weight = settings.mlm_weight
         reads = {"tokenizer": encoder.tokenizer, "prompt": encoder.prompt}
-        crops = Crops(tuple(own.shares), delete=own.delete, neighbour_share=own.neighbour_share, **reads)
-        how = {"crops": crops, "seed": self.job.seed, "sides": self.tokenize}
-        self.collate = CropCollator(encoder.tokenize, encoder.collate, **how)
-        if own.mlm_weight and self.job.hardware.micro_batch_tokens is not None:
+        crops = Crops(
+            tuple(settings.shares), delete=settings.delete, neighbour_share=settings.neighbour_share, **reads
+        )
+        options = {"crops": crops, "seed": self.job.seed, "sides": self.tokenize}
+        self.collate = CropCollator(encoder.tokenize, encoder.collate, **options)
+        if settings.mlm_weight and self.job.hardware.micro_batch_tokens is not None:
             raise UserError(
                 "model.mlm_weight learns both from one pass; leave hardware.micro_batch_tokens at null, "
                 "or mlm_weight at 0"
             )
-        if own.mlm_weight:
-            self.masking = Masking(own.mask_rate, "token", mean_span=1.0, mask_share=0.8, random_share=0.1)
+        if settings.mlm_weight:
+            self.masking = Masking(
+                settings.mask_rate, "token", mean_span=1.0, mask_share=0.8, random_share=0.1
+            )
             self.vocabulary = vocabulary_of(encoder)
             self.head = MaskedTokenHead(encoder.backbone)
 
@@ -110,8 +114,8 @@ class CropEncoder(BiEncoder):
             return super().objective(batch)
         tokens = batch.tokens
         self.vocabulary = self.vocabulary.to(tokens.input_ids.device)
-        place = {"seed": self.job.seed, "step": self._batch_index}
-        seen, hidden = self.masking(tokens, batch.sentence_ids, self.vocabulary, **place)
+        position = {"seed": self.job.seed, "step": self._batch_index}
+        seen, hidden = self.masking(tokens, batch.sentence_ids, self.vocabulary, **position)
         states, embeddings = self.encoder.states_and_embeddings(replace(tokens, input_ids=seen))
         loss, logs = self.loss_of(batch, self.encoded(batch, embeddings))
         logits, names = self.head(states[hidden]).float(), tokens.input_ids[hidden]

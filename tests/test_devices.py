@@ -12,8 +12,8 @@ from launch import typed_config
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["hardware=cuda"], r"accelerator=cuda: .* type hardware=cpu"),
-        (["hardware=mps_m4"], r"accelerator=mps: .* type hardware=cpu"),
+        (["hardware=cuda"], r"accelerator=cuda: .* choose accelerator=cpu"),
+        (["hardware=mps_m4"], r"accelerator=mps: .* choose accelerator=cpu"),
         (["hardware.precision=16-mixed"], "precision=16-mixed needs CUDA.*bf16-mixed"),
     ],
 )

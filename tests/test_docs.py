@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
@@ -179,7 +180,7 @@ def test_markers_and_extras_named_in_contributing_are_declared():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_path_in_the_text_exists(name):
-    made = {*MADE_BY_RUNS, *examples()}
+    made = {*MADE_BY_RUNS, *examples(), *(path for path, *_ in PLACED.findall(page(name)))}
     found = {path for path in PATH.findall(page(name)) if path not in made}
     assert found
     missing = [path for path in sorted(found) if not (ROOT / path).exists()]
@@ -270,8 +271,11 @@ def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbo
     shutil.copy(ROOT / "train.py", root)
     for path, where, line, text in places:
         old = "" if where == "a new file" else (root / path).read_text(encoding="utf-8")
-        assert not line or old.count(f"{line}\n") == 1, line
-        new = old.replace(f"{line}\n", f"{line}\n{text}") if line else old + text
+        new = f"{old}\n\n{text}" if old else text
+        if line:
+            (found,) = [each for each in old.split("\n") if each.strip() == line]
+            margin = " " * (len(found) - len(line) + 4 * line.endswith("{"))
+            new = old.replace(f"{found}\n", f"{found}\n{indent(text, margin)}")
         (root / path).write_text(new, encoding="utf-8")
     words = ["dataset=demo_sts", "loss=squared_error_of_long", f"backbone.path={tiny_backbone}", "debug=fast"]
     words += ["backbone=embedded", "logger.wandb=off"]

@@ -14,7 +14,6 @@ OF_THE_SUITE = re.compile(
     rf"train\.py|\b(init_from|experiment|sweep|{GROUPS})=|\b({GROUPS})\.(?!safetensors|encode)[a-z_]+"
 )
 PRINTS_COMMANDS = {
-    "core/reading.py": "the table of what a job leaves unread",
     "cli/distil.py": "a command that trains on what it has written",
 }
 """Files that may, and why."""

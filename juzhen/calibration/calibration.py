@@ -92,11 +92,11 @@ def expected_calibration_error(bins: list[Bin]) -> float:
     Of the probability of label 1. Guo et al. 2017 take that of the likelier class, which for two classes folds the
     bins below one half onto those above.
     """
-    total = sum(one.count for bin in bins)
+    total = sum(stretch.count for stretch in bins)
     gaps = (
-        one.count * abs(one.probability - one.positives)
-        for one in bins
-        if one.probability is not None and one.positives is not None
+        stretch.count * abs(stretch.probability - stretch.positives)
+        for stretch in bins
+        if stretch.probability is not None and stretch.positives is not None
     )
     return sum(gaps) / total
 
@@ -110,7 +110,7 @@ def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, obje
         "ece": expected_calibration_error(bins),
         "brier": float(np.mean((probabilities - labels) ** 2)),
         "nll": nll(logits, labels),
-        "bins": [vars(one) for one in bins],
+        "bins": [vars(stretch) for stretch in bins],
     }
 
 

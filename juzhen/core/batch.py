@@ -96,25 +96,29 @@ class Tokens(Movable):
         """
         runs: list[list[Group]] = [[]]
         for group in self.groups:
-            if runs[-1] and sum(one.num_tokens for one in runs[-1]) + group.num_tokens > max_tokens:
+            if runs[-1] and sum(member.num_tokens for member in runs[-1]) + group.num_tokens > max_tokens:
                 runs.append([])
             runs[-1].append(group)
         sizes = [sum(group.num_tokens for group in run) for run in runs]
         counts = [sum(group.num_sentences for group in run) for run in runs]
         input_ids, lengths = self.input_ids.split(sizes), self.lengths.split(counts)
         segments = [None] * len(runs) if self.segments is None else self.segments.split(sizes)
-        given = self.unpooled
-        unpooled = [given] * len(runs) if isinstance(given, int) else given.split(counts)
+        unpooled_tokens = self.unpooled
+        unpooled = (
+            [unpooled_tokens] * len(runs)
+            if isinstance(unpooled_tokens, int)
+            else unpooled_tokens.split(counts)
+        )
         parts = zip(runs, counts, input_ids, lengths, segments, unpooled, strict=True)
-        for run, count, ids, of_run, its, left_out in parts:
-            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, its, left_out)
+        for run, count, ids, of_run, segment, left_out in parts:
+            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, segment, left_out)
 
     @property
     def sentence_of_token(self) -> Int[Tensor, "tokens"]:
         """Packed place of the sentence that each token belongs to."""
-        places = torch.arange(len(self), device=self.lengths.device)
+        order = torch.arange(len(self), device=self.lengths.device)
         # The size is told because otherwise a GPU would have to be waited for.
-        return places.repeat_interleave(self.lengths, output_size=self.input_ids.shape[0])
+        return order.repeat_interleave(self.lengths, output_size=self.input_ids.shape[0])
 
     @cached_property
     def boundaries(self) -> Int[Tensor, "sentences+1"]:
@@ -134,8 +138,8 @@ class Tokens(Movable):
     @property
     def positions(self) -> Int[Tensor, "tokens"]:
         """Position of each token in its sentence, from 0."""
-        every = torch.arange(self.input_ids.shape[0], device=self.input_ids.device)
-        return every - self.starts[self.sentence_of_token]
+        indices = torch.arange(self.input_ids.shape[0], device=self.input_ids.device)
+        return indices - self.starts[self.sentence_of_token]
 
     @property
     def num_unpooled(self) -> Int[Tensor, "sentences"]:

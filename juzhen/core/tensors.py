@@ -14,11 +14,11 @@ class TensorSpec(NamedTuple):
 
     axes: tuple[str, ...]
     is_learnt: bool
-    words: str
+    about: str
 
 
-def _learnt(axes: str, words: str) -> TensorSpec:
-    return TensorSpec(tuple(axes.split()), True, words)
+def _learnt(axes: str, about: str) -> TensorSpec:
+    return TensorSpec(tuple(axes.split()), True, about)
 
 
 def _given(axes: str, words: str) -> TensorSpec:

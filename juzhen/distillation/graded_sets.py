@@ -55,8 +55,8 @@ def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs
     if limit is not None and len(rows) > limit:
         rows = np.random.default_rng(seed).permutation(np.sort(rows))[:limit]
     chosen = examples.select(np.sort(rows))
-    left, right = (chosen.texts(column) for column in list(chosen.columns)[:2])
-    return Pairs(left, right, chosen.grades())
+    texts_a, texts_b = (chosen.texts(column) for column in list(chosen.columns)[:2])
+    return Pairs(texts_a, texts_b, chosen.grades())
 
 
 def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
@@ -130,9 +130,9 @@ class Triplets:
             rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:limit]))
         anchors, *documents = rows.columns.values()
         both = np.stack([np.repeat(anchors, len(documents)), np.stack(documents, axis=1).reshape(-1)])
-        distinct, places = np.unique(both, axis=1, return_inverse=True)
+        distinct, pair_of_document = np.unique(both, axis=1, return_inverse=True)
         first, second = ([rows.sentences[number] for number in side] for side in distinct)
-        return cls(rows, Pairs(first, second, None), places.reshape(len(rows), len(documents)))
+        return cls(rows, Pairs(first, second, None), pair_of_document.reshape(len(rows), len(documents)))
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float:
         """In which share of the rows the positive scores above every negative."""
@@ -151,7 +151,7 @@ class Triplets:
             Kind.TRIPLET,
             dict(zip(names, names, strict=True)),
             [
-                (*row, *(written[place] for place in places))
+                (*row, *(written[pair] for pair in places))
                 for row, places in zip(zip(*columns, strict=True), self.places, strict=True)
             ],
             like=like,

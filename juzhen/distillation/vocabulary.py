@@ -26,7 +26,8 @@ def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> In
         characters.update("".join(portion))
         ids = tokenizer(portion, add_special_tokens=False, verbose=False)["input_ids"]
         counts += np.bincount(
-            np.concatenate([np.asarray(one, dtype=np.int64) for one in ids]), minlength=len(counts)
+            np.concatenate([np.asarray(ids_of_text, dtype=np.int64) for ids_of_text in ids]),
+            minlength=len(counts),
         )
     spelt = tokenizer.get_vocab()
     for character, count in characters.items():
@@ -72,7 +73,7 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) ->
             f"a {model['type']} vocabulary cannot be cut down: its tokens are built out of smaller ones; "
             "only Unigram and WordPiece can"
         )
-    spec["added_tokens"] = [one | {"id": number[one["id"]]} for one in spec["added_tokens"]]
+    spec["added_tokens"] = [added | {"id": number[added["id"]]} for added in spec["added_tokens"]]
     for entry in (spec["post_processor"] or {}).get("special_tokens", {}).values():
         entry["ids"] = [number[old] for old in entry["ids"]]
     smaller = Tokenizer.from_str(json.dumps(spec))

@@ -15,7 +15,13 @@ from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
 from juzhen.metrics.classes import v_measure
-from juzhen.metrics.correlation import bootstrap_interval, bootstrap_mean, pearson, spearman
+from juzhen.metrics.correlation import (
+    bootstrap_interval,
+    bootstrap_mean,
+    pearson,
+    score_distribution,
+    spearman,
+)
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, order_numbers, score_ranking
 from juzhen.metrics.threshold import (
     accuracy_at,
@@ -25,7 +31,6 @@ from juzhen.metrics.threshold import (
     cross_fitted_f1,
     f1_at,
     fit_threshold,
-    score_distribution,
 )
 from juzhen.metrics.transfer import class_mean_accuracy, classify
 from juzhen.metrics.undefined import OF_THRESHOLDS, why_undefined

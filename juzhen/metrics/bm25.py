@@ -24,7 +24,7 @@ _RUN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 
 def character_pairs(run: str) -> list[str]:
     """The characters of a text, and its pairs of neighbouring ones."""
-    return [*run, *(run[place : place + 2] for place in range(len(run) - 1))]
+    return [*run, *(run[start : start + 2] for start in range(len(run) - 1))]
 
 
 def terms(text: str, cut: Callable[[str], list[str]] = character_pairs) -> list[str]:

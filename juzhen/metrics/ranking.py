@@ -124,7 +124,7 @@ def _numbers(
 ) -> dict[str, Float[np.ndarray, "three queries"]]:
     counts = np.array([len(gains_of_query) for gains_of_query in relevant], dtype=np.int64)
     owners = np.repeat(np.arange(len(counts)), counts)
-    gains = np.fromiter(chain.from_iterable(known.values() for known in relevant), np.float64, len(owners))
+    gains = np.fromiter(chain.from_iterable(gained.values() for gained in relevant), np.float64, len(owners))
     answers = np.fromiter(chain.from_iterable(relevant), np.int64, len(owners))
     order = np.lexsort((-gains, owners))
     turns = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,4 +1,4 @@
-"""Metrics of labelled pairs: a score at or above a threshold says "same meaning"; how scores of both labels are spread.
+"""Metrics of labelled pairs: a score at or above a threshold says "same meaning".
 
 Labels are 1 (same) and 0 (not). A threshold is fitted on one split and applied to another; where only one
 split exists it is cross-fitted, since a threshold fitted on the rows it judges flatters them.
@@ -7,14 +7,10 @@ split exists it is cross-fitted, since a threshold fitted on the rows it judges 
 from typing import Literal
 
 import numpy as np
-from scipy.special import kolmogorov
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from juzhen.core.columns import as_numbers
 from juzhen.metrics.correlation import finite
-
-POSITIVE_ABOVE = 0.5
-"""Pairs of a higher grade count as positives: label 1, entailment, the upper half of graded similarity."""
 
 Objective = Literal["accuracy", "f1"]
 
@@ -76,40 +72,6 @@ def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float | None:
     """Probability that a positive row scores higher than a negative one, ties half, in [0, 1]; None for one class."""
     scores, labels = _checked(scores, labels)
     return float(roc_auc_score(labels, scores)) if 0 < labels.sum() < len(labels) else None
-
-
-def score_distribution(scores: np.ndarray, grades: np.ndarray) -> dict[str, float | None]:
-    """Mean and variance of the scores, and the Kolmogorov-Smirnov test of positives against the other pairs.
-
-    score_mean, score_variance  in units of the score, and of its square (divided by N); None without rows
-    ks          largest distance between the shares of positives and of others that score at most s, over all s:
-                sup_s |F₊(s) − F₋(s)|, 0 where both are spread alike, 1 where a threshold divides them
-    ks_p_value  how probable such a distance or a larger one is if both are draws of one distribution, for many rows
-                (Smirnov 1948, https://doi.org/10.1214/aoms/1177730256)
-
-    `ks` and its p-value are None where there are no positives or no others.
-    """
-    scores, is_positive = np.asarray(scores, dtype=np.float64), np.asarray(grades) > POSITIVE_ABOVE
-    distance, probability = kolmogorov_smirnov(scores[is_positive], scores[~is_positive])
-    return {
-        "score_mean": float(scores.mean()) if len(scores) else None,
-        "score_variance": float(scores.var()) if len(scores) else None,
-        "ks": distance,
-        "ks_p_value": probability,
-    }
-
-
-def kolmogorov_smirnov(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:
-    """Largest distance between two empirical distributions, and its p-value from the limit for many rows."""
-    if not len(first) or not len(second):
-        return None, None
-    thresholds = np.concatenate([first, second])
-    shares = [
-        np.searchsorted(np.sort(values), thresholds, side="right") / len(values) for values in (first, second)
-    ]
-    distance = float(np.abs(shares[0] - shares[1]).max())
-    rows = len(first) * len(second) / len(thresholds)
-    return distance, float(kolmogorov(distance * np.sqrt(rows)))
 
 
 def _cross_fitted(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> np.ndarray | None:

@@ -133,7 +133,9 @@ class BM25Retriever:
             best.add(np.stack([self._bm25.scores(self._texts[query]) for query in portion]), 0)
             lists.append(best.lists())
             advance(len(portion))
-        return np.concatenate([one for one, _ in lists]), np.concatenate([one for _, one in lists])
+        return np.concatenate([documents for documents, _ in lists]), np.concatenate(
+            [scores for _, scores in lists]
+        )
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
         return self._bm25.pair_scores([self._texts[query] for query in queries], documents)

@@ -122,7 +122,7 @@ def refused(
     rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank < options.first_rank)))
     rules += above(pool.score, lowest, options, by_judge=by_judge)
     reasons, applies = zip(*rules, strict=True)
-    return np.select(applies, [REASONS.index(one) for one in reasons], default=0).astype(np.int8)
+    return np.select(applies, [REASONS.index(reason) for reason in reasons], default=0).astype(np.int8)
 
 
 def above(

@@ -57,8 +57,8 @@ class NegativesInForce:
         """At the end of lists of `k` or more, so that a window of ranks leaves them in."""
         hard = np.where(self.found.is_hard, self.found.documents, -1).astype(np.int64)
         lists = [hard[self.starts[query] : self.starts[query + 1]].ravel() for query in queries.tolist()]
-        width = max(k, *(len(one) for one in lists))
-        documents = np.stack([np.pad(one, (width - len(one), 0), constant_values=-1) for one in lists])
+        width = max(k, *(len(row) for row in lists))
+        documents = np.stack([np.pad(row, (width - len(row), 0), constant_values=-1) for row in lists])
         return documents, np.zeros(documents.shape, dtype=np.float32)
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:

@@ -147,14 +147,16 @@ def mine(
         "evaluation": _digest(sorted({text for examples in evaluation for text in used_sentences(examples)})),
         "options": asdict(options),
     }
-    embedding = [one for one in retrievers if isinstance(one, DenseRetriever)]
-    if prompts := {one.name: one.prompts for one in embedding if any(one.prompts)}:
+    embedding = [retriever for retriever in retrievers if isinstance(retriever, DenseRetriever)]
+    if prompts := {retriever.name: retriever.prompts for retriever in embedding if any(retriever.prompts)}:
         measured["prompts"] = prompts
     _claim(folder, identity)
     miner = Miner(ranking, retrievers, Known(ranking, evaluation), options, judged)
     portions = _mined(miner, folder, progress)
     indexed = [] if options.index == "exact" else embedding
-    measured["index_recall"] = {one.name: one.recall(options.depth, seed=options.seed) for one in indexed}
+    measured["index_recall"] = {
+        retriever.name: retriever.recall(options.depth, seed=options.seed) for retriever in indexed
+    }
     return Mined(ranking, options, portions, identity, measured)
 
 

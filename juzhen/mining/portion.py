@@ -50,7 +50,7 @@ COLUMNS = (
 )  # fmt: skip
 """Of a portion; where rows have negatives of their own, `chosen_for` and `masked_for` besides."""
 
-BY_THRESHOLD = [REASONS.index(one) for one in (Reason.ABOVE_THRESHOLD, Reason.JUDGED)]
+BY_THRESHOLD = [REASONS.index(reason) for reason in (Reason.ABOVE_THRESHOLD, Reason.JUDGED)]
 
 RANDOM_DRAWN = 2
 """Documents drawn at random for each negative that is asked for: some will be refused."""
@@ -291,13 +291,13 @@ def require_portion(
 
 def _known_counts(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[int]:
     """Candidates whose label is known, and how many of them answer, before and after the rules that know no label."""
-    return [int(one) for some in (before, after) for one in (some.sum(), (labels[some] == 1).sum())]
+    return [int(count) for rows in (before, after) for count in (rows.sum(), (labels[rows] == 1).sum())]
 
 
 def _rule_counts(labels: np.ndarray, counted: np.ndarray, refused: np.ndarray) -> list[int]:
     """Of candidates whose label is known: answers, those that a rule lets through, others, those that it refuses."""
     answers, non_answers = counted & (labels == 1), counted & (labels == 0)
-    return [int(some.sum()) for some in (answers, answers & ~refused, non_answers, non_answers & refused)]
+    return [int(rows.sum()) for rows in (answers, answers & ~refused, non_answers, non_answers & refused)]
 
 
 def _lists(values: Int[np.ndarray, "pairs"], slots: Int[np.ndarray, "pairs"], *, size: int) -> pa.ListArray:

@@ -71,12 +71,14 @@ def fit(
         raise UserError(
             "an encoder that reads sentences through templates is trained by the suite, not by fit"
         )
-    given = as_examples(rows, score_range=score_range)
+    read_rows = as_examples(rows, score_range=score_range)
     kind = loss if isinstance(loss, type) else type(loss) if isinstance(loss, Loss) else named_loss(loss)
     _require_readable(kind)
     examples = apply_view(
-        given,
-        choose_view(given.name, given.kind, kind.__name__, kind.input_kinds, alternatives=_kinds_of_losses()),
+        read_rows,
+        choose_view(
+            read_rows.name, read_rows.kind, kind.__name__, kind.input_kinds, alternatives=_kinds_of_losses()
+        ),
     )
     torch.manual_seed(seed)
     classes = len(NLI_CLASSES) if examples.kind is Kind.NLI_PAIR else examples.num_classes
@@ -101,9 +103,8 @@ def fit(
                 value, _ = criterion.with_logs(**read_by(criterion, encoder, batch))
             optimizer.zero_grad()
             value.backward()
-            if compares(
-                examples, step.rows, criterion
-            ):  # else momentum and decay alone would move the weights
+            # Of rows that do not differ gradients are 0, and momentum and decay alone would move the weights.
+            if compares(examples, step.rows, criterion):
                 if clip_norm is not None:
                     nn.utils.clip_grad_norm_(learner.parameters(), clip_norm)
                 optimizer.step()
@@ -111,8 +112,9 @@ def fit(
             advance(1)
             if (step.number + 1) % stream.batches_per_epoch == 0 or step.number + 1 == stream.num_batches:
                 best.look()
+                learner.to(device)  # an evaluation puts the encoder where it computes
     best.take()
-    return encoder.cpu().eval()
+    return encoder.eval()
 
 
 class _Best:
@@ -154,9 +156,9 @@ def named_loss(name: str) -> type[Loss]:
 
     Raises UserError, with the nearest name, where there is none.
     """
-    plain = {_plain(known): kind for known, kind in _losses().items()}
+    plain = {_plain(name_of_class): kind for name_of_class, kind in _losses().items()}
     if _plain(name) not in plain:
-        raise UserError(f"loss={name}: there is no such loss; {nearest(_plain(name), plain)}")
+        raise UserError(f"{name}: there is no such loss; {nearest(_plain(name), plain)}")
     return plain[_plain(name)]
 
 
@@ -166,10 +168,10 @@ def _plain(name: str) -> str:
 
 def _losses() -> dict[str, type[Loss]]:
     """Name → class of every loss that a bi-encoder can learn by."""
-    found = {name: getattr(juzhen.losses, name) for name in dir(juzhen.losses)}
+    members = {name: getattr(juzhen.losses, name) for name in dir(juzhen.losses)}
     return {
         name: kind
-        for name, kind in found.items()
+        for name, kind in members.items()
         if isinstance(kind, type) and issubclass(kind, Loss) and not inspect.isabstract(kind)
         if getattr(kind, "consumes", None) in PROVIDES
     }
@@ -183,5 +185,5 @@ def _require_readable(kind: type[Loss]) -> None:
     """Raises UserError for a loss that reads what a bi-encoder does not give."""
     if kind.consumes not in PROVIDES:
         raise UserError(
-            f"loss={kind.__name__} reads {kind.consumes}, and a bi-encoder with its rows gives {', '.join(PROVIDES)}"
+            f"{kind.__name__} reads {kind.consumes}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
         )

@@ -11,6 +11,8 @@ from transformers.optimization import (
     get_linear_schedule_with_warmup,
 )
 
+from juzhen.core.errors import UserError, nearest
+
 
 def adamw(
     module: nn.Module,
@@ -55,4 +57,6 @@ def learning_rates(
             return get_linear_schedule_with_warmup(optimizer, warmup_steps, total_steps)
         case "constant":
             return get_constant_schedule_with_warmup(optimizer, warmup_steps)
-    return get_inverse_sqrt_schedule(optimizer, warmup_steps)
+        case "inverse_sqrt":
+            return get_inverse_sqrt_schedule(optimizer, warmup_steps)
+    raise UserError(f"decay={decay}: {nearest(decay, ('linear', 'constant', 'inverse_sqrt'))}")

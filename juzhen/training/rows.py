@@ -83,4 +83,4 @@ def _kind(table: Table) -> tuple[Kind, dict[str, int]]:
     if len(columns) == 3 and any(number == number for number in numbers):
         return Kind.SCORED_PAIR, {"text_a": 0, "text_b": 1, "score": 2}
     names = ["anchor", "positive", *negative_columns(len(columns) - 2)]
-    return Kind.TRIPLET, {name: place for place, name in enumerate(names)}
+    return Kind.TRIPLET, {name: column for column, name in enumerate(names)}

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
+from juzhen.metrics.correlation import kolmogorov_smirnov, score_distribution
 from juzhen.metrics.threshold import (
     accuracy_at,
     area_under_curve,
@@ -13,8 +14,6 @@ from juzhen.metrics.threshold import (
     cross_fitted_f1,
     f1_at,
     fit_threshold,
-    kolmogorov_smirnov,
-    score_distribution,
 )
 
 QUALITY = {"accuracy": accuracy_at, "f1": f1_at}

@@ -95,13 +95,18 @@ def test_rows_that_cannot_be_read_are_named(tmp_path):
 
 def test_losses_that_cannot_learn_from_rows_are_named(encoder):
     for loss, said in (
-        ("cosnet", r"loss=cosnet: .* did you mean cosent"),
-        ("mse", "loss=mse: there is no such loss"),
+        ("cosnet", r"cosnet: there is no such loss; did you mean cosent"),
+        ("mse", "mse: there is no such loss"),
         ("ce", "no such loss"),
         ("info_nce", r"loss=InfoNCE needs .*; rows gives scored pairs .*Losses that take rows: .*CoSENT"),
     ):
         with pytest.raises(UserError, match=said):
             fit(encoder, [("今天", "明天", 0.4), ("今天", "后天", 1)], loss=loss)
+
+
+def test_a_misspelt_decay_is_named(encoder):
+    with pytest.raises(UserError, match="decay=liner: did you mean linear"):
+        fit(encoder, PAIRS, decay="liner")
 
 
 def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
