@@ -5,7 +5,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.texts import short, short_where_apart
 from juzhen.core.whole import remove_file
-from sweeps.ledger import FOLDER
+from sweeps.ledger import FOLDER, JOBS
 from sweeps.search_space import Space
 
 JUDGED_BY = "judged_by"
@@ -54,10 +54,10 @@ PRUNERS: dict[str, Callable[[int, int], dict[str, Any]]] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """How a search goes about it; conf/hydra/sweeper/optuna.yaml says what each key means.
 
-    Raises UserError for a name or a number that cannot be meant.
+    Raises UserError for a sampler or pruner that there is not, and for a study that would lie in another folder.
     """
 
     study: str
@@ -70,39 +70,12 @@ class Settings:
     prune_after_trials: int
     prune_after_validations: int
 
-    @classmethod
-    def read(cls, keys: Mapping[str, Any]) -> "Settings":
-        known = [field.name for field in fields(cls)]
-        for key in keys:
-            if key not in known:
-                raise UserError(f"hydra.sweeper.{key}: a search has no such key; {nearest(key, known)}")
-        seeds = [] if keys["seeds"] is None else keys["seeds"]
-        if not isinstance(seeds, Sequence) or not all(isinstance(seed, int) for seed in seeds):
-            raise UserError(
-                f"hydra.sweeper.seeds={seeds}: expected whole numbers, as in 'hydra.sweeper.seeds=[1,2]'"
-            )
-        return cls(**{**keys, "seeds": tuple(seeds)})
-
     def __post_init__(self) -> None:
-        for key, known in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
-            given = getattr(self, key)
-            if given not in known:
-                raise UserError(f"hydra.sweeper.{key}={given}: {nearest(str(given), known)}")
-        least = {
-            "num_trials": 1,
-            "sampler_seed": 0,
-            "random_trials": 0,
-            "prune_after_trials": 0,
-            "prune_after_validations": 0,
-        }
-        for key, limit in least.items():
-            given = getattr(self, key)
-            if type(given) is not int or given < limit:
-                raise UserError(f"hydra.sweeper.{key}={given}: expected a whole number, at least {limit}")
+        for key, table in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
+            if (name := getattr(self, key)) not in table:
+                raise UserError(f"hydra.sweeper.{key}={name}: {nearest(str(name), table)}")
         if not self.study or {*self.study} & {*"/\\#"}:
             raise UserError(f"hydra.sweeper.study={self.study}: expected a name without / \\ and #")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise UserError(f"hydra.sweeper.seeds={list(self.seeds)}: a seed is there twice; keep one")
 
     @property
     def pruning(self) -> dict[str, Any]:
@@ -125,11 +98,11 @@ class Search:
     Raises UserError when a study of that name was begun with another space or other words.
     """
 
-    def __init__(self, folder: str | Path, space: Space, settings: Settings, *, key: str) -> None:
+    def __init__(self, folder: str | Path, space: Space, settings: SearchSettings, *, key: str) -> None:
         self.space = space
         self.settings = settings
         self.path = Path(folder) / FOLDER / f"{settings.study}.journal"
-        refuse_links(Path(folder), [FOLDER])
+        refuse_links(Path(folder), [FOLDER], within=[JOBS])
         self.storage = open_journal(self.path)
         self.lock = FileLock(self.path.with_suffix(".lock"), is_singleton=False)
         self.worker = uuid.uuid4().hex
@@ -197,7 +170,7 @@ class Search:
 
     def _agree(self, key: str) -> None:
         mine = {
-            "space": {name: distribution_to_json(one) for name, one in self.space.varied.items()},
+            "space": {name: distribution_to_json(kind) for name, kind in self.space.varied.items()},
             "seeds": list(self.settings.seeds),
             "run_key": key,
             PRUNER: self.settings.pruning,
@@ -271,47 +244,20 @@ class Search:
         self.storage.set_trial_user_attr(self._id(number), name, value)
 
 
-def differences(then: Any, now: Any, at: str = "") -> Iterator[str]:
-    """What differs between two values of a study, a phrase each: a search that grew is told where.
+def differences(then: Any, now: Any) -> Iterator[str]:
+    """What differs between two values of a study, a phrase each.
 
-    >>> list(differences({"lr": '{"high": 0.1}', "seed": [1]}, {"lr": '{"high": 0.2}', "rows": [2], "seed": [1]}))
-    ['lr.high was 0.1, now 0.2', 'rows is new']
+    >>> list(differences({"lr": 0.1, "seed": [1]}, {"lr": 0.2, "rows": [2], "seed": [1]}))
+    ['lr was 0.1, now 0.2', 'rows was null, now [2]']
     """
-    then, now = (_parsed(one) for one in (then, now))
-    if isinstance(then, dict) and isinstance(now, dict):
-        for key in dict.fromkeys([*then, *now]):
-            place = f"{at}.{key}" if at else key
-            if key not in now or key not in then:
-                yield f"{place} {'is gone' if key in then else 'is new'}"
-            elif then[key] != now[key]:
-                yield from differences(then[key], now[key], place)
-    elif then != now:
-        lists = isinstance(then, list) and isinstance(now, list)
-        gone, new = (
-            ([one for one in a if one not in b] for a, b in ((then, now), (now, then))) if lists else ([], [])
-        )
-        texts = {what: [_told(one) for one in part] for what, part in (("gone", gone), ("new", new))}
-        every = [text for part in texts.values() for text in part]
-        words = [
-            f"[{', '.join(short_where_apart(text, every) for text in part)}] {what}"
-            for what, part in texts.items()
-            if part
-        ]
-        pair = _told(then), _told(now)
-        was, is_now = (short_where_apart(text, pair) for text in pair)
-        yield f"{at} {' and '.join(words) or f'was {was}, now {is_now}'}".strip()
-
-
-def _told(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _parsed(value: Any) -> Any:
-    """What a text of JSON holds, as distributions are kept; anything else as it is."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+    if not (isinstance(then, dict) and isinstance(now, dict)):
+        then, now = {"": then}, {"": now}
+    for key in dict.fromkeys([*then, *now]):
+        values = [side.get(key) for side in (then, now)]
+        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+        if texts[0] != texts[1]:
+            before, after = (short_where_apart(text, texts) for text in texts)
+            yield f"{key} was {before}, now {after}".strip()
 
 
 def counts(trial: FrozenTrial) -> bool:

@@ -22,11 +22,11 @@ from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
 from launch.naming import run_key
 from launch.own_hydra import give_to_launcher
-from sweeps.ledger import Cell, Ledger
+from sweeps.ledger import Ledger, SweepCell
 from sweeps.planner import show
 
 if TYPE_CHECKING:
-    from sweeps.search import Candidate, Search, Settings
+    from sweeps.search import Candidate, Search, SearchSettings
     from sweeps.search_space import Space
 
 GROUP = "logger.group"
@@ -64,33 +64,33 @@ class SearchSweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> None:
         """Runs trials until the study has enough. Status 1 when none has a score."""
         require_optuna()
-        from sweeps.search import Search, Settings
+        from sweeps.search import Search, SearchSettings
         from sweeps.search_planner import SearchPlanner
         from sweeps.search_report import search_markdown
 
-        settings = Settings.read({"study": self.study, **self.numbers})
+        seeds = tuple(dict.fromkeys(self.numbers["seeds"] or ()))
+        settings = SearchSettings(**self.numbers | {"study": self.study, "seeds": seeds})
         space = self._space(arguments, settings)
         folder = Path(self.config.hydra.sweep.dir)
         ledger = Ledger(folder)
         setup_globals()
         first = self._compose(space.words(_first_point(space)))
-        key = run_key(first)
-        with Search(folder, space, settings, key=key) as search:
+        with Search(folder, space, settings, key=run_key(first)) as search:
             SearchPlanner(
                 search,
                 lambda candidate: self._cells(search, candidate),
                 ledger,
-                self.launcher.backend([cell_of(first, [])], ledger),
+                self.launcher.place([cell_of(first, [])], ledger),
                 attempts=self.launcher.attempts,
                 report=show,
             ).run()
-            found = search_markdown(search, seed=first.seed)
-            write_text(search.path.with_suffix(".md"), found, in_own_folder=True)
-        print(found, end="")
+            text = search_markdown(search, seed=first.seed)
+            write_text(search.path.with_suffix(".md"), text, in_own_folder=True)
+        print(text, end="")
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)
 
-    def _space(self, arguments: Sequence[str], settings: "Settings") -> "Space":
+    def _space(self, arguments: Sequence[str], settings: "SearchSettings") -> "Space":
         from sweeps.search_space import read_space
 
         if self.rows:
@@ -98,7 +98,7 @@ class SearchSweeper(Sweeper):
                 f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}); leave them out, or say which "
                 "choices there are: 'dataset=choice([csts],[afqmc])'"
             )
-        if not hasattr(self.launcher, "backend"):
+        if not hasattr(self.launcher, "place"):
             name = self.config.hydra.runtime.choices["hydra/launcher"]
             raise UserError(
                 f"hydra/launcher={name}: a search needs one that runs each trial as a process of its own"
@@ -106,13 +106,13 @@ class SearchSweeper(Sweeper):
         words = [f"{key}={value}" for key, value in self.params.items()]
         parser = OverridesParser.create(config_loader=self.context.config_loader)
         overrides = parser.parse_overrides([f"{GROUP}={self.study}", *words, *arguments])
-        if settings.seeds and any(one.key_or_group == "seed" for one in overrides):
+        if settings.seeds and any(override.key_or_group == "seed" for override in overrides):
             raise UserError(
                 f"hydra.sweeper.seeds={list(settings.seeds)}: seed=… is given, too; keep one of them"
             )
         return read_space(overrides)
 
-    def _cells(self, search: "Search", candidate: "Candidate") -> list[Cell]:
+    def _cells(self, search: "Search", candidate: "Candidate") -> list[SweepCell]:
         """The runs of a trial, one for each seed; the first reports to it."""
         words = search.space.words(candidate.values)
         rows = [[*words, f"seed={seed}"] for seed in search.settings.seeds] or [words]
@@ -130,4 +130,6 @@ class SearchSweeper(Sweeper):
 
 def _first_point(space: "Space") -> dict[str, Any]:
     """Some point of the space, the same in every process."""
-    return {key: one.choices[0] if hasattr(one, "choices") else one.low for key, one in space.varied.items()}
+    return {
+        key: kind.choices[0] if hasattr(kind, "choices") else kind.low for key, kind in space.varied.items()
+    }

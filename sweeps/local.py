@@ -1,0 +1,174 @@
+"""Cells as processes of this machine, which share its threads and GPUs; what is asked of any place where cells run."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from juzhen.core.accelerator import cuda_devices
+from juzhen.core.processor import num_cores
+from sweeps.ledger import Event, SweepCell
+from sweeps.node import start
+
+OF_A_CELL = ("resume=auto", "logger.progress=false")
+"""Words that every cell is given, wherever it runs."""
+
+CORES_PER_CELL = 4
+"""Where nothing is said, so many cores are taken to be worth a cell of its own."""
+
+SECONDS_TO_SAVE = 120.0
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+
+
+class Ended(NamedTuple):
+    """How an attempt ended: exit status (negative: by that signal), and words for a failure that the log has not."""
+
+    status: int
+    error: str = ""
+
+
+class Work(Protocol):
+    """One cell at work since that moment. `facts` are what the ledger is told when it is started or handed over."""
+
+    facts: Mapping[str, Any]
+    since: float
+
+    def poll(self) -> Ended | None:
+        """None while it goes on."""
+
+
+class Place(Protocol):
+    """A place where cells run.
+
+    begins        event of a start: STARTED, or SUBMITTED where a cluster starts it when there is room
+    poll_seconds  between two looks at what is going on
+    """
+
+    begins: Event
+    poll_seconds: float
+
+    def capacity(self) -> int:
+        """Cells at a time, at this moment."""
+
+    def describe(self) -> str:
+        """For the first line of a sweep, as in `2 at a time, 4 threads each`."""
+
+    def start(self, cell: SweepCell, log: Path) -> Work:
+        """Begins an attempt, whose output is added to `log`."""
+
+    def stop(self, works: Sequence[Work], report: Callable[[str], None]) -> bool:
+        """The sweep ends early. True: the work has been saved and ended; False: it goes on without the sweep."""
+
+    def close(self) -> None:
+        """Gives back what the place holds for this sweep."""
+
+
+class LocalWork:
+    def __init__(self, process: subprocess.Popen, slot: int) -> None:
+        self.process = process
+        self.slot = slot
+        self.facts = {"process": process.pid}
+        self.since = time.monotonic()
+
+    def poll(self) -> Ended | None:
+        status = self.process.poll()
+        if status is None:
+            return None
+        # Further devices wait for ever for a first one that was killed.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        return Ended(status)
+
+
+class LocalPlace:
+    """Processes, each `program` and the words of its cell, which share out threads and GPUs.
+
+    jobs     cells at a time; None: one per share of GPUs where cells ask for them, else one for every 4 cores
+    threads  CPU threads of each; None: what OMP_NUM_THREADS says, else the cores divided by `jobs`
+    gpus     numbers as in CUDA_VISIBLE_DEVICES; None: all that can be seen
+    devices  GPUs that each cell asks for; 0: none
+    """
+
+    begins = Event.STARTED
+    poll_seconds = 0.1
+
+    def __init__(
+        self,
+        program: Sequence[str],
+        *,
+        jobs: int | None,
+        threads: int | None,
+        gpus: Sequence[int | str] | None,
+        devices: int,
+    ) -> None:
+        self.program = list(program)
+        self.devices = devices
+        self.gpus = [str(gpu) for gpu in (visible_gpus() if gpus is None else gpus)] if devices else []
+        cores = num_cores()
+        if jobs is None:
+            jobs = len(self.gpus) // devices if self.gpus else cores // CORES_PER_CELL
+        self.jobs = max(1, jobs)
+        limit = os.environ.get("OMP_NUM_THREADS", "")
+        share = max(1, cores // self.jobs)
+        self.threads = threads or (min(int(limit), share) if limit.isdigit() else share)
+        self.works: list[LocalWork] = []
+
+    def environment(self, slot: int) -> dict[str, str]:
+        """What the process in that slot, counted from 0, is told of threads and GPUs."""
+        variables = thread_variables(self.threads)
+        if self.gpus:
+            first = slot * self.devices
+            mine = [self.gpus[(first + number) % len(self.gpus)] for number in range(self.devices)]
+            variables["CUDA_VISIBLE_DEVICES"] = ",".join(dict.fromkeys(mine))
+        return variables
+
+    def capacity(self) -> int:
+        return self.jobs
+
+    def describe(self) -> str:
+        return f"{self.jobs} at a time, {self.threads} threads each"
+
+    def start(self, cell: SweepCell, log: Path) -> LocalWork:
+        self.works = [work for work in self.works if work.process.poll() is None]
+        taken = {work.slot for work in self.works}
+        slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
+        environment = program_environment() | self.environment(slot)
+        process = start([*self.program, *cell.words, *OF_A_CELL], str(log), environment)
+        self.works.append(LocalWork(process, slot))
+        return self.works[-1]
+
+    def stop(self, works: Sequence[LocalWork], report: Callable[[str], None]) -> bool:
+        report(f"stopping; {len(works)} cells save what they have")
+        for work in works:
+            work.process.terminate()
+        for work in works:
+            try:
+                work.process.wait(SECONDS_TO_SAVE)
+            except subprocess.TimeoutExpired:
+                work.process.kill()
+                work.process.wait()
+        return True
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def program_environment() -> dict[str, str]:
+    """Without the variable that `launch.cli` sets for its own process."""
+    return {name: value for name, value in os.environ.items() if name != "HYDRA_FULL_ERROR"}
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    return dict.fromkeys(THREAD_VARIABLES, str(threads))
+
+
+def visible_gpus() -> list[str]:
+    """GPUs that a process here would see, by the names that CUDA_VISIBLE_DEVICES has for them."""
+    variable = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if variable is not None:
+        return [gpu for gpu in variable.split(",") if gpu.strip()]
+    return [str(number) for number in range(cuda_devices())]
