@@ -28,6 +28,14 @@ SHARED_DISK_SECONDS = 5.0
 STORE_BYTES = 80 * 2**20
 """Object store of a Ray that the sweep starts itself, near the least that Ray takes: cells hand over nothing."""
 
+IN_SUBMITIT = {
+    "time_minutes": "timeout_min",
+    "memory_gb": "mem_gb",
+    "signal_seconds": "slurm_signal_delay_s",
+    **{key: f"slurm_{key}" for key in ("partition", "account", "qos", "constraint", "setup")},
+}
+"""Key of conf/hydra/launcher/slurm.yaml → what submitit calls it."""
+
 OF_THE_NODE = ("CUDA_VISIBLE_DEVICES", "RAY_", "SLURM_", "HOSTNAME", "TMPDIR")
 """Variables that keep the value they have on a node of Ray; the others are those of the sweep."""
 
@@ -72,9 +80,10 @@ class ClusterWork:
 
 
 class ClusterPlace:
-    """Hands cells over to a cluster."""
+    """Hands cells over to a cluster: `submit` gives the name of a job, and what says that this is over."""
 
     begins = Event.SUBMITTED
+    requeues = False
 
     def __init__(self, program: Sequence[str], ledger: Ledger) -> None:
         self.program = list(program)
@@ -85,26 +94,13 @@ class ClusterPlace:
         make_private(folder)
         state = folder / f"{secrets.token_hex(8)}.json"
         command = [*self.program, *cell.words, *OF_A_CELL]
-        arguments = (command, self.environment(), os.getcwd(), str(log.resolve()), str(state))
-        return ClusterWork(self.ledger, cell, state, *self.submit(cell, folder, arguments))
-
-    def environment(self) -> dict[str, str]:
-        """What a cell finds besides the environment of its node."""
-        raise NotImplementedError
-
-    def submit(self, cell: SweepCell, folder: Path, arguments: tuple) -> tuple[str, Callable[[], bool]]:
-        """Hands over a cell of `sweeps.node` with these arguments; its job, and what says that this is over."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """There is nothing to give back."""
+        paths = os.getcwd(), str(log.absolute()), str(state)
+        task = node.NodeCell(command, self.environment(), *paths, requeues=self.requeues)
+        return ClusterWork(self.ledger, cell, state, *self.submit(task, cell, folder))
 
 
 class SlurmPlace(ClusterPlace):
-    """One job per cell, through submitit; the keys are described in conf/hydra/launcher/slurm.yaml.
-
-    chosen  partition, account, qos and constraint
-    """
+    """One job per cell, through submitit; the keys are described in conf/hydra/launcher/slurm.yaml."""
 
     def __init__(
         self,
@@ -114,15 +110,11 @@ class SlurmPlace(ClusterPlace):
         *,
         cluster: str,
         jobs: int | None,
-        time_minutes: int,
         cpus: int,
         gpus: int | None,
-        memory_gb: float | None,
         requeues: int,
-        signal_seconds: int,
-        setup: Sequence[str],
         options: Mapping[str, Any],
-        **chosen: str | None,
+        **resources: Any,
     ) -> None:
         super().__init__(program, ledger)
         with needed("launchers"):
@@ -133,22 +125,19 @@ class SlurmPlace(ClusterPlace):
         self.cluster = cluster
         self.cpus = cpus
         self.gpus = gpus
-        self.requeues = requeues
+        self.requeues = requeues > 0
+        self.max_requeues = requeues
         is_local = cluster == "local"
         self.poll_seconds = 0.2 if is_local else 2.0
         # Slurm has a queue of its own, this machine has none.
         self.jobs = jobs or (max(1, num_cores() // cpus) if is_local else num_cells)
-        options = {("requeue" if requeues else "no-requeue"): True} | dict(options)
-        asked = {f"slurm_{key}": value for key, value in chosen.items()} | {
-            "timeout_min": time_minutes,
+        self.asked = {
+            IN_SUBMITIT[key]: value for key, value in resources.items() if value not in (None, [])
+        } | {
             "cpus_per_task": cpus,
-            "mem_gb": memory_gb,
             "stderr_to_stdout": True,
-            "slurm_signal_delay_s": signal_seconds,
-            "slurm_setup": setup or None,
-            "slurm_additional_parameters": options,
+            "slurm_additional_parameters": {("requeue" if requeues else "no-requeue"): True} | dict(options),
         }
-        self.asked = {key: value for key, value in asked.items() if value is not None}
 
     def capacity(self) -> int:
         return self.jobs
@@ -163,12 +152,11 @@ class SlurmPlace(ClusterPlace):
         gpus = cell.devices if self.gpus is None else self.gpus
         return self.asked | {"name": f"juzhen-{cell.name}"} | ({"gpus_per_node": gpus} if gpus else {})
 
-    def submit(self, cell: SweepCell, folder: Path, arguments: tuple) -> tuple[str, Callable[[], bool]]:
-        executor = self.submitit.AutoExecutor(
-            folder, cluster=self.cluster, slurm_max_num_timeout=self.requeues
-        )
+    def submit(self, task: node.NodeCell, cell: SweepCell, folder: Path) -> tuple[str, Callable[[], bool]]:
+        limit = {"slurm_max_num_timeout": self.max_requeues}
+        executor = self.submitit.AutoExecutor(folder, cluster=self.cluster, **limit)
         executor.update_parameters(**self.parameters(cell))
-        job = executor.submit(node.JobCell(*arguments, requeues=self.requeues > 0))
+        job = executor.submit(task)
         return job.job_id, job.done
 
     def stop(self, works: Sequence[ClusterWork], report: Callable[[str], None]) -> bool:
@@ -178,6 +166,9 @@ class SlurmPlace(ClusterPlace):
             f"leaving; {len(works)} jobs go on, and the same command finds their results. To end them: {ends}"
         )
         return False
+
+    def close(self) -> None:
+        """Jobs are left to Slurm."""
 
 
 class RayPlace(ClusterPlace):
@@ -206,11 +197,12 @@ class RayPlace(ClusterPlace):
         ray.cloudpickle.register_pickle_by_value(node)
         self.ray = ray
         self.jobs = jobs
-        self.asked = {"CPU": cpus, "GPU": devices if gpus is None else gpus}
+        self.cpus = cpus
+        self.gpus = devices if gpus is None else gpus
         self.tasks: dict[str, Any] = {}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         own = {"num_cpus": num_cores(), "num_gpus": len(visible_gpus()), "object_store_memory": STORE_BYTES}
-        self.ray.init(
+        ray.init(
             address=address or "local",
             include_dashboard=False,
             log_to_driver=False,
@@ -220,14 +212,14 @@ class RayPlace(ClusterPlace):
         if not self._room():
             self.close()
             raise UserError(
-                f"no node of the Ray cluster has the {cpus} CPUs and {self.asked['GPU']:g} GPUs of a cell; set "
+                f"no node of the Ray cluster has the {cpus} CPUs and {self.gpus:g} GPUs of a cell; set "
                 "hydra.launcher.cpus=, hydra.launcher.gpus= or hardware.devices="
             )
 
     def _room(self) -> int:
         nodes = [entry["Resources"] for entry in self.ray.nodes() if entry["Alive"]]
-        asked = {kind: number for kind, number in self.asked.items() if number}
-        return sum(int(min(node.get(kind, 0) // number for kind, number in asked.items())) for node in nodes)
+        asked = {kind: number for kind, number in {"CPU": self.cpus, "GPU": self.gpus}.items() if number}
+        return sum(int(min(have.get(kind, 0) // number for kind, number in asked.items())) for have in nodes)
 
     def capacity(self) -> int:
         """What all nodes that are there now have room for; nodes may come and go."""
@@ -235,24 +227,22 @@ class RayPlace(ClusterPlace):
         return min(room, self.jobs or room)
 
     def describe(self) -> str:
-        return f"{self.capacity()} at a time on Ray, {self.asked['CPU']} threads each"
+        return f"{self.capacity()} at a time on Ray, {self.cpus} threads each"
 
     def environment(self) -> dict[str, str]:
+        """That of the sweep, without what belongs to a node."""
         inherited = program_environment().items()
         ours = {name: value for name, value in inherited if not name.startswith(OF_THE_NODE)}
-        return ours | thread_variables(self.asked["CPU"])
+        return ours | thread_variables(self.cpus)
 
-    def submit(self, cell: SweepCell, folder: Path, arguments: tuple) -> tuple[str, Callable[[], bool]]:
-        run = self.ray.remote(node.NodeCell.__call__).options(
-            num_cpus=self.asked["CPU"],
-            num_gpus=self.asked["GPU"],
-            max_retries=0,  # attempts are counted by the sweep
-            name=cell.name,
-        )
-        task = run.remote(node.NodeCell(*arguments))
-        job = task.task_id().hex()
-        self.tasks[job] = task
-        return job, lambda: bool(self.ray.wait([task], timeout=0)[0])
+    def submit(self, task: node.NodeCell, cell: SweepCell, folder: Path) -> tuple[str, Callable[[], bool]]:
+        """Without retries of Ray: attempts are counted by the sweep."""
+        run = self.ray.remote(node.NodeCell.__call__)
+        run = run.options(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, name=cell.name)
+        reference = run.remote(task)
+        job = reference.task_id().hex()
+        self.tasks[job] = reference
+        return job, lambda: bool(self.ray.wait([reference], timeout=0)[0])
 
     def stop(self, works: Sequence[ClusterWork], report: Callable[[str], None]) -> bool:
         report(f"stopping; {len(works)} cells save what they have")

@@ -37,8 +37,7 @@ class Work(Protocol):
     facts: Mapping[str, Any]
     since: float
 
-    def poll(self) -> Ended | None:
-        """None while it goes on."""
+    def poll(self) -> Ended | None: ...
 
 
 class Place(Protocol):
@@ -46,25 +45,19 @@ class Place(Protocol):
 
     begins        event of a start: STARTED, or SUBMITTED where a cluster starts it when there is room
     poll_seconds  between two looks at what is going on
+    capacity      cells at a time, at this moment
+    start         begins an attempt, whose output is added to `log`
+    stop          the sweep ends early. True: the work has been saved and ended; False: it goes on without the sweep
     """
 
     begins: Event
     poll_seconds: float
 
-    def capacity(self) -> int:
-        """Cells at a time, at this moment."""
-
-    def describe(self) -> str:
-        """For the first line of a sweep, as in `2 at a time, 4 threads each`."""
-
-    def start(self, cell: SweepCell, log: Path) -> Work:
-        """Begins an attempt, whose output is added to `log`."""
-
-    def stop(self, works: Sequence[Work], report: Callable[[str], None]) -> bool:
-        """The sweep ends early. True: the work has been saved and ended; False: it goes on without the sweep."""
-
-    def close(self) -> None:
-        """Gives back what the place holds for this sweep."""
+    def capacity(self) -> int: ...
+    def describe(self) -> str: ...
+    def start(self, cell: SweepCell, log: Path) -> Work: ...
+    def stop(self, works: Sequence[Work], report: Callable[[str], None]) -> bool: ...
+    def close(self) -> None: ...
 
 
 class LocalWork:

@@ -17,20 +17,31 @@ class NodeCell:
     """A command that is run in a folder, its output added to a log; the file `state` tells the sweep how it goes.
 
     environment  what is added to that of the node
+    requeues     a job of Slurm whose time is up, or whose node is wanted, goes back into the queue; else it ends
     """
 
     def __init__(
-        self, command: list[str], environment: dict[str, str], folder: str, log: str, state: str
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        folder: str,
+        log: str,
+        state: str,
+        *,
+        requeues: bool,
     ) -> None:
         self.command = command
         self.environment = environment
         self.folder = folder
         self.log = log
         self.state = state
+        self.requeues = requeues
         self.process: subprocess.Popen | None = None
 
     def __call__(self) -> None:
-        """KeyboardInterrupt, which is how Ray asks for an end, saves."""
+        """KeyboardInterrupt, which is how Ray asks for an end, saves; so does SIGTERM, which is how Slurm does."""
+        if "SUBMITIT_EXECUTOR" in os.environ:
+            signal.signal(signal.SIGTERM, self._end)
         inherited = {k: value for k, value in os.environ.items() if not k.startswith(OF_THE_CLUSTER)}
         self.process = start(self.command, self.log, inherited | self.environment, cwd=self.folder)
         self._tell(process=self.process.pid)
@@ -38,11 +49,24 @@ class NodeCell:
             while (status := self.process.poll()) is None:
                 time.sleep(0.2)
         except KeyboardInterrupt:
-            self.save()
+            self._save()
             raise
         self._tell(status=status)
 
-    def save(self) -> None:
+    def checkpoint(self) -> object:
+        """Asked by submitit when time is up: what is to be run next, or None."""
+        import submitit
+
+        self._save()
+        self.process = None
+        return submitit.helpers.DelayedSubmission(self) if self.requeues else None
+
+    def _end(self, signum: int, frame: object) -> None:
+        """No status is told, so it is the queue that says whether the job comes again."""
+        self._save()
+        sys.exit(128 + signum)
+
+    def _save(self) -> None:
         """Asks for the end and waits for it, without `process.wait`: a signal's handler may have interrupted `poll`."""
         if self.process is not None and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
@@ -55,34 +79,6 @@ class NodeCell:
         with open(part, "w") as file:
             json.dump(facts, file)
         os.replace(part, self.state)
-
-
-class JobCell(NodeCell):
-    """A cell as submitit calls it, and asks it to save when time is up or the node is wanted for something else.
-
-    requeues  the job then goes back into the queue; otherwise it ends
-    """
-
-    def __init__(self, *arguments: object, requeues: bool) -> None:
-        super().__init__(*arguments)
-        self.requeues = requeues
-
-    def __call__(self) -> None:
-        signal.signal(signal.SIGTERM, self._end)
-        super().__call__()
-
-    def checkpoint(self) -> object:
-        """What is to be run next, or None."""
-        import submitit
-
-        self.save()
-        self.process = None
-        return submitit.helpers.DelayedSubmission(self) if self.requeues else None
-
-    def _end(self, signum: int, frame: object) -> None:
-        """Slurm wants it to end. No status is told, so it is the queue that says whether it comes again."""
-        self.save()
-        sys.exit(128 + signum)
 
 
 def start(

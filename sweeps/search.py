@@ -3,7 +3,7 @@
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from optuna.distributions import distribution_to_json
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from callbacks.trial import TrialAddress, open_journal
+from callbacks.trial import open_journal
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.texts import short, short_where_apart
@@ -40,17 +40,16 @@ SAMPLERS: dict[str, Callable[..., BaseSampler]] = {
 }
 
 PRUNERS: dict[str, Callable[[int, int], dict[str, Any]]] = {
-    "none": lambda trials, validations: {"_target_": "optuna.pruners.NopPruner"},
-    "median": lambda trials, validations: {
-        "_target_": "optuna.pruners.MedianPruner",
-        "n_startup_trials": trials,
-        "n_warmup_steps": validations,
-    },
-    "hyperband": lambda trials, validations: {
-        "_target_": "optuna.pruners.HyperbandPruner",
-        "min_resource": max(1, validations),
-    },
+    "none": lambda trials, validations: _pruner("Nop"),
+    "median": lambda trials, validations: _pruner(
+        "Median", n_startup_trials=trials, n_warmup_steps=validations
+    ),
+    "hyperband": lambda trials, validations: _pruner("Hyperband", min_resource=max(1, validations)),
 }
+
+
+def _pruner(name: str, **numbers: int) -> dict[str, Any]:
+    return {"_target_": f"optuna.pruners.{name}Pruner", **numbers}
 
 
 @dataclass(frozen=True)
@@ -76,18 +75,6 @@ class SearchSettings:
                 raise UserError(f"hydra.sweeper.{key}={name}: {nearest(str(name), table)}")
         if not self.study or {*self.study} & {*"/\\#"}:
             raise UserError(f"hydra.sweeper.study={self.study}: expected a name without / \\ and #")
-
-    @property
-    def pruning(self) -> dict[str, Any]:
-        return PRUNERS[self.pruner](self.prune_after_trials, self.prune_after_validations)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A trial that this process has to run."""
-
-    number: int
-    values: Mapping[str, Any]
 
 
 class Search:
@@ -126,7 +113,7 @@ class Search:
         self._alive.release()
         remove_file(Path(self._alive.lock_file))
 
-    def next(self) -> Candidate | None:
+    def next(self) -> optuna.Trial | None:
         """A trial for this process: one that a dead process left, else a new one; None when there are enough."""
         with self.lock:
             self._take_back()
@@ -139,23 +126,19 @@ class Search:
             self.study.sampler = SAMPLERS[self.settings.sampler](seed, self.settings.random_trials)
             trial = self.study.ask(dict(self.space.varied))
             trial.set_user_attr(WORKER, self.worker)
-            return Candidate(trial.number, dict(trial.params))
+            return trial
 
-    def address(self, number: int) -> TrialAddress:
-        return TrialAddress(str(self.path), number)
-
-    def complete(self, number: int, score: float, runs: Sequence[str]) -> None:
+    def tell(
+        self, number: int, outcome: float | TrialState, *, runs: Sequence[str] = (), error: str = ""
+    ) -> None:
+        """How a trial has ended: with that score, or in that state; one that fails has no score and counts as tried."""
         self._note(number, RUNS, list(runs))
-        self.study.tell(number, score)
-
-    def prune(self, number: int, runs: Sequence[str]) -> None:
-        self._note(number, RUNS, list(runs))
-        self.study.tell(number, state=TrialState.PRUNED)
-
-    def fail(self, number: int, error: str) -> None:
-        """The trial has no score and will have none; it counts as tried."""
-        self._note(number, ERROR, error)
-        self.study.tell(number, state=TrialState.FAIL)
+        if error:
+            self._note(number, ERROR, error)
+        if isinstance(outcome, TrialState):
+            self.study.tell(number, state=outcome)
+        else:
+            self.study.tell(number, outcome)
 
     def pruned_at(self, number: int) -> int | None:
         """The validation after which the trial's run ended itself."""
@@ -169,23 +152,23 @@ class Search:
         return self.study.get_trials(deepcopy=False)
 
     def _agree(self, key: str) -> None:
+        settings = self.settings
         mine = {
             "space": {name: distribution_to_json(kind) for name, kind in self.space.varied.items()},
-            "seeds": list(self.settings.seeds),
+            "seeds": list(settings.seeds),
             "run_key": key,
-            PRUNER: self.settings.pruning,
+            PRUNER: PRUNERS[settings.pruner](settings.prune_after_trials, settings.prune_after_validations),
         }
         theirs = self.study.user_attrs
         for name, value in mine.items():
-            if name in theirs and theirs[name] != value:
+            if theirs.get(name, value) != value:
                 raise UserError(
-                    f"{self.path}: the study {self.settings.study} was begun with another {name.replace('_', ' ')} "
+                    f"{self.path}: the study {settings.study} was begun with another {name.replace('_', ' ')} "
                     f"({short('; '.join(differences(theirs[name], value)), 400)}). Repeat its words, or begin another: "
                     f"hydra.sweeper.study=<name>"
                 )
-        for name, value in mine.items():
-            if name not in theirs:
-                self.study.set_user_attr(name, value)
+        for name in mine.keys() - theirs.keys():
+            self.study.set_user_attr(name, mine[name])
 
     def judge_by(self, measure: str) -> None:
         """Raises UserError where trials before were judged by another number or other sets, which rank nothing."""

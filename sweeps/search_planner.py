@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import optuna
+from optuna.trial import TrialState
+
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from sweeps.ledger import Event, Ledger, SweepCell
 from sweeps.local import Ended, Place
 from sweeps.planner import Planner, Turn
-from sweeps.search import Candidate, Search
+from sweeps.search import Search
 
 SECONDS_BETWEEN_QUESTIONS = 5.0
 BEST_DEV = "best_dev_"
@@ -36,7 +39,7 @@ class SearchPlanner(Planner):
     def __init__(
         self,
         search: Search,
-        cells_of: Callable[[Candidate], Sequence[SweepCell]],
+        cells_of: Callable[[optuna.Trial], Sequence[SweepCell]],
         ledger: Ledger,
         place: Place,
         *,
@@ -80,7 +83,7 @@ class SearchPlanner(Planner):
         """Reads the results that are there, and goes on to the trial's next cell, or tells the search how it ended."""
         if not trial.cells[0].finished:
             error = self.summary.failed.pop(trial.cells[0], "ended without a result")
-            self.search.fail(trial.number, error)
+            self.search.tell(trial.number, TrialState.FAIL, error=error)
             self._close(trial, f"failed ({error})")
             return
         while trial.cells and trial.cells[0].finished:
@@ -93,7 +96,7 @@ class SearchPlanner(Planner):
             self.waiting.append(Turn(trial.cells[0]))
             return
         score = statistics.fmean(trial.scores)
-        self.search.complete(trial.number, score, trial.done)
+        self.search.tell(trial.number, score, runs=trial.done)
         self._close(trial, f"{100 * score:.2f} on dev ×100")
 
     def _end(self, turn: Turn, ended: Ended) -> None:
@@ -102,7 +105,7 @@ class SearchPlanner(Planner):
         trial = next(trial for trial in self.trials if trial.cells[0] is cell)
         if ended.status == 0 and not cell.finished and self.search.pruned_at(trial.number) is not None:
             self.ledger.add(Event.PRUNED, cell=cell.name, seconds=turn.seconds)
-            self.search.prune(trial.number, [*trial.done, cell.run_dir])
+            self.search.tell(trial.number, TrialState.PRUNED, runs=[*trial.done, cell.run_dir])
             self._close(trial, f"{cell.name}: pruned")
             return
         super()._end(turn, ended)

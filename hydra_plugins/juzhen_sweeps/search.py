@@ -15,7 +15,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from callbacks.trial import require_optuna
+from callbacks.trial import TrialAddress, require_optuna
 from hydra_plugins.juzhen_sweeps.launcher import FAILED_STATUS, cell_of, require_data_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
@@ -26,7 +26,9 @@ from sweeps.ledger import Ledger, SweepCell
 from sweeps.planner import show
 
 if TYPE_CHECKING:
-    from sweeps.search import Candidate, Search, SearchSettings
+    from optuna import Trial
+
+    from sweeps.search import Search, SearchSettings
     from sweeps.search_space import Space
 
 GROUP = "logger.group"
@@ -78,7 +80,7 @@ class SearchSweeper(Sweeper):
         with Search(folder, space, settings, key=run_key(first)) as search:
             SearchPlanner(
                 search,
-                lambda candidate: self._cells(search, candidate),
+                lambda trial: self._cells(search, trial),
                 ledger,
                 self.launcher.place([cell_of(first, [])], ledger),
                 attempts=self.launcher.attempts,
@@ -112,11 +114,11 @@ class SearchSweeper(Sweeper):
             )
         return read_space(overrides)
 
-    def _cells(self, search: "Search", candidate: "Candidate") -> list[SweepCell]:
+    def _cells(self, search: "Search", trial: "Trial") -> list[SweepCell]:
         """The runs of a trial, one for each seed; the first reports to it."""
-        words = search.space.words(candidate.values)
+        words = search.space.words(trial.params)
         rows = [[*words, f"seed={seed}"] for seed in search.settings.seeds] or [words]
-        address = QuotedString(str(search.address(candidate.number)), Quote.double).with_quotes()
+        address = QuotedString(str(TrialAddress(str(search.path), trial.number)), Quote.double).with_quotes()
         composed = [self._compose(row) for row in rows]
         for config in composed:
             if (Path(config.run_dir) / RESULT_FILE).exists():

@@ -73,10 +73,10 @@ def planner_of(search, folder: Path, place, *, seeds=("",), report=lambda line: 
     from sweeps.ledger import Ledger, SweepCell
     from sweeps.search_planner import SearchPlanner
 
-    def cells_of(candidate):
-        (word,) = search.space.words(candidate.values)
+    def cells_of(trial):
+        (word,) = search.space.words(trial.params)
         names = [f"{folder}/{word}{seed}" for seed in seeds]
-        return [SweepCell(name, (name, word, f"trial={search.address(candidate.number)}")) for name in names]
+        return [SweepCell(name, (name, word, f"trial={search.path}#{trial.number}")) for name in names]
 
     return SearchPlanner(search, cells_of, Ledger(folder), place, attempts=1, report=report)
 

@@ -37,7 +37,7 @@ def test_every_pruner_can_be_made_and_asked_by_a_run(tmp_path, pruner):
         good, bad = search.next().number, search.next().number
         for validation in range(1, 10):
             search.storage.set_trial_intermediate_value(search._id(good), validation, 0.9)
-        search.complete(good, 0.9, [])
+        search.tell(good, 0.9)
         made = instantiate(search.study.user_attrs["pruner"])
         asked = []
         for validation in range(1, 10):
@@ -51,17 +51,17 @@ def test_two_share_a_study_and_a_third_with_other_words_is_refused(tmp_path):
     with search_in(tmp_path, num_trials=3) as one, search_in(tmp_path, num_trials=3) as two:
         found = [one.next(), two.next(), one.next()]
         assert [candidate.number for candidate in found] == [0, 1, 2]
-        assert len({candidate.values["rate"] for candidate in found}) == 3
+        assert len({candidate.params["rate"] for candidate in found}) == 3
         assert one.next() is two.next() is None  # those of the other are at work, and so not taken back
-        two.complete(1, 0.5, ["run"])
-        one.fail(0, "no luck")
+        two.tell(1, 0.5, runs=["run"])
+        one.tell(0, TrialState.FAIL, error="no luck")
         assert states(one) == ["FAIL", "COMPLETE", "RUNNING"]
     with pytest.raises(UserError, match=r'another space \(rate was .*"high": 1.0.*, now .*"high": 2.0'):
         search_in(tmp_path, "rate=interval(0,2)")
     with pytest.raises(UserError, match=r"another run key .*hydra.sweeper.study=<name>"):
         search_in(tmp_path, key="1")
     with search_in(tmp_path, num_trials=4) as more:
-        more.complete(more.next().number, 0.1, [])
+        more.tell(more.next().number, 0.1)
         assert states(more) == ["FAIL", "COMPLETE", "FAIL", "COMPLETE"]  # what was left, under a new number
         assert more.next().number == 4
         more.judge_by("the best dev spearman of a")
@@ -78,9 +78,9 @@ def test_what_a_dead_process_tried_is_tried_again_with_what_it_had_reported(tmp_
     dead._alive.release()  # as the system does for a process that dies
     with search_in(tmp_path, num_trials=1) as search:
         again = search.next()
-        assert (again.number, again.values) == (1, left.values)
+        assert (again.number, again.params) == (1, left.params)
         assert search.trials()[1].intermediate_values == {1: 0.25}
-        search.complete(1, 0.5, [])
+        search.tell(1, 0.5)
         assert search.next() is None
         assert states(search) == ["FAIL", "COMPLETE"]
         assert "1 trials: 1 complete." in search_markdown(search, seed=1)
@@ -88,7 +88,7 @@ def test_what_a_dead_process_tried_is_tried_again_with_what_it_had_reported(tmp_
 
 def test_a_torn_line_of_the_journal_is_dropped(tmp_path):
     with search_in(tmp_path) as search:
-        search.complete(search.next().number, 0.5, [])
+        search.tell(search.next().number, 0.5)
     with search.path.open("ab") as file:
         file.write(b'{"op_code": 5, "wor')
     with search_in(tmp_path) as search:

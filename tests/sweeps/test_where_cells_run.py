@@ -126,7 +126,7 @@ def test_a_sweep_that_ends_early_says_what_becomes_of_its_cells(tmp_path, keeps,
 NODE = """
 import os, sys
 from sweeps.node import NodeCell
-NodeCell(sys.argv[4:], {"OMP_NUM_THREADS": "3"}, os.getcwd(), *sys.argv[1:3])()
+NodeCell(sys.argv[4:], {"OMP_NUM_THREADS": "3"}, os.getcwd(), *sys.argv[1:3], requeues=False)()
 """
 
 
