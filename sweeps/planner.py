@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -194,19 +194,18 @@ def last_line(log: Path) -> str:
     return lines[-1][:300] if lines else "it printed nothing"
 
 
-def has_late_columns(cell: SweepCell) -> bool:
-    """An evaluation split of a finished cell had no file and now has one; no file of rows is opened."""
-    try:
-        return bool(missing_sets(Result.read(cell.run_dir)))
-    except (UserError, OSError, KeyError):
-        return False  # the commands that read this result, or that file, say what is wrong with it
+def late_columns_line(cells: Iterable[SweepCell]) -> str | None:
+    """What to type for finished cells with an evaluation split that had no file and now has one; None without any."""
 
+    def lacks(cell: SweepCell) -> bool:
+        try:
+            return cell.finished and bool(missing_sets(Result.read(cell.run_dir)))
+        except (UserError, OSError, KeyError):
+            return False  # the commands that read this result, or that file, say what is wrong with it
 
-def late_columns_line(cells: Sequence[SweepCell]) -> str | None:
-    """What to type for the finished ones among `cells` that lack something; None when there are none."""
-    lacking = [cell for cell in cells if cell.finished and has_late_columns(cell)]
+    lacking = [cell for cell in cells if lacks(cell)]
     if not lacking:
         return None
-    folder = Path(lacking[0].run_dir).parent
-    which = "1 finished cell lacks" if len(lacking) == 1 else f"{len(lacking)} finished cells lack"
-    return f"{which} columns whose files are there now: {command('juzhen', 'evaluate', folder)}"
+    lead = "1 finished cell lacks" if len(lacking) == 1 else f"{len(lacking)} finished cells lack"
+    line = command("juzhen", "evaluate", Path(lacking[0].run_dir).parent)
+    return f"{lead} columns whose files are there now: {line}"

@@ -35,12 +35,7 @@ NO_RUN_BY_ITSELF = "published"
 
 @dataclass(frozen=True)
 class Job:
-    """A run that a sweep or an experiment names.
-
-    group   `sweep=simclue` or `experiment=csts_cosent`
-    row     of the sweep, "" for an experiment
-    config  as it is composed, in plain containers
-    """
+    """A run that a sweep or an experiment names, as it is composed; `row` is one of the sweep, or empty."""
 
     group: str
     row: str
@@ -49,11 +44,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a stage of a job has learnt from.
-
-    less    in what way from less than the sets' names say
-    is_end  the job's last stage
-    """
+    """What a stage of a job has learnt from; `less`: in what way from less than the sets' names say."""
 
     job: Job
     training: Training
@@ -75,30 +66,36 @@ def all_jobs() -> Iterator[Job]:
 
 def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
     """The rows of a sweep, or those that are named; none where it is a grid."""
-    params, found = _grid_and_rows(f"sweep={name}")
-    chosen = {row: shlex.split(words) for row, words in found.items() if rows is None or row in rows}
-    lines = [_words(params, words) for words in chosen.values()]
-    return [Job(f"sweep={name}", row, one) for row, one in zip(chosen, _composed(lines), strict=True)]
+    from omegaconf import OmegaConf
+
+    (config,) = _composed([[f"sweep={name}"]], with_hydra=True)
+    params, words = (
+        OmegaConf.to_container(config.hydra.sweeper.get(key) or {}) for key in ("params", "rows")
+    )
+    chosen = {row: shlex.split(text) for row, text in words.items() if rows is None or row in rows}
+    lines = [_cell(params, row) for row in chosen.values()]
+    return [Job(f"sweep={name}", row, job) for row, job in zip(chosen, _composed(lines), strict=True)]
 
 
 def offers(jobs: Iterable[Job]) -> list[Offer]:
-    found = []
-    for job in jobs:
-        stages = stage_results(job.config)
-        found += [Offer(job, training_of(one), tuple(stand_ins(one)), one is stages[-1]) for one in stages]
-    return found
+    return [
+        Offer(job, training_of(result), tuple(stand_ins(result)), result is results[-1])
+        for job in jobs
+        for results in [stage_results(job.config)]
+        for result in results
+    ]
 
 
 def giving(number: Published, known: Iterable[Offer]) -> list[Offer]:
     """The stages that give a figure of the like of this one; of a group those that end with it, if any does."""
     column = f"{number.split}/{number.dataset}"
-    found = [
-        one
-        for one in known
-        if not unlike(number, one.training, column, number.metric) and _scores(one.job.config, number)
+    alike = [
+        offer
+        for offer in known
+        if not unlike(number, offer.training, column, number.metric) and _scores(offer.job.config, number)
     ]
-    ends = {one.job.group for one in found if one.is_end}
-    return [one for one in found if one.is_end or one.job.group not in ends]
+    ends = {offer.job.group for offer in alike if offer.is_end}
+    return [offer for offer in alike if offer.is_end or offer.job.group not in ends]
 
 
 def stage_results(config: Mapping[str, Any]) -> list[Result]:
@@ -123,28 +120,20 @@ def _scores(config: Mapping[str, Any], number: Published) -> bool:
     return number.split in files and number.metric in MEASURES[Kind(described["kind"])]
 
 
-def _words(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
+def _cell(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
     """A cell of a sweep whose grid has one choice a key: the row's words take the place of the grid's."""
-    given = {word.partition("=")[0].lstrip("+") for word in row}
-    return [*(f"{key}={value}" for key, value in params.items() if key not in given), *row]
+    in_row = {word.partition("=")[0].lstrip("+") for word in row}
+    return [*(f"{key}={value}" for key, value in params.items() if key not in in_row), *row]
 
 
-def _grid_and_rows(sweep: str) -> Iterator[dict[str, Any]]:
+def _composed(lines: Iterable[Sequence[str]], *, with_hydra: bool = False) -> list[Any]:
+    """Compositions of command lines, in plain containers; with Hydra's own node as they are."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        sweeper = compose("train", overrides=[sweep], return_hydra_config=True).hydra.sweeper
-    for key in ("params", "rows"):
-        yield OmegaConf.to_container(OmegaConf.create(sweeper.get(key) or {}))
-
-
-def _composed(lines: Iterable[Sequence[str]]) -> list[dict[str, Any]]:
-    from hydra import compose, initialize_config_dir
-    from omegaconf import OmegaConf
-
-    with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        return [OmegaConf.to_container(compose("train", overrides=list(one))) for one in lines]
+        configs = [compose("train", overrides=list(line), return_hydra_config=with_hydra) for line in lines]
+        return configs if with_hydra else [OmegaConf.to_container(config) for config in configs]
 
 
 def page(published: Sequence[Published], jobs: Iterable[Job]) -> str:

@@ -23,6 +23,9 @@ from juzhen.core.whole import remove_file
 from sweeps.ledger import FOLDER, JOBS
 from sweeps.search_space import Space
 
+BEST_DEV = "best_dev_"
+"""`callbacks/training_record.py` keeps the score that chose the weights under a key that begins so."""
+
 JUDGED_BY = "judged_by"
 """Attribute of the study: what chose the weights of its trials, in words."""
 

@@ -13,11 +13,9 @@ from juzhen.core.result import Result
 from sweeps.ledger import Event, Ledger, SweepCell
 from sweeps.local import Ended, Place
 from sweeps.planner import Planner, Turn
-from sweeps.search import Search
+from sweeps.search import BEST_DEV, Search
 
 SECONDS_BETWEEN_QUESTIONS = 5.0
-BEST_DEV = "best_dev_"
-"""`callbacks/training_record.py` keeps the score that chose the weights under a key that begins so."""
 
 
 @dataclass

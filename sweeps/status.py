@@ -61,7 +61,7 @@ def read_status(folder: str | Path) -> Status:
         )
     cells = [(history, state_of(history, ledger)) for history in histories]
     jobs = [event["jobs"] for event in ledger.events() if event["event"] == Event.SWEEP]
-    return Status(cells, max([1, *jobs[-1:]]), late_columns_line([history.cell for history in histories]))
+    return Status(cells, max([1, *jobs[-1:]]), late_columns_line(history.cell for history in histories))
 
 
 def state_of(history: History, ledger: Ledger) -> State:

@@ -28,7 +28,7 @@ from sweeps.planner import show
 if TYPE_CHECKING:
     from optuna import Trial
 
-    from sweeps.search import Search, SearchSettings
+    from sweeps.search import Search
     from sweeps.search_space import Space
 
 GROUP = "logger.group"
@@ -72,27 +72,29 @@ class SearchSweeper(Sweeper):
 
         seeds = tuple(dict.fromkeys(self.numbers["seeds"] or ()))
         settings = SearchSettings(**self.numbers | {"study": self.study, "seeds": seeds})
-        space = self._space(arguments, settings)
+        space = self._space(arguments, has_seeds=bool(seeds))
         folder = Path(self.config.hydra.sweep.dir)
         ledger = Ledger(folder)
         setup_globals()
-        first = self._compose(space.words(_first_point(space)))
+        first_point = {
+            key: getattr(kind, "choices", None) or [kind.low] for key, kind in space.varied.items()
+        }
+        first = self._compose(space.words({key: values[0] for key, values in first_point.items()}))
+        place = self.launcher.place([cell_of(first, [])], ledger)
         with Search(folder, space, settings, key=run_key(first)) as search:
-            SearchPlanner(
-                search,
-                lambda trial: self._cells(search, trial),
-                ledger,
-                self.launcher.place([cell_of(first, [])], ledger),
-                attempts=self.launcher.attempts,
-                report=show,
-            ).run()
+
+            def cells_of(trial: "Trial") -> list[SweepCell]:
+                return self._cells(search, trial)
+
+            attempts = self.launcher.attempts
+            SearchPlanner(search, cells_of, ledger, place, attempts=attempts, report=show).run()
             text = search_markdown(search, seed=first.seed)
             write_text(search.path.with_suffix(".md"), text, in_own_folder=True)
         print(text, end="")
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)
 
-    def _space(self, arguments: Sequence[str], settings: "SearchSettings") -> "Space":
+    def _space(self, arguments: Sequence[str], *, has_seeds: bool) -> "Space":
         from sweeps.search_space import read_space
 
         if self.rows:
@@ -108,30 +110,24 @@ class SearchSweeper(Sweeper):
         words = [f"{key}={value}" for key, value in self.params.items()]
         parser = OverridesParser.create(config_loader=self.context.config_loader)
         overrides = parser.parse_overrides([f"{GROUP}={self.study}", *words, *arguments])
-        if settings.seeds and any(override.key_or_group == "seed" for override in overrides):
-            raise UserError(
-                f"hydra.sweeper.seeds={list(settings.seeds)}: seed=… is given, too; keep one of them"
-            )
+        if has_seeds and any(override.key_or_group == "seed" for override in overrides):
+            raise UserError("hydra.sweeper.seeds: seed=… is given, too; keep one of them")
         return read_space(overrides)
 
     def _cells(self, search: "Search", trial: "Trial") -> list[SweepCell]:
         """The runs of a trial, one for each seed; the first reports to it."""
         words = search.space.words(trial.params)
-        rows = [[*words, f"seed={seed}"] for seed in search.settings.seeds] or [words]
-        address = QuotedString(str(TrialAddress(str(search.path), trial.number)), Quote.double).with_quotes()
-        composed = [self._compose(row) for row in rows]
-        for config in composed:
+        cells = []
+        for number, seed in enumerate(search.settings.seeds or [None]):
+            row = words if seed is None else [*words, f"seed={seed}"]
+            config = self._compose(row)
             if (Path(config.run_dir) / RESULT_FILE).exists():
                 require_data_of(config, self.launcher)
-        rows[0] = [*rows[0], f"trial={address}"]
-        return [cell_of(config, row) for config, row in zip(composed, rows, strict=True)]
+            if number == 0:
+                address = QuotedString(str(TrialAddress(str(search.path), trial.number)), Quote.double)
+                row = [*row, f"trial={address.with_quotes()}"]
+            cells.append(cell_of(config, row))
+        return cells
 
     def _compose(self, words: Sequence[str]) -> DictConfig:
         return self.context.config_loader.load_sweep_config(self.config, list(words))
-
-
-def _first_point(space: "Space") -> dict[str, Any]:
-    """Some point of the space, the same in every process."""
-    return {
-        key: kind.choices[0] if hasattr(kind, "choices") else kind.low for key, kind in space.varied.items()
-    }
