@@ -40,7 +40,7 @@ OF_THE_NODE = ("CUDA_VISIBLE_DEVICES", "RAY_", "SLURM_", "HOSTNAME", "TMPDIR")
 """Variables that keep the value they have on a node of Ray; the others are those of the sweep."""
 
 
-class ClusterWork:
+class ClusterAttempt:
     """A cell that was handed over, which tells in the JSON of `state` how it goes: no pickle of a job is read.
 
     job      what the cluster calls it
@@ -79,7 +79,7 @@ class ClusterWork:
         return Ended(1, f"job {self.job} is gone: cancelled, out of time, or its node is gone")
 
 
-class ClusterPlace:
+class ClusterRunner:
     """Hands cells over to a cluster: `submit` gives the name of a job, and what says that this is over."""
 
     begins = Event.SUBMITTED
@@ -89,17 +89,17 @@ class ClusterPlace:
         self.program = list(program)
         self.ledger = ledger
 
-    def start(self, cell: SweepCell, log: Path) -> ClusterWork:
+    def start(self, cell: SweepCell, log: Path) -> ClusterAttempt:
         folder = (self.ledger.folder / JOBS / cell.name).absolute()
         make_private(folder)
         state = folder / f"{secrets.token_hex(8)}.json"
         command = [*self.program, *cell.words, *OF_A_CELL]
         paths = os.getcwd(), str(log.absolute()), str(state)
         task = node.NodeCell(command, self.environment(), *paths, requeues=self.requeues)
-        return ClusterWork(self.ledger, cell, state, *self.submit(task, cell, folder))
+        return ClusterAttempt(self.ledger, cell, state, *self.submit(task, cell, folder))
 
 
-class SlurmPlace(ClusterPlace):
+class SlurmRunner(ClusterRunner):
     """One job per cell, through submitit; the keys are described in conf/hydra/launcher/slurm.yaml."""
 
     def __init__(
@@ -159,11 +159,13 @@ class SlurmPlace(ClusterPlace):
         job = executor.submit(task)
         return job.job_id, job.done
 
-    def stop(self, works: Sequence[ClusterWork], report: Callable[[str], None]) -> bool:
+    def stop(self, running: Sequence[ClusterAttempt], report: Callable[[str], None]) -> bool:
         """Nothing is cancelled: a job in a queue is worth keeping."""
-        ends = " ".join(["kill" if self.cluster == "local" else "scancel", *(work.job for work in works)])
+        ends = " ".join(
+            ["kill" if self.cluster == "local" else "scancel", *(attempt.job for attempt in running)]
+        )
         report(
-            f"leaving; {len(works)} jobs go on, and the same command finds their results. To end them: {ends}"
+            f"leaving; {len(running)} jobs go on, and the same command finds their results. To end them: {ends}"
         )
         return False
 
@@ -171,7 +173,7 @@ class SlurmPlace(ClusterPlace):
         """Jobs are left to Slurm."""
 
 
-class RayPlace(ClusterPlace):
+class RayRunner(ClusterRunner):
     """One task per cell; the keys are described in conf/hydra/launcher/ray.yaml.
 
     A sweep that is killed takes its tasks with it, and they save what they have. Ray runs what it is sent, so a cluster
@@ -201,13 +203,17 @@ class RayPlace(ClusterPlace):
         self.gpus = devices if gpus is None else gpus
         self.tasks: dict[str, Any] = {}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        own = {"num_cpus": num_cores(), "num_gpus": len(visible_gpus()), "object_store_memory": STORE_BYTES}
+        machine = {
+            "num_cpus": num_cores(),
+            "num_gpus": len(visible_gpus()),
+            "object_store_memory": STORE_BYTES,
+        }
         ray.init(
             address=address or "local",
             include_dashboard=False,
             log_to_driver=False,
             logging_level="ERROR",
-            **({} if address else own),  # a Ray of this machine, gone when the sweep is
+            **({} if address else machine),  # a Ray of this machine, gone when the sweep is
         )
         if not self._room():
             self.close()
@@ -218,8 +224,8 @@ class RayPlace(ClusterPlace):
 
     def _room(self) -> int:
         nodes = [entry["Resources"] for entry in self.ray.nodes() if entry["Alive"]]
-        asked = {kind: number for kind, number in {"CPU": self.cpus, "GPU": self.gpus}.items() if number}
-        return sum(int(min(have.get(kind, 0) // number for kind, number in asked.items())) for have in nodes)
+        share = {kind: number for kind, number in {"CPU": self.cpus, "GPU": self.gpus}.items() if number}
+        return sum(int(min(have.get(kind, 0) // number for kind, number in share.items())) for have in nodes)
 
     def capacity(self) -> int:
         """What all nodes that are there now have room for; nodes may come and go."""
@@ -244,9 +250,9 @@ class RayPlace(ClusterPlace):
         self.tasks[job] = reference
         return job, lambda: bool(self.ray.wait([reference], timeout=0)[0])
 
-    def stop(self, works: Sequence[ClusterWork], report: Callable[[str], None]) -> bool:
-        report(f"stopping; {len(works)} cells save what they have")
-        tasks = [self.tasks[work.job] for work in works]
+    def stop(self, running: Sequence[ClusterAttempt], report: Callable[[str], None]) -> bool:
+        report(f"stopping; {len(running)} cells save what they have")
+        tasks = [self.tasks[attempt.job] for attempt in running]
         for task in tasks:
             self.ray.cancel(task, force=False)
         self.ray.wait(tasks, num_returns=len(tasks), timeout=SECONDS_TO_SAVE)

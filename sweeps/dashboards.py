@@ -81,14 +81,14 @@ def summary_id(group: str) -> str:
 
 
 def matrix_rows(matrix: Matrix) -> tuple[list[str], list[list[Any]]]:
-    """Columns and lines of the logged table: what a row was trained on, its setup, and its scores ×100."""
+    """Columns and rows of the logged table: what a row was trained on, its setup, and its scores ×100."""
     columns = ["trained on", "setup", "seeds", *map(heading, matrix.columns)]
-    lines = [
+    rows = [
         [row.label, row.setup, row.num_seeds]
         + [100 * row.cells[column].mean if column in row.cells else None for column in matrix.columns]
         for row in matrix.rows
     ]
-    return columns, lines
+    return columns, rows
 
 
 def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: str, **target: Any) -> str:
@@ -98,8 +98,8 @@ def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: s
     os.environ.setdefault("WANDB_SILENT", "true")
     identity = {"id": summary_id(group), "name": f"{group} summary", "group": group, "job_type": "summary"}
     summary = wandb.init(**identity, resume="allow", dir=str(folder), **target)
-    columns, lines = matrix_rows(report.matrix)
-    logged: dict[str, Any] = {"matrix": wandb.Table(columns=columns, data=lines)}
+    columns, rows = matrix_rows(report.matrix)
+    logged: dict[str, Any] = {"matrix": wandb.Table(columns=columns, data=rows)}
     artifact = wandb.Artifact(f"report-{summary_id(group)}", type="report", metadata={"group": group})
     for path in files:
         artifact.add_file(str(path))

@@ -120,18 +120,18 @@ class Ledger:
     def plan(self, cells: Iterable[SweepCell], *first: tuple[Event, dict[str, Any]]) -> None:
         """Adds those of the cells that it does not know, after other events."""
         refuse_links(self.folder.parent, [FOLDER], within=[JOBS])
-        known = self.histories()
+        histories = self.histories()
         planned = [
             (Event.PLANNED, {"run_dir": cell.run_dir, "words": list(cell.words), "devices": cell.devices})
             for cell in cells
-            if cell.name not in known
+            if cell.name not in histories
         ]
         self.add_all([*first, *planned])
 
     def events(self) -> Iterator[dict[str, Any]]:
         """All events, oldest first, without lines that are torn, or that no sweep has written."""
-        lines = self.path.read_bytes().splitlines() if self.path.exists() else []
-        for line in lines:
+        content = self.path.read_bytes() if self.path.exists() else b""
+        for line in content.splitlines():
             try:
                 event = json.loads(line)
                 fields = FIELDS[event["event"]]

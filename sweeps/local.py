@@ -1,4 +1,4 @@
-"""Cells as processes of this machine, which share its threads and GPUs; what is asked of any place where cells run."""
+"""Cells as processes of this machine, which share its threads and GPUs, and what is asked of any runner of cells."""
 
 import contextlib
 import os
@@ -31,8 +31,8 @@ class Ended(NamedTuple):
     error: str = ""
 
 
-class Work(Protocol):
-    """One cell at work since that moment. `facts` are what the ledger is told when it is started or handed over."""
+class Attempt(Protocol):
+    """One try of a cell, at work since that moment; `facts` are for the ledger when it begins."""
 
     facts: Mapping[str, Any]
     since: float
@@ -40,14 +40,14 @@ class Work(Protocol):
     def poll(self) -> Ended | None: ...
 
 
-class Place(Protocol):
-    """A place where cells run.
+class Runner(Protocol):
+    """What runs cells, here or in a cluster.
 
     begins        event of a start: STARTED, or SUBMITTED where a cluster starts it when there is room
     poll_seconds  between two looks at what is going on
     capacity      cells at a time, at this moment
     start         begins an attempt, whose output is added to `log`
-    stop          the sweep ends early. True: the work has been saved and ended; False: it goes on without the sweep
+    stop          the sweep ends early. True: the cells have saved and ended; False: they go on without the sweep
     """
 
     begins: Event
@@ -55,12 +55,12 @@ class Place(Protocol):
 
     def capacity(self) -> int: ...
     def describe(self) -> str: ...
-    def start(self, cell: SweepCell, log: Path) -> Work: ...
-    def stop(self, works: Sequence[Work], report: Callable[[str], None]) -> bool: ...
+    def start(self, cell: SweepCell, log: Path) -> Attempt: ...
+    def stop(self, running: Sequence[Attempt], report: Callable[[str], None]) -> bool: ...
     def close(self) -> None: ...
 
 
-class LocalWork:
+class LocalAttempt:
     def __init__(self, process: subprocess.Popen, slot: int) -> None:
         self.process = process
         self.slot = slot
@@ -77,7 +77,7 @@ class LocalWork:
         return Ended(status)
 
 
-class LocalPlace:
+class LocalRunner:
     """Processes, each `program` and the words of its cell, which share out threads and GPUs.
 
     jobs     cells at a time; None: one per share of GPUs where cells ask for them, else one for every 4 cores
@@ -108,7 +108,7 @@ class LocalPlace:
         limit = os.environ.get("OMP_NUM_THREADS", "")
         share = max(1, cores // self.jobs)
         self.threads = threads or (min(int(limit), share) if limit.isdigit() else share)
-        self.works: list[LocalWork] = []
+        self.running: list[LocalAttempt] = []
 
     def environment(self, slot: int) -> dict[str, str]:
         """What the process in that slot, counted from 0, is told of threads and GPUs."""
@@ -125,25 +125,25 @@ class LocalPlace:
     def describe(self) -> str:
         return f"{self.jobs} at a time, {self.threads} threads each"
 
-    def start(self, cell: SweepCell, log: Path) -> LocalWork:
-        self.works = [work for work in self.works if work.process.poll() is None]
-        taken = {work.slot for work in self.works}
+    def start(self, cell: SweepCell, log: Path) -> LocalAttempt:
+        self.running = [attempt for attempt in self.running if attempt.process.poll() is None]
+        taken = {attempt.slot for attempt in self.running}
         slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
         environment = program_environment() | self.environment(slot)
         process = start([*self.program, *cell.words, *OF_A_CELL], str(log), environment)
-        self.works.append(LocalWork(process, slot))
-        return self.works[-1]
+        self.running.append(LocalAttempt(process, slot))
+        return self.running[-1]
 
-    def stop(self, works: Sequence[LocalWork], report: Callable[[str], None]) -> bool:
-        report(f"stopping; {len(works)} cells save what they have")
-        for work in works:
-            work.process.terminate()
-        for work in works:
+    def stop(self, running: Sequence[LocalAttempt], report: Callable[[str], None]) -> bool:
+        report(f"stopping; {len(running)} cells save what they have")
+        for attempt in running:
+            attempt.process.terminate()
+        for attempt in running:
             try:
-                work.process.wait(SECONDS_TO_SAVE)
+                attempt.process.wait(SECONDS_TO_SAVE)
             except subprocess.TimeoutExpired:
-                work.process.kill()
-                work.process.wait()
+                attempt.process.kill()
+                attempt.process.wait()
         return True
 
     def close(self) -> None:

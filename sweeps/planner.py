@@ -15,7 +15,7 @@ from juzhen.core.result import Result
 from juzhen.core.texts import time_in_words
 from juzhen.evaluation.finished import missing_sets
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
-from sweeps.local import Ended, Place, Work
+from sweeps.local import Attempt, Ended, Runner
 
 
 @dataclass
@@ -24,12 +24,12 @@ class Turn:
 
     cell: SweepCell
     attempts: int = 0
-    work: Work | None = None
+    attempt: Attempt | None = None
     claim: FileLock | None = None
 
     @property
     def seconds(self) -> float:
-        return round(time.monotonic() - self.work.since, 2)
+        return round(time.monotonic() - self.attempt.since, 2)
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Summary:
 class Planner:
     """One sweep over `cells`.
 
-    place     where cells run
+    runner    where cells run
     attempts  how often a cell is tried at most, in this sweep
     report    is called with each line that a person may want to read
     """
@@ -53,14 +53,14 @@ class Planner:
         self,
         cells: Iterable[SweepCell],
         ledger: Ledger,
-        place: Place,
+        runner: Runner,
         *,
         attempts: int,
         report: Callable[[str], None],
     ) -> None:
         self.cells = list({cell.name: cell for cell in cells}.values())
         self.ledger = ledger
-        self.place = place
+        self.runner = runner
         self.attempts = attempts
         self.report = report
         self.waiting: list[Turn] = []
@@ -74,19 +74,19 @@ class Planner:
         try:
             while self._fill() or self.waiting or self.running:
                 if not self._start_next():
-                    time.sleep(self.place.poll_seconds)
+                    time.sleep(self.runner.poll_seconds)
                 self._reap()
         finally:
             signal.signal(signal.SIGTERM, before)
             self._stop_all()
-            self.place.close()
+            self.runner.close()
         return self.summary
 
     def _plan(self) -> None:
-        sizes = {"cells": len(self.cells), "jobs": self.place.capacity()}
+        sizes = {"cells": len(self.cells), "jobs": self.runner.capacity()}
         self.ledger.plan(self.cells, (Event.SWEEP, sizes))
         done = sum(cell.finished for cell in self.cells)
-        self.report(f"{len(self.cells)} cells, {done} of them finished already; {self.place.describe()}")
+        self.report(f"{len(self.cells)} cells, {done} of them finished already; {self.runner.describe()}")
         if line := late_columns_line(self.cells):
             self.report(line)
         self.waiting = [Turn(cell) for cell in self.cells]
@@ -97,7 +97,7 @@ class Planner:
 
     def _start_next(self) -> bool:
         """Starts the first cell that can be, where there is room; true if something came forward."""
-        if len(self.running) >= self.place.capacity():
+        if len(self.running) >= self.runner.capacity():
             return False
         for turn in self.waiting:
             if turn.cell.finished:
@@ -118,17 +118,17 @@ class Planner:
     def _begin(self, turn: Turn, claim: FileLock) -> None:
         log = self.ledger.log_of(turn.cell)
         log.parent.mkdir(parents=True, exist_ok=True)
-        turn.work = self.place.start(turn.cell, log)
+        turn.attempt = self.runner.start(turn.cell, log)
         turn.claim = claim
         turn.attempts += 1
         self.running.append(turn)
-        begins = self.place.begins
-        self.ledger.add(begins, cell=turn.cell.name, attempt=turn.attempts, **turn.work.facts)
+        begins = self.runner.begins
+        self.ledger.add(begins, cell=turn.cell.name, attempt=turn.attempts, **turn.attempt.facts)
         self.report(f"{self._count()} {turn.cell.name}: {begins}")
 
     def _reap(self) -> None:
         for turn in list(self.running):
-            ended = turn.work.poll()
+            ended = turn.attempt.poll()
             if ended is not None:
                 self.running.remove(turn)
                 self._end(turn, ended)
@@ -171,7 +171,7 @@ class Planner:
         """Ends the cells that are at work, or leaves them to their cluster; none are when the sweep ended by itself."""
         if not self.running:
             return
-        if self.place.stop([turn.work for turn in self.running], self.report):
+        if self.runner.stop([turn.attempt for turn in self.running], self.report):
             for turn in self.running:
                 self.ledger.add(Event.STOPPED, cell=turn.cell.name, seconds=turn.seconds)
         for turn in self.running:
@@ -190,8 +190,8 @@ def show(line: str) -> None:
 def last_line(log: Path) -> str:
     """The last line that a program printed: its error, if it is one of juzhen's."""
     text = log.read_bytes()[-8192:].decode(errors="replace") if log.exists() else ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it printed nothing"
+    printed = [line.strip() for line in text.splitlines() if line.strip()]
+    return printed[-1][:300] if printed else "it printed nothing"
 
 
 def late_columns_line(cells: Iterable[SweepCell]) -> str | None:

@@ -121,8 +121,8 @@ class Search:
         with self.lock:
             self._take_back()
             trials = self.study.get_trials(deepcopy=False)
-            left = any(trial.state is TrialState.WAITING for trial in trials)
-            if not left and sum(map(counts, trials)) >= self.settings.num_trials:
+            has_waiting = any(trial.state is TrialState.WAITING for trial in trials)
+            if not has_waiting and sum(map(counts, trials)) >= self.settings.num_trials:
                 return None
             # Not one sampler for all: processes with the same seed would draw the same points.
             seed = (self.settings.sampler_seed * 100_003 + len(trials)) % 2**32

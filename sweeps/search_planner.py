@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from sweeps.ledger import Event, Ledger, SweepCell
-from sweeps.local import Ended, Place
+from sweeps.local import Ended, Runner
 from sweeps.planner import Planner, Turn
 from sweeps.search import BEST_DEV, Search
 
@@ -39,12 +39,12 @@ class SearchPlanner(Planner):
         search: Search,
         cells_of: Callable[[optuna.Trial], Sequence[SweepCell]],
         ledger: Ledger,
-        place: Place,
+        runner: Runner,
         *,
         attempts: int,
         report: Callable[[str], None],
     ) -> None:
-        super().__init__([], ledger, place, attempts=attempts, report=report)
+        super().__init__([], ledger, runner, attempts=attempts, report=report)
         self.search = search
         self.cells_of = cells_of
         self.trials: list[Trial] = []
@@ -53,8 +53,8 @@ class SearchPlanner(Planner):
 
     def _plan(self) -> None:
         settings = self.search.settings
-        self.ledger.add(Event.SWEEP, cells=settings.num_trials, jobs=self.place.capacity())
-        self.report(f"search {settings.study}: {settings.num_trials} trials in all; {self.place.describe()}")
+        self.ledger.add(Event.SWEEP, cells=settings.num_trials, jobs=self.runner.capacity())
+        self.report(f"search {settings.study}: {settings.num_trials} trials in all; {self.runner.describe()}")
 
     def _fill(self) -> bool:
         """Settles trials whose cell has ended, and asks for one where there is room; false when all are done."""
@@ -62,7 +62,7 @@ class SearchPlanner(Planner):
         for trial in [trial for trial in self.trials if id(trial.cells[0]) not in busy]:
             self._settle(trial)
         may_ask = not self.trials or time.monotonic() - self._asked > SECONDS_BETWEEN_QUESTIONS
-        while may_ask and len(self.trials) < self.place.capacity():
+        while may_ask and len(self.trials) < self.runner.capacity():
             self._asked = time.monotonic()
             candidate = self.search.next()
             if candidate is None:

@@ -50,26 +50,28 @@ def search_markdown(search: Search, *, seed: int) -> str:
 
 def _counted(search: Search, trials: Sequence[FrozenTrial]) -> str:
     states = [trial.state for trial in trials if counts(trial)]
-    words = {
+    names = {
         TrialState.COMPLETE: "complete",
         TrialState.PRUNED: "pruned",
         TrialState.FAIL: "failed",
         TrialState.RUNNING: "still running in other processes",
     }
-    found = [f"{states.count(state)} {word}" for state, word in words.items() if states.count(state)]
-    left = search.settings.num_trials - len(states)
-    if left > 0:
-        found.append(f"{left} to go: the same command goes on")
-    return f"{max(len(states), search.settings.num_trials)} trials: {', '.join(found)}. Scores are dev ×100."
+    counted = [f"{states.count(state)} {name}" for state, name in names.items() if states.count(state)]
+    num_left = search.settings.num_trials - len(states)
+    if num_left > 0:
+        counted.append(f"{num_left} to go: the same command goes on")
+    return (
+        f"{max(len(states), search.settings.num_trials)} trials: {', '.join(counted)}. Scores are dev ×100."
+    )
 
 
 def _table(trials: Sequence[FrozenTrial], keys: Sequence[str]) -> str:
-    lines = []
+    rows = []
     for trial in trials:
         runs = [str(run) for run in trial.user_attrs.get(RUNS, [])]
         values = [shown(trial.params[key]) for key in keys]
-        lines.append([str(trial.number), _score(trial.value, runs), *values, ", ".join(runs)])
-    return markdown_table(["trial", "dev", *keys, "run"], lines, numbers=[0])
+        rows.append([str(trial.number), _score(trial.value, runs), *values, ", ".join(runs)])
+    return markdown_table(["trial", "dev", *keys, "run"], rows, numbers=[0])
 
 
 def shown(value: Any) -> str:
@@ -110,8 +112,8 @@ def _importances(study: optuna.Study, num_complete: int) -> str:
             shares = optuna.importance.get_param_importances(study)
     except (ValueError, RuntimeError):
         return ""  # all scores are equal, or nothing was varied in them
-    found = ", ".join(f"{key} {100 * share:.0f} %" for key, share in shares.items())
-    return f"What mattered, by {num_complete} trials (rough): {found}."
+    text = ", ".join(f"{key} {100 * share:.0f} %" for key, share in shares.items())
+    return f"What mattered, by {num_complete} trials (rough): {text}."
 
 
 def _words(search: Search, trial: FrozenTrial) -> list[str]:
@@ -126,6 +128,6 @@ def _best_again(search: Search, trial: FrozenTrial) -> str:
 def _with_new_seeds(search: Search, trial: FrozenTrial, seed: int) -> str:
     first = max(search.settings.seeds or (seed,)) + 1
     seeds = " ".join(str(first + number) for number in range(NEW_SEEDS))
-    words = [word for word in _words(search, trial) if not word.startswith("seed=")]
-    line = command("python", "train.py", *words, more=["seed=$seed"])
+    overrides = [word for word in _words(search, trial) if not word.startswith("seed=")]
+    line = command("python", "train.py", *overrides, more=["seed=$seed"])
     return f"```bash\nfor seed in {seeds}; do\n  {line}\ndone\n```"

@@ -91,8 +91,8 @@ def to_console(status: Status) -> Group:
         error = history.error if state is State.FAILED else ""
         time = time_in_words(seconds) if seconds else ""
         rows.append((str(state), history.cell.name, str(history.attempts), time, error))
-    lines = [summary(status), *([status.late_columns] if status.late_columns else [])]
-    return Group(*lines, *([StackedTable(COLUMNS, rows, labels=2)] if rows else []))
+    head = [summary(status), *([status.late_columns] if status.late_columns else [])]
+    return Group(*head, *([StackedTable(COLUMNS, rows, labels=2)] if rows else []))
 
 
 def summary(status: Status) -> str:

@@ -15,7 +15,7 @@ from launch.data_record import GoneError, require_same_data
 from launch.hydra_internals import flag_parser
 from launch.job import typed_config
 from sweeps.ledger import Ledger, SweepCell
-from sweeps.local import LocalPlace, Place
+from sweeps.local import LocalRunner, Runner
 from sweeps.planner import Planner, show
 
 FAILED_STATUS = 1
@@ -23,7 +23,7 @@ CONFIGURATION_FLAGS = ("config-path", "config-name", "config-dir")
 
 
 class CellLauncher(Launcher):
-    """Each cell is a `train.py` of its own; where it runs is up to the place, see `sweeps.local.Place`."""
+    """Each cell is a `train.py` of its own; where it runs is up to the runner, see `sweeps.local.Runner`."""
 
     is_here = True
     """Cells read their data where the sweep is started."""
@@ -38,21 +38,22 @@ class CellLauncher(Launcher):
         self.config = config
 
     @abstractmethod
-    def place(self, cells: Sequence[SweepCell], ledger: Ledger) -> Place:
-        """A place for these cells. Raises UserError when there is none."""
+    def runner(self, cells: Sequence[SweepCell], ledger: Ledger) -> Runner:
+        """What runs these cells. Raises UserError where nothing can."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Runs the cells. Ends the program with status 1 when one failed to the last, once all others are done."""
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
-        configs = [self._compose(words, initial_job_idx + i) for i, words in enumerate(job_overrides)]
-        cells = [cell_of(config, words) for config, words in zip(configs, job_overrides, strict=True)]
+        configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
+        cells = [cell_of(config, overrides) for config, overrides in zip(configs, job_overrides, strict=True)]
         for config, cell in zip(configs, cells, strict=True):
             if cell.finished:
                 require_data_of(config, self)
         folder = self.config.hydra.sweep.dir
         ledger = Ledger(folder)
-        summary = Planner(cells, ledger, self.place(cells, ledger), attempts=self.attempts, report=show).run()
+        runner = self.runner(cells, ledger)
+        summary = Planner(cells, ledger, runner, attempts=self.attempts, report=show).run()
         show(
             f"{len(summary.finished)} cells finished, {len(summary.skipped)} were finished before, "
             f"{len(summary.failed)} failed. Show them: juzhen table {folder}"
@@ -63,18 +64,18 @@ class CellLauncher(Launcher):
             raise SystemExit(FAILED_STATUS)
         return []  # a run's result is in its folder
 
-    def _compose(self, words: Sequence[str], number: int) -> DictConfig:
-        config = self.context.config_loader.load_sweep_config(self.config, list(words))
+    def _compose(self, overrides: Sequence[str], number: int) -> DictConfig:
+        config = self.context.config_loader.load_sweep_config(self.config, list(overrides))
         with open_dict(config):
             config.hydra.job.id = config.hydra.job.num = number
         return config
 
 
 class ProcessLauncher(CellLauncher):
-    """Cells are processes of this machine; see `sweeps.local.LocalPlace` for the numbers."""
+    """Cells are processes of this machine; see `sweeps.local.LocalRunner` for the numbers."""
 
-    def place(self, cells: Sequence[SweepCell], ledger: Ledger) -> Place:
-        return LocalPlace(program(), devices=max(cell.devices for cell in cells), **self.resources)
+    def runner(self, cells: Sequence[SweepCell], ledger: Ledger) -> Runner:
+        return LocalRunner(program(), devices=max(cell.devices for cell in cells), **self.resources)
 
 
 class SlurmLauncher(CellLauncher):
@@ -82,10 +83,10 @@ class SlurmLauncher(CellLauncher):
 
     is_here = False
 
-    def place(self, cells: Sequence[SweepCell], ledger: Ledger) -> Place:
-        from sweeps.clusters import SlurmPlace
+    def runner(self, cells: Sequence[SweepCell], ledger: Ledger) -> Runner:
+        from sweeps.clusters import SlurmRunner
 
-        return SlurmPlace(program(), ledger, len(cells), **self.resources)
+        return SlurmRunner(program(), ledger, len(cells), **self.resources)
 
 
 class RayLauncher(CellLauncher):
@@ -93,14 +94,14 @@ class RayLauncher(CellLauncher):
 
     is_here = False
 
-    def place(self, cells: Sequence[SweepCell], ledger: Ledger) -> Place:
-        from sweeps.clusters import RayPlace
+    def runner(self, cells: Sequence[SweepCell], ledger: Ledger) -> Runner:
+        from sweeps.clusters import RayRunner
 
-        return RayPlace(program(), ledger, max(cell.devices for cell in cells), **self.resources)
+        return RayRunner(program(), ledger, max(cell.devices for cell in cells), **self.resources)
 
 
 def require_data_of(config: DictConfig, launcher: Launcher) -> None:
-    """Raises UserError where a finished cell was made from other data than its words mean now.
+    """Raises UserError where a finished cell was made from other data than its overrides mean now.
 
     Where cells run on other machines, data that only those have is not asked for.
     """
@@ -113,14 +114,14 @@ def require_data_of(config: DictConfig, launcher: Launcher) -> None:
 
 
 def program() -> list[str]:
-    """The program as it was started, with its flags that say where the configuration is; words may follow."""
+    """The program as it was started, with its flags that say where the configuration is; overrides may follow."""
     flags, _ = flag_parser().parse_known_args(sys.argv[1:])
     values = {f"--{name}": getattr(flags, name.replace("-", "_")) for name in CONFIGURATION_FLAGS}
-    words = [word for flag, value in values.items() if value for word in (flag, value)]
-    return [sys.executable, str(Path(sys.argv[0]).resolve()), *words]
+    overrides = [word for flag, value in values.items() if value for word in (flag, value)]
+    return [sys.executable, str(Path(sys.argv[0]).resolve()), *overrides]
 
 
-def cell_of(config: DictConfig, words: Sequence[str]) -> SweepCell:
+def cell_of(config: DictConfig, overrides: Sequence[str]) -> SweepCell:
     """The cell that a composition is, with the GPUs that it wants."""
     devices = config.hardware.devices if config.hardware.accelerator == "cuda" else 0
-    return SweepCell(str(config.run_dir), tuple(words), devices=devices)
+    return SweepCell(str(config.run_dir), tuple(overrides), devices=devices)

@@ -80,14 +80,14 @@ class SearchSweeper(Sweeper):
             key: getattr(kind, "choices", None) or [kind.low] for key, kind in space.varied.items()
         }
         first = self._compose(space.words({key: values[0] for key, values in first_point.items()}))
-        place = self.launcher.place([cell_of(first, [])], ledger)
+        runner = self.launcher.runner([cell_of(first, [])], ledger)
         with Search(folder, space, settings, key=run_key(first)) as search:
 
             def cells_of(trial: "Trial") -> list[SweepCell]:
                 return self._cells(search, trial)
 
             attempts = self.launcher.attempts
-            SearchPlanner(search, cells_of, ledger, place, attempts=attempts, report=show).run()
+            SearchPlanner(search, cells_of, ledger, runner, attempts=attempts, report=show).run()
             text = search_markdown(search, seed=first.seed)
             write_text(search.path.with_suffix(".md"), text, in_own_folder=True)
         print(text, end="")
@@ -102,24 +102,24 @@ class SearchSweeper(Sweeper):
                 f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}); leave them out, or say which "
                 "choices there are: 'dataset=choice([csts],[afqmc])'"
             )
-        if not hasattr(self.launcher, "place"):
+        if not hasattr(self.launcher, "runner"):
             name = self.config.hydra.runtime.choices["hydra/launcher"]
             raise UserError(
                 f"hydra/launcher={name}: a search needs one that runs each trial as a process of its own"
             )
-        words = [f"{key}={value}" for key, value in self.params.items()]
+        params = [f"{key}={value}" for key, value in self.params.items()]
         parser = OverridesParser.create(config_loader=self.context.config_loader)
-        overrides = parser.parse_overrides([f"{GROUP}={self.study}", *words, *arguments])
+        overrides = parser.parse_overrides([f"{GROUP}={self.study}", *params, *arguments])
         if has_seeds and any(override.key_or_group == "seed" for override in overrides):
             raise UserError("hydra.sweeper.seeds: seed=… is given, too; keep one of them")
         return read_space(overrides)
 
     def _cells(self, search: "Search", trial: "Trial") -> list[SweepCell]:
         """The runs of a trial, one for each seed; the first reports to it."""
-        words = search.space.words(trial.params)
+        overrides = search.space.words(trial.params)
         cells = []
         for number, seed in enumerate(search.settings.seeds or [None]):
-            row = words if seed is None else [*words, f"seed={seed}"]
+            row = overrides if seed is None else [*overrides, f"seed={seed}"]
             config = self._compose(row)
             if (Path(config.run_dir) / RESULT_FILE).exists():
                 require_data_of(config, self.launcher)
@@ -129,5 +129,5 @@ class SearchSweeper(Sweeper):
             cells.append(cell_of(config, row))
         return cells
 
-    def _compose(self, words: Sequence[str]) -> DictConfig:
-        return self.context.config_loader.load_sweep_config(self.config, list(words))
+    def _compose(self, overrides: Sequence[str]) -> DictConfig:
+        return self.context.config_loader.load_sweep_config(self.config, list(overrides))

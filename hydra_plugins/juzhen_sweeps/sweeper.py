@@ -73,13 +73,13 @@ class RowSweeper(BasicSweeper):
         keys = {key_of(word) for word in self.waiting}
         distinct: dict[tuple[str, ...], None] = {}
         for cell in cells:
-            words = [word for word in cell if key_of(word) not in keys]
+            overrides = [word for word in cell if key_of(word) not in keys]
             waiting = [word for word in cell if key_of(word) in keys]
-            distinct[tuple(with_waiting(words, waiting, self._compose))] = None
+            distinct[tuple(with_waiting(overrides, waiting, self._compose))] = None
         return [list(cell) for cell in distinct]
 
-    def _compose(self, words: list[str]) -> DictConfig:
-        return self.hydra_context.config_loader.load_sweep_config(self.config, words)
+    def _compose(self, overrides: list[str]) -> DictConfig:
+        return self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
 
 
 def _named(row: str, typed: set[str]) -> list[str]:

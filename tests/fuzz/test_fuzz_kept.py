@@ -19,7 +19,7 @@ from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.token_table import BROKEN, read_table, write_table
 from juzhen.report.into import fill_pages
 from launch.stage_store import RECORD, StageEntry
-from sweeps.clusters import ClusterWork
+from sweeps.clusters import ClusterAttempt
 from sweeps.ledger import Ledger, SweepCell
 
 
@@ -62,7 +62,7 @@ def test_ends_of_remote_cells(folder, size):
     def holds(raw):
         (folder / "state.json").write_bytes(raw)
         cell = SweepCell(str(folder / "a"), ())
-        ended = ClusterWork(Ledger(folder), cell, folder / "state.json", "1", lambda: False).poll()
+        ended = ClusterAttempt(Ledger(folder), cell, folder / "state.json", "1", lambda: False).poll()
         assert ended is None or isinstance(ended.status, int)
 
 

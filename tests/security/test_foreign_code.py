@@ -248,7 +248,7 @@ def test_what_a_job_of_a_cluster_left_is_not_unpickled(name, tmp_path, monkeypat
     sprung = tmp_path / "sprung"
     (tmp_path / name).write_bytes(pickle.dumps(("success", Trap(sprung))))
     cell = SweepCell(str(tmp_path / "a"), ())
-    work = clusters.ClusterWork(Ledger(tmp_path), cell, tmp_path / "state.json", "12", lambda: True)
+    work = clusters.ClusterAttempt(Ledger(tmp_path), cell, tmp_path / "state.json", "12", lambda: True)
     gone = Ended(1, "job 12 is gone: cancelled, out of time, or its node is gone")
     assert work.poll() == gone
     assert not sprung.exists()

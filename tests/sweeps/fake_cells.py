@@ -74,17 +74,17 @@ def plan(
     jobs: int = 2,
     attempts: int = 2,
     report=lambda line: None,
-    place="here",
+    runner="here",
     **resources: object,
 ):
     """A planner over one cell per kind, and the cells.
 
-    place  where they run: here · slurm · local (submitit's stand-in) · host:port of Ray · a place of one's own
+    runner  where they run: here · slurm · local (submitit's stand-in) · host:port of Ray · a runner of one's own
     """
     sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
-    from sweeps.clusters import RayPlace, SlurmPlace
+    from sweeps.clusters import RayRunner, SlurmRunner
     from sweeps.ledger import Ledger, SweepCell
-    from sweeps.local import LocalPlace
+    from sweeps.local import LocalRunner
     from sweeps.planner import Planner
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,15 +94,15 @@ def plan(
     folders = [str(folder / f"{i}-{kind}") for i, kind in enumerate(kinds)]
     cells = [SweepCell(name, (name, kind)) for name, kind in zip(folders, kinds, strict=True)]
     words, ledger = [sys.executable, str(program)], Ledger(folder)
-    if place == "here":
-        place = LocalPlace(words, jobs=jobs, threads=1, gpus=None, devices=0)
-    elif place in ("slurm", "local"):
-        place = SlurmPlace(words, ledger, len(cells), **SLURM | {"cluster": place} | resources)
-    elif isinstance(place, str):
-        place = RayPlace(
-            words, ledger, 0, **{"address": place, "jobs": None, "cpus": 1, "gpus": None} | resources
+    if runner == "here":
+        runner = LocalRunner(words, jobs=jobs, threads=1, gpus=None, devices=0)
+    elif runner in ("slurm", "local"):
+        runner = SlurmRunner(words, ledger, len(cells), **SLURM | {"cluster": runner} | resources)
+    elif isinstance(runner, str):
+        runner = RayRunner(
+            words, ledger, 0, **{"address": runner, "jobs": None, "cpus": 1, "gpus": None} | resources
         )
-    return Planner(cells, ledger, place, attempts=attempts, report=report), cells
+    return Planner(cells, ledger, runner, attempts=attempts, report=report), cells
 
 
 def wait_for(fact: Callable[[], object], what: str) -> None:
@@ -137,19 +137,19 @@ def start(
     )
 
 
-def start_sweep(folder: Path, *kinds: str, place="here", seconds=0.05, gpus=0) -> subprocess.Popen:
+def start_sweep(folder: Path, *kinds: str, runner="here", seconds=0.05, gpus=0) -> subprocess.Popen:
     """This program as a process; each step of a cell takes that many seconds."""
-    return start(__file__, place, gpus, folder, *kinds, STEP_SECONDS=seconds)
+    return start(__file__, runner, gpus, folder, *kinds, STEP_SECONDS=seconds)
 
 
 if __name__ == "__main__":
-    place, gpus, folder, *kinds = sys.argv[1:]
+    runner, gpus, folder, *kinds = sys.argv[1:]
     planner, _ = plan(
         Path(folder),
         kinds,
-        attempts=2 if place == "here" else 3,
+        attempts=2 if runner == "here" else 3,
         report=lambda line: print(line, flush=True),
-        place=place,
+        runner=runner,
         gpus=int(gpus),
     )
     summary = planner.run()

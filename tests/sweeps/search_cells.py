@@ -68,7 +68,7 @@ def search_in(folder: Path, *words: str, key: str = "0", **changes):
     return Search(folder, space(*words), settings(**changes), key=key)
 
 
-def planner_of(search, folder: Path, place, *, seeds=("",), report=lambda line: None):
+def planner_of(search, folder: Path, runner, *, seeds=("",), report=lambda line: None):
     """A planner whose cells are named after their trial's words."""
     from sweeps.ledger import Ledger, SweepCell
     from sweeps.search_planner import SearchPlanner
@@ -78,20 +78,20 @@ def planner_of(search, folder: Path, place, *, seeds=("",), report=lambda line: 
         names = [f"{folder}/{word}{seed}" for seed in seeds]
         return [SweepCell(name, (name, word, f"trial={search.path}#{trial.number}")) for name in names]
 
-    return SearchPlanner(search, cells_of, Ledger(folder), place, attempts=1, report=report)
+    return SearchPlanner(search, cells_of, Ledger(folder), runner, attempts=1, report=report)
 
 
 def run(folder: Path, num_trials: int) -> None:
-    from sweeps.local import LocalPlace
+    from sweeps.local import LocalRunner
 
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["RESULT"] = json.dumps(RESULT)
     program = folder.parent / "train.py"
     if not program.exists():
         program.write_text(FAKE)
-    place = LocalPlace([sys.executable, str(program)], jobs=2, threads=1, gpus=None, devices=0)
+    runner = LocalRunner([sys.executable, str(program)], jobs=2, threads=1, gpus=None, devices=0)
     with search_in(folder, num_trials=num_trials) as search:
-        planner_of(search, folder, place, report=lambda line: print(line, flush=True)).run()
+        planner_of(search, folder, runner, report=lambda line: print(line, flush=True)).run()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from fake_cells import done, plan, results, start_sweep
 
 from juzhen.core.texts import time_in_words
 from sweeps.ledger import Event, Ledger
-from sweeps.local import LocalPlace
+from sweeps.local import LocalRunner
 from sweeps.status import State, read_status, summary
 
 
@@ -137,7 +137,7 @@ def test_a_torn_line_costs_only_itself(tmp_path):
 
 
 def machine(**share):
-    return LocalPlace([], **share)
+    return LocalRunner([], **share)
 
 
 def test_threads_are_shared_out_and_gpus_come_in_turn(monkeypatch):

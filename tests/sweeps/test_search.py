@@ -97,7 +97,7 @@ def test_a_torn_line_of_the_journal_is_dropped(tmp_path):
 
 
 class Instant:
-    """A place that has done a cell as soon as it is started: `outcome` says how, and leaves what a run leaves."""
+    """A runner that has done a cell as soon as it is started: `outcome` says how, and leaves what a run leaves."""
 
     begins, poll_seconds = Event.STARTED, 0.0
 
@@ -158,17 +158,17 @@ def test_failed_pruned_and_finished_trials_are_told_and_reported(tmp_path):
 
 def test_runs_that_are_finished_are_read_and_not_started(tmp_path):
     words = ("rate=choice(1,2)",)
-    place = Instant(finish)
+    runner = Instant(finish)
     with search_in(tmp_path, *words, num_trials=8) as search:
-        planner_of(search, tmp_path, place).run()
+        planner_of(search, tmp_path, runner).run()
         assert states(search) == ["COMPLETE"] * 8
-    assert len(place.started) == 2
+    assert len(runner.started) == 2
 
 
 def test_a_trial_is_the_mean_of_its_seeds(tmp_path):
-    place = Instant(lambda cell: finish(cell, 0.2 if cell.run_dir.endswith("b") else 0.6))
+    runner = Instant(lambda cell: finish(cell, 0.2 if cell.run_dir.endswith("b") else 0.6))
     with search_in(tmp_path, num_trials=1, seeds=(1, 2)) as search:
-        planner_of(search, tmp_path, place, seeds=("a", "b")).run()
+        planner_of(search, tmp_path, runner, seeds=("a", "b")).run()
         assert search.trials()[0].value == pytest.approx(0.4)
         found = search_markdown(search, seed=9)
     assert "40.00 (mean of 2 seeds)" in found

@@ -74,7 +74,7 @@ def sweep(*words: str, launcher=None, **keys) -> None:
     from hydra_plugins.juzhen_sweeps.search import SearchSweeper
 
     sweeper = SearchSweeper(params={}, **vars(settings()) | {"seeds": None} | keys)
-    sweeper.launcher = launcher or SimpleNamespace(place=None)
+    sweeper.launcher = launcher or SimpleNamespace(runner=None)
     sweeper.config = OmegaConf.create({"hydra": {"runtime": {"choices": {"hydra/launcher": "joblib"}}}})
     sweeper.context = SimpleNamespace(config_loader=None)
     sweeper.sweep(list(words))

@@ -36,7 +36,7 @@ def taken(folder: Path, name: str) -> list[str]:
 
 def test_a_failing_cell_is_submitted_again_and_named(tmp_path, slurm):
     folder = tmp_path / "runs"
-    planner, cells = plan(folder, ["flaky", "fails"], place="slurm")
+    planner, cells = plan(folder, ["flaky", "fails"], runner="slurm")
     ended = planner.run()
     assert ended.finished == [cells[0]]
     assert ended.failed == {cells[1]: "error: no luck"}
@@ -47,12 +47,12 @@ def test_a_failing_cell_is_submitted_again_and_named(tmp_path, slurm):
 def test_jobs_outlive_sweeps_that_are_killed_and_are_found_by_their_results(tmp_path, slurm, seed):
     folder, kinds, draw = tmp_path / "runs", ["fine"] * 4, random.Random(seed)
     for _ in range(3):
-        sweep = start_sweep(folder, *kinds, place="slurm", seconds=0.3)
+        sweep = start_sweep(folder, *kinds, runner="slurm", seconds=0.3)
         wait_for(lambda: (folder / ".sweep" / "events.jsonl").exists(), "the sweep has not begun")
         time.sleep(draw.uniform(0.5, 8))
         sweep.kill()
         sweep.wait()
-    told, _ = start_sweep(folder, *kinds, place="slurm", seconds=0.05).communicate(timeout=PATIENCE)
+    told, _ = start_sweep(folder, *kinds, runner="slurm", seconds=0.05).communicate(timeout=PATIENCE)
     finished, skipped, failed = done(told)
     assert (finished + skipped, failed) == (4, 0)
     for number in range(4):  # none was taken again
@@ -62,11 +62,11 @@ def test_jobs_outlive_sweeps_that_are_killed_and_are_found_by_their_results(tmp_
 def test_a_cell_whose_job_a_killed_sweep_left_in_the_queue_is_run_once(tmp_path, slurm):
     folder = tmp_path / "runs"
     (slurm / "hold").touch()
-    sweep = start_sweep(folder, "fine", place="slurm")
+    sweep = start_sweep(folder, "fine", runner="slurm")
     wait_for(lambda: read_status(folder).count(State.QUEUED) if (folder / ".sweep").exists() else 0, "no job")
     sweep.kill()
     sweep.wait()
-    again = start_sweep(folder, "fine", place="slurm")
+    again = start_sweep(folder, "fine", runner="slurm")
     wait_for(lambda: submitted(folder, "0-fine") == 2, "no second job")
     (slurm / "hold").unlink()
     told, _ = again.communicate(timeout=PATIENCE)
@@ -77,7 +77,7 @@ def test_a_cell_whose_job_a_killed_sweep_left_in_the_queue_is_run_once(tmp_path,
 
 def test_a_sweep_that_is_asked_to_end_leaves_its_jobs_and_says_how_to_end_them(tmp_path, slurm):
     folder = tmp_path / "runs"
-    sweep = start_sweep(folder, "fine", place="slurm", seconds=0.3)
+    sweep = start_sweep(folder, "fine", runner="slurm", seconds=0.3)
     wait_for(lambda: (folder / "0-fine" / "taken").exists(), "the cell has not begun")
     sweep.terminate()
     told, _ = sweep.communicate(timeout=PATIENCE)
@@ -102,7 +102,7 @@ def run_and_cancel(planner, folder: Path, *words: str) -> None:
 def test_out_of_time_a_job_saves_and_goes_back_into_the_queue(tmp_path, slurm, monkeypatch):
     folder = tmp_path / "runs"
     monkeypatch.setenv("STEP_SECONDS", "0.3")
-    planner, _ = plan(folder, ["fine"], attempts=1, place="slurm")
+    planner, _ = plan(folder, ["fine"], attempts=1, runner="slurm")
     run_and_cancel(planner, folder, "1", "--signal=USR2")
     assert submitted(folder, "0-fine") == 1  # the same job
     events = [event["event"] for event in Ledger(folder).events() if event.get("cell")]
@@ -115,7 +115,7 @@ def test_a_job_that_is_gone_costs_an_attempt(tmp_path, slurm, monkeypatch, words
     """Cancelled by somebody, or out of time where no job goes back into the queue: the cell goes on in another."""
     folder, lines = tmp_path / "runs", []
     monkeypatch.setenv("STEP_SECONDS", "0.3")
-    planner, _ = plan(folder, ["fine"], place="slurm", requeues=requeues, report=lines.append)
+    planner, _ = plan(folder, ["fine"], runner="slurm", requeues=requeues, report=lines.append)
     run_and_cancel(planner, folder, *words)
     assert submitted(folder, "0-fine") == 2
     assert any("0-fine: failed (" in line and "it will be tried again" in line for line in lines)
@@ -124,6 +124,6 @@ def test_a_job_that_is_gone_costs_an_attempt(tmp_path, slurm, monkeypatch, words
 
 def test_without_slurm_submitit_runs_jobs_here(tmp_path):
     folder = tmp_path / "runs"
-    planner, _ = plan(folder, ["fine", "flaky"], place="local")
+    planner, _ = plan(folder, ["fine", "flaky"], runner="local")
     assert len(planner.run().finished) == 2
     assert submitted(folder, "1-flaky") == 2

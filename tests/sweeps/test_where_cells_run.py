@@ -1,4 +1,4 @@
-"""What the planner makes of a place where cells run, and what each place is asked for, without a cluster."""
+"""What the planner makes of a runner where cells run, and what each runner is asked for, without a cluster."""
 
 import fcntl
 import json
@@ -15,13 +15,13 @@ from forks import python
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from sweeps.clusters import ClusterWork, RayPlace, SlurmPlace
+from sweeps.clusters import ClusterAttempt, RayRunner, SlurmRunner
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
 from sweeps.local import Ended
 from sweeps.status import State, read_status
 
 
-class PaperPlace:
+class PaperRunner:
     """A cluster that exists on paper: what is submitted ends at the third look, as its kind says."""
 
     begins = Event.SUBMITTED
@@ -67,14 +67,14 @@ class PaperPlace:
         self.closed = True
 
 
-def sweep(folder, kinds, place):
-    planner, cells = plan(folder, kinds, place=place)
+def sweep(folder, kinds, runner):
+    planner, cells = plan(folder, kinds, runner=runner)
     return planner, cells, Ledger(folder)
 
 
 def test_a_cell_that_is_at_work_elsewhere_is_waited_for_and_costs_no_attempt(tmp_path):
-    place = PaperPlace()
-    planner, cells, _ = sweep(tmp_path / "runs", ["fine", "fails"], place)
+    runner = PaperRunner()
+    planner, cells, _ = sweep(tmp_path / "runs", ["fine", "fails"], runner)
     folder = Path(cells[0].run_dir)
     folder.mkdir()
     with (folder / ".lock").open("a+") as lock:  # a job that a killed sweep had left
@@ -84,7 +84,7 @@ def test_a_cell_that_is_at_work_elsewhere_is_waited_for_and_costs_no_attempt(tmp
         for _ in range(20):
             planner._start_next()
             planner._reap()
-        assert place.submitted == ["1-fails", "1-fails"]
+        assert runner.submitted == ["1-fails", "1-fails"]
         turn = planner.waiting[0]
         planner._begin(turn, planner.ledger.claim(turn.cell))
         planner.waiting.clear()
@@ -95,18 +95,18 @@ def test_a_cell_that_is_at_work_elsewhere_is_waited_for_and_costs_no_attempt(tmp
 
 
 def test_room_is_asked_for_again_and_again(tmp_path):
-    place = PaperPlace(room=1)
-    planner, _, _ = sweep(tmp_path / "runs", ["fine"] * 3, place)
+    runner = PaperRunner(room=1)
+    planner, _, _ = sweep(tmp_path / "runs", ["fine"] * 3, runner)
     grow = planner._reap
-    planner._reap = lambda: (grow(), setattr(place, "room", 1 + len(planner.summary.finished)))
+    planner._reap = lambda: (grow(), setattr(runner, "room", 1 + len(planner.summary.finished)))
     planner.run()
-    assert place.most == 2  # never more than there was room for, and more once there was
-    assert place.closed
+    assert runner.most == 2  # never more than there was room for, and more once there was
+    assert runner.closed
 
 
 def test_a_refused_start_ends_the_sweep_and_holds_nothing(tmp_path):
     planner, cells, ledger = sweep(
-        tmp_path / "runs", ["fine", "fine"], PaperPlace(refuses={"1-fine"}, keeps=True)
+        tmp_path / "runs", ["fine", "fine"], PaperRunner(refuses={"1-fine"}, keeps=True)
     )
     with pytest.raises(UserError, match="no such partition"):
         planner.run()
@@ -116,7 +116,7 @@ def test_a_refused_start_ends_the_sweep_and_holds_nothing(tmp_path):
 
 @pytest.mark.parametrize(("keeps", "state"), [(True, State.QUEUED), (False, State.INTERRUPTED)])
 def test_a_sweep_that_ends_early_says_what_becomes_of_its_cells(tmp_path, keeps, state):
-    planner, _, _ = sweep(tmp_path / "runs", ["fine"], PaperPlace(keeps=keeps))
+    planner, _, _ = sweep(tmp_path / "runs", ["fine"], PaperRunner(keeps=keeps))
     planner._reap = lambda: (_ for _ in ()).throw(KeyboardInterrupt) if planner.running else None
     with pytest.raises(KeyboardInterrupt):
         planner.run()
@@ -172,7 +172,7 @@ def test_a_killed_node_takes_its_cell_along_and_the_cell_is_at_work_until_then(t
 
 def test_a_cell_of_a_cluster_has_ended_when_it_says_so_or_when_its_job_is_over(tmp_path, monkeypatch):
     is_over, ledger, state = [False], Ledger(tmp_path), tmp_path / "state"
-    work = ClusterWork(ledger, SweepCell("runs/a", ()), state, "12", lambda: is_over[0])
+    work = ClusterAttempt(ledger, SweepCell("runs/a", ()), state, "12", lambda: is_over[0])
     assert work.poll() is None
     for _ in range(2):
         state.write_text('{"process": 7}')
@@ -190,9 +190,9 @@ def test_slurm_is_asked_for_what_a_cell_needs():
     pytest.importorskip("submitit")
 
     def asked(devices, **changes):
-        place = SlurmPlace([], Ledger("runs"), 5, **SLURM | changes)
-        assert place.capacity() == 5
-        return place.parameters(SweepCell("runs/a", (), devices=devices))
+        runner = SlurmRunner([], Ledger("runs"), 5, **SLURM | changes)
+        assert runner.capacity() == 5
+        return runner.parameters(SweepCell("runs/a", (), devices=devices))
 
     one = asked(2, memory_gb=1.5, partition="short", options={"mail-type": "FAIL"})
     assert (one["gpus_per_node"], one["cpus_per_task"], one["mem_gb"], one["slurm_partition"]) == (
@@ -207,13 +207,13 @@ def test_slurm_is_asked_for_what_a_cell_needs():
     assert (fixed["slurm_additional_parameters"], fixed["gpus_per_node"]) == ({"no-requeue": True}, 1)
 
 
-def ray_place(monkeypatch, *nodes, devices=0, **resources):
+def ray_runner(monkeypatch, *nodes, devices=0, **resources):
     entries = [{"Alive": alive, "Resources": {"CPU": cpus, "GPU": gpus}} for alive, cpus, gpus in nodes]
     cloudpickle = SimpleNamespace(register_pickle_by_value=lambda module: None)
     calls = {"nodes": lambda: entries, "init": lambda **_: None, "shutdown": lambda: None}
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(cloudpickle=cloudpickle, **calls))
     resources = {"address": "auto", "jobs": None, "cpus": 4, "gpus": None} | resources
-    return RayPlace([], Ledger("runs"), devices, **resources)
+    return RayRunner([], Ledger("runs"), devices, **resources)
 
 
 def test_ray_takes_as_many_cells_as_nodes_that_live_have_room_for(monkeypatch):
@@ -224,19 +224,19 @@ def test_ray_takes_as_many_cells_as_nodes_that_live_have_room_for(monkeypatch):
         ({"devices": 1, "gpus": 0.5, "cpus": 1}, 6),
         ({"jobs": 2}, 2),
     ):
-        assert ray_place(monkeypatch, *nodes, **resources).capacity() == room
+        assert ray_runner(monkeypatch, *nodes, **resources).capacity() == room
     for resources in ({"devices": 4}, {"devices": 1, "cpus": 32}):
         with pytest.raises(UserError, match=r"no node of the Ray cluster has the \d+ CPUs and \d GPUs"):
-            ray_place(monkeypatch, (True, 16, 2), (True, 32, 0), (False, 64, 8), **resources)
+            ray_runner(monkeypatch, (True, 16, 2), (True, 32, 0), (False, 64, 8), **resources)
 
 
 @pytest.mark.parametrize("name", ["ray", "submitit"])
 def test_a_package_that_is_missing_is_named_with_the_way_to_it(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
     resources = {"address": None, "jobs": None, "cpus": 1, "gpus": None} if name == "ray" else SLURM
-    place = RayPlace if name == "ray" else SlurmPlace
+    runner = RayRunner if name == "ray" else SlurmRunner
     with pytest.raises(UserError, match=rf"{name}.*pip install -e '\.\[(ray|launchers)\]'"):
-        place([], Ledger("runs"), 1, **resources)
+        runner([], Ledger("runs"), 1, **resources)
 
 
 LAUNCHERS = {
