@@ -5,6 +5,7 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -35,13 +36,6 @@ class Event(StrEnum):
     FAILED = "failed"
     PRUNED = "pruned"  # its search ended it early
     STOPPED = "stopped"  # its sweep was ended; it saved what it had
-
-
-FIELDS: dict[str, dict[str, type]] = {
-    Event.SWEEP: {"jobs": int},
-    Event.PLANNED: {"run_dir": str, "words": list, "devices": int},
-} | {event: {"cell": str} for event in Event if event not in (Event.SWEEP, Event.PLANNED)}
-"""What each event must have to be read."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +75,8 @@ class History:
     def add(self, event: dict[str, Any]) -> None:
         self.last, self.at = Event(event["event"]), event["at"]
         self.attempts += self.last is Event.STARTED
-        if self.last not in (Event.STARTED, Event.SUBMITTED):
-            self.seconds += float(event.get("seconds", 0.0))
-            self.error = str(event.get("error", ""))
+        self.seconds += float(event.get("seconds", 0.0))
+        self.error = str(event.get("error", ""))
 
 
 class Ledger:
@@ -103,16 +96,11 @@ class Ledger:
     def add_all(self, events: Iterable[tuple[Event, dict[str, Any]]]) -> None:
         """Adds lines; they are on the disk when this returns."""
         shared = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "host": socket.gethostname()}
-        text = "".join(
-            json.dumps({"event": str(event)} | redacted(facts) | shared, ensure_ascii=False) + "\n"
-            for event, facts in events
-        )
+        facts = [{"event": str(event)} | redacted(more) | shared for event, more in events]
+        # A new line first: a process may have been killed while it wrote the last one.
+        text = "".join(f"\n{json.dumps(event, ensure_ascii=False)}" for event in facts) + "\n"
         own_folder(self.folder, earlier=".*")
-        with FileLock(self.folder / "events.lock"), self.path.open("ab+") as file:
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # a process was killed while it wrote the last line
-                    text = "\n" + text
+        with FileLock(self.folder / "events.lock"), self.path.open("ab") as file:
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
@@ -132,26 +120,22 @@ class Ledger:
         """All events, oldest first, without lines that are torn, or that no sweep has written."""
         content = self.path.read_bytes() if self.path.exists() else b""
         for line in content.splitlines():
-            try:
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
                 event = json.loads(line)
-                fields = FIELDS[event["event"]]
-                is_whole = all(isinstance(event[key], kind) for key, kind in fields.items())
-                is_dated = datetime.fromisoformat(event["at"]).tzinfo is not None
-            except (ValueError, TypeError, KeyError, RecursionError):
-                continue
-            if is_whole and is_dated:
-                yield event
+                if Event(event["event"]) and datetime.fromisoformat(event["at"]).tzinfo is not None:
+                    yield event
 
     def histories(self) -> dict[str, History]:
         """Cell name → what is told of it, in the order in which cells were planned."""
         histories: dict[str, History] = {}
         for event in self.events():
-            if event["event"] == Event.PLANNED:
-                cell = SweepCell(event["run_dir"], tuple(event["words"]), event["devices"])
-                if 0 < len(os.fsencode(cell.name)) <= LONGEST_NAME and "\0" not in event["run_dir"]:
-                    histories.setdefault(cell.name, History(cell, at=event["at"]))
-            elif event.get("cell") in histories:
-                histories[event["cell"]].add(event)
+            with suppress(ValueError, TypeError, KeyError, OverflowError):
+                if event["event"] == Event.PLANNED:
+                    cell = SweepCell(event["run_dir"], tuple(event["words"]), int(event["devices"]))
+                    if 0 < len(os.fsencode(cell.name)) <= LONGEST_NAME and "\0" not in cell.run_dir:
+                        histories.setdefault(cell.name, History(cell, at=event["at"]))
+                elif event.get("cell") in histories:
+                    histories[event["cell"]].add(event)
         return histories
 
     def claim(self, cell: SweepCell) -> FileLock | None:

@@ -60,7 +60,7 @@ def read_status(folder: str | Path) -> Status:
             f"{folder}: no sweep was planned here; python train.py -m sweep=transfer_matrix plans one"
         )
     cells = [(history, state_of(history, ledger)) for history in histories]
-    jobs = [event["jobs"] for event in ledger.events() if event["event"] == Event.SWEEP]
+    jobs = [event["jobs"] for event in ledger.events() if isinstance(event.get("jobs"), int)]
     return Status(cells, max([1, *jobs[-1:]]), late_columns_line(history.cell for history in histories))
 
 
