@@ -28,7 +28,8 @@ ROWS = (
 
 
 def start(output_dir: Path, *words: str) -> subprocess.Popen:
-    small = [word for word in SMALL if not word.startswith("dataset=") and "progress" not in word]
+    typed = {"dataset", "logger.progress", *(word.partition("=")[0] for word in words)}
+    small = [word for word in SMALL if word.partition("=")[0] not in typed]
     return start_program("train.py", "-m", *small, f"output_dir={output_dir}", *words, cwd=ROOT)
 
 
