@@ -96,9 +96,9 @@ class Ledger:
     def add_all(self, events: Iterable[tuple[Event, dict[str, Any]]]) -> None:
         """Adds lines; they are on the disk when this returns."""
         shared = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "host": socket.gethostname()}
-        facts = [{"event": str(event)} | redacted(more) | shared for event, more in events]
+        entries = [{"event": str(event)} | redacted(facts) | shared for event, facts in events]
         # A new line first: a process may have been killed while it wrote the last one.
-        text = "".join(f"\n{json.dumps(event, ensure_ascii=False)}" for event in facts) + "\n"
+        text = "".join(f"\n{json.dumps(event, ensure_ascii=False)}" for event in entries) + "\n"
         own_folder(self.folder, earlier=".*")
         with FileLock(self.folder / "events.lock"), self.path.open("ab") as file:
             file.write(text.encode())
