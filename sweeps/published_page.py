@@ -70,7 +70,8 @@ def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
 
     (config,) = _composed([[f"sweep={name}"]], with_hydra=True)
     params, row_texts = (
-        OmegaConf.to_container(config.hydra.sweeper.get(key) or {}) for key in ("params", "rows")
+        OmegaConf.to_container(OmegaConf.create(config.hydra.sweeper.get(key) or {}))
+        for key in ("params", "rows")
     )
     chosen = {row: shlex.split(text) for row, text in row_texts.items() if rows is None or row in rows}
     cells = [_cell(params, row) for row in chosen.values()]
@@ -184,7 +185,7 @@ def _source(source: str, numbers: Sequence[Published], offered: Sequence[Offer])
         groups.setdefault(key, []).append(_figure(number))
     columns = ("table", "model", "trained on", "figures", "given by", "small")
     rows = [
-        (table, model, f"`{trained}`" if trained else "", ", ".join(figures), whole, small)
+        (table, model, f"`{trained}`" if trained else "", ", ".join(figures), complete, small)
         for (table, model, trained, complete, small), figures in groups.items()
     ]
     return f"## {source}\n\n{markdown_table(columns, rows)}\n"
