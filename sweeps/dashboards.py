@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.network import wandb_problem
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report
-from juzhen.report.command import write_report
+from juzhen.report.files import write_report
 from juzhen.report.matrix import Matrix
 from juzhen.report.table import heading
 
@@ -61,8 +61,7 @@ def group_of(report: Report) -> str:
     groups = {
         group
         for row in report.matrix.rows
-        for results in row.results.values()
-        for one in results
+        for one in row.runs["result"]
         if (group := (one.config.get("logger") or {}).get("group"))
     }
     if len(groups) != 1:

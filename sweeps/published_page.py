@@ -13,8 +13,7 @@ from juzhen.core.markup import markdown_table
 from juzhen.core.measures import MEASURES
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import Result
-from juzhen.report.compare import unlike
-from juzhen.report.comparison import spoken
+from juzhen.report.compare import figure_text, unlike
 from juzhen.report.figures import MEASURED, Published
 from juzhen.report.training import Training, stand_ins, training_of
 
@@ -214,4 +213,4 @@ def _spoken(found: Sequence[Offer]) -> str:
 
 def _claim(one: Published) -> tuple[str, ...]:
     what = f"{one.table}: {one.model}, {one.metric}{f' on {one.dataset}' if one.dataset else ''}"
-    return (one.source, what, spoken(one), one.standing, one.named, one.note)
+    return (one.source, what, figure_text(one), one.standing, one.named, one.note)

@@ -10,11 +10,11 @@ from rich.console import Group
 
 from juzhen.core.errors import UserError
 from juzhen.core.texts import time_in_words
-from juzhen.report.stacked_table import Column, StackedTable
+from juzhen.report.terminal import console_table
 from sweeps.ledger import Event, History, Ledger
 from sweeps.planner import late_columns_line
 
-COLUMNS = [Column(one) for one in ("state", "cell", "tried", "time", "what it said last")]
+COLUMNS = ("state", "cell", "tried", "time", "what it said last")
 
 
 class State(StrEnum):
@@ -108,7 +108,7 @@ def to_console(status: Status) -> Group:
                 (str(state), history.cell.name, tried, time_in_words(seconds) if seconds else "", error)
             )
     lines = [summary(status), *([status.late_columns] if status.late_columns else [])]
-    return Group(*lines, *([StackedTable(COLUMNS, rows, labels=2)] if rows else []))
+    return Group(*lines, *([console_table(COLUMNS, rows)] if rows else []))
 
 
 def summary(status: Status) -> str:

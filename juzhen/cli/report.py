@@ -45,8 +45,8 @@ def run(
     into: Sequence[Path] = (),
 ) -> None:
     """Writes the report of all runs below `folder` and prints the paths of its files."""
-    from juzhen.report.command import read_report, write_report
-    from juzhen.report.into import fill_pages
+    from juzhen.report.build import read_report
+    from juzhen.report.files import fill_pages, write_report
 
     report = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)
     for path in write_report(report, out or folder / "report", title=title):

@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from juzhen.core.opened import read_json
 from juzhen.core.result import WITHOUT_LEAKS, Result
 from juzhen.core.shape import Object, Table, require_shape
 from juzhen.core.texts import short
+from juzhen.report.training import chosen_layout, train_files
 
 FORMAT_VERSION = 1
 LEAKY_SHARE = 0.01
@@ -57,16 +58,19 @@ class Leak:
     def is_marked(self) -> bool:
         return self.share >= LEAKY_SHARE
 
+    @property
+    def counted_by(self) -> str | None:
+        return "run" if self.is_counted else "audit" if self.rows else None
+
 
 NO_LEAK = Leak("", 0, 0.0)
 
-COLUMN = r"[^/]+/[^/]+"
 COUNT = (int, type(None))
 AUDIT = Object(
     {
         "format_version": int,
         "train": [str],
-        "sets": Table(Object({"fingerprint": str}), keys=COLUMN),
+        "sets": Table(Object({"fingerprint": str}), keys=r"[^/]+/[^/]+"),
         "cells": [
             Object({"train": str, "evaluation": str, "rows": int, "exact_pairs": COUNT, "near_pairs": COUNT})
         ],
@@ -76,13 +80,13 @@ AUDIT = Object(
 
 
 class Audit:
-    """The cells of one audit file, as `juzhen leaks` writes it."""
+    """The cells of one audit file, as `juzhen leaks` writes it: `lcqmc/dev` is the column `dev/lcqmc`."""
 
-    def __init__(self, report: dict[str, Any]) -> None:
+    def __init__(self, report: Mapping[str, Any]) -> None:
         self.train = {name.split("/")[0] for name in report["train"]}
-        self._sets = {_column(name): one for name, one in report["sets"].items()}
+        self._sets = {_column(name): rows for name, rows in report["sets"].items()}
         self._cells = {
-            (one["train"].split("/")[0], _column(one["evaluation"])): one for one in report["cells"]
+            (cell["train"].split("/")[0], _column(cell["evaluation"])): cell for cell in report["cells"]
         }
 
     @classmethod
@@ -95,21 +99,18 @@ class Audit:
                 raise ValueError(f"format {report['format_version']}, this version reads {FORMAT_VERSION}")
             return cls(report)
         except OSError as error:
-            raise UserError(
-                f"--leaks {path}: cannot be read ({error.strerror}); juzhen leaks writes one"
-            ) from error
+            problem = f"cannot be read ({error.strerror})"
         except (ValueError, RecursionError) as error:
-            raise UserError(
-                f"--leaks {path}: not an audit of pairs ({short(str(error), 200)}); juzhen leaks writes one"
-            ) from error
+            problem = f"not an audit of pairs ({short(str(error), 200)})"
+        raise UserError(f"--leaks {path}: {problem}; juzhen leaks writes one")
 
     def leak(self, trained: Iterable[str], column: str, fingerprint: str | None) -> Leak | None:
         """The largest leak from any of the training sets; None where one was not audited, or against other rows.
 
         fingerprint  of the evaluation rows that were scored, None where it is not known
         """
-        known = self._sets.get(column)
-        if known is None or (fingerprint is not None and fingerprint != known["fingerprint"]):
+        audited = self._sets.get(column)
+        if audited is None or fingerprint not in (None, audited["fingerprint"]):
             return None
         largest = NO_LEAK
         for name in trained:
@@ -125,33 +126,63 @@ class Audit:
 
 
 def _column(name: str) -> str:
-    """The audit's `lcqmc/dev` as a column of the matrix, `dev/lcqmc`."""
     dataset, _, split = name.partition("/")
     return f"{split}/{dataset}"
+
+
+def leak_of(
+    seeds: Sequence[Sequence[Result]], key: str, sets: Sequence[str], result: Result, audit: Audit | None
+) -> Leak | None:
+    """The leak of a cell: as the runs counted it, else as the audit did; None: neither.
+
+    seeds   the results of each seed, oldest first
+    key     `split/dataset/metric`
+    sets    that the row was trained on
+    result  one that measured the cell
+    """
+    column = key.rpartition("/")[0]
+    if counted := counted_leak(seeds, key) if sets else None:
+        return counted
+    if not sets or result.config.get("filter_leaks"):
+        return NO_LEAK  # nothing was learnt from, or the leaked rows were left out
+    if audit is None:
+        return None
+    audited: list[str] = []
+    for name in sets:
+        parts = [part for part in parts_of(name, result.config) if part != name]
+        audited += parts if name not in audit.train and parts else [name]
+    return audit.leak(audited, column, result.data.get(column, {}).get("fingerprint"))
+
+
+def parts_of(name: str, config: Mapping[str, Any]) -> list[str]:
+    """A set and those whose training files it is joined from, as far as the configuration knows them."""
+    described = {**config.get("evaluate", {}), **config["dataset"]}
+    files = {other: set(train_files(chosen_layout(node))) for other, node in described.items()}
+    inside = [other for other, names in files.items() if names and names <= files.get(name, set())]
+    return list(dict.fromkeys([name, *inside]))
 
 
 def counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
     """What `evaluation.without_leaks` found of a cell; None unless the results of all its seeds have it.
 
-    seeds  the results of each, oldest first
-    key    `split/dataset/metric`
-
     Of several seeds, which may have drawn other rows under a limit, means; an undefined rest of one seed leaves
     the others' mean.
     """
     column = key.rpartition("/")[0]
-    counting = [_counting(results, column) for results in seeds]
-    results = [one for one in counting if one is not None]
-    if not results or len(results) < len(counting):
+    results = [counting for one in seeds if (counting := _counting(one, column)) is not None]
+    if not results or len(results) < len(seeds):
         return None
-    found = [one.data[column]["leaked"] for one in results]
-    rows = round(statistics.fmean(one["rows"] for one in found))
-    share = statistics.fmean(one["share"] for one in found)
+    leaks = [one.data[column]["leaked"] for one in results]
     by_set: Counter[str] = Counter()
-    for one in found:
-        by_set.update(one["by_set"])
-    source = max(by_set, key=lambda name: by_set[name], default="")
-    return Leak(source, rows, share, is_counted=True, rest=_rest(results, key))
+    for leak in leaks:
+        by_set.update(leak["by_set"])
+    return Leak(
+        source=max(by_set, key=by_set.__getitem__, default=""),
+        rows=round(statistics.fmean(leak["rows"] for leak in leaks)),
+        share=statistics.fmean(leak["share"] for leak in leaks),
+        is_counted=True,
+        rest=_rest(results, key),
+    )
 
 
 def _counting(results: Sequence[Result], column: str) -> Result | None:
@@ -165,14 +196,14 @@ def _counting(results: Sequence[Result], column: str) -> Result | None:
 
 def _rest(results: Sequence[Result], key: str) -> Rest | None:
     """None where no row was seen, or the metric has no second number."""
-    keys = (key, f"{key}{WITHOUT_LEAKS}")
-    pairs = [[one.scores[name] for name in keys] for one in results if {*keys} <= one.scores.keys()]
+    other = f"{key}{WITHOUT_LEAKS}"
+    pairs = [(one.scores[key], one.scores[other]) for one in results if {key, other} <= one.scores.keys()]
     if not pairs:
         return None
     defined = [(whole, rest) for whole, rest in pairs if None not in (whole.value, rest.value)]
     if not defined:
-        mean = _mean([whole.value for whole, _ in pairs])
-        return Rest(mean, None, None, None, max(rest.count for _, rest in pairs))
+        whole = _mean([whole.value for whole, _ in pairs])
+        return Rest(whole, None, None, None, max(rest.count for _, rest in pairs))
     value, low, high = (
         _mean([getattr(rest, name) for _, rest in defined]) for name in ("value", "low", "high")
     )
@@ -181,5 +212,5 @@ def _rest(results: Sequence[Result], key: str) -> Rest | None:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return statistics.fmean(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return statistics.fmean(numbers) if len(numbers) == len(values) else None

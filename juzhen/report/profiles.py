@@ -1,0 +1,272 @@
+"""What the profiles of rows over the sets say: which are alike, which complete one another, and whether they have the
+published shape."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+from scipy.stats import rankdata
+
+from juzhen.report.compare import compare
+from juzhen.report.figures import Published
+from juzhen.report.matrix import Matrix, Row
+from juzhen.report.table import MISSING, ReportTable, heading, signed
+
+LEAST_SHARED = 3
+"""Values that two rows or columns must share to have a correlation, and a source with us."""
+
+MOST_PAIRS = 10
+
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+LEAST_ROWS = 4
+"""Rows for an interval, and for the correlation of a single column."""
+
+ALL = "all cells"
+CENTRED = "all cells, columns' levels removed"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two single-set rows, in points over the columns that both have without a leak from another set.
+
+    best_of    mean of the better of the two, less the mean of the better row: what a model could gain that kept both
+    observed   the same of a row that was trained on both, None where there is none
+    joint      label of that row, the best of several
+    columns    how many
+    """
+
+    first: str
+    second: str
+    best_of: float
+    observed: float | None
+    joint: str
+    columns: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One choice of the greedy order: what it adds to the best of those before, in points over all columns."""
+
+    added: str
+    mean: float
+    gain: float
+    improves: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Spearman correlation between our cells and those of one source.
+
+    scope      ALL; CENTRED: each column less its mean on either side, so that easy and hard sets do not count;
+               or a column
+    low, high  95 % bootstrap interval; rows are drawn with all their cells, as a row is one training.
+               None below LEAST_ROWS rows
+    """
+
+    source: str
+    scope: str
+    cells: int
+    rows: int
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def clean_scores(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> np.ndarray:
+    """Scores ×100; NaN where there is none, or where another training set leaks."""
+    scores = matrix.frame("mean", rows).mask(matrix.frame("flatters", rows).eq(True))
+    return 100 * scores[list(columns)].to_numpy(dtype=float)
+
+
+def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[str]]:
+    """Rows and columns with alike ones side by side; baselines stay on top.
+
+    Average linkage on 1 − Spearman between profiles, leaves in optimal order (Bar-Joseph et al. 2001).
+    """
+    table = clean_scores(matrix, matrix.rows, columns)
+    trained = [place for place, row in enumerate(matrix.rows) if row.is_trained]
+    rows = [row for row in matrix.rows if not row.is_trained]
+    # A column's level says how hard the set is; what a row has learnt shows in how it departs from it.
+    level = pd.DataFrame(table).mean().fillna(0).to_numpy()
+    rows += [matrix.rows[trained[place]] for place in _leaf_order((table - level)[trained])]
+    return rows, [columns[place] for place in _leaf_order(table.T)]
+
+
+def _leaf_order(table: np.ndarray) -> list[int]:
+    if len(table) < 3:
+        return list(range(len(table)))
+    condensed = np.array([_distance(a, b) for a, b in combinations(table, 2)])
+    tree = linkage(condensed, method="average")
+    return [int(place) for place in leaves_list(optimal_leaf_ordering(tree, condensed))]
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> float:
+    """1 − Spearman over what both have; 1 where that is too little to say."""
+    shared = np.isfinite(a) & np.isfinite(b)
+    return 1 - (rank_correlation(a[shared], b[shared]) or 0.0) if shared.sum() >= LEAST_SHARED else 1.0
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
+    """Spearman's; None below two values, or where one side has no spread."""
+    if len(a) < 2:
+        return None
+    ranks = rankdata(np.stack([a, b]), axis=1)
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    norm = np.sqrt((ranks**2).sum(axis=1)).prod()
+    return float(ranks[0] @ ranks[1] / norm) if norm > 0 else None
+
+
+def complementary_pairs(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> list[Pair]:
+    """Pairs of `rows`, the most complementary first; a row of the matrix that was trained on both is looked up."""
+    table = clean_scores(matrix, rows, columns)
+    joint = [row for row in matrix.rows if len(row.sets) == 2]
+    joint_table = clean_scores(matrix, joint, columns)
+    pairs = []
+    for a, b in combinations(range(len(rows)), 2):
+        shared = np.isfinite(table[a]) & np.isfinite(table[b])
+        if not shared.any():
+            continue
+        better = max(table[a, shared].mean(), table[b, shared].mean())
+        best_of = np.maximum(table[a, shared], table[b, shared]).mean() - better
+        observed = [
+            (float(values.mean() - better), row.label)
+            for row, values in zip(joint, joint_table[:, shared], strict=True)
+            if sorted(row.sets) == sorted((rows[a].trained_on, rows[b].trained_on))
+            and row.setup == rows[a].setup
+            and np.isfinite(values).all()
+        ]
+        gain, label = max(observed, default=(None, ""))
+        pairs.append(Pair(rows[a].label, rows[b].label, best_of, gain, label, int(shared.sum())))
+    return sorted(pairs, key=lambda pair: -pair.best_of)
+
+
+def greedy_order(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> list[Step]:
+    """The row with the best mean, then at each step the one that raises the mean of the best-of most.
+
+    Only columns in which every row has a clean score count; ends when nothing adds anything.
+    """
+    table = clean_scores(matrix, rows, columns)
+    complete = np.isfinite(table).all(axis=0) & bool(rows)
+    names, table = np.array(columns)[complete], table[:, complete]
+    best = np.full(len(names), -np.inf)
+    steps: list[Step] = []
+    while len(names) and len(steps) < len(rows):
+        place = int(np.argmax(np.maximum(table, best).mean(axis=1)))
+        after = np.maximum(table[place], best)
+        gain = after.mean() - best.mean() if steps else 0.0
+        if steps and gain <= 0:
+            break
+        improved = tuple(map(str, names[after > best])) if steps else ()
+        steps.append(Step(rows[place].label, float(after.mean()), float(gain), improved))
+        best = after
+    return steps
+
+
+def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> list[Fidelity]:
+    """Per source: over all cells, over all with levels removed, and per column with at least LEAST_ROWS rows.
+
+    Several rows or several figures for the same training are averaged; what is the like of what, `compare` says.
+    """
+    fidelity = []
+    for source in sorted({number.source for number in published}):
+        compared = compare(matrix, [number for number in published if number.source == source])
+        pairs = pd.DataFrame(
+            [
+                (f"{theirs.trained_on} {theirs.loss}", one.column, 100 * one.ours.mean, theirs.percent)
+                for one in compared
+                if (theirs := one.published) is not None
+            ],
+            columns=["row", "column", "ours", "theirs"],
+        )
+        means = pairs.groupby(["row", "column"]).mean()
+        if len(means) < LEAST_SHARED:
+            continue
+        # Rows stay in the order of the matrix, which decides what a bootstrap draws.
+        ours, theirs = (means[side].unstack().reindex(pairs["row"].unique()) for side in ("ours", "theirs"))
+        fidelity.append(_fidelity(source, ALL, ours, theirs))
+        if len(ours.columns) > 1:
+            fidelity.append(_fidelity(source, CENTRED, ours - ours.mean(), theirs - theirs.mean()))
+        for column in ours.columns:
+            if ours[column].count() >= LEAST_ROWS:
+                fidelity.append(_fidelity(source, column, ours[[column]], theirs[[column]]))
+    return fidelity
+
+
+def _fidelity(source: str, scope: str, our_frame: pd.DataFrame, their_frame: pd.DataFrame) -> Fidelity:
+    ours, theirs = (frame.dropna(how="all").to_numpy() for frame in (our_frame, their_frame))
+    shared = np.isfinite(ours)
+    low = high = None
+    if len(ours) >= LEAST_ROWS:
+        drawn = np.random.default_rng(0).integers(0, len(ours), (RESAMPLES, len(ours)))
+        values = [rank_correlation(ours[rows][shared[rows]], theirs[rows][shared[rows]]) for rows in drawn]
+        if defined := [value for value in values if value is not None]:
+            tail = 100 * (1 - CONFIDENCE) / 2
+            low, high = map(float, np.percentile(defined, [tail, 100 - tail]))
+    value = rank_correlation(ours[shared], theirs[shared])
+    return Fidelity(source, scope, int(shared.sum()), len(ours), value, low, high)
+
+
+def pairs_table(pairs: Sequence[Pair]) -> ReportTable:
+    note = (
+        "Best of both: in each set the better of the two rows, on average, less the better row's average; what a model "
+        "could gain that kept both, own sets included. Observed: the same for a row that was trained on both."
+    )
+    lines = [
+        (
+            f"{pair.first} + {pair.second}",
+            str(pair.columns),
+            signed(pair.best_of),
+            signed(pair.observed),
+            pair.joint or MISSING,
+        )
+        for place, pair in enumerate(pairs)
+        if place < MOST_PAIRS or pair.observed is not None
+    ]
+    head = ("pair", "sets", "best of both", "observed", "by")
+    return ReportTable("pairs", "Which pairs complement one another?", note, head, lines)
+
+
+def greedy_table(steps: Sequence[Step]) -> ReportTable:
+    note = (
+        "Starts with the best single row; each step adds the one that raises the mean of the best-of most, over "
+        "sets in which every row has a score without a leak from another set. A proposal for the next stage, "
+        "not a measurement of it."
+    )
+    lines = [
+        (
+            str(number),
+            step.added,
+            f"{step.mean:.1f}",
+            signed(step.gain) if number > 1 else MISSING,
+            ", ".join(map(heading, step.improves)) or MISSING,
+        )
+        for number, step in enumerate(steps, start=1)
+    ]
+    head = ("step", "add", "best-of mean", "gain", "improves")
+    return ReportTable("greedy", "What should the next stage be?", note, head, lines)
+
+
+def fidelity_table(fidelity: Sequence[Fidelity]) -> ReportTable:
+    note = (
+        "Spearman correlation between our cells and the published ones, over the cells that both have. 95 % interval "
+        "from a bootstrap over rows with all their cells. Levels removed: each column less its mean on either side, "
+        "so that which set is easy does not count, only which training helps it. An interval from fewer than "
+        "ten rows is a hint."
+    )
+    lines = [
+        (
+            one.source,
+            heading(one.scope) if "/" in one.scope else one.scope,
+            str(one.cells),
+            str(one.rows),
+            MISSING if one.value is None else f"{one.value:.3f}",
+            MISSING if one.low is None or one.high is None else f"[{one.low:.3f}, {one.high:.3f}]",
+        )
+        for one in fidelity
+    ]
+    head = ("source", "scope", "cells", "rows", "correlation", "95 % interval")
+    return ReportTable("fidelity", "Is the shape the published one?", note, head, lines)
