@@ -61,7 +61,8 @@ def group_of(report: Report) -> str:
     groups = {
         group
         for row in report.matrix.rows
-        for one in row.runs["result"]
+        for results in row.results.values()
+        for one in results
         if (group := (one.config.get("logger") or {}).get("group"))
     }
     if len(groups) != 1:

@@ -3,15 +3,12 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 
-from juzhen.core.owned import require_ours
 from juzhen.core.places import ROOT
 from juzhen.core.result import Result
-from juzhen.core.whole import write_text, writing_to
 from juzhen.report.collect import collect
 from juzhen.report.compare import comparison_tables
 from juzhen.report.figures import Reference, load_reference
@@ -19,7 +16,6 @@ from juzhen.report.leaks import Audit
 from juzhen.report.matrix import Matrix, build_matrix
 from juzhen.report.profiles import (
     Fidelity,
-    clustered,
     complementary_pairs,
     fidelity_table,
     greedy_order,

@@ -18,7 +18,6 @@ from juzhen.report.page import html
 from juzhen.report.profiles import clustered
 from juzhen.report.table import (
     LEGEND,
-    MISSING,
     ReportTable,
     caption,
     chinese_caption,

@@ -205,12 +205,13 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
     settings = [_settings(identity) for identity in identities]
     backbones = _backbones(identities)
     keys = sorted({key for one in settings for key in one}, key=_names_first)
+    read = [{key for key in keys if identity.reads(key)} for identity in identities]
     labels = []
-    for identity, name, own in zip(identities, names, settings, strict=True):
+    for name, own, own_keys in zip(names, settings, read, strict=True):
         namesakes = [number for number, other in enumerate(names) if other == name]
         phrases: list[str] = []
-        for key in filter(identity.reads, keys):
-            peers = [settings[number] for number in namesakes if identities[number].reads(key)]
+        for key in (key for key in keys if key in own_keys):
+            peers = [settings[number] for number in namesakes if key in read[number]]
             phrases += _difference(key, own, peers, backbones)
         phrases = list(dict.fromkeys(phrases))
         backbone = backbones.get(own.get(BACKBONE, ""))

@@ -83,21 +83,23 @@ class Row:
 
     trained_on  see Identity
     setup       backbone and loss in words
-    runs        its lines of `run_frame`
+    results     seed → the Results of its runs, oldest first
+    names       that sweeps gave to it
     cells       `split/dataset` → Cell; a score that is null or was never asked for is absent
     reasons     `split/dataset` → why a set that was evaluated has no value
     """
 
     trained_on: str
     setup: str
-    runs: pd.DataFrame = field(repr=False)
+    results: dict[int, list[Result]] = field(repr=False)
+    names: list[str]
     label: str = ""
     cells: Mapping[str, Cell] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def num_seeds(self) -> int:
-        return int(self.runs["seed"].nunique())
+        return len(self.results)
 
     @property
     def is_trained(self) -> bool:
@@ -111,11 +113,7 @@ class Row:
     @property
     def latest(self) -> Result:
         """One of its results: all agree in what they have learnt from."""
-        return self.of_seed(self.runs["seed"].drop_duplicates().iloc[-1])[-1]
-
-    def of_seed(self, seed: int) -> list[Result]:
-        """Its results of a seed, oldest first."""
-        return list(self.runs["result"][self.runs["seed"] == seed])
+        return list(self.results.values())[-1][-1]
 
 
 @dataclass(frozen=True)
@@ -200,11 +198,12 @@ def build_matrix(
     scores["column"], scores["metric"] = (scores["key"].str.rpartition("/")[part] for part in (0, 2))
     if metric not in (known := sorted(scores["metric"].unique())):
         raise UserError(f"metric={metric}: the results hold {', '.join(known) or 'no score at all'}")
-    rows = [
-        Row(identity.trained_on, _setup(group["result"].iloc[0], identity), group)
-        for identity, (_, group) in zip(identities, runs.groupby("row"), strict=True)
-    ]
-    labels = label_rows(identities, [", ".join(filter(None, row.runs["name"].unique())) for row in rows])
+    rows = []
+    for identity, (_, group) in zip(identities, runs.groupby("row"), strict=True):
+        of_seeds = {int(seed): list(one) for seed, one in group.groupby("seed", sort=False)["result"]}
+        names = list(filter(None, group["name"].unique()))
+        rows.append(Row(identity.trained_on, _setup(group["result"].iloc[0], identity), of_seeds, names))
+    labels = label_rows(identities, [", ".join(row.names) for row in rows])
     for row, label in zip(rows, _with_devices(labels, rows), strict=True):
         row.label = label
     of_metric = scores[scores["metric"] == metric].sort_values("seed", kind="stable")
@@ -218,7 +217,9 @@ def build_matrix(
         row.reasons = dict(
             zip(unvalued["column"][::-1], unvalued["why"][::-1], strict=True)
         )  # of the first seed
-    in_order = _suite_order(list(runs["result"][runs["row"].sort_values(kind="stable").index]))
+    in_order = _suite_order(
+        [result for row in rows for results in row.results.values() for result in results]
+    )
     rows.sort(key=_row_order)
     beside = scores["metric"].map(lambda name: is_beside(name, metric.removesuffix(WITHOUT_LEAKS)))
     scored = list(scores["column"][beside].unique())
@@ -253,7 +254,7 @@ def _cell(row: Row, column: str, scores: pd.DataFrame, audit: Audit | None) -> C
     result: Result = first["result"]
     typed, commit = (result.environment.get(key) for key in ("command", "git_commit"))
     parts = {part for name in row.sets for part in parts_of(name, result.config)}
-    seeds = [row.of_seed(seed) for seed in scores["seed"]]
+    seeds = [row.results[seed] for seed in scores["seed"]]
     return Cell(
         mean=statistics.fmean(values),
         std=statistics.stdev(values) if len(values) > 1 else None,
@@ -291,7 +292,12 @@ def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
     """
     computed: list[list[str]] = []
     for row in rows:
-        nodes = [node.get("hardware") for one in row.runs["result"] for node in (one.config, *one.filled)]
+        nodes = [
+            node.get("hardware")
+            for results in row.results.values()
+            for one in results
+            for node in (one.config, *one.filled)
+        ]
         named = {node["accelerator"] for node in nodes if node and "accelerator" in node}
         computed.append(sorted(named) if row.trained_on != "lexical" else [])
     if len({device for devices in computed for device in devices}) < 2:

@@ -76,8 +76,8 @@ class Transfer:
     def averages_table(self) -> ReportTable:
         """Means over columns, each set counted once whatever its size."""
         note = (
-            "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other sets, "
-            "without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer sets, so "
+            "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other "
+            "sets, without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer sets, so "
             "compare gains: over the untrained weights, on the same sets."
         )
         head = ("trained on", "in-domain", "sets", "zero-shot", "sets", "gain in-domain", "gain zero-shot")
@@ -165,7 +165,7 @@ def single_set_rows(matrix: Matrix) -> list[Row]:
 
 def rows_table(matrix: Matrix) -> list[ReportTable]:
     """What the names stand for that sweeps gave to rows; none where all rows are called by their training."""
-    if not any(row.runs["name"].any() for row in matrix.rows):
+    if not any(row.names for row in matrix.rows):
         return []
     note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
     trainings = [(row.label, training_of(row.latest)) for row in matrix.rows if row.is_trained]
@@ -214,9 +214,9 @@ def row_costs(matrix: Matrix) -> dict[str, Cost]:
     runs = matrix.runs.drop_duplicates(["key", "seed", "stage"], keep="last")
     costs = {}
     for row in (row for row in matrix.rows if row.is_trained):
-        lasts = row.runs.groupby("seed", sort=False).tail(1)
+        lasts = [results[-1] for results in row.results.values()]
         sums = []
-        for last in lasts.itertuples():
+        for last in lasts:
             stages = runs[
                 (runs["key"] == last.key) & (runs["seed"] == last.seed) & (runs["stage"] <= last.stage)
             ]
@@ -224,8 +224,8 @@ def row_costs(matrix: Matrix) -> dict[str, Cost]:
                 sums.append(stages[["seconds", "rows_seen"]].astype(float).sum(skipna=False))
         means = pd.DataFrame(sums, columns=["seconds", "rows_seen"]).mean()
         seconds, rows_seen = (None if pd.isna(mean) else float(mean) for mean in means)
-        device = str(lasts["result"].iloc[0].environment.get("device") or "unknown")
-        costs[row.label] = Cost(seconds, rows_seen, int(lasts["stage"].iloc[0]) + 1, device)
+        device = str(lasts[0].environment.get("device") or "unknown")
+        costs[row.label] = Cost(seconds, rows_seen, lasts[0].stage + 1, device)
     return costs
 
 

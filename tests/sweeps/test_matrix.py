@@ -109,7 +109,7 @@ def test_what_is_said_about_a_set_makes_no_row(make_result):
     results = [make_result(["a"], SCORES, seed=1), make_result(["a"], SCORES, seed=2)]
     results[0].config["dataset"]["a"] |= {"rows": {"test": None}, "about": "x", "layout": "tsv"}
     results[1].config["dataset"]["a"] |= {"rows": {"test": 1361}, "about": "y", "layout": "tsv"}
-    for one, layouts in zip(results, ({"tsv": 1}, {"tsv": 1, "original": 2}), strict=True):
+    for one, layouts in zip(results, ({"tsv": {}}, {"tsv": {}, "original": {"files": {}}}), strict=True):
         one.config["dataset"]["a"]["layouts"] = layouts
     assert labels(results) == ["a"]
 

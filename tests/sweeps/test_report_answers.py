@@ -1,4 +1,5 @@
 import csv
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,17 @@ from scipy.stats import norm, spearmanr, ttest_rel
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Score
-from juzhen.report.compare import Published
-from juzhen.report.complement import clustered, complementary_pairs, greedy_order
-from juzhen.report.fidelity import ALL, CENTRED, shape_fidelity
+from juzhen.report.figures import Published, load_reference
 from juzhen.report.leaks import Audit
-from juzhen.report.reference import load_reference
-from juzhen.report.significance import Differences
+from juzhen.report.profiles import (
+    ALL,
+    CENTRED,
+    clustered,
+    complementary_pairs,
+    greedy_order,
+    shape_fidelity,
+)
+from juzhen.report.significance import differences
 
 SETS = ("csts", "lcqmc", "bq", "pawsx_zh")
 
@@ -29,33 +35,32 @@ def made(make_result):
 
 
 def test_interval_test_is_the_one_of_the_formula(made):
-    found = Differences(matrix_of([made(["a"], 50, 50, 50, 50), made(["b"], 53, 50, 50, 50)]))
+    found = differences(matrix_of([made(["a"], 50, 50, 50, 50), made(["b"], 53, 50, 50, 50)]))
     error = [(np.arctanh(m + 0.02) - np.arctanh(m - 0.02)) / (2 * 1.959964) for m in (0.50, 0.53)]
     z = (np.arctanh(0.53) - np.arctanh(0.50)) / np.hypot(*error)
-    (one,) = [one for one in found.all if one.column == "dev/csts"]
+    (one,) = found[found["column"] == "dev/csts"].itertuples()
     assert one.tested_by == "intervals"
     assert one.p == pytest.approx(2 * norm.sf(z), rel=1e-6)
     assert one.points == pytest.approx(-3)
 
 
 def test_holm_multiplies_by_the_number_of_tests_that_are_left(made):
-    found = Differences(matrix_of([made(["a"], 50, 50, 50, 50), made(["b"], 60, 54, 53, 50)]))
-    ordered = sorted(found.all, key=lambda one: one.p)
+    report = report_of([made(["a"], 50, 50, 50, 50), made(["b"], 60, 54, 53, 50)])
+    ordered = report.differences.sort_values("p")
     expected, largest = [], 0.0
-    for rank, one in enumerate(ordered):
-        largest = max(largest, min(1, one.p * (4 - rank)))
+    for rank, p in enumerate(ordered["p"]):
+        largest = max(largest, min(1, p * (4 - rank)))
         expected.append(largest)
-    assert [one.p_holm for one in ordered] == pytest.approx(expected)
-    assert [one.verdict for one in ordered] == ["lower", "lower", "undecided", "undecided"]
-    assert found.verdict("b", "a", "dev/csts") == "higher"
-    assert found.verdict("a", "b", "dev/csts") == "lower"
+    assert list(ordered["p_holm"]) == pytest.approx(expected)
+    assert list(ordered["verdict"]) == ["lower", "lower", "undecided", "undecided"]
+    assert report.table("significance").lines == [("a", "0", "2", "2", "0"), ("b", "2", "0", "2", "0")]
 
 
 def test_spread_over_seeds_makes_a_test_more_careful(made):
     def p_of(spread):
         seeds = [made(["a"], 50 + step, 50, 50, 50, seed=i) for i, step in enumerate((-spread, 0, spread))]
-        found = Differences(matrix_of([*seeds, made(["b"], 56, 50, 50, 50)]))
-        return next(one.p for one in found.all if one.column == "dev/csts")
+        found = differences(matrix_of([*seeds, made(["b"], 56, 50, 50, 50)]))
+        return found.set_index("column")["p"]["dev/csts"]
 
     assert p_of(0.001) < p_of(1) < p_of(4)
 
@@ -69,11 +74,11 @@ def test_without_intervals_seeds_are_paired_if_there_are_three(make_result):
             for name, seeds in values.items()
             for seed, one in enumerate(seeds[:count])
         ]
-        return Differences(matrix_of(results)).all[0]
+        return differences(matrix_of(results)).iloc[0]
 
     assert p_of(3).tested_by == "seeds"
     assert p_of(3).p == pytest.approx(ttest_rel(*values.values()).pvalue)
-    assert (p_of(2).p, p_of(2).verdict) == (None, "not tested")
+    assert (math.isnan(p_of(2).p), p_of(2).verdict) == (True, "not tested")
 
 
 def published(table):
@@ -109,23 +114,22 @@ def test_shape_of_another_metric_or_of_nothing_shared_is_silent(made):
 
 
 def test_greedy_takes_the_best_row_then_what_adds_most(made):
-    rows = matrix_of(
-        [made(["a"], 80, 60, 30, 5), made(["b"], 78, 62, 31, 3), made(["c"], 10, 10, 10, 60)]
-    ).rows
+    results = [made(["a"], 80, 60, 30, 5), made(["b"], 78, 62, 31, 3), made(["c"], 10, 10, 10, 60)]
+    matrix = matrix_of(results)
     columns = [f"dev/{name}" for name in SETS]
-    steps = greedy_order(rows, columns)
+    steps = greedy_order(matrix, matrix.rows, columns)
     assert [one.added for one in steps] == ["a", "c", "b"]
     assert steps[1].gain == pytest.approx(55 / 4)
     assert steps[1].improves == ("dev/pawsx_zh",)
     assert steps[2].gain == pytest.approx(3 / 4)
-    assert greedy_order([], columns) == []
+    assert greedy_order(matrix, [], columns) == []
 
 
 def test_a_pair_shows_what_a_row_of_both_really_gained(made):
     singles = [made(["a"], 80, 60, 30, 5), made(["b"], 60, 70, 30, 5)]
     both = made(["b", "a"], 82, 66, 30, 5, stage=1)
-    rows = matrix_of([*singles, both]).rows
-    (pair,) = complementary_pairs(rows[:2], rows[2:], [f"dev/{name}" for name in SETS])
+    matrix = matrix_of([*singles, both])
+    (pair,) = complementary_pairs(matrix, matrix.rows[:2], [f"dev/{name}" for name in SETS])
     assert pair.best_of == pytest.approx(10 / 4)
     assert pair.observed == pytest.approx(8 / 4)
     assert pair.joint == "b → a"
@@ -241,7 +245,7 @@ def test_intervals_of_several_seeds_are_the_mean_of_their_bounds(make_result):
     (row,) = matrix_of(results).rows
     cell = row.cells["dev/csts"]
     assert (cell.low, cell.high) == pytest.approx((0.45, 0.7))
-    assert cell.values == ((1, 0.5), (2, 0.6))
+    assert cell.values == {1: 0.5, 2: 0.6}
     assert cell.count == 10
 
 

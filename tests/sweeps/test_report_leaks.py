@@ -8,9 +8,10 @@ import pytest
 from report_fixture import AUDIT, COUNTS, counted, matrix_of, report_of, scored
 
 from juzhen.core.result import Score
+from juzhen.report.files import markdown
 from juzhen.report.leaks import Audit, Rest
 from juzhen.report.page import html
-from juzhen.report.text import markdown, matrix_csv
+from juzhen.report.table import to_csv
 
 REST = Score(0.48, 0.46, 0.50, 9500)
 
@@ -91,8 +92,6 @@ def test_page_markdown_and_csv_have_both_scores(made):
     assert "<dd>48.0 [46.0, 50.0] on 9,500 rows; with them 52.0</dd>" in page
     line = "| lcqmc | bq (dev) | lcqmc | 500 | 5.0 | 52.0 | 48.0 [46.0, 50.0] | run |"
     assert line in markdown(report)
-    (cell,) = [
-        one for one in csv.DictReader(io.StringIO(matrix_csv(report.matrix))) if one["dataset"] == "bq"
-    ]
+    (cell,) = [one for one in csv.DictReader(io.StringIO(to_csv(report.matrix))) if one["dataset"] == "bq"]
     assert (cell["leaky_rows"], cell["leaky_share"], cell["leaks_counted_by"]) == ("500", "0.05", "run")
     assert (cell["mean"], cell["without_leaks"], cell["without_leaks_count"]) == ("0.52", "0.48", "9500")
