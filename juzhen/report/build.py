@@ -14,15 +14,7 @@ from juzhen.report.compare import comparison_tables
 from juzhen.report.figures import Reference, load_reference
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import Matrix, build_matrix
-from juzhen.report.profiles import (
-    Fidelity,
-    complementary_pairs,
-    fidelity_table,
-    greedy_order,
-    greedy_table,
-    pairs_table,
-    shape_fidelity,
-)
+from juzhen.report.profiles import Fidelity, complement_tables, fidelity_table, shape_fidelity
 from juzhen.report.questions import (
     Cost,
     Transfer,
@@ -71,7 +63,7 @@ def build_report(
     read = {key for result in results for key in result.data}
     scored = [column for column in matrix.counted if any(column in row.cells for row in matrix.rows)]
     columns = [column for column in scored if not read or column in read]
-    transfer, tested, singles = Transfer(matrix, columns), differences(matrix), single_set_rows(matrix)
+    transfer, tested = Transfer(matrix, columns), differences(matrix)
     fidelity, costs = shape_fidelity(matrix, reference.numbers), row_costs(matrix)
     unknown = [(name,) for name in reference.unknown]
     note = "Names of the reference that have no equal here; their numbers are not compared."
@@ -80,8 +72,7 @@ def build_report(
         transfer.averages_table(),
         transfer.helpers_table(tested),
         transfer.targets_table(),
-        pairs_table(complementary_pairs(matrix, singles, columns)),
-        greedy_table(greedy_order(matrix, singles, columns)),
+        *complement_tables(matrix, single_set_rows(matrix), columns),
         fidelity_table(fidelity),
         *comparison_tables(matrix, reference.numbers),
         *([ReportTable("unknown", "Not compared", note, ("name",), unknown)] if unknown else []),

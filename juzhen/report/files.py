@@ -72,7 +72,7 @@ def write_report(report: Report, folder: Path, *, title: str) -> list[Path]:
         from juzhen.report.picture import draw_heat_map
 
         matrix = report.matrix
-        return [*paths, *draw_heat_map(*clustered(matrix, matrix.columns), matrix.metric, folder)]
+        return [*paths, *draw_heat_map(matrix, *clustered(matrix, matrix.columns), folder)]
 
 
 def markdown(report: Report) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
-from juzhen.core.result import WITHOUT_LEAKS, Result
+from juzhen.core.result import WITHOUT_LEAKS, Result, Score
 from juzhen.core.shape import Object, Table, require_shape
 from juzhen.core.texts import short
 from juzhen.report.training import chosen_layout, train_files
@@ -17,23 +17,6 @@ from juzhen.report.training import chosen_layout, train_files
 FORMAT_VERSION = 1
 LEAKY_SHARE = 0.01
 """From this share of leaked evaluation rows on a cell is marked: fewer can hardly move a correlation by a point."""
-
-
-@dataclass(frozen=True)
-class Rest:
-    """The score of a cell on the evaluation rows that training has not seen.
-
-    whole      the score on all rows, by the same results
-    value      the score on the rest, None where no row is left or they have no correlation
-    low, high  95 % interval of `value`
-    count      rows of the rest
-    """
-
-    whole: float | None
-    value: float | None
-    low: float | None
-    high: float | None
-    count: int
 
 
 @dataclass(frozen=True)
@@ -45,14 +28,17 @@ class Leak:
                 that with several sets the true number may be larger
     share       of the split, as a fraction
     is_counted  by the run itself, on the rows it trained on; else by an audit of whole training sets
-    rest        the score without these rows, where the run has one
+    rest        the score without these rows, where the run has one; its value is None where no row is left, or these
+                have no correlation
+    whole       the score on all rows, by the same results
     """
 
     source: str
     rows: int
     share: float
     is_counted: bool = False
-    rest: Rest | None = None
+    rest: Score | None = None
+    whole: float | None = None
 
     @property
     def is_marked(self) -> bool:
@@ -141,8 +127,8 @@ def leak_of(
     result  one that measured the cell
     """
     column = key.rpartition("/")[0]
-    if counted := counted_leak(seeds, key) if sets else None:
-        return counted
+    if leak := _counted_leak(seeds, key) if sets else None:
+        return leak
     if not sets or result.config.get("filter_leaks"):
         return NO_LEAK  # nothing was learnt from, or the leaked rows were left out
     if audit is None:
@@ -162,55 +148,44 @@ def parts_of(name: str, config: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys([name, *inside]))
 
 
-def counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
+def _counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
     """What `evaluation.without_leaks` found of a cell; None unless the results of all its seeds have it.
 
     Of several seeds, which may have drawn other rows under a limit, means; an undefined rest of one seed leaves
     the others' mean.
     """
-    column = key.rpartition("/")[0]
-    results = [counting for one in seeds if (counting := _counting(one, column)) is not None]
+    column, without = key.rpartition("/")[0], f"{key}{WITHOUT_LEAKS}"
+    results = [result for one in seeds if (result := _counting(one, column)) is not None]
     if not results or len(results) < len(seeds):
         return None
-    leaks = [one.data[column]["leaked"] for one in results]
-    by_set: Counter[str] = Counter()
-    for leak in leaks:
-        by_set.update(leak["by_set"])
+    leaks = [result.data[column]["leaked"] for result in results]
+    by_set = sum((Counter(leak.get("by_set", {})) for leak in leaks), Counter[str]())
+    # None of the seeds has a rest where no row was seen, or the metric has no second number.
+    pairs = [(one.scores[key], one.scores[without]) for one in results if {key, without} <= one.scores.keys()]
+    defined = [(all_rows, rest) for all_rows, rest in pairs if None not in (all_rows.value, rest.value)]
+    count = _mean([rest.count for _, rest in defined]) or max((rest.count for _, rest in pairs), default=0)
+    value, low, high = (
+        _mean([getattr(rest, name) for _, rest in defined]) for name in ("value", "low", "high")
+    )
     return Leak(
         source=max(by_set, key=by_set.__getitem__, default=""),
         rows=round(statistics.fmean(leak["rows"] for leak in leaks)),
         share=statistics.fmean(leak["share"] for leak in leaks),
         is_counted=True,
-        rest=_rest(results, key),
+        rest=Score(value, low, high, round(count)) if pairs else None,
+        whole=_mean([all_rows.value for all_rows, _ in defined or pairs]),
     )
 
 
 def _counting(results: Sequence[Result], column: str) -> Result | None:
     """The latest result that counted, if the latest that read the set read the same rows."""
-    read = [one for one in reversed(results) if column in one.data]
-    counted = next((one for one in read if one.data[column].get("leaked")), None)
+    read = [result for result in reversed(results) if column in result.data]
+    counted = next((result for result in read if result.data[column].get("leaked")), None)
     if counted is None or counted.data[column].get("fingerprint") != read[0].data[column].get("fingerprint"):
         return None
     return counted
 
 
-def _rest(results: Sequence[Result], key: str) -> Rest | None:
-    """None where no row was seen, or the metric has no second number."""
-    other = f"{key}{WITHOUT_LEAKS}"
-    pairs = [(one.scores[key], one.scores[other]) for one in results if {key, other} <= one.scores.keys()]
-    if not pairs:
-        return None
-    defined = [(whole, rest) for whole, rest in pairs if None not in (whole.value, rest.value)]
-    if not defined:
-        whole = _mean([whole.value for whole, _ in pairs])
-        return Rest(whole, None, None, None, max(rest.count for _, rest in pairs))
-    value, low, high = (
-        _mean([getattr(rest, name) for _, rest in defined]) for name in ("value", "low", "high")
-    )
-    count = round(statistics.fmean(rest.count for _, rest in defined))
-    return Rest(_mean([whole.value for whole, _ in defined]), value, low, high, count)
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
-    return statistics.fmean(numbers) if len(numbers) == len(values) else None
+    return statistics.fmean(numbers) if numbers and len(numbers) == len(values) else None

@@ -1,5 +1,6 @@
 """The transfer matrix: row = trained on, column = evaluated on, cell = one metric over the seeds."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -94,8 +95,8 @@ class Row:
     results: dict[int, list[Result]] = field(repr=False)
     names: list[str]
     label: str = ""
-    cells: Mapping[str, Cell] = field(default_factory=dict)
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    cells: dict[str, Cell] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @property
     def num_seeds(self) -> int:
@@ -111,14 +112,18 @@ class Row:
         return list(dict.fromkeys(self.trained_on.replace("+", ">").split(">"))) if self.is_trained else []
 
     @property
+    def all_results(self) -> list[Result]:
+        return [result for results in self.results.values() for result in results]
+
+    @property
     def latest(self) -> Result:
         """One of its results: all agree in what they have learnt from."""
-        return list(self.results.values())[-1][-1]
+        return self.all_results[-1]
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """runs   every run, as `run_frame` has them
+    """runs   a line for each run, oldest first, and one more for untrained weights that it scored: what a Result has
     columns  `split/dataset` keys in the order of the suite; a column never mixes two splits
     counted  of these one for each set, so that an average counts a set once
     hidden   columns of other splits that have a value, and are not shown
@@ -131,45 +136,14 @@ class Matrix:
     counted: list[str]
     hidden: list[str]
 
-    def frame(self, name: str, rows: Sequence[Row] | None = None) -> pd.DataFrame:
-        """A field of the cells: a line per row, a column per `split/dataset`, NaN where there is no cell."""
+    def frame(self, name: str, columns: Sequence[str], rows: Sequence[Row] | None = None) -> pd.DataFrame:
+        """A field of the cells: a line per row, NaN where there is no cell."""
         rows = self.rows if rows is None else rows
-        lines = {row.label: {key: getattr(cell, name) for key, cell in row.cells.items()} for row in rows}
-        columns = dict.fromkeys(
-            [*self.columns, *self.counted, *(key for one in lines.values() for key in one)]
-        )
-        return pd.DataFrame.from_dict(lines, orient="index", columns=None).reindex(
-            index=list(lines), columns=list(columns)
-        )
-
-
-def run_frame(results: Sequence[Result]) -> tuple[pd.DataFrame, list[Identity]]:
-    """A line for each run, oldest first, and one more for untrained weights that it scored; the identities of the rows.
-
-    Columns: row (number of its identity), key, seed, stage, name (that a sweep gave to its row), seconds and rows_seen
-    of its training, scores (metric key → Score), result.
-    """
-    lines: list[dict[str, Any]] = []
-    numbers: dict[Identity, int] = {}
-    for result in sorted(results, key=lambda result: result.finished_at):
-        # Later stages start from trained weights, so what they measured before training is no untrained row.
-        sides = [(True, result.untrained)] if result.untrained and result.stage == 0 else []
-        for before, scores in [*sides, (False, result.scores)]:
-            number = numbers.setdefault(identify(result, before_training=before), len(numbers))
-            lines.append(
-                {
-                    "row": number,
-                    "key": result.key,
-                    "seed": result.seed,
-                    "stage": result.stage,
-                    "name": "" if before else row_name(result),
-                    "seconds": result.training.get("train_seconds"),
-                    "rows_seen": result.training.get("rows_seen"),
-                    "scores": scores,
-                    "result": result,
-                }
-            )
-    return pd.DataFrame(lines), list(numbers)
+        values = [
+            [getattr(row.cells[key], name) if key in row.cells else math.nan for key in columns]
+            for row in rows
+        ]
+        return pd.DataFrame(values, index=[row.label for row in rows], columns=list(columns))
 
 
 def build_matrix(
@@ -184,56 +158,58 @@ def build_matrix(
 
     Raises UserError when no result has the metric, or none the split.
     """
-    runs, identities = run_frame(results)
+    runs, rows = _rows_of(results)
+    lines = [
+        {"row": run.row, "seed": run.seed, "result": run.result, "key": key} | vars(score)
+        for run in runs.itertuples()
+        for key, score in run.scores.items()
+    ]
+    # Equal weights may have been scored by several runs, each on sets of its own.
     scores = pd.DataFrame(
-        [
-            {"row": run.row, "seed": run.seed, "result": run.result, "key": key} | vars(score)
-            for run in runs.itertuples()
-            for key, score in run.scores.items()
-        ],
-        columns=["row", "seed", "result", "key", "value", "low", "high", "count", "why"],
-    ).drop_duplicates(
-        ["row", "seed", "key"], keep="last"
-    )  # equal weights may have been scored by several runs
-    scores["column"], scores["metric"] = (scores["key"].str.rpartition("/")[part] for part in (0, 2))
-    if metric not in (known := sorted(scores["metric"].unique())):
-        raise UserError(f"metric={metric}: the results hold {', '.join(known) or 'no score at all'}")
-    rows = []
-    for identity, (_, group) in zip(identities, runs.groupby("row"), strict=True):
-        of_seeds = {int(seed): list(one) for seed, one in group.groupby("seed", sort=False)["result"]}
-        names = list(filter(None, group["name"].unique()))
-        rows.append(Row(identity.trained_on, _setup(group["result"].iloc[0], identity), of_seeds, names))
-    labels = label_rows(identities, [", ".join(row.names) for row in rows])
-    for row, label in zip(rows, _with_devices(labels, rows), strict=True):
-        row.label = label
-    of_metric = scores[scores["metric"] == metric].sort_values("seed", kind="stable")
-    for number, group in of_metric.groupby("row"):
-        row = rows[number]
-        valued = group[group["value"].notna()]
-        row.cells = {
-            column: _cell(row, column, cell, audit) for column, cell in valued.groupby("column", sort=False)
-        }
-        unvalued = group[group["why"].notna() & ~group["column"].isin([*row.cells])]
-        row.reasons = dict(
-            zip(unvalued["column"][::-1], unvalued["why"][::-1], strict=True)
-        )  # of the first seed
-    in_order = _suite_order(
-        [result for row in rows for results in row.results.values() for result in results]
+        lines, columns=["row", "seed", "result", "key", "value", "low", "high", "count", "why"]
     )
+    scores = scores.drop_duplicates(["row", "seed", "key"], keep="last").sort_values("seed", kind="stable")
+    scores["column"], scores["metric"] = (scores["key"].str.rpartition("/")[part] for part in (0, 2))
+    if metric not in (names := sorted(scores["metric"].unique())):
+        raise UserError(f"metric={metric}: the results hold {', '.join(names) or 'no score at all'}")
+    for (number, column), group in scores[scores["metric"] == metric].groupby(["row", "column"]):
+        row, valued, reasons = rows[number], group[group["value"].notna()], group["why"].dropna()
+        if len(valued):
+            row.cells[column] = _cell(row, column, valued, audit)
+        elif len(reasons):
+            row.reasons[column] = reasons.iloc[0]
+    suites = [result.config.get("evaluate") or {} for row in rows for result in row.all_results]
+    in_suites = list(dict.fromkeys(name for suite in sorted(suites, key=len, reverse=True) for name in suite))
     rows.sort(key=_row_order)
+    _mark(rows)
     beside = scores["metric"].map(lambda name: is_beside(name, metric.removesuffix(WITHOUT_LEAKS)))
     scored = list(scores["column"][beside].unique())
-    shown, counted, both = (_columns(scored, in_order, rows, one) for one in (split, None, BOTH))
-    _mark(rows)
+    shown, counted, both = (_columns(scored, in_suites, rows, one) for one in (split, None, BOTH))
     filled = {column for row in rows for column in row.cells}
-    return Matrix(
-        metric=metric,
-        rows=rows,
-        runs=runs,
-        columns=shown,
-        counted=counted if split == BOTH else shown,
-        hidden=[column for column in both if column in filled - {*shown}],
-    )
+    hidden = [column for column in both if column in filled - {*shown}]
+    return Matrix(metric, rows, runs, shown, counted if split == BOTH else shown, hidden)
+
+
+def _rows_of(results: Sequence[Result]) -> tuple[pd.DataFrame, list[Row]]:
+    """The frame of runs, and its rows in the order of their first runs, without cells."""
+    lines: list[dict[str, Any]] = []
+    identities: dict[Identity, int] = {}
+    for result in sorted(results, key=lambda result: result.finished_at):
+        # Later stages start from trained weights, so what they measured before training is no untrained row.
+        sides = [(True, result.untrained)] if result.untrained and result.stage == 0 else []
+        for before, scores in [*sides, (False, result.scores)]:
+            number = identities.setdefault(identify(result, before_training=before), len(identities))
+            name = "" if before else row_name(result)
+            lines.append(vars(result) | {"row": number, "row_name": name, "scores": scores, "result": result})
+    runs, rows = pd.DataFrame(lines), []
+    for identity, (_, group) in zip(identities, runs.groupby("row"), strict=True):
+        of_seeds = {int(seed): list(seeds) for seed, seeds in group.groupby("seed", sort=False)["result"]}
+        names = list(filter(None, group["row_name"].unique()))
+        rows.append(Row(identity.trained_on, _setup(group["result"].iloc[0], identity), of_seeds, names))
+    labels = label_rows(list(identities), [", ".join(row.names) for row in rows])
+    for row, label in zip(rows, _with_devices(labels, rows), strict=True):
+        row.label = label
+    return runs, rows
 
 
 def _setup(result: Result, identity: Identity) -> str:
@@ -271,18 +247,15 @@ def _cell(row: Row, column: str, scores: pd.DataFrame, audit: Audit | None) -> C
 
 def _mark(rows: Sequence[Row]) -> None:
     """Writes into the cells which are best of their column, and which are below the lexical baseline."""
-    means = pd.DataFrame([{key: cell.mean for key, cell in row.cells.items()} for row in rows])
-    best = means.idxmax() if len(means.columns) else {}
-    lexical = means[[row.trained_on == "lexical" for row in rows]].max()
-    for number, row in enumerate(rows):
-        row.cells = {
-            column: replace(
-                cell,
-                is_best=best[column] == number,
-                below_lexical=row.trained_on != "lexical" and bool(cell.mean < lexical[column]),
-            )
-            for column, cell in row.cells.items()
-        }
+    for column in {column for row in rows for column in row.cells}:
+        scored = [row for row in rows if column in row.cells]
+        lexical = max(
+            (row.cells[column].mean for row in scored if row.trained_on == "lexical"), default=-math.inf
+        )
+        best = max(scored, key=lambda row: row.cells[column].mean)  # the first of equals
+        for row in scored:
+            is_below = row.trained_on != "lexical" and row.cells[column].mean < lexical
+            row.cells[column] = replace(row.cells[column], is_best=row is best, below_lexical=is_below)
 
 
 def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
@@ -290,16 +263,13 @@ def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
 
     Seeds on several devices are one row, which says so.
     """
-    computed: list[list[str]] = []
+    computed = []
     for row in rows:
         nodes = [
-            node.get("hardware")
-            for results in row.results.values()
-            for one in results
-            for node in (one.config, *one.filled)
+            node.get("hardware") for result in row.all_results for node in (result.config, *result.filled)
         ]
-        named = {node["accelerator"] for node in nodes if node and "accelerator" in node}
-        computed.append(sorted(named) if row.trained_on != "lexical" else [])
+        devices = {node["accelerator"] for node in nodes if node and "accelerator" in node}
+        computed.append(sorted(devices) if row.trained_on != "lexical" else [])
     if len({device for devices in computed for device in devices}) < 2:
         return list(labels)
     return [
@@ -330,12 +300,6 @@ def _columns(
         else:
             columns += [column for column in candidates if column.startswith(f"{split}/")]
     return columns
-
-
-def _suite_order(results: Sequence[Result]) -> list[str]:
-    """Sets in the order of the suites that runs were evaluated on, the longest first."""
-    suites = sorted((one.config.get("evaluate") or {} for one in results), key=len, reverse=True)
-    return list(dict.fromkeys(name for suite in suites for name in suite))
 
 
 def _row_order(row: Row) -> tuple[int, int, str]:

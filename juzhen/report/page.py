@@ -97,9 +97,11 @@ def _facts(report: Report, row: Row, column: str, cell: Cell) -> list[tuple[str,
         ("training", training),
         ("leak", leak_text),
     ]
-    if leak is not None and (rest := leak.rest) is not None:
-        whole = MISSING if rest.whole is None else percent(rest.whole)
-        facts.append(("without leaks", f"{without_leaks(leak)} on {rest.count:,} rows; with them {whole}"))
+    if leak is not None and leak.rest is not None:
+        whole = MISSING if leak.whole is None else percent(leak.whole)
+        facts.append(
+            ("without leaks", f"{without_leaks(leak)} on {leak.rest.count:,} rows; with them {whole}")
+        )
     if cell.below_lexical:
         facts.append(("note", "below the lexical baseline"))
     if cell.commit:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.stats import rankdata
 
 from juzhen.report.compare import compare
@@ -27,34 +27,6 @@ LEAST_ROWS = 4
 
 ALL = "all cells"
 CENTRED = "all cells, columns' levels removed"
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two single-set rows, in points over the columns that both have without a leak from another set.
-
-    best_of    mean of the better of the two, less the mean of the better row: what a model could gain that kept both
-    observed   the same of a row that was trained on both, None where there is none
-    joint      label of that row, the best of several
-    columns    how many
-    """
-
-    first: str
-    second: str
-    best_of: float
-    observed: float | None
-    joint: str
-    columns: int
-
-
-@dataclass(frozen=True)
-class Step:
-    """One choice of the greedy order: what it adds to the best of those before, in points over all columns."""
-
-    added: str
-    mean: float
-    gain: float
-    improves: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,8 +50,8 @@ class Fidelity:
 
 def clean_scores(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> np.ndarray:
     """Scores ×100; NaN where there is none, or where another training set leaks."""
-    scores = matrix.frame("mean", rows).mask(matrix.frame("flatters", rows).eq(True))
-    return 100 * scores[list(columns)].to_numpy(dtype=float)
+    flatters = matrix.frame("flatters", columns, rows).eq(True)
+    return 100 * matrix.frame("mean", columns, rows).mask(flatters).to_numpy(dtype=float)
 
 
 def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[str]]:
@@ -99,15 +71,9 @@ def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[s
 def _leaf_order(table: np.ndarray) -> list[int]:
     if len(table) < 3:
         return list(range(len(table)))
-    condensed = np.array([_distance(a, b) for a, b in combinations(table, 2)])
-    tree = linkage(condensed, method="average")
-    return [int(place) for place in leaves_list(optimal_leaf_ordering(tree, condensed))]
-
-
-def _distance(a: np.ndarray, b: np.ndarray) -> float:
-    """1 − Spearman over what both have; 1 where that is too little to say."""
-    shared = np.isfinite(a) & np.isfinite(b)
-    return 1 - (rank_correlation(a[shared], b[shared]) or 0.0) if shared.sum() >= LEAST_SHARED else 1.0
+    likeness = pd.DataFrame(table.T).corr("spearman", min_periods=LEAST_SHARED).fillna(0).to_numpy()
+    condensed = 1 - likeness[np.triu_indices(len(table), 1)]
+    return [int(place) for place in leaves_list(linkage(condensed, "average", optimal_ordering=True))]
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
@@ -120,50 +86,59 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
     return float(ranks[0] @ ranks[1] / norm) if norm > 0 else None
 
 
-def complementary_pairs(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> list[Pair]:
-    """Pairs of `rows`, the most complementary first; a row of the matrix that was trained on both is looked up."""
-    table = clean_scores(matrix, rows, columns)
+def complementary_pairs(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> pd.DataFrame:
+    """Pairs of `rows`, the most complementary first, in points over the columns that both have without a leak.
+
+    best_of    mean of the better of the two, less the mean of the better row: what a model could gain that kept both
+    observed   the same of the best row of the matrix that was trained on both, NaN where there is none
+    joint      label of that row
+    columns    how many
+    """
     joint = [row for row in matrix.rows if len(row.sets) == 2]
-    joint_table = clean_scores(matrix, joint, columns)
+    table, joint_table = (clean_scores(matrix, group, columns) for group in (rows, joint))
     pairs = []
-    for a, b in combinations(range(len(rows)), 2):
-        shared = np.isfinite(table[a]) & np.isfinite(table[b])
+    for (first, a), (second, b) in combinations(zip(rows, table, strict=True), 2):
+        shared = np.isfinite(a) & np.isfinite(b)
         if not shared.any():
             continue
-        better = max(table[a, shared].mean(), table[b, shared].mean())
-        best_of = np.maximum(table[a, shared], table[b, shared]).mean() - better
+        better = max(a[shared].mean(), b[shared].mean())
+        best_of = np.maximum(a, b)[shared].mean() - better
         observed = [
             (float(values.mean() - better), row.label)
             for row, values in zip(joint, joint_table[:, shared], strict=True)
-            if sorted(row.sets) == sorted((rows[a].trained_on, rows[b].trained_on))
-            and row.setup == rows[a].setup
+            if {*row.sets} == {*first.sets, *second.sets}
+            and row.setup == first.setup
             and np.isfinite(values).all()
         ]
-        gain, label = max(observed, default=(None, ""))
-        pairs.append(Pair(rows[a].label, rows[b].label, best_of, gain, label, int(shared.sum())))
-    return sorted(pairs, key=lambda pair: -pair.best_of)
+        pairs.append(
+            (first.label, second.label, best_of, *max(observed, default=(np.nan, "")), int(shared.sum()))
+        )
+    frame = pd.DataFrame(pairs, columns=["first", "second", "best_of", "observed", "joint", "columns"])
+    return frame.sort_values("best_of", ascending=False, kind="stable", ignore_index=True)
 
 
-def greedy_order(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> list[Step]:
+def greedy_order(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> pd.DataFrame:
     """The row with the best mean, then at each step the one that raises the mean of the best-of most.
 
     Only columns in which every row has a clean score count; ends when nothing adds anything.
+
+    added, mean, gain  the row, and what it adds to the best of those before, in points over all columns
+    improves           columns that it raises
     """
-    table = clean_scores(matrix, rows, columns)
-    complete = np.isfinite(table).all(axis=0) & bool(rows)
-    names, table = np.array(columns)[complete], table[:, complete]
-    best = np.full(len(names), -np.inf)
-    steps: list[Step] = []
-    while len(names) and len(steps) < len(rows):
-        place = int(np.argmax(np.maximum(table, best).mean(axis=1)))
-        after = np.maximum(table[place], best)
-        gain = after.mean() - best.mean() if steps else 0.0
+    table = pd.DataFrame(clean_scores(matrix, rows, columns), [row.label for row in rows], list(columns))
+    table = table.dropna(axis="columns")
+    best = pd.Series(-np.inf, table.columns)
+    steps: list[tuple[str, float, float, list[str]]] = []
+    while table.size and len(steps) < len(rows):
+        means = table.clip(lower=best, axis="columns").mean(axis="columns")
+        label = str(means.idxmax())
+        gain = means[label] - best.mean() if steps else 0.0
         if steps and gain <= 0:
             break
-        improved = tuple(map(str, names[after > best])) if steps else ()
-        steps.append(Step(rows[place].label, float(after.mean()), float(gain), improved))
-        best = after
-    return steps
+        improves = list(table.columns[table.loc[label] > best]) if steps else []
+        steps.append((label, means[label], gain, improves))
+        best = table.loc[label].clip(lower=best)
+    return pd.DataFrame(steps, columns=["added", "mean", "gain", "improves"])
 
 
 def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> list[Fidelity]:
@@ -210,27 +185,19 @@ def _fidelity(source: str, scope: str, our_frame: pd.DataFrame, their_frame: pd.
     return Fidelity(source, scope, int(shared.sum()), len(ours), value, low, high)
 
 
-def pairs_table(pairs: Sequence[Pair]) -> ReportTable:
+def complement_tables(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> list[ReportTable]:
     note = (
         "Best of both: in each set the better of the two rows, on average, less the better row's average; what a model "
         "could gain that kept both, own sets included. Observed: the same for a row that was trained on both."
     )
+    pairs, steps = complementary_pairs(matrix, rows, columns), greedy_order(matrix, rows, columns)
+    pairs = pairs[(pairs.index < MOST_PAIRS) | pairs["observed"].notna()]
     lines = [
-        (
-            f"{pair.first} + {pair.second}",
-            str(pair.columns),
-            signed(pair.best_of),
-            signed(pair.observed),
-            pair.joint or MISSING,
-        )
-        for place, pair in enumerate(pairs)
-        if place < MOST_PAIRS or pair.observed is not None
+        (f"{first} + {second}", str(count), signed(best_of), signed(observed), joint or MISSING)
+        for first, second, best_of, observed, joint, count in pairs.itertuples(index=False)
     ]
-    head = ("pair", "sets", "best of both", "observed", "by")
-    return ReportTable("pairs", "Which pairs complement one another?", note, head, lines)
-
-
-def greedy_table(steps: Sequence[Step]) -> ReportTable:
+    head: tuple[str, ...] = ("pair", "sets", "best of both", "observed", "by")
+    pairs_table = ReportTable("pairs", "Which pairs complement one another?", note, head, lines)
     note = (
         "Starts with the best single row; each step adds the one that raises the mean of the best-of most, over "
         "sets in which every row has a score without a leak from another set. A proposal for the next stage, "
@@ -238,16 +205,16 @@ def greedy_table(steps: Sequence[Step]) -> ReportTable:
     )
     lines = [
         (
-            str(number),
-            step.added,
-            f"{step.mean:.1f}",
-            signed(step.gain) if number > 1 else MISSING,
-            ", ".join(map(heading, step.improves)) or MISSING,
+            str(number + 1),
+            added,
+            f"{mean:.1f}",
+            signed(gain) if number else MISSING,
+            ", ".join(map(heading, improves)) or MISSING,
         )
-        for number, step in enumerate(steps, start=1)
+        for number, added, mean, gain, improves in steps.itertuples()
     ]
     head = ("step", "add", "best-of mean", "gain", "improves")
-    return ReportTable("greedy", "What should the next stage be?", note, head, lines)
+    return [pairs_table, ReportTable("greedy", "What should the next stage be?", note, head, lines)]
 
 
 def fidelity_table(fidelity: Sequence[Fidelity]) -> ReportTable:

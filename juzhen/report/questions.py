@@ -13,6 +13,9 @@ from juzhen.report.significance import both_ways
 from juzhen.report.table import MISSING, ReportTable, heading, percent, signed, with_interval
 from juzhen.report.training import training_of
 
+COUNTED = ["train_seconds", "rows_seen"]
+"""What a result says of its training, that costs are made of."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -71,14 +74,14 @@ class Transfer:
         self.gains = self.scores - bases.set_axis(self.scores.index)
 
     def _frame(self, name: str) -> pd.DataFrame:
-        return self.matrix.frame(name)[self.columns]
+        return self.matrix.frame(name, self.columns)
 
     def averages_table(self) -> ReportTable:
         """Means over columns, each set counted once whatever its size."""
         note = (
             "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other "
-            "sets, without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer sets, so "
-            "compare gains: over the untrained weights, on the same sets."
+            "sets, without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer "
+            "sets, so compare gains: over the untrained weights, on the same sets."
         )
         head = ("trained on", "in-domain", "sets", "zero-shot", "sets", "gain in-domain", "gain zero-shot")
         lines = []
@@ -189,7 +192,7 @@ def leak_table(matrix: Matrix) -> ReportTable:
             cell = row.cells.get(column)
             if cell is not None and (leak := cell.leak) is not None and leak.rows:
                 share = "<0.1" if leak.share < 0.001 else f"{100 * leak.share:.1f}"
-                whole = cell.mean if leak.rest is None else leak.rest.whole
+                whole = cell.mean if leak.rest is None else leak.whole
                 scores = (MISSING if whole is None else percent(whole), without_leaks(leak))
                 counted = (f"{leak.rows:,}", share, *scores, str(leak.counted_by))
                 lines.append((row.label, heading(column), leak.source, *counted))
@@ -212,6 +215,7 @@ def without_leaks(leak: Leak) -> str:
 def row_costs(matrix: Matrix) -> dict[str, Cost]:
     """Label → Cost of each trained row. A stage that several runs share counts in each of them."""
     runs = matrix.runs.drop_duplicates(["key", "seed", "stage"], keep="last")
+    runs = runs.assign(**{name: runs["training"].str.get(name).astype(float) for name in COUNTED})
     costs = {}
     for row in (row for row in matrix.rows if row.is_trained):
         lasts = [results[-1] for results in row.results.values()]
@@ -221,8 +225,8 @@ def row_costs(matrix: Matrix) -> dict[str, Cost]:
                 (runs["key"] == last.key) & (runs["seed"] == last.seed) & (runs["stage"] <= last.stage)
             ]
             if len(stages) == last.stage + 1:
-                sums.append(stages[["seconds", "rows_seen"]].astype(float).sum(skipna=False))
-        means = pd.DataFrame(sums, columns=["seconds", "rows_seen"]).mean()
+                sums.append(stages[COUNTED].sum(skipna=False))
+        means = pd.DataFrame(sums, columns=COUNTED).mean()
         seconds, rows_seen = (None if pd.isna(mean) else float(mean) for mean in means)
         device = str(lasts[0].environment.get("device") or "unknown")
         costs[row.label] = Cost(seconds, rows_seen, lasts[0].stage + 1, device)

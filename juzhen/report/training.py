@@ -123,10 +123,11 @@ def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
     schedule = result.config["schedule"]
     if isinstance(schedule, str):
         return result.config["loss"]
-    if loss := ((schedule.get("sets") or {}).get(name) or {}).get("loss"):
-        return loss
+    of_set: dict[str, Any] = (schedule.get("sets") or {}).get(name) or {}
+    if of_set.get("loss"):
+        return of_set["loss"]
     order = schedule["order"] or list(result.config["dataset"])
-    losses = [((schedule.get("stages") or {}).get(stage) or {}).get("loss") for stage in order]
+    losses: list[Any] = [((schedule.get("stages") or {}).get(stage) or {}).get("loss") for stage in order]
     if index < len(losses) and losses[index]:
         return losses[index]
     if index >= result.stage or not (result.stage < len(losses) and losses[result.stage]):
