@@ -117,7 +117,10 @@ def log_summary(
             logged["heat_map"] = wandb.Image(str(path))
     summary.log(logged)
     summary.summary.update(
-        {f"fidelity/{one.source}/{one.scope}": one.value for one in report.fidelity if one.value is not None}
+        {
+            f"fidelity/{one.source}/{one.scope}": one.value
+            for one in report.fidelity.dropna(subset="value").itertuples()
+        }
     )
     summary.log_artifact(artifact)
     place = str(Path(summary.dir).parent)

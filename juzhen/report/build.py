@@ -14,9 +14,8 @@ from juzhen.report.compare import comparison_tables
 from juzhen.report.figures import Reference, load_reference
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import Matrix, build_matrix
-from juzhen.report.profiles import Fidelity, complement_tables, fidelity_table, shape_fidelity
+from juzhen.report.profiles import complement_tables, fidelity_table, shape_fidelity
 from juzhen.report.questions import (
-    Cost,
     Transfer,
     cost_table,
     leak_table,
@@ -33,14 +32,14 @@ SHIPPED_AUDIT = ROOT / "results" / "leaks" / "pairs.json"
 @dataclass(frozen=True)
 class Report:
     """matrix      every cell with what a report says of it
-    differences as `significance.differences` has them
+    costs, fidelity, differences  as `row_costs`, `shape_fidelity` and `significance.differences` have them
     tables      all others, in the order of the page
     num_results how many files it was made from
     """
 
     matrix: Matrix
-    costs: dict[str, Cost]
-    fidelity: list[Fidelity]
+    costs: pd.DataFrame
+    fidelity: pd.DataFrame
     differences: pd.DataFrame
     tables: list[ReportTable]
     num_results: int
@@ -78,7 +77,7 @@ def build_report(
         *([ReportTable("unknown", "Not compared", note, ("name",), unknown)] if unknown else []),
         significance_table(matrix, tested),
         leak_table(matrix),
-        cost_table(costs, matrix),
+        cost_table(costs),
     ]
     return Report(matrix, costs, fidelity, tested, tables, len(results))
 

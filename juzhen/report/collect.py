@@ -29,8 +29,8 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
     """
     folder = Path(folder)
     if not folder.is_dir():
-        what = "this is a file, not a folder" if folder.exists() else "no such folder"
-        raise UserError(f"{folder}: {what}; give the one that holds the runs, for example runs")
+        problem = "this is a file, not a folder" if folder.exists() else "no such folder"
+        raise UserError(f"{folder}: {problem}; give the one that holds the runs, for example runs")
     results = {}
     for path in sorted(folder.rglob(RESULT_FILE)):
         try:

@@ -134,9 +134,9 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
                 verdict = "reached" if short <= 0 else f"{short:.1f} short"
                 best[column] = Comparison(row.label, row.setup, column, cell, claim, verdict)
         compared += [best[column] for column in sorted(best)]
-        near = [one for one in cells if not {"set", "split"} & {*one[0]}]
+        near = [entry for entry in cells if not {"set", "split"} & {*entry[0]}]
         if near and not best:
-            differs, row, column, cell = min(near, key=lambda one: (len(one[0]), -one[3].mean))
+            differs, row, column, cell = min(near, key=lambda entry: (len(entry[0]), -entry[3].mean))
             reason = f"nearest: {row.label}, which differs in {', '.join(differs)}"
             compared.append(Comparison(row.label, row.setup, column, cell, claim, NO_ROW, reason=reason))
     return compared
@@ -154,20 +154,20 @@ def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[Re
     """One table for each source that has a number for one of our cells, then what has none, and why; then claims."""
     compared = compare(matrix, published)
     tables = []
-    for source in dict.fromkeys(one.published.source for one in compared if one.published):
-        lines = compared_lines(compared, source)
-        matches = sum(line[COMPARED_COLUMNS.index("verdict")] == "matches" for line in lines)
+    for source in dict.fromkeys(entry.published.source for entry in compared if entry.published):
+        body = compared_lines(compared, source)
+        matches = sum(line[COMPARED_COLUMNS.index("verdict")] == "matches" for line in body)
         note = (
-            f"matches: {matches} of {len(lines)}; it lies in our 95 % interval or within ±{TOLERANCE_POINTS} points. "
+            f"matches: {matches} of {len(body)}; it lies in our 95 % interval or within ±{TOLERANCE_POINTS} points. "
             f"The numbers under `published` are this source's own, quoted; the setups may differ, so judge by them."
         )
-        tables.append(ReportTable(f"published-{source}", f"Beside {source}", note, COMPARED_COLUMNS, lines))
+        tables.append(ReportTable(f"published-{source}", f"Beside {source}", note, COMPARED_COLUMNS, body))
     if not tables:
         tables.append(ReportTable("published", "Beside published numbers", "", (), [], empty="No reference."))
     reasons: dict[tuple[str, str], list[str]] = {}  # one line for the sets of a row that have the same
-    missing = [one for one in compared if one.published is None]
-    for one in missing:
-        reasons.setdefault((one.row, one.reason), []).append(heading(one.column))
+    missing = [entry for entry in compared if entry.published is None]
+    for entry in missing:
+        reasons.setdefault((entry.row, entry.reason), []).append(heading(entry.column))
     if missing:
         sources = {number.source for number in published if number.standing == MEASURED}
         note = (
@@ -175,8 +175,8 @@ def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[Re
             f"set, metric and split; sources that were looked at: {len(sources)}."
         )
         head = ("trained on", "set", "why there is no reference")
-        lines = [(row, ", ".join(columns), reason) for (row, reason), columns in reasons.items()]
-        tables.append(ReportTable("unlike", "Without a published number", note, head, lines))
+        body = [(row, ", ".join(columns), reason) for (row, reason), columns in reasons.items()]
+        tables.append(ReportTable("unlike", "Without a published number", note, head, body))
     if claims := claim_lines(beside_claims(matrix, published)):
         note = (
             "What sources say without a measurement of their own, or set as a goal: never a reference. Beside each "
@@ -190,31 +190,36 @@ def compared_lines(compared: Iterable[Comparison], source: str) -> list[tuple[st
     """A line of text for each number of a source, in the order of COMPARED_COLUMNS."""
     return [
         (
-            one.row,
-            one.setup,
-            heading(one.column),
-            with_interval(one.ours.mean, one.ours.low, one.ours.high),
+            entry.row,
+            entry.setup,
+            heading(entry.column),
+            with_interval(entry.ours.mean, entry.ours.low, entry.ours.high),
             f"{theirs.percent:.2f}",
             theirs.setup,
             theirs.table_and_model,
-            one.verdict,
-            one.stands_in or MISSING,
+            entry.verdict,
+            entry.stands_in or MISSING,
         )
-        for one in compared
-        if (theirs := one.published) is not None and theirs.source == source
+        for entry in compared
+        if (theirs := entry.published) is not None and theirs.source == source
     ]
 
 
 def claim_lines(compared: Iterable[Comparison]) -> list[tuple[str, ...]]:
     """A line of text for each claim, in the order of CLAIM_COLUMNS."""
-    lines: list[tuple[str, ...]] = []
-    for one in compared:
-        if (claim := one.published) is not None:
-            ours = (one.row, heading(one.column), percent(one.ours.mean), one.verdict)
-            if one.reason:  # named, not compared
-                ours = (MISSING, heading(one.column), MISSING, f"{one.verdict}; {one.reason}")
-            lines.append((f"{claim.metric} {figure_text(claim)}", claim.place, *ours, claim.note))
-    return lines
+    body: list[tuple[str, ...]] = []
+    for entry in compared:
+        if (claim := entry.published) is not None:
+            ours = (
+                entry.row,
+                heading(entry.column),
+                percent(entry.ours.mean),
+                entry.verdict,
+            )
+            if entry.reason:  # named, not compared
+                ours = (MISSING, heading(entry.column), MISSING, f"{entry.verdict}; {entry.reason}")
+            body.append((f"{claim.metric} {figure_text(claim)}", claim.place, *ours, claim.note))
+    return body
 
 
 def figure_text(claim: Published) -> str:

@@ -77,27 +77,27 @@ def _name_and_batches(folder: Path) -> tuple[str, dict[str, int]]:
 
 def distinct_labels(curves: Sequence[Curves], folders: Sequence[str | Path]) -> list[Curves]:
     """The curves with their folders as names where two would share one."""
-    names = [one.name for one in curves]
+    names = [run.name for run in curves]
     return [
-        one if names.count(one.name) == 1 else replace(one, name=Path(folder).name)
-        for one, folder in zip(curves, folders, strict=True)
+        run if names.count(run.name) == 1 else replace(run, name=Path(folder).name)
+        for run, folder in zip(curves, folders, strict=True)
     ]
 
 
-def choose_quantities(curves: Sequence[Curves], asked: Sequence[str] | None) -> list[str]:
+def choose_quantities(curves: Sequence[Curves], quantities: Sequence[str] | None) -> list[str]:
     """What is drawn: what was asked for, or else every dev correlation that some run has, and the loss.
 
     Where several sets were mixed, the loss of each set by itself, too.
 
     Raises UserError for a quantity that no run has logged, and when none has logged anything.
     """
-    logged = sorted({key for one in curves for key in one.values})
+    logged = sorted({key for run in curves for key in run.values})
     if not logged:
         raise UserError(
-            f"{', '.join(one.name for one in curves)}: nothing was logged while training yet; wait for the first "
+            f"{', '.join(run.name for run in curves)}: nothing was logged while training yet; wait for the first "
             f"steps (logger.every_steps), or name a run that has trained"
         )
-    for key in asked or ():
+    for key in quantities or ():
         if key not in logged:
             raise UserError(
                 f"--of {key}: no run has logged it; {nearest(key, logged)}. There are: {', '.join(logged)}"
@@ -105,7 +105,7 @@ def choose_quantities(curves: Sequence[Curves], asked: Sequence[str] | None) -> 
     scores = [key for key in logged if key.endswith("/spearman") and key != "dev/selection/spearman"]
     of_sets = [key for key in logged if re.fullmatch(r"train/[^/]+/loss", key)]
     losses = [key for key in logged if key == "train/loss"] + (of_sets if len(of_sets) > 1 else [])
-    return list(asked or [*scores, *losses] or logged[:1])
+    return list(quantities or [*scores, *losses] or logged[:1])
 
 
 def smoothed(values: Sequence[float], window: int) -> list[float]:

@@ -70,7 +70,7 @@ class Model:
 
     def reads(self, language: str) -> bool:
         """Whether it reads one of LANGUAGES; "" is any."""
-        return all(one in self.languages for one in language.split("-") if one)
+        return all(part in self.languages for part in language.split("-") if part)
 
     @property
     def work(self) -> int:
@@ -104,7 +104,7 @@ def load_models(table: Path = TABLE, bench: Path = BENCH) -> list[Model]:
 
 def milliseconds(model: Model, models: Sequence[Model]) -> tuple[float, str] | None:
     """Time per sentence in batches, and in words; where it was not measured, by the nearest that was."""
-    measured = {one.work: one.speed for one in reversed(models) if one.speed is not None}
+    measured = {other.work: other.speed for other in reversed(models) if other.speed is not None}
     if model.speed is None and not measured:
         return None
     work = model.work if model.speed is not None else min(measured, key=lambda work: abs(work - model.work))

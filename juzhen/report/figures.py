@@ -1,10 +1,10 @@
 """Published figures: what each says, how it stands, and where it is kept (see published/README.md); those of a folder,
 in our names or in the source's own."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from juzhen.core.csv_rows import csv_rows
 from juzhen.core.errors import UserError
@@ -89,19 +89,14 @@ class Reference:
 
 def figure(source: str, line: Mapping[str, str]) -> Published:
     """A line of a file; a column that is not there, or is empty, has its default. Raises ValueError for a bad value."""
-    optional = {name: line[name] for name in OPTIONAL if line.get(name)}
-    if optional.get("standing", MEASURED) not in STANDINGS:
+    values: dict[str, Any] = {name: line[name] for name in REQUIRED} | {
+        name: line[name] for name in OPTIONAL if line.get(name)
+    }
+    if values.get("standing", MEASURED) not in STANDINGS:
         raise ValueError(
-            f"standing is {short(optional['standing'])!r}; one of {', '.join(STANDINGS)} is expected"
+            f"standing is {short(values['standing'])!r}; one of {', '.join(STANDINGS)} is expected"
         )
-    try:
-        percent = as_number(line["percent"])
-    except ValueError:
-        percent = math.nan
-    if not math.isfinite(percent):
-        raise ValueError(f"percent is {short(line['percent'])!r}; a number is expected")
-    required = {name: line[name] for name in REQUIRED if name != "percent"}
-    return Published(source=source, **required, percent=percent, **optional)
+    return Published(**{"source": source, **values, "percent": as_number(line["percent"])})
 
 
 def load_published() -> list[Published]:
@@ -131,14 +126,14 @@ def load_reference(folder: Path | None) -> Reference:
     translator = _Translator(load_published())
     numbers = []
     for path in paths:
-        columns, lines = csv_rows(path)
+        columns, records = csv_rows(path)
         is_ours = {*columns} >= {*REQUIRED}
         if not is_ours and not {*columns} >= {*THEIR_COLUMNS}:
             raise UserError(
                 f"{path}: columns {short(', '.join(sorted(columns)) or 'none', 200)}; expected {expected}, "
                 f"or at least {', '.join(THEIR_COLUMNS)}"
             )
-        for number, line in lines:
+        for number, line in records:
             try:
                 numbers.append(figure(path.stem, line if is_ours else line | translator.translate(line)))
             except ValueError as error:
@@ -150,12 +145,12 @@ class _Translator:
     """A source's names into ours; remembers the ones it could not translate."""
 
     def __init__(self, shipped: list[Published]) -> None:
-        self._models = {(one.table, one.model): one for one in shipped if one.trained_on}
+        self._models = {(number.table, number.model): number for number in shipped if number.trained_on}
         self._splits: dict[tuple[str, str], set[str]] = {}
-        for one in shipped:
-            self._splits.setdefault((one.table, one.dataset), set()).add(one.split)
-        self._sets = {one.dataset for one in shipped if one.dataset}
-        self._sets |= {name for one in shipped for name in set_names(one.trained_on)}
+        for number in shipped:
+            self._splits.setdefault((number.table, number.dataset), set()).add(number.split)
+        self._sets = {number.dataset for number in shipped if number.dataset}
+        self._sets |= {name for number in shipped for name in set_names(number.trained_on)}
         self.unknown: set[str] = set()
 
     def translate(self, line: Mapping[str, str]) -> dict[str, str]:

@@ -98,16 +98,16 @@ def published_csv(tables: Sequence[ReportTable]) -> str:
     """The tables of published numbers below each other, each line with its table's title before it."""
     published = [table for table in tables if table.key.startswith("published-")]
     head = ("table", *(published[0].head if published else ()))
-    return csv_text([head, *((table.title, *line) for table in published for line in table.lines)])
+    return csv_text([head, *((table.title, *line) for table in published for line in table.body)])
 
 
 def latex(matrix: Matrix) -> str:
     """A booktabs table; it needs \\usepackage{booktabs} and nothing else."""
     head = ["trained on", *(escaped(heading(column)) for column in matrix.columns)]
-    lines = [
+    body = [
         [escaped(row.label), *(_latex_cell(row, column) for column in matrix.columns)] for row in matrix.rows
     ]
-    table = pd.DataFrame(lines, columns=head).to_latex(
+    table = pd.DataFrame(body, columns=head).to_latex(
         index=False, escape=False, column_format="l" + "r" * len(matrix.columns)
     )
     return (
@@ -138,21 +138,15 @@ def escaped(text: str) -> str:
 def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], None]) -> None:
     """Replaces what stands between the markers of each page; a page without markers stays as it is, and is named."""
     for page in pages:
-        try:
-            before = read_text(page)
-        except OSError as error:
-            raise UserError(f"--into {page}: cannot be read ({error.strerror})") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"--into {page}: not UTF-8; give a page of Markdown") from error
         is_chinese = page.suffixes[-2:-1] == [".zh"]
-        text = before
+        text = before = read_text(page)
         keys = [key for key in KEYS if f"<!-- result:{key} -->" in before]
         for key in keys:
             start, end = f"<!-- result:{key} -->", f"<!-- /result:{key} -->"
-            head, _, rest = text.partition(start)
-            if end not in rest:
+            head, _, tail = text.partition(start)
+            if end not in tail:
                 raise UserError(f"--into {page}: {start} has no end; write {end} further down")
-            text = f"{head}{start}\n{fragment(report, key, is_chinese=is_chinese)}\n{end}{rest.partition(end)[2]}"
+            text = f"{head}{start}\n{fragment(report, key, is_chinese=is_chinese)}\n{end}{tail.partition(end)[2]}"
         if not keys:
             tell(f"{page}: no marker such as <!-- result:matrix --> … <!-- /result:matrix -->; left as it is")
         elif text != before:
@@ -173,6 +167,6 @@ def fragment(report: Report, key: str, *, is_chinese: bool) -> str:
 
 
 def _chinese(table: ReportTable) -> str:
-    words = {row["heading"]: row["chinese"] for _, row in csv_rows(CHINESE_HEADINGS)[1]}
-    head = [words.get(name, name) for name in table.head]
-    return markdown_table(head, table.lines, numbers=table.numbers) if table.lines else "（无）"
+    translations = {row["heading"]: row["chinese"] for _, row in csv_rows(CHINESE_HEADINGS)[1]}
+    head = [translations.get(name, name) for name in table.head]
+    return markdown_table(head, table.body, numbers=table.numbers) if table.body else "（无）"

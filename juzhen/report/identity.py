@@ -200,21 +200,22 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
     names  that sweeps gave to rows, "" for a row without one; it is then called by what it was trained on
     """
     names = [
-        name or _name(one) for name, one in zip(names or [""] * len(identities), identities, strict=True)
+        name or _name(identity)
+        for name, identity in zip(names or [""] * len(identities), identities, strict=True)
     ]
     settings = [_settings(identity) for identity in identities]
     backbones = _backbones(identities)
-    keys = sorted({key for one in settings for key in one}, key=_names_first)
+    keys = sorted({key for group in settings for key in group}, key=_names_first)
     read = [{key for key in keys if identity.reads(key)} for identity in identities]
     labels = []
-    for name, own, own_keys in zip(names, settings, read, strict=True):
+    for name, row, own_keys in zip(names, settings, read, strict=True):
         namesakes = [number for number, other in enumerate(names) if other == name]
         phrases: list[str] = []
         for key in (key for key in keys if key in own_keys):
             peers = [settings[number] for number in namesakes if key in read[number]]
-            phrases += _difference(key, own, peers, backbones)
+            phrases += _difference(key, row, peers, backbones)
         phrases = list(dict.fromkeys(phrases))
-        backbone = backbones.get(own.get(BACKBONE, ""))
+        backbone = backbones.get(row.get(BACKBONE, ""))
         if name == UNTRAINED and backbone in phrases:
             phrases.remove(backbone)
             name = f"{backbone}, {name}"
@@ -248,7 +249,7 @@ def _settings(identity: Identity) -> dict[str, str]:
 
 def _backbones(identities: Sequence[Identity]) -> dict[str, str]:
     """Path of a backbone → what it is called: its name, or as much of its path as tells it from the others."""
-    names = {dict(one.settings).get(BACKBONE, ""): one.backbone for one in identities}
+    names = {dict(identity.settings).get(BACKBONE, ""): identity.backbone for identity in identities}
     for parts in (1, 2, 0):  # 0: all of it
         count = Counter(names.values())
         names = {
@@ -259,25 +260,25 @@ def _backbones(identities: Sequence[Identity]) -> dict[str, str]:
 
 
 def _difference(
-    key: str, own: Mapping[str, str], namesakes: Sequence[Mapping[str, str]], backbones: Mapping[str, str]
+    key: str, row: Mapping[str, str], namesakes: Sequence[Mapping[str, str]], backbones: Mapping[str, str]
 ) -> Iterator[str]:
-    """In words a setting in which `own` differs from any of its namesakes, if it does.
+    """In words a setting in which `row` differs from any of its namesakes, if it does.
 
     Another loss or model is told by its name alone, and so is another backbone: that their numbers differ too goes
     without saying.
     """
-    group, _, rest = key.partition(".")
+    group, _, tail = key.partition(".")
     before = {f"{group}.name", f"{key.rpartition('.')[0]}.name", *GO_WITH.get(group, ())} - {key}
-    peers = [one for one in namesakes if all(one.get(other) == own.get(other) for other in before)]
+    peers = [peer for peer in namesakes if all(peer.get(other) == row.get(other) for other in before)]
     if len({settings.get(key) for settings in peers}) == 1:
         return
-    value, word = own.get(key), key.rpartition(".")[2].replace("_", " ")
+    value, word = row.get(key), key.rpartition(".")[2].replace("_", " ")
     if key == BACKBONE:
         yield backbones.get(value or "", "no backbone")
     elif key.startswith("model.templates."):
         yield "other templates"
     elif key.endswith(".name"):
-        yield value or ("by_kind" if group == "loss" and rest == "name" else "by its kind")
+        yield value or ("by_kind" if group == "loss" and tail == "name" else "by its kind")
     elif key == "hardware.compile":
         yield "compiled" if value == "True" else "not compiled"
     elif value in ("True", "False"):
@@ -287,12 +288,12 @@ def _difference(
     elif key == "hardware.precision":
         yield PRECISIONS.get(value, value)
     elif len(value) > LONGEST:
-        yield f"{word} {short_where_apart(value, [one.get(key) or '' for one in peers], LONGEST)}"
+        yield f"{word} {short_where_apart(value, [peer.get(key) or '' for peer in peers], LONGEST)}"
     else:
         yield PHRASES.get(key, f"{word} {{}}").format(value)
 
 
 def _names_first(key: str) -> tuple[str, bool, str]:
     """Sorts the names that a node goes by before its numbers."""
-    group, _, rest = key.partition(".")
-    return group, rest not in ("name", "path"), rest
+    group, _, tail = key.partition(".")
+    return group, tail not in ("name", "path"), tail

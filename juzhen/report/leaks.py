@@ -28,17 +28,17 @@ class Leak:
                 that with several sets the true number may be larger
     share       of the split, as a fraction
     is_counted  by the run itself, on the rows it trained on; else by an audit of whole training sets
-    rest        the score without these rows, where the run has one; its value is None where no row is left, or these
+    unseen      the score without these rows, where the run has one; its value is None where no row is left, or these
                 have no correlation
-    whole       the score on all rows, by the same results
+    score       that on all rows, by the same results
     """
 
     source: str
     rows: int
     share: float
     is_counted: bool = False
-    rest: Score | None = None
-    whole: float | None = None
+    unseen: Score | None = None
+    score: float | None = None
 
     @property
     def is_marked(self) -> bool:
@@ -155,25 +155,31 @@ def _counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
     the others' mean.
     """
     column, without = key.rpartition("/")[0], f"{key}{WITHOUT_LEAKS}"
-    results = [result for one in seeds if (result := _counting(one, column)) is not None]
+    results = [result for runs in seeds if (result := _counting(runs, column)) is not None]
     if not results or len(results) < len(seeds):
         return None
     leaks = [result.data[column]["leaked"] for result in results]
     by_set = sum((Counter(leak.get("by_set", {})) for leak in leaks), Counter[str]())
-    # None of the seeds has a rest where no row was seen, or the metric has no second number.
-    pairs = [(one.scores[key], one.scores[without]) for one in results if {key, without} <= one.scores.keys()]
-    defined = [(all_rows, rest) for all_rows, rest in pairs if None not in (all_rows.value, rest.value)]
-    count = _mean([rest.count for _, rest in defined]) or max((rest.count for _, rest in pairs), default=0)
+    # None of the seeds has a second score where no row was seen, or the metric has no second number.
+    pairs = [
+        (result.scores[key], result.scores[without])
+        for result in results
+        if {key, without} <= result.scores.keys()
+    ]
+    defined = [pair for pair in pairs if None not in (pair[0].value, pair[1].value)]
+    count = _mean([unseen.count for _, unseen in defined]) or max(
+        (unseen.count for _, unseen in pairs), default=0
+    )
     value, low, high = (
-        _mean([getattr(rest, name) for _, rest in defined]) for name in ("value", "low", "high")
+        _mean([getattr(unseen, name) for _, unseen in defined]) for name in ("value", "low", "high")
     )
     return Leak(
         source=max(by_set, key=by_set.__getitem__, default=""),
         rows=round(statistics.fmean(leak["rows"] for leak in leaks)),
         share=statistics.fmean(leak["share"] for leak in leaks),
         is_counted=True,
-        rest=Score(value, low, high, round(count)) if pairs else None,
-        whole=_mean([all_rows.value for all_rows, _ in defined or pairs]),
+        unseen=Score(value, low, high, round(count)) if pairs else None,
+        score=_mean([all_rows.value for all_rows, _ in defined or pairs]),
     )
 
 

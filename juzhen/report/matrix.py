@@ -159,14 +159,14 @@ def build_matrix(
     Raises UserError when no result has the metric, or none the split.
     """
     runs, rows = _rows_of(results)
-    lines = [
+    records = [
         {"row": run.row, "seed": run.seed, "result": run.result, "key": key} | vars(score)
         for run in runs.itertuples()
         for key, score in run.scores.items()
     ]
     # Equal weights may have been scored by several runs, each on sets of its own.
     scores = pd.DataFrame(
-        lines, columns=["row", "seed", "result", "key", "value", "low", "high", "count", "why"]
+        records, columns=["row", "seed", "result", "key", "value", "low", "high", "count", "why"]
     )
     scores = scores.drop_duplicates(["row", "seed", "key"], keep="last").sort_values("seed", kind="stable")
     scores["column"], scores["metric"] = (scores["key"].str.rpartition("/")[part] for part in (0, 2))
@@ -184,15 +184,15 @@ def build_matrix(
     _mark(rows)
     beside = scores["metric"].map(lambda name: is_beside(name, metric.removesuffix(WITHOUT_LEAKS)))
     scored = list(scores["column"][beside].unique())
-    shown, counted, both = (_columns(scored, in_suites, rows, one) for one in (split, None, BOTH))
+    columns, counted, both = (_columns(scored, in_suites, rows, side) for side in (split, None, BOTH))
     filled = {column for row in rows for column in row.cells}
-    hidden = [column for column in both if column in filled - {*shown}]
-    return Matrix(metric, rows, runs, shown, counted if split == BOTH else shown, hidden)
+    hidden = [column for column in both if column in filled - {*columns}]
+    return Matrix(metric, rows, runs, columns, counted if split == BOTH else columns, hidden)
 
 
 def _rows_of(results: Sequence[Result]) -> tuple[pd.DataFrame, list[Row]]:
     """The frame of runs, and its rows in the order of their first runs, without cells."""
-    lines: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     identities: dict[Identity, int] = {}
     for result in sorted(results, key=lambda result: result.finished_at):
         # Later stages start from trained weights, so what they measured before training is no untrained row.
@@ -200,8 +200,10 @@ def _rows_of(results: Sequence[Result]) -> tuple[pd.DataFrame, list[Row]]:
         for before, scores in [*sides, (False, result.scores)]:
             number = identities.setdefault(identify(result, before_training=before), len(identities))
             name = "" if before else row_name(result)
-            lines.append(vars(result) | {"row": number, "row_name": name, "scores": scores, "result": result})
-    runs, rows = pd.DataFrame(lines), []
+            records.append(
+                vars(result) | {"row": number, "row_name": name, "scores": scores, "result": result}
+            )
+    runs, rows = pd.DataFrame(records), []
     for identity, (_, group) in zip(identities, runs.groupby("row"), strict=True):
         of_seeds = {int(seed): list(seeds) for seed, seeds in group.groupby("seed", sort=False)["result"]}
         names = list(filter(None, group["row_name"].unique()))
@@ -289,9 +291,9 @@ def _columns(
     filled = {column: sum(column in row.cells for row in rows) for column in scored}
     sets = dict.fromkeys(column.split("/")[1] for column in scored)
     columns: list[str] = []
-    for name in [*(one for one in in_order if one in sets), *sorted(sets.keys() - {*in_order})]:
+    for name in [*(name for name in in_order if name in sets), *sorted(sets.keys() - {*in_order})]:
         candidates = [column for column in scored if column.split("/")[1] == name]
-        preferred = [f"{one}/{name}" for one in SPLITS if f"{one}/{name}" in candidates]
+        preferred = [f"{side}/{name}" for side in SPLITS if f"{side}/{name}" in candidates]
         candidates = [*preferred, *(column for column in candidates if column not in preferred)]
         if split is None:
             columns.append(max(candidates, key=filled.__getitem__))  # the first of the best

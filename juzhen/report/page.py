@@ -80,9 +80,10 @@ def _view(report: Report, row: Row, column: str) -> dict[str, Any]:
 
 def _facts(report: Report, row: Row, column: str, cell: Cell) -> list[tuple[str, str]]:
     training, leak_text = "none", "not audited"
-    if cost := report.costs.get(row.label):
-        stages = f", {cost.stages} stages" if cost.stages > 1 else ""
-        training = f"{duration(cost.seconds)} on {cost.device}{stages}"
+    if row.is_trained:
+        cost = report.costs.loc[row.label]
+        stages = f", {cost['stages']} stages" if cost["stages"] > 1 else ""
+        training = f"{duration(cost['train_seconds'])} on {cost['device']}{stages}"
     if (leak := cell.leak) is not None:
         counted = ", counted by the run" if leak.is_counted else ""
         seen = f"{leak.rows:,} rows, {100 * leak.share:.1f} %, from {leak.source}{counted}"
@@ -97,10 +98,10 @@ def _facts(report: Report, row: Row, column: str, cell: Cell) -> list[tuple[str,
         ("training", training),
         ("leak", leak_text),
     ]
-    if leak is not None and leak.rest is not None:
-        whole = MISSING if leak.whole is None else percent(leak.whole)
+    if leak is not None and leak.unseen is not None:
+        score = MISSING if leak.score is None else percent(leak.score)
         facts.append(
-            ("without leaks", f"{without_leaks(leak)} on {leak.rest.count:,} rows; with them {whole}")
+            ("without leaks", f"{without_leaks(leak)} on {leak.unseen.count:,} rows; with them {score}")
         )
     if cell.below_lexical:
         facts.append(("note", "below the lexical baseline"))

@@ -112,12 +112,12 @@ def draw_dots(matrix: Matrix, path: Path) -> None:
 
 def _panel(axes: Axes, matrix: Matrix, column: str) -> None:
     rows = sorted((row for row in matrix.rows if column in row.cells), key=lambda row: row.cells[column].mean)
-    for place, row in enumerate(rows):
+    for y, row in enumerate(rows):
         cell = row.cells[column]
         spread = (cell.low, cell.high) if cell.std is None else (cell.mean - cell.std, cell.mean + cell.std)
         ends = [100 * end for end in spread if end is not None]
-        axes.plot(ends, [place] * len(ends), color="#3b6ea5", linewidth=2)
-        axes.plot(100 * cell.mean, place, "o", color="#12355b", markersize=5)
+        axes.plot(ends, [y] * len(ends), color="#3b6ea5", linewidth=2)
+        axes.plot(100 * cell.mean, y, "o", color="#12355b", markersize=5)
     axes.set_yticks(range(len(rows)), [short_label(row.label) for row in rows])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#dddddd")

@@ -1,8 +1,8 @@
 """What the profiles of rows over the sets say: which are alike, which complete one another, and whether they have the
 published shape."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -29,25 +29,6 @@ ALL = "all cells"
 CENTRED = "all cells, columns' levels removed"
 
 
-@dataclass(frozen=True)
-class Fidelity:
-    """Spearman correlation between our cells and those of one source.
-
-    scope      ALL; CENTRED: each column less its mean on either side, so that easy and hard sets do not count;
-               or a column
-    low, high  95 % bootstrap interval; rows are drawn with all their cells, as a row is one training.
-               None below LEAST_ROWS rows
-    """
-
-    source: str
-    scope: str
-    cells: int
-    rows: int
-    value: float | None
-    low: float | None
-    high: float | None
-
-
 def clean_scores(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> np.ndarray:
     """Scores ×100; NaN where there is none, or where another training set leaks."""
     flatters = matrix.frame("flatters", columns, rows).eq(True)
@@ -60,12 +41,12 @@ def clustered(matrix: Matrix, columns: Sequence[str]) -> tuple[list[Row], list[s
     Average linkage on 1 − Spearman between profiles, leaves in optimal order (Bar-Joseph et al. 2001).
     """
     table = clean_scores(matrix, matrix.rows, columns)
-    trained = [place for place, row in enumerate(matrix.rows) if row.is_trained]
+    trained = [number for number, row in enumerate(matrix.rows) if row.is_trained]
     rows = [row for row in matrix.rows if not row.is_trained]
     # A column's level says how hard the set is; what a row has learnt shows in how it departs from it.
     level = pd.DataFrame(table).mean().fillna(0).to_numpy()
-    rows += [matrix.rows[trained[place]] for place in _leaf_order((table - level)[trained])]
-    return rows, [columns[place] for place in _leaf_order(table.T)]
+    rows += [matrix.rows[trained[number]] for number in _leaf_order((table - level)[trained])]
+    return rows, [columns[number] for number in _leaf_order(table.T)]
 
 
 def _leaf_order(table: np.ndarray) -> list[int]:
@@ -73,17 +54,7 @@ def _leaf_order(table: np.ndarray) -> list[int]:
         return list(range(len(table)))
     likeness = pd.DataFrame(table.T).corr("spearman", min_periods=LEAST_SHARED).fillna(0).to_numpy()
     condensed = 1 - likeness[np.triu_indices(len(table), 1)]
-    return [int(place) for place in leaves_list(linkage(condensed, "average", optimal_ordering=True))]
-
-
-def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Spearman's; None below two values, or where one side has no spread."""
-    if len(a) < 2:
-        return None
-    ranks = rankdata(np.stack([a, b]), axis=1)
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    norm = np.sqrt((ranks**2).sum(axis=1)).prod()
-    return float(ranks[0] @ ranks[1] / norm) if norm > 0 else None
+    return [int(number) for number in leaves_list(linkage(condensed, "average", optimal_ordering=True))]
 
 
 def complementary_pairs(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> pd.DataFrame:
@@ -141,19 +112,25 @@ def greedy_order(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) ->
     return pd.DataFrame(steps, columns=["added", "mean", "gain", "improves"])
 
 
-def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> list[Fidelity]:
-    """Per source: over all cells, over all with levels removed, and per column with at least LEAST_ROWS rows.
+def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> pd.DataFrame:
+    """Spearman correlation between our cells and those of each source.
+
+    scope      ALL; CENTRED: each column less its mean on either side, so that easy and hard sets do not count;
+               or a column, with at least LEAST_ROWS rows
+    cells, rows, value  how many both have, and the correlation
+    low, high  95 % bootstrap interval; rows are samples with all their cells, as a row is one training.
+               NaN below LEAST_ROWS rows
 
     Several rows or several figures for the same training are averaged; what is the like of what, `compare` says.
     """
-    fidelity = []
+    body = []
     for source in sorted({number.source for number in published}):
         compared = compare(matrix, [number for number in published if number.source == source])
         pairs = pd.DataFrame(
             [
-                (f"{theirs.trained_on} {theirs.loss}", one.column, 100 * one.ours.mean, theirs.percent)
-                for one in compared
-                if (theirs := one.published) is not None
+                (f"{theirs.trained_on} {theirs.loss}", entry.column, 100 * entry.ours.mean, theirs.percent)
+                for entry in compared
+                if (theirs := entry.published) is not None
             ],
             columns=["row", "column", "ours", "theirs"],
         )
@@ -162,27 +139,34 @@ def shape_fidelity(matrix: Matrix, published: Sequence[Published]) -> list[Fidel
             continue
         # Rows stay in the order of the matrix, which decides what a bootstrap draws.
         ours, theirs = (means[side].unstack().reindex(pairs["row"].unique()) for side in ("ours", "theirs"))
-        fidelity.append(_fidelity(source, ALL, ours, theirs))
+        body.append((source, ALL, *_correlation(ours, theirs)))
         if len(ours.columns) > 1:
-            fidelity.append(_fidelity(source, CENTRED, ours - ours.mean(), theirs - theirs.mean()))
-        for column in ours.columns:
-            if ours[column].count() >= LEAST_ROWS:
-                fidelity.append(_fidelity(source, column, ours[[column]], theirs[[column]]))
-    return fidelity
+            body.append((source, CENTRED, *_correlation(ours - ours.mean(), theirs - theirs.mean())))
+        for column in ours.columns[ours.count() >= LEAST_ROWS]:
+            body.append((source, column, *_correlation(ours[[column]], theirs[[column]])))
+    return pd.DataFrame(body, columns=["source", "scope", "cells", "rows", "value", "low", "high"])
 
 
-def _fidelity(source: str, scope: str, our_frame: pd.DataFrame, their_frame: pd.DataFrame) -> Fidelity:
+def _correlation(our_frame: pd.DataFrame, their_frame: pd.DataFrame) -> tuple[int, int, float, float, float]:
+    """Cells, rows, Spearman's correlation and its interval."""
     ours, theirs = (frame.dropna(how="all").to_numpy() for frame in (our_frame, their_frame))
-    shared = np.isfinite(ours)
-    low = high = None
+    shared, values = np.isfinite(ours), [np.nan]
     if len(ours) >= LEAST_ROWS:
-        drawn = np.random.default_rng(0).integers(0, len(ours), (RESAMPLES, len(ours)))
-        values = [rank_correlation(ours[rows][shared[rows]], theirs[rows][shared[rows]]) for rows in drawn]
-        if defined := [value for value in values if value is not None]:
-            tail = 100 * (1 - CONFIDENCE) / 2
-            low, high = map(float, np.percentile(defined, [tail, 100 - tail]))
-    value = rank_correlation(ours[shared], theirs[shared])
-    return Fidelity(source, scope, int(shared.sum()), len(ours), value, low, high)
+        samples = np.random.default_rng(0).integers(0, len(ours), (RESAMPLES, len(ours)))
+        values = [_spearman(ours[rows][shared[rows]], theirs[rows][shared[rows]]) for rows in samples]
+    tail = 100 * (1 - CONFIDENCE) / 2
+    low, high = (float(pd.Series(values).dropna().quantile(end / 100)) for end in (tail, 100 - tail))
+    return int(shared.sum()), len(ours), _spearman(ours[shared], theirs[shared]), low, high
+
+
+def _spearman(a: np.ndarray, b: np.ndarray) -> float:
+    """NaN below two values, or where one side has no spread."""
+    if len(a) < 2:
+        return math.nan
+    ranks = rankdata(np.stack([a, b]), axis=1)
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    norm = np.sqrt((ranks**2).sum(axis=1)).prod()
+    return float(ranks[0] @ ranks[1] / norm) if norm > 0 else math.nan
 
 
 def complement_tables(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) -> list[ReportTable]:
@@ -192,18 +176,18 @@ def complement_tables(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str
     )
     pairs, steps = complementary_pairs(matrix, rows, columns), greedy_order(matrix, rows, columns)
     pairs = pairs[(pairs.index < MOST_PAIRS) | pairs["observed"].notna()]
-    lines = [
+    body = [
         (f"{first} + {second}", str(count), signed(best_of), signed(observed), joint or MISSING)
         for first, second, best_of, observed, joint, count in pairs.itertuples(index=False)
     ]
     head: tuple[str, ...] = ("pair", "sets", "best of both", "observed", "by")
-    pairs_table = ReportTable("pairs", "Which pairs complement one another?", note, head, lines)
+    pairs_table = ReportTable("pairs", "Which pairs complement one another?", note, head, body)
     note = (
         "Starts with the best single row; each step adds the one that raises the mean of the best-of most, over "
         "sets in which every row has a score without a leak from another set. A proposal for the next stage, "
         "not a measurement of it."
     )
-    lines = [
+    body = [
         (
             str(number + 1),
             added,
@@ -214,26 +198,26 @@ def complement_tables(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str
         for number, added, mean, gain, improves in steps.itertuples()
     ]
     head = ("step", "add", "best-of mean", "gain", "improves")
-    return [pairs_table, ReportTable("greedy", "What should the next stage be?", note, head, lines)]
+    return [pairs_table, ReportTable("greedy", "What should the next stage be?", note, head, body)]
 
 
-def fidelity_table(fidelity: Sequence[Fidelity]) -> ReportTable:
+def fidelity_table(fidelity: pd.DataFrame) -> ReportTable:
     note = (
         "Spearman correlation between our cells and the published ones, over the cells that both have. 95 % interval "
         "from a bootstrap over rows with all their cells. Levels removed: each column less its mean on either side, "
         "so that which set is easy does not count, only which training helps it. An interval from fewer than "
         "ten rows is a hint."
     )
-    lines = [
+    body = [
         (
-            one.source,
-            heading(one.scope) if "/" in one.scope else one.scope,
-            str(one.cells),
-            str(one.rows),
-            MISSING if one.value is None else f"{one.value:.3f}",
-            MISSING if one.low is None or one.high is None else f"[{one.low:.3f}, {one.high:.3f}]",
+            source,
+            heading(scope) if "/" in scope else scope,
+            str(cells),
+            str(rows),
+            MISSING if pd.isna(value) else f"{value:.3f}",
+            MISSING if pd.isna(low) else f"[{low:.3f}, {high:.3f}]",
         )
-        for one in fidelity
+        for source, scope, cells, rows, value, low, high in fidelity.itertuples(index=False)
     ]
     head = ("source", "scope", "cells", "rows", "correlation", "95 % interval")
-    return ReportTable("fidelity", "Is the shape the published one?", note, head, lines)
+    return ReportTable("fidelity", "Is the shape the published one?", note, head, body)

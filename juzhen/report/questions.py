@@ -1,56 +1,36 @@
 """The questions a transfer matrix is made for, answered from its cells; and what each row cost."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
 from juzhen.core.named import PROMPT_KEYS
 from juzhen.core.texts import time_in_words
 from juzhen.report.leaks import Leak
-from juzhen.report.matrix import LEAKY, Matrix, Row
+from juzhen.report.matrix import BASELINES, LEAKY, Matrix, Row
 from juzhen.report.significance import both_ways
 from juzhen.report.table import MISSING, ReportTable, heading, percent, signed, with_interval
 from juzhen.report.training import training_of
 
+READING = ("pooling", *PROMPT_KEYS)
 COUNTED = ["train_seconds", "rows_seen"]
 """What a result says of its training, that costs are made of."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Means over seeds; None where a result does not say.
-
-    seconds    of training without validation, summed over the stages
-    rows_seen  rows that were learnt from, a row that came twice counted twice
-    stages     of the curriculum
-    device     what it was trained on
-    """
-
-    seconds: float | None
-    rows_seen: float | None
-    stages: int
-    device: str
 
 
 def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
     """The row of the weights that `row` started from: same backbone and start, and pooling, prompt and model if there
     is a choice; None where nobody measured them."""
-    own = row.latest.config
 
-    def likeness(one: Row) -> int:
-        other = one.latest.config
-        keys = ("pooling", *PROMPT_KEYS)
-        reads_alike = all(other["backbone"].get(key) == own["backbone"].get(key) for key in keys)
-        return 2 * (other["model"] == own["model"]) + reads_alike
+    def start(other: Row) -> list[Any]:
+        return [other.latest.config["backbone"]["path"], other.latest.config.get("init_from")]
 
-    candidates = [
-        one
-        for one in rows
-        if one.trained_on == ""
-        and one.latest.config["backbone"]["path"] == own["backbone"]["path"]
-        and one.latest.config.get("init_from") == own.get("init_from")
-    ]
+    def likeness(other: Row) -> tuple[bool, bool]:
+        config, trained = other.latest.config, row.latest.config
+        reads_alike = all(config["backbone"].get(key) == trained["backbone"].get(key) for key in READING)
+        return config["model"] == trained["model"], reads_alike
+
+    candidates = [other for other in rows if other.trained_on == "" and start(other) == start(row)]
     return max(candidates, key=likeness, default=None)
 
 
@@ -64,27 +44,25 @@ class Transfer:
 
     def __init__(self, matrix: Matrix, columns: Sequence[str]) -> None:
         self.matrix, self.columns = matrix, list(columns)
-        self.scores = 100 * self._frame("mean").astype(float)
-        self.in_domain = self._frame("in_domain").eq(True)
-        self.zero_shot = self.scores.notna() & ~self.in_domain & ~self._frame("is_leaky").eq(True)
-        self.trained = [row for row in matrix.rows if row.is_trained or row.trained_on == ""]
+        self.scores = 100 * matrix.frame("mean", columns).astype(float)
+        self.in_domain, is_leaky, self.below_lexical = (
+            matrix.frame(name, columns).eq(True) for name in ("in_domain", "is_leaky", "below_lexical")
+        )
+        self.zero_shot = self.scores.notna() & ~self.in_domain & ~is_leaky
         before = {row.label: untrained_row(row, matrix.rows) for row in matrix.rows if row.is_trained}
         self.before = {label: row.label for label, row in before.items() if row is not None}
         bases = self.scores.reindex([self.before.get(label) for label in self.scores.index])
         self.gains = self.scores - bases.set_axis(self.scores.index)
 
-    def _frame(self, name: str) -> pd.DataFrame:
-        return self.matrix.frame(name, self.columns)
-
     def averages_table(self) -> ReportTable:
         """Means over columns, each set counted once whatever its size."""
         note = (
-            "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other "
+            "In-domain: the row was trained on the set's train split, alone or among zero_shot. Zero-shot: the other "
             "sets, without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer "
             "sets, so compare gains: over the untrained weights, on the same sets."
         )
         head = ("trained on", "in-domain", "sets", "zero-shot", "sets", "gain in-domain", "gain zero-shot")
-        lines = []
+        body = []
         for row in self.matrix.rows:
             means, gains = [], []
             for group in (self.in_domain, self.zero_shot):
@@ -93,8 +71,8 @@ class Transfer:
                 )
                 means += [f"{scores.mean():.1f}" if len(scores) else MISSING, str(len(scores))]
                 gains.append(signed(gain.mean(skipna=False)))
-            lines.append((row.label, *means, *gains))
-        return ReportTable("averages", "In-domain against zero-shot", note, head, lines)
+            body.append((row.label, *means, *gains))
+        return ReportTable("averages", "In-domain against zero-shot", note, head, body)
 
     def helpers_table(self, differences: pd.DataFrame) -> ReportTable:
         """Single training sets, the one that helps most targets first."""
@@ -114,19 +92,38 @@ class Transfer:
             certain, lower = int((verdict == "higher").sum()), int((verdict == "lower").sum())
             counts = (len(gains), int((gains > 0).sum()), certain, lower)
             most = f"{heading(gains.idxmax())} {signed(gains.max())}"
-            ranked.append(
-                ((certain - lower, gains.mean()), (row.label, *map(str, counts), signed(gains.mean()), most))
-            )
-        ranked.sort(key=lambda pair: pair[0], reverse=True)
+            line = (row.label, *map(str, counts), signed(gains.mean()), most)
+            ranked.append((certain - lower, gains.mean(), line))
+        ranked.sort(key=lambda line: line[:2], reverse=True)
         title = "Which training set helps most targets?"
-        return ReportTable("helpers", title, note, head, [line for _, line in ranked])
+        return ReportTable("helpers", title, note, head, [line for *_, line in ranked])
 
     def targets_table(self) -> ReportTable:
         """Evaluation sets, the hardest for other sets' rows first."""
         note = (
             "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set "
-            "that its own training reaches and no other does needs training of its own."
+            "that its own training reaches and no other does needs training of its in_domain."
         )
+        labels = pd.Series({row.label: row.trained_on for row in self.matrix.rows})
+        is_trained = ~labels.isin(BASELINES)
+        lexical = self.scores[labels == "lexical"].max()
+        ranked = []
+        for column in self.columns:
+            scores = self.scores[column]
+            zero_shot = scores[is_trained & self.zero_shot[column]]
+            in_domain = scores[is_trained & self.in_domain[column]]
+            if zero_shot.empty and in_domain.empty:
+                continue
+            numbers = [zero_shot.median(), zero_shot.max(), in_domain.max(), lexical[column]]
+            median, best, reached, baseline = (
+                MISSING if pd.isna(number) else f"{number:.1f}" for number in numbers
+            )
+            by = MISSING if zero_shot.empty else str(zero_shot.idxmax())
+            num_below = self.below_lexical.loc[zero_shot.index, column].sum()
+            below = MISSING if baseline == MISSING else f"{num_below} of {len(zero_shot)}"
+            line = (heading(column), median, best, by, reached, baseline, below)
+            ranked.append((100.0 if zero_shot.empty else numbers[0], line))
+        ranked.sort(key=lambda line: line[0])
         head = (
             "set",
             "median zero-shot",
@@ -136,29 +133,6 @@ class Transfer:
             "lexical",
             "below lexical",
         )
-        trained = [row.label for row in self.matrix.rows if row.is_trained]
-        lexical = self.scores.loc[
-            [row.label for row in self.matrix.rows if row.trained_on == "lexical"]
-        ].max()
-        below = self._frame("below_lexical").eq(True)
-        ranked = []
-        for column in self.columns:
-            scores, zero_shot = self.scores.loc[trained, column], self.zero_shot.loc[trained, column]
-            others, own = scores[zero_shot], scores[self.in_domain.loc[trained, column]]
-            if others.empty and own.empty:
-                continue
-            num_below = int(below.loc[others.index, column].sum())
-            numbers = [others.median(), others.max(), own.max(), lexical[column]]
-            median, best, reached, baseline = (MISSING if pd.isna(one) else f"{one:.1f}" for one in numbers)
-            by = MISSING if others.empty else str(others.idxmax())
-            few = MISSING if baseline == MISSING else f"{num_below} of {len(others)}"
-            ranked.append(
-                (
-                    100.0 if others.empty else numbers[0],
-                    (heading(column), median, best, by, reached, baseline, few),
-                )
-            )
-        ranked.sort(key=lambda pair: pair[0])
         return ReportTable("targets", "Which target is hard?", note, head, [line for _, line in ranked])
 
 
@@ -172,11 +146,11 @@ def rows_table(matrix: Matrix) -> list[ReportTable]:
         return []
     note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
     trainings = [(row.label, training_of(row.latest)) for row in matrix.rows if row.is_trained]
-    lines = [
+    body = [
         (label, training.sets.replace(">", " > ").replace("+", " + "), training.loss, training.family)
         for label, training in trainings
     ]
-    return [ReportTable("rows", "What the rows are", note, ("row", "trained on", "loss", "model"), lines)]
+    return [ReportTable("rows", "What the rows are", note, ("row", "trained on", "loss", "model"), body)]
 
 
 def leak_table(matrix: Matrix) -> ReportTable:
@@ -186,70 +160,77 @@ def leak_table(matrix: Matrix) -> ReportTable:
         "seeds: means. Counted by the audit: the whole training set that shares most, so that a capped run may have "
         "seen fewer, and one of several sets more."
     )
-    lines = []
+    body = []
     for row in matrix.rows:
         for column in matrix.columns:
             cell = row.cells.get(column)
             if cell is not None and (leak := cell.leak) is not None and leak.rows:
                 share = "<0.1" if leak.share < 0.001 else f"{100 * leak.share:.1f}"
-                whole = cell.mean if leak.rest is None else leak.whole
-                scores = (MISSING if whole is None else percent(whole), without_leaks(leak))
+                score = cell.mean if leak.unseen is None else leak.score
+                scores = (MISSING if score is None else percent(score), without_leaks(leak))
                 counted = (f"{leak.rows:,}", share, *scores, str(leak.counted_by))
-                lines.append((row.label, heading(column), leak.source, *counted))
+                body.append((row.label, heading(column), leak.source, *counted))
     if unknown := sum(cell.leak is None for row in matrix.rows for cell in row.cells.values()):
         note += f" {unknown} scores were not audited, or against other rows."
     share_head = ("rows", "% of the split", "all rows", "without them", "counted by")
     head = ("trained on", "set", "shares most", *share_head)
-    return ReportTable("leaks", "Leaks", note, head, lines, empty="None found.")
+    return ReportTable("leaks", "Leaks", note, head, body, empty="None found.")
 
 
 def without_leaks(leak: Leak) -> str:
     """The score on the rows that training has not seen, with its interval; in words where there is none."""
-    if leak.rest is None:
+    if leak.unseen is None:
         return MISSING
-    if leak.rest.value is None:
-        return "undefined" if leak.rest.count else "no row left"
-    return with_interval(leak.rest.value, leak.rest.low, leak.rest.high)
+    if leak.unseen.value is None:
+        return "undefined" if leak.unseen.count else "no row left"
+    return with_interval(leak.unseen.value, leak.unseen.low, leak.unseen.high)
 
 
-def row_costs(matrix: Matrix) -> dict[str, Cost]:
-    """Label → Cost of each trained row. A stage that several runs share counts in each of them."""
+def row_costs(matrix: Matrix) -> pd.DataFrame:
+    """Label of each trained row → means over its seeds, NaN where a result does not say.
+
+    A stage that several runs share counts in each of them.
+
+    train_seconds  without validation, summed over the stages
+    rows_seen      rows that were learnt from, a row that came twice counted twice
+    stages, device  of the curriculum; what it was trained on
+    """
     runs = matrix.runs.drop_duplicates(["key", "seed", "stage"], keep="last")
     runs = runs.assign(**{name: runs["training"].str.get(name).astype(float) for name in COUNTED})
     costs = {}
     for row in (row for row in matrix.rows if row.is_trained):
-        lasts = [results[-1] for results in row.results.values()]
-        sums = []
+        lasts, sums = [results[-1] for results in row.results.values()], []
         for last in lasts:
             stages = runs[
                 (runs["key"] == last.key) & (runs["seed"] == last.seed) & (runs["stage"] <= last.stage)
             ]
             if len(stages) == last.stage + 1:
                 sums.append(stages[COUNTED].sum(skipna=False))
-        means = pd.DataFrame(sums, columns=COUNTED).mean()
-        seconds, rows_seen = (None if pd.isna(mean) else float(mean) for mean in means)
         device = str(lasts[0].environment.get("device") or "unknown")
-        costs[row.label] = Cost(seconds, rows_seen, lasts[0].stage + 1, device)
-    return costs
+        means = pd.DataFrame(sums, columns=COUNTED).mean()
+        costs[row.label] = [row.num_seeds, lasts[0].stage + 1, *means, device]
+    columns = ["seeds", "stages", "rows_seen", "train_seconds", "device"]
+    return pd.DataFrame.from_dict(costs, orient="index", columns=["seeds", "stages", *COUNTED, "device"])[
+        columns
+    ]
 
 
-def cost_table(costs: Mapping[str, Cost], matrix: Matrix) -> ReportTable:
+def cost_table(costs: pd.DataFrame) -> ReportTable:
     note = "Training without validation and evaluation, all stages of a curriculum, mean over seeds."
-    seeds = {row.label: row.num_seeds for row in matrix.rows}
-    lines = [
+    body = [
         (
             label,
-            str(seeds[label]),
-            str(cost.stages),
-            MISSING if cost.rows_seen is None else f"{cost.rows_seen:,.0f}",
-            duration(cost.seconds),
-            cost.device,
+            str(seeds),
+            str(stages),
+            MISSING if pd.isna(rows) else f"{rows:,.0f}",
+            duration(seconds),
+            device,
         )
-        for label, cost in costs.items()
+        for label, seeds, stages, rows, seconds, device in costs.itertuples()
     ]
     head = ("trained on", "seeds", "stages", "rows seen", "training", "device")
-    return ReportTable("costs", "What each row cost", note, head, lines)
+    return ReportTable("costs", "What each row cost", note, head, body)
 
 
-def duration(seconds: float | None) -> str:
-    return MISSING if seconds is None else time_in_words(seconds)
+def duration(seconds: float) -> str:
+    return MISSING if pd.isna(seconds) else time_in_words(seconds)

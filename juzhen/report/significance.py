@@ -31,7 +31,7 @@ def differences(matrix: Matrix) -> pd.DataFrame:
     p, p_holm  before and after correction for the number of tests
     verdict    one of VERDICTS, of the first row
     """
-    lines = []
+    body = []
     for first, second in combinations(matrix.rows, 2):
         for column in matrix.columns:
             if column in first.cells and column in second.cells:
@@ -40,8 +40,8 @@ def differences(matrix: Matrix) -> pd.DataFrame:
                 if p is None:
                     tested_by, p = "seeds", _paired_over_seeds(a, b)
                 points = 100 * (a.mean - b.mean)
-                lines.append((first.label, second.label, column, points, "" if p is None else tested_by, p))
-    frame = pd.DataFrame(lines, columns=["first", "second", "column", "points", "tested_by", "p"])
+                body.append((first.label, second.label, column, points, "" if p is None else tested_by, p))
+    frame = pd.DataFrame(body, columns=["first", "second", "column", "points", "tested_by", "p"])
     p = frame["p"] = frame["p"].astype(float)
     in_order = p.dropna().sort_values(kind="stable")
     frame["p_holm"] = (in_order * range(len(in_order), 0, -1)).clip(upper=1).cummax()
@@ -112,6 +112,6 @@ def significance_table(matrix: Matrix, frame: pd.DataFrame) -> ReportTable:
     counts = pd.crosstab(two_ways["first"], two_ways["verdict"]).reindex(
         index=[row.label for row in matrix.rows], columns=list(VERDICTS), fill_value=0
     )
-    lines = [(str(label), *map(str, row)) for label, *row in counts.itertuples()]
+    body = [(str(label), *map(str, row)) for label, *row in counts.itertuples()]
     title = "Which differences are more than chance"
-    return ReportTable("significance", title, note, ("trained on", *VERDICTS), lines)
+    return ReportTable("significance", title, note, ("trained on", *VERDICTS), body)

@@ -32,7 +32,7 @@ class ReportTable:
     """One table of the report, as plain text cells; Markdown and the page are made from the same ones.
 
     key    a word for markers and anchors
-    lines  cells as text, as many as `head` has
+    body   cells as text, as many as `head` has
     empty  what stands in place of no lines
     """
 
@@ -40,23 +40,23 @@ class ReportTable:
     title: str
     note: str
     head: tuple[str, ...]
-    lines: Sequence[tuple[str, ...]]
+    body: Sequence[tuple[str, ...]]
     empty: str = "Nothing here to answer this from."
 
-    def is_number(self, place: int) -> bool:
+    def is_number(self, number: int) -> bool:
         """A column of numbers, which stands to the right."""
-        return all(line[place][:1] in f"0123456789+-.<[*{MISSING}" for line in self.lines)
+        return all(line[number][:1] in f"0123456789+-.<[*{MISSING}" for line in self.body)
 
     @property
     def numbers(self) -> list[int]:
-        return [place for place in range(len(self.head)) if self.is_number(place)]
+        return [number for number in range(len(self.head)) if self.is_number(number)]
 
     def markdown(self) -> str:
-        return markdown_table(self.head, self.lines, numbers=self.numbers) if self.lines else self.empty
+        return markdown_table(self.head, self.body, numbers=self.numbers) if self.body else self.empty
 
     def console(self) -> "rich.table.Table | str":
-        numbers = [self.head[place] for place in self.numbers]
-        return console_table(self.head, self.lines, numbers=numbers) if self.lines else self.empty
+        numbers = [self.head[number] for number in self.numbers]
+        return console_table(self.head, self.body, numbers=numbers) if self.body else self.empty
 
 
 def caption(matrix: Matrix) -> str:
@@ -92,12 +92,12 @@ def undefined_lines(matrix: Matrix) -> list[str]:
 
 def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTable:
     """`text_of` gives what a row has in a column."""
-    lines = [
+    body = [
         (row.label, str(row.num_seeds), *(text_of(row, column) for column in matrix.columns))
         for row in matrix.rows
     ]
     return ReportTable(
-        "matrix", "Transfer matrix", "", ("trained on", "seeds", *map(heading, matrix.columns)), lines
+        "matrix", "Transfer matrix", "", ("trained on", "seeds", *map(heading, matrix.columns)), body
     )
 
 
@@ -109,24 +109,26 @@ def to_markdown(matrix: Matrix) -> str:
 def to_console(matrix: Matrix) -> "rich.table.Table":
     """A table for a terminal, without its caption; intervals stand below their value so that many columns fit."""
     table = matrix_table(matrix, lambda row, column: cell_text(row, column).replace(" ", "\n", 1))
-    return console_table(table.head, table.lines, numbers=table.head[1:])
+    return console_table(table.head, table.body, numbers=table.head[1:])
 
 
 def to_csv(matrix: Matrix) -> str:
     """One line per row and split, as fractions in full precision; also splits that the table leaves out."""
-    lines = []
+    body = []
     for row in matrix.rows:
         for column, cell in sorted(row.cells.items()):
             numbers = (cell.mean, cell.std, cell.low, cell.high, cell.num_seeds, cell.count)
             marks = (int(cell.in_domain), int(cell.below_lexical))
             leak: tuple[object, ...] = (None,) * 7
             if cell.leak is not None:
-                rest = cell.leak.rest
+                unseen = cell.leak.unseen
                 leak = (cell.leak.rows, cell.leak.share, cell.leak.counted_by)
-                leak += (None,) * 4 if rest is None else (rest.value, rest.low, rest.high, rest.count)
+                leak += (
+                    (None,) * 4 if unseen is None else (unseen.value, unseen.low, unseen.high, unseen.count)
+                )
             names = (row.label, row.setup, *column.split("/"), matrix.metric)
-            lines.append((*names, *numbers, *marks, *leak, cell.command))
-    return pd.DataFrame(lines, columns=CSV_COLUMNS, dtype=object).to_csv(index=False, lineterminator="\n")
+            body.append((*names, *numbers, *marks, *leak, cell.command))
+    return pd.DataFrame(body, columns=CSV_COLUMNS, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def percent(value: float) -> str:

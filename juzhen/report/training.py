@@ -149,27 +149,25 @@ def _missing_files(described: Mapping[str, Any]) -> list[str]:
     """Of a set that is joined from several: those of its files that the chosen layout leaves out."""
     layouts = map(train_files, (described.get("layouts") or {}).values())
     used = train_files(chosen_layout(described))
-    whole = max((files for files in layouts if set(used) < set(files)), key=len, default=[])
-    both = (used, [file for file in whole if file not in used])
-    return (
-        [" without ".join(" and ".join(Path(file).parts[0] for file in files) for files in both)]
-        if whole
-        else []
-    )
+    published = max((files for files in layouts if set(used) < set(files)), key=len, default=[])
+    if not published:
+        return []
+    both = (used, [file for file in published if file not in used])
+    return [" without ".join(" and ".join(Path(file).parts[0] for file in files) for files in both)]
 
 
 def _missing_rows(result: Result, name: str, described: Mapping[str, Any]) -> list[str]:
     """How many rows were learnt from, where the set has more or may have."""
     limits = [limit for limit in (described.get("limit"), result.config.get("debug_rows")) if limit]
-    read, whole = result.data.get(f"train/{name}", {}), whole_rows(name, described)
+    read, published = result.data.get(f"train/{name}", {}), whole_rows(name, described)
     is_own = (read.get("kind") or described.get("view") or described.get("kind")) == described.get("kind")
-    if limits and (whole is None or not is_own):
+    if limits and (published is None or not is_own):
         return [f"at most {min(limits):,} rows"]  # of another kind: so many are left after the view
     counts = [*limits, *([read["rows"]] if read and is_own else []), _promised(described)]
     count = min((count for count in counts if count is not None), default=None)
-    if count is None or whole is None or count >= whole:
+    if count is None or published is None or count >= published:
         return []
-    return [f"{'' if is_own else 'made of '}{count:,} of {whole:,} rows"]
+    return [f"{'' if is_own else 'made of '}{count:,} of {published:,} rows"]
 
 
 def whole_rows(name: str, described: Mapping[str, Any]) -> int | None:

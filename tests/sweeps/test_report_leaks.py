@@ -42,9 +42,9 @@ def test_what_a_run_counted_goes_before_the_audit(made):
         True,
         False,
     )
-    assert (leak.rest, leak.whole) == (REST, 0.52)
+    assert (leak.unseen, leak.score) == (REST, 0.52)
     audited = entry_of(made()).leak
-    assert (audited.rows, audited.is_counted, audited.rest) == (400, False, None)
+    assert (audited.rows, audited.is_counted, audited.unseen) == (400, False, None)
     assert entry_of(made({})).leak.rows == 0  # nothing was seen, and the run has looked
 
 
@@ -62,7 +62,7 @@ def test_seeds_are_averaged_when_all_of_them_counted(made):
     )
     leak = entry_of(one, other).leak
     assert (leak.rows, leak.share) == (450, 0.045)
-    assert (leak.rest.value, leak.rest.count) == (pytest.approx(0.49), 9450)
+    assert (leak.unseen.value, leak.unseen.count) == (pytest.approx(0.49), 9450)
     assert not entry_of(one, made(seed=2)).leak.is_counted
 
 
@@ -81,7 +81,7 @@ def test_a_rest_without_a_score_is_said_in_words(made, rest, words):
     results = [made({"lcqmc": 10000}, rest)]
     report = report_of(results)
     line = ("lcqmc", "bq (dev)", "lcqmc", "10,000", "100.0", "52.0", words, "run")
-    assert report.table("leaks").lines == [line]
+    assert report.table("leaks").body == [line]
 
 
 def test_page_markdown_and_csv_have_both_scores(made):
