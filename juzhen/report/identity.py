@@ -186,11 +186,8 @@ def row_name(result: Result) -> str:
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     flat: dict[str, str] = {}
     for key, value in settings.items():
-        flat |= (
-            _flatten(value, f"{prefix}{key}.")
-            if isinstance(value, Mapping)
-            else {f"{prefix}{key}": str(value)}
-        )
+        name = f"{prefix}{key}"
+        flat |= _flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: str(value)}
     return flat
 
 
@@ -200,34 +197,30 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
     names  that sweeps gave to rows, "" for a row without one; it is then called by what it was trained on
     """
     names = [
-        name or _name(identity)
-        for name, identity in zip(names or [""] * len(identities), identities, strict=True)
+        name or _name(row) for name, row in zip(names or [""] * len(identities), identities, strict=True)
     ]
     settings = [_settings(identity) for identity in identities]
     backbones = _backbones(identities)
     keys = sorted({key for group in settings for key in group}, key=_names_first)
     read = [{key for key in keys if identity.reads(key)} for identity in identities]
-    labels = []
-    for name, row, own_keys in zip(names, settings, read, strict=True):
-        namesakes = [number for number, other in enumerate(names) if other == name]
+    labels, rows = [], list(zip(names, settings, read, strict=True))
+    for name, row, row_keys in rows:
+        namesakes = [(peer, peer_keys) for other, peer, peer_keys in rows if other == name]
         phrases: list[str] = []
-        for key in (key for key in keys if key in own_keys):
-            peers = [settings[number] for number in namesakes if key in read[number]]
-            phrases += _difference(key, row, peers, backbones)
-        phrases = list(dict.fromkeys(phrases))
+        for key in filter(row_keys.__contains__, keys):
+            differing = _difference(
+                key, row, [peer for peer, peer_keys in namesakes if key in peer_keys], backbones
+            )
+            phrases += [phrase for phrase in differing if phrase not in phrases]
         backbone = backbones.get(row.get(BACKBONE, ""))
         if name == UNTRAINED and backbone in phrases:
             phrases.remove(backbone)
             name = f"{backbone}, {name}"
         labels.append(", ".join([name, *phrases]))
     # Equal labels, of rows whose difference is too long to tell, are numbered.
-    seen: Counter[str] = Counter()
-    for number, label in enumerate(list(labels)):
-        seen[label] += 1
-        labels[number] = (
-            f"{label} ({seen[label]})" if label in labels[number + 1 :] or seen[label] > 1 else label
-        )
-    return labels
+    earlier = [labels[: number + 1].count(label) for number, label in enumerate(labels)]
+    counted = zip(labels, earlier, strict=True)
+    return [f"{label} ({number})" if labels.count(label) > 1 else label for label, number in counted]
 
 
 def _name(identity: Identity) -> str:

@@ -101,14 +101,14 @@ def greedy_order(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str]) ->
     best = pd.Series(-np.inf, table.columns)
     steps: list[tuple[str, float, float, list[str]]] = []
     while table.size and len(steps) < len(rows):
-        means = table.clip(lower=best, axis="columns").mean(axis="columns")
-        label = str(means.idxmax())
-        gain = means[label] - best.mean() if steps else 0.0
+        label = str(table.clip(lower=best, axis="columns").mean(axis="columns").idxmax())
+        after = table.loc[label].clip(lower=best)
+        gain = (after - best).mean() if steps else 0.0
         if steps and gain <= 0:
             break
-        improves = list(table.columns[table.loc[label] > best]) if steps else []
-        steps.append((label, means[label], gain, improves))
-        best = table.loc[label].clip(lower=best)
+        improves = list(table.columns[after > best]) if steps else []
+        steps.append((label, after.mean(), gain, improves))
+        best = after
     return pd.DataFrame(steps, columns=["added", "mean", "gain", "improves"])
 
 

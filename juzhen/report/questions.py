@@ -57,7 +57,7 @@ class Transfer:
     def averages_table(self) -> ReportTable:
         """Means over columns, each set counted once whatever its size."""
         note = (
-            "In-domain: the row was trained on the set's train split, alone or among zero_shot. Zero-shot: the other "
+            "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other "
             "sets, without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer "
             "sets, so compare gains: over the untrained weights, on the same sets."
         )
@@ -102,7 +102,7 @@ class Transfer:
         """Evaluation sets, the hardest for other sets' rows first."""
         note = (
             "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set "
-            "that its own training reaches and no other does needs training of its in_domain."
+            "that its own training reaches and no other does needs training of its own."
         )
         labels = pd.Series({row.label: row.trained_on for row in self.matrix.rows})
         is_trained = ~labels.isin(BASELINES)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import rich.table
 
 MISSING = "—"
+NUMERIC = ("", *f"0123456789+-.<[*{MISSING}")
+"""How a cell begins in a column of numbers."""
 
 LEGEND = (
     f"**bold** best of the set, *italic* trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline."
@@ -43,19 +45,17 @@ class ReportTable:
     body: Sequence[tuple[str, ...]]
     empty: str = "Nothing here to answer this from."
 
-    def is_number(self, number: int) -> bool:
-        """A column of numbers, which stands to the right."""
-        return all(line[number][:1] in f"0123456789+-.<[*{MISSING}" for line in self.body)
-
     @property
     def numbers(self) -> list[int]:
-        return [number for number in range(len(self.head)) if self.is_number(number)]
+        """Columns of numbers, which stand to the right."""
+        first = [{line[column][:1] for line in self.body} for column in range(len(self.head))]
+        return [column for column, signs in enumerate(first) if signs <= {*NUMERIC}]
 
     def markdown(self) -> str:
         return markdown_table(self.head, self.body, numbers=self.numbers) if self.body else self.empty
 
     def console(self) -> "rich.table.Table | str":
-        numbers = [self.head[number] for number in self.numbers]
+        numbers = [self.head[column] for column in self.numbers]
         return console_table(self.head, self.body, numbers=numbers) if self.body else self.empty
 
 
@@ -96,9 +96,8 @@ def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTa
         (row.label, str(row.num_seeds), *(text_of(row, column) for column in matrix.columns))
         for row in matrix.rows
     ]
-    return ReportTable(
-        "matrix", "Transfer matrix", "", ("trained on", "seeds", *map(heading, matrix.columns)), body
-    )
+    head = ("trained on", "seeds", *map(heading, matrix.columns))
+    return ReportTable("matrix", "Transfer matrix", "", head, body)
 
 
 def to_markdown(matrix: Matrix) -> str:
@@ -119,15 +118,11 @@ def to_csv(matrix: Matrix) -> str:
         for column, cell in sorted(row.cells.items()):
             numbers = (cell.mean, cell.std, cell.low, cell.high, cell.num_seeds, cell.count)
             marks = (int(cell.in_domain), int(cell.below_lexical))
-            leak: tuple[object, ...] = (None,) * 7
-            if cell.leak is not None:
-                unseen = cell.leak.unseen
-                leak = (cell.leak.rows, cell.leak.share, cell.leak.counted_by)
-                leak += (
-                    (None,) * 4 if unseen is None else (unseen.value, unseen.low, unseen.high, unseen.count)
-                )
+            leak, unseen = cell.leak, cell.leak and cell.leak.unseen
+            seen = (leak.rows, leak.share, leak.counted_by) if leak else (None,) * 3
+            rest = (unseen.value, unseen.low, unseen.high, unseen.count) if unseen else (None,) * 4
             names = (row.label, row.setup, *column.split("/"), matrix.metric)
-            body.append((*names, *numbers, *marks, *leak, cell.command))
+            body.append((*names, *numbers, *marks, *seen, *rest, cell.command))
     return pd.DataFrame(body, columns=CSV_COLUMNS, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
