@@ -1,17 +1,13 @@
-"""Everything that the report shows, put together from results, and its files."""
+"""Everything that the report shows, put together from results."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 
-from juzhen.core.places import ROOT
 from juzhen.core.result import Result
-from juzhen.report.collect import collect
 from juzhen.report.compare import comparison_tables
-from juzhen.report.figures import Reference, load_reference
+from juzhen.report.figures import Reference
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import Matrix, build_matrix
 from juzhen.report.profiles import complement_tables, fidelity_table, shape_fidelity
@@ -25,8 +21,6 @@ from juzhen.report.questions import (
 )
 from juzhen.report.significance import differences, significance_table
 from juzhen.report.table import ReportTable
-
-SHIPPED_AUDIT = ROOT / "results" / "leaks" / "pairs.json"
 
 
 @dataclass(frozen=True)
@@ -80,21 +74,3 @@ def build_report(
         cost_table(costs),
     ]
     return Report(matrix, costs, fidelity, tested, tables, len(results))
-
-
-def read_report(
-    folder: Path, *, metric: str, split: str | None, reference: Path | None, leaks: Path | None
-) -> Report:
-    """What the runs below `folder` say, beside published numbers and an audit of leaks; None: the shipped ones."""
-    audit_file = leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
-    return build_report(
-        collect(folder, report=tell),
-        metric=metric,
-        split=split,
-        reference=load_reference(reference),
-        audit=Audit.read(audit_file) if audit_file else None,
-    )
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr)

@@ -1,16 +1,24 @@
 """Every result below a folder; and results alone as a small folder, to publish or archive."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
 from juzhen.core.owned import not_ours
+from juzhen.core.places import ROOT
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.whole import KEPT_ASIDE, write_json, writing_to
+from juzhen.report.figures import load_reference
 from juzhen.report.identity import identify
+from juzhen.report.leaks import Audit
 
+if TYPE_CHECKING:
+    from juzhen.report.build import Report
+
+SHIPPED_AUDIT = ROOT / "results" / "leaks" / "pairs.json"
 NEEDED_CONFIG = ("model", "backbone", "loss", "schedule", "dataset")
 """Configuration by which a result finds its row."""
 
@@ -52,6 +60,22 @@ def _read(path: Path) -> Result:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise UserError(f"{path}: its configuration belongs to no row of a table ({error!r})") from error
     return result
+
+
+def read_report(
+    folder: Path, *, metric: str, split: str | None, reference: Path | None, leaks: Path | None
+) -> "Report":
+    """What the runs below `folder` say, beside published numbers and an audit of leaks; None: the shipped ones."""
+    audit_file = leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
+    audit = Audit.read(audit_file) if audit_file else None
+    results, numbers = collect(folder, report=tell), load_reference(reference)
+    from juzhen.report.build import build_report  # loads pandas, which a mistake should not wait for
+
+    return build_report(results, metric=metric, split=split, reference=numbers, audit=audit)
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:

@@ -12,7 +12,8 @@ from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.core.opened import read_text
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_text, writing_to
-from juzhen.report.build import Report, tell
+from juzhen.report.build import Report
+from juzhen.report.collect import tell
 from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
 from juzhen.report.page import html
 from juzhen.report.profiles import clustered
