@@ -1,7 +1,7 @@
 """Published figures: what each says, how it stands, and where it is kept (see published/README.md); those of a folder,
 in our names or in the source's own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -144,19 +144,26 @@ def load_reference(folder: Path | None) -> Reference:
 class _Translator:
     """A source's names into ours; remembers the ones it could not translate."""
 
-    def __init__(self, shipped: list[Published]) -> None:
+    def __init__(self, shipped: Sequence[Published]) -> None:
         self._models = {(number.table, number.model): number for number in shipped if number.trained_on}
-        self._splits: dict[tuple[str, str], set[str]] = {}
-        for number in shipped:
-            self._splits.setdefault((number.table, number.dataset), set()).add(number.split)
+        self._columns = {(number.table, number.dataset, number.split) for number in shipped}
         self._sets = {number.dataset for number in shipped if number.dataset}
         self._sets |= {name for number in shipped for name in set_names(number.trained_on)}
         self.unknown: set[str] = set()
 
     def translate(self, line: Mapping[str, str]) -> dict[str, str]:
-        table, model = line.get("table") or "", line.get("model") or ""
+        table, model, name = line.get("table") or "", line.get("model") or "", line["eval_set"]
         setup = [line[key] for key in ("backbone", "loss") if line.get(key)]
-        split, dataset = self._evaluated(line["eval_set"], table)
+        stem, _, ending = name.rpartition("_")
+        split, stem = (ending, stem) if ending in SPLIT_ENDINGS and stem else ("", name)
+        dataset = SAME_SET.get(stem, stem)
+        if dataset not in self._sets:
+            self.unknown.add(name)
+        elif not split:
+            # Where the name does not say the split, a shipped table of the same name may; else it is "".
+            splits = [column[2] for column in self._columns if column[:2] == (table, dataset)]
+            split = splits[0] if len(splits) == 1 else ""
+            self.unknown |= set() if split else {f"{name} (its split is not stated)"}
         return {
             "table": table,
             "model": model or " ".join(setup),
@@ -167,28 +174,12 @@ class _Translator:
             "metric": line["metric"],
         }
 
-    def _evaluated(self, name: str, table: str) -> tuple[str, str]:
-        """Split and set. Where the name does not say the split, a shipped table of the same name may; else it is ""."""
-        stem, _, ending = name.rpartition("_")
-        split, stem = (ending, stem) if ending in SPLIT_ENDINGS and stem else ("", name)
-        dataset = SAME_SET.get(stem, stem)
-        if dataset not in self._sets:
-            self.unknown.add(name)
-        elif not split:
-            splits = self._splits.get((table, dataset), set())
-            split = next(iter(splits)) if len(splits) == 1 else ""
-            if not split:
-                self.unknown.add(f"{name} (its split is not stated)")
-        return split, dataset
-
     def _trained(self, table: str, model: str) -> dict[str, str]:
         if shipped := self._models.get((table, model)):
             return {
                 name: getattr(shipped, name) for name in ("trained_on", "or_trained_on", "family", "loss")
             }
         stages = [SAME_SET.get(name, name) for name in reversed(model.split("-"))]
-        if model and all(name in self._sets for name in stages):
-            return {"trained_on": ">".join(stages)}
-        if model:
-            self.unknown.add(model)
-        return {"trained_on": ""}
+        is_known = {*stages} <= self._sets
+        self.unknown |= {model} if model and not is_known else set()
+        return {"trained_on": ">".join(stages) if is_known else ""}

@@ -52,21 +52,6 @@ def test_verdicts(make_result, ours, verdict):
     assert verdicts(make_result, ours, THEIRS) == [verdict]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"dataset": "bq"},
-        {"split": "test"},
-        {"split": ""},
-        {"metric": "accuracy"},
-        {"trained_on": "ocnli>csts"},
-        {"trained_on": ""},
-    ],
-)
-def test_only_the_same_experiment_is_a_reference(make_result, change):
-    assert verdicts(make_result, Score(0.5818), replace(THEIRS, **change)) == ["no reference"]
-
-
 def test_a_repeated_number_appears_once_another_one_beside_it(make_result):
     repeated = replace(THEIRS, table="other")
     assert len(verdicts(make_result, Score(0.5), THEIRS, repeated)) == 1

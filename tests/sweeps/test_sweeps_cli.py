@@ -77,15 +77,6 @@ def test_the_committed_matrix_fits_a_terminal_with_all_its_values(committed, cap
             assert all(part in out for part in re.findall(r"[\d.-]+|—", cell_text(row, column)))
 
 
-def test_a_pipe_gets_a_line_for_each_row_with_all_its_values(committed, capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    assert main(["table", str(COMMITTED)]) == 0
-    out = capsys.readouterr().out
-    for row in committed.rows:
-        values = [cell_text(row, column) for column in committed.columns]
-        assert f"| {row.label} | {row.num_seeds} | {' | '.join(values)} |" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
