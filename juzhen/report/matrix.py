@@ -169,7 +169,7 @@ def build_matrix(
         records, columns=["row", "seed", "result", "key", "value", "low", "high", "count", "why"]
     )
     scores = scores.drop_duplicates(["row", "seed", "key"], keep="last").sort_values("seed", kind="stable")
-    scores["column"], scores["metric"] = (scores["key"].str.rpartition("/")[part] for part in (0, 2))
+    scores["column"], scores["metric"] = (scores["key"].str.rsplit("/", n=1).str[part] for part in (0, 1))
     if metric not in (names := sorted(scores["metric"].unique())):
         raise UserError(f"metric={metric}: the results hold {', '.join(names) or 'no score at all'}")
     for (number, column), group in scores[scores["metric"] == metric].groupby(["row", "column"]):

@@ -20,6 +20,8 @@ INTERVAL_WIDTH = 2 * 1.959964
 """Of a 95 % interval, in standard errors."""
 
 VERDICTS = ("higher", "lower", "undecided", "not tested")
+TURNED = {name: name for name in VERDICTS} | {"higher": "lower", "lower": "higher"}
+"""Verdict of the first row → of the second."""
 
 
 def differences(matrix: Matrix) -> pd.DataFrame:
@@ -55,8 +57,8 @@ def differences(matrix: Matrix) -> pd.DataFrame:
 
 def both_ways(frame: pd.DataFrame) -> pd.DataFrame:
     """The differences, and once more with the second row as the first."""
-    turned = frame.rename(columns={"first": "second", "second": "first"})
-    turned["verdict"] = turned["verdict"].replace({"higher": "lower", "lower": "higher"})
+    verdict = frame["verdict"].map(TURNED)
+    turned = frame.assign(first=frame["second"], second=frame["first"], verdict=verdict)
     return pd.concat([frame, turned], ignore_index=True)
 
 
