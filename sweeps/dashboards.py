@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.network import wandb_problem
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report
-from juzhen.report.command import write_report
+from juzhen.report.files import write_report
 from juzhen.report.matrix import Matrix
 from juzhen.report.table import heading
 
@@ -106,8 +106,8 @@ def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: s
         if path.name == "matrix.png":
             logged["heat_map"] = wandb.Image(str(path))
     summary.log(logged)
-    fidelity = {f"fidelity/{entry.source}/{entry.scope}": entry.value for entry in report.fidelity}
-    summary.summary.update({key: value for key, value in fidelity.items() if value is not None})
+    fidelity = report.fidelity.dropna(subset="value").itertuples()
+    summary.summary.update({f"fidelity/{row.source}/{row.scope}": row.value for row in fidelity})
     summary.log_artifact(artifact)
     run_folder = str(Path(summary.dir).parent)
     summary.finish()

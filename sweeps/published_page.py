@@ -13,8 +13,7 @@ from juzhen.core.markup import markdown_table
 from juzhen.core.measures import MEASURES
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import Result
-from juzhen.report.compare import unlike
-from juzhen.report.comparison import spoken
+from juzhen.report.compare import figure_text, unlike
 from juzhen.report.figures import MEASURED, Published
 from juzhen.report.training import Training, stand_ins, training_of
 
@@ -207,4 +206,4 @@ def _named(offers: Iterable[Offer]) -> str:
 def _claim(number: Published) -> tuple[str, ...]:
     on = f" on {number.dataset}" if number.dataset else ""
     label = f"{number.table}: {number.model}, {number.metric}{on}"
-    return (number.source, label, spoken(number), number.standing, number.named, number.note)
+    return (number.source, label, figure_text(number), number.standing, number.named, number.note)

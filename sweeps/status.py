@@ -9,11 +9,11 @@ from rich.console import Group
 
 from juzhen.core.errors import UserError
 from juzhen.core.texts import time_in_words
-from juzhen.report.stacked_table import Column, StackedTable
+from juzhen.report.terminal import console_table
 from sweeps.ledger import Event, History, Ledger, is_at_work
 from sweeps.planner import late_columns_line
 
-COLUMNS = [Column(title) for title in ("state", "cell", "tried", "time", "what it said last")]
+COLUMNS = ("state", "cell", "tried", "time", "what it said last")
 
 
 class State(StrEnum):
@@ -92,7 +92,7 @@ def to_console(status: Status) -> Group:
         time = time_in_words(seconds) if seconds else ""
         rows.append((str(state), history.cell.name, str(history.attempts), time, error))
     head = [summary(status), *([status.late_columns] if status.late_columns else [])]
-    return Group(*head, *([StackedTable(COLUMNS, rows, labels=2)] if rows else []))
+    return Group(*head, *([console_table(COLUMNS, rows)] if rows else []))
 
 
 def summary(status: Status) -> str:

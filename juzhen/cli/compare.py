@@ -15,16 +15,16 @@ def parser() -> VerbParser:
 
 def run(folder: Path, *, metric: str = "spearman", markdown: Path | None = None) -> None:
     """Prints which published numbers the runs below `folder` match, which they miss, and which they do not have."""
-    from juzhen.report.compare import beside_claims, compare
-    from juzhen.report.comparison import comparison_markdown, to_console
+    matrix = read_matrix(folder, metric=metric)
+    from juzhen.report.compare import comparison_tables
     from juzhen.report.figures import load_published
     from juzhen.report.terminal import for_people
 
-    matrix, published = read_matrix(folder, metric=metric), load_published()
-    compared, claims = compare(matrix, published), beside_claims(matrix, published)
-    text = comparison_markdown(compared, claims, metric=metric)
+    tables = comparison_tables(matrix, load_published())
+    text = "".join(f"{table.title}. {table.note}\n\n{table.markdown()}\n\n" for table in tables)
     if console := for_people():
-        console.print(to_console(compared, claims, metric=metric), highlight=False)
+        for table in tables:
+            console.print(f"{table.title}. {table.note}", table.console(), highlight=False, sep="\n")
     else:
         print(text, end="")
     write_page(markdown, text)

@@ -60,14 +60,13 @@ def run(
 def _print_table(models: "Sequence[Model]") -> None:
     """A table as wide as the terminal; in a pipe Markdown, a line per encoder."""
     from juzhen.core.markup import markdown_table
-    from juzhen.report.stacked_table import Column, StackedTable
-    from juzhen.report.terminal import for_people
+    from juzhen.report.terminal import console_table, for_people
 
     keys = [*FACTS, "average", *USES, "sentences/s"]
     headings = [HEADINGS.get(key, key) for key in keys]
     rows = [[_cell(model, key) for key in keys] for model in models]
     if console := for_people():
-        console.print(StackedTable([Column(one, one in NUMBERS) for one in headings], rows))
+        console.print(console_table(headings, rows, numbers=NUMBERS))
     else:
         print(markdown_table(headings, rows, numbers=[keys.index(one) for one in NUMBERS]))
     sources = "; ".join(

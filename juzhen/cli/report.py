@@ -45,10 +45,11 @@ def run(
     into: Sequence[Path] = (),
 ) -> None:
     """Writes the report of all runs below `folder` and prints the paths of its files."""
-    from juzhen.report.command import read_report, write_report
-    from juzhen.report.into import fill_pages
+    from juzhen.report.collect import read_report
 
     report = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)
+    from juzhen.report.files import fill_pages, write_report
+
     for path in write_report(report, out or folder / "report", title=title):
         print(path)
     fill_pages(into, report, tell=tell)

@@ -53,13 +53,13 @@ def run(
     picture: Path | None = None,
 ) -> None:
     """Prints the matrix of all runs below `folder`; a result that cannot be read is named and left out."""
-    from juzhen.report.table import caption, to_console, to_csv, to_markdown, undefined_lines
-    from juzhen.report.terminal import for_people
-
     if picture is not None:
         _require_picture(picture)
     require_ours(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split)
+    from juzhen.report.table import caption, to_console, to_csv, to_markdown, undefined_lines
+    from juzhen.report.terminal import for_people
+
     if console := for_people():
         console.print(to_console(matrix))
         console.print("\n".join([caption(matrix), *undefined_lines(matrix)]), highlight=False)
@@ -83,9 +83,11 @@ def _require_picture(path: Path) -> None:
 
 def read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":
     from juzhen.report.collect import collect
-    from juzhen.report.matrix import build_matrix
 
-    return build_matrix(collect(folder, report=tell), metric=metric, split=split)
+    results = collect(folder, report=tell)
+    from juzhen.report.matrix import build_matrix  # loads pandas
+
+    return build_matrix(results, metric=metric, split=split)
 
 
 def write_page(path: Path | None, text: str) -> None:

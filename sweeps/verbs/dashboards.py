@@ -35,7 +35,7 @@ def run(
     group: str | None = None,
 ) -> None:
     """Writes the report and the workspace's specification; publishes both when there is a key and a server."""
-    from juzhen.report.command import read_report
+    from juzhen.report.collect import read_report
     from sweeps.dashboards import publish
 
     report = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)

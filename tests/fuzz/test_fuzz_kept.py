@@ -17,7 +17,7 @@ from juzhen.core import network
 from juzhen.core.result import Score
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.token_table import BROKEN, read_table, write_table
-from juzhen.report.into import fill_pages
+from juzhen.report.files import fill_pages
 from launch.stage_store import RECORD, StageEntry
 from sweeps.clusters import ClusterAttempt
 from sweeps.ledger import Ledger, SweepCell

@@ -16,13 +16,12 @@ from juzhen.report.build import build_report
 from juzhen.report.collect import export, read_all
 from juzhen.report.compare import compare
 from juzhen.report.curves import read_curves
-from juzhen.report.figures import load_published
+from juzhen.report.figures import Reference, load_published, load_reference
+from juzhen.report.files import markdown
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html
-from juzhen.report.reference import Reference, load_reference
 from juzhen.report.table import to_console, to_csv, to_markdown
-from juzhen.report.text import markdown
 from launch.console import result_table, show_result
 from launch.data_record import RECORD_FILE, remember_data
 from sweeps.ledger import EVENTS, Ledger, SweepCell
