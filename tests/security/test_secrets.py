@@ -11,7 +11,7 @@ from forks import python
 from callbacks.tracking import build_loggers
 from conf.job import LoggerConfig
 from datamodules.datamodule import only_stage
-from juzhen.cli.program import status_of
+from juzhen.core.answer import status_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.secrets import READABLE, REDACTED, hide_in_logs, redacted
