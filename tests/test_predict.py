@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from forks import python
 
-from juzhen.cli import score
+from juzhen.calibration.new_pairs import Scorer
 from juzhen.cli.main import main
 from juzhen.core.owned import LIST
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
@@ -80,7 +80,7 @@ def test_a_file_holds_the_very_scores_and_so_their_order(run, tmp_path, monkeypa
     """Of an encoder whose cosines differ in the seventh decimal only."""
     close = np.nextafter(np.float32(0.75), np.float32(1), dtype=np.float32)
     scores = np.array([0.75, close, 1e-9], dtype=np.float32)
-    monkeypatch.setattr(score, "_scores", lambda *given, **options: scores)
+    monkeypatch.setattr(Scorer, "_scores", lambda *given, **options: scores)
     path = write_pairs(tmp_path / "pairs.tsv")
     assert main(["score", run, "--file", str(path)]) == 0
     lines = (tmp_path / "pairs.scored.tsv").read_text(encoding="utf-8").splitlines()[1:]
@@ -161,7 +161,7 @@ def test_a_bad_file_is_named_and_nothing_is_written(run, tmp_path, capsys, conte
         (["{run}", "今天", " "], "is empty"),
         (
             ["{run}", "今天", "明天", "--backend", "onx"],
-            "--backend=onx: no such back end; did you mean onnx?",
+            "'--backend': 'onx' is not one of 'torch', 'torch_bf16', 'onnx', 'onnx_int8'",
         ),
         (["{run}", "--file", "{empty}/none.tsv"], "no such file"),
         (["{run}", "--file", "{empty}/pairs.docx"], "expected one of .tsv"),

@@ -42,14 +42,14 @@ def encode(
     """
     from juzhen.data.audit.sources import text_lines
 
-    if str(file) == "-":
-        if output is None:
-            raise UserError("-: standard input has no name; say where to write: --output FILE.npy")
-        texts = sys.stdin.read().removesuffix("\n").split("\n")
+    is_stream = str(file) == "-"
+    if is_stream and output is None:
+        raise UserError("-: standard input has no name; say where to write: --output FILE.npy")
     output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
     require_ours(output)
-    if str(file) != "-":
-        texts = text_lines(file, option="encode")
+    texts = (
+        sys.stdin.read().removesuffix("\n").split("\n") if is_stream else text_lines(file, option="encode")
+    )
     for number, text in enumerate(texts, start=1):
         if fault := text_fault(text):
             raise UserError(f"{file}:{number}: the line {fault}")

@@ -34,17 +34,7 @@ ADVICE = {
 }
 """What the system refuses → what to do."""
 
-MISTAKES = (
-    errno.EEXIST,
-    errno.ENOENT,
-    errno.EROFS,
-    errno.EACCES,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.EINVAL,
-)
+MISTAKES = ADVICE.keys() - {errno.ENOSPC, errno.EDQUOT, errno.EPERM}
 """Refusals that will come again with the same command."""
 
 LONGEST_REASON = 400

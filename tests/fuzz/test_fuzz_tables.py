@@ -11,6 +11,7 @@ from fuzzing import answer, any_file, memory_bound, on_examples, sizes, spoilt
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from juzhen.calibration.new_pairs import Scorer
 from juzhen.cli.verbs import verb
 from juzhen.core.examples import Examples
 from juzhen.data.audit.sources import text_lines
@@ -210,7 +211,7 @@ def test_labels_and_scores(size):
 @sizes
 def test_files_to_score(folder, size, monkeypatch):
     """What is written has the rows and columns that were read, and one more."""
-    monkeypatch.setattr(score, "_scores", lambda first, second, *more, **options: np.zeros(len(first)))
+    monkeypatch.setattr(Scorer, "_scores", lambda scorer, first, *more, **options: np.zeros(len(first)))
 
     @on_examples(
         size,
