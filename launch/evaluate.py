@@ -126,10 +126,10 @@ def _today(options: SimpleNamespace) -> DictConfig:
     """The configuration of today, with the sets and the hardware that are asked for."""
     from launch.preflight import checked_job
 
-    words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
-    words += [f"hardware={options.hardware}"] if options.hardware else []
-    words += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []
-    today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
+    overrides = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
+    overrides += [f"hardware={options.hardware}"] if options.hardware else []
+    overrides += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []
+    today = checked_job(overrides, conf_dir=CONFIGURATION, extra=options.config_dir)
     caches_below(today.cache_dir)
     return today
 
@@ -142,12 +142,12 @@ def _add_all(options: SimpleNamespace) -> None:
     columns = cache(partial(_columns, options, today))  # loads torch, for the first run that lacks something
     named, failed = {**OmegaConf.to_container(today.evaluate), **OmegaConf.to_container(today.dataset)}, []
     for number, run in enumerate(runs, start=1):
-        place = f"[{number}/{len(runs)}] {run.folder}:"
+        start = f"[{number}/{len(runs)}] {run.folder}:"
         try:
-            print(f"{place} {_add(run, options, named, columns)}", flush=True)
+            print(f"{start} {_add(run, options, named, columns)}", flush=True)
         except UserError as error:
             failed.append(str(run.folder))
-            print(f"{place} failed: {error}", file=sys.stderr, flush=True)
+            print(f"{start} failed: {error}", file=sys.stderr, flush=True)
     if failed:
         raise UserError(f"{len(failed)} of {len(runs)} failed: {', '.join(failed)}")
 
@@ -158,8 +158,8 @@ def _add(run: "FinishedRun", options: SimpleNamespace, named: "Descriptions", co
 
     def wanted() -> "Descriptions":
         result, where = Result.read(run.folder), {"data_dir": options.data_dir}
-        found = missing_sets(result, named, again=options.again, **where)
-        return found | (unchecked_sets(result, **where) if options.without_leaks else {})
+        missing = missing_sets(result, named, again=options.again, **where)
+        return missing | (unchecked_sets(result, **where) if options.without_leaks else {})
 
     if not wanted():
         return f"nothing to do{_without_file(Result.read(run.folder), options)}"
@@ -200,17 +200,17 @@ def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
     """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
     from juzhen.core.measures import FIRST_MEASURES
 
-    spoken = []
+    scores = []
     for key in changes.added:
-        place, _, metric = key.rpartition("/")
+        column, _, metric = key.rpartition("/")
         measure = metric.removesuffix(WITHOUT_LEAKS)
         if measure not in FIRST_MEASURES or key not in result.scores:
             continue
-        words = [] if measure == "spearman" else [measure.replace("_", " ")]
-        words += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []
-        spoken.append(" ".join([place, *words, f"{100 * result.scores[key].value:.2f}"]))
+        measures = [] if measure == "spearman" else [measure.replace("_", " ")]
+        measures += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []
+        scores.append(" ".join([column, *measures, f"{100 * result.scores[key].value:.2f}"]))
     parts = [*changes.notes]
-    parts += [f"added {', '.join(spoken) or len(changes.added)}"] if changes.added else []
+    parts += [f"added {', '.join(scores) or len(changes.added)}"] if changes.added else []
     far = [
         f"{key} {_percent(old)} → {_percent(new)}"
         for key, (old, new) in changes.moved.items()

@@ -196,20 +196,20 @@ def score_table(
 def _text_columns(table: "Table", names: Sequence[str], given: Sequence[str] | None) -> list[Sequence[str]]:
     from juzhen.data.verify import listed, place_in
 
-    known = table.names or [str(position) for position in range(len(table.columns))]
+    header = table.names or [str(position) for position in range(len(table.columns))]
     if names[0] == names[1]:
         raise UserError(f"--columns {' '.join(names)}: expected two columns; a sentence with itself scores 1")
     columns = []
     for name in names:
-        if name not in known and not (is_position(name) and int(name) < len(known)):
-            hint = nearest(name, map(short, known))
-            hint = hint if hint.startswith("did you mean") else f"known: {listed(known)}"
+        if name not in header and not (is_position(name) and int(name) < len(header)):
+            hint = nearest(name, map(short, header))
+            hint = hint if hint.startswith("did you mean") else f"known: {listed(header)}"
             pair = ", or, if the first line is a pair already, type --no-header"
             raise UserError(
                 f"{table.place}: no column {name}; {hint}. Choose with --columns A B"
                 f"{pair if table.names and not given else ''}"
             )
-        position = place_in(known, name, table.place) if name in known else int(name)
+        position = place_in(header, name, table.place) if name in header else int(name)
         for line, text in zip(table.lines, table.columns[position], strict=True):
             if fault := text_fault(text):
                 raise UserError(f"{table.at(int(line))}: the sentence in column {name} {fault}")

@@ -47,7 +47,7 @@ def calibrate(
     names = scored.choose(sets, (Kind.LABELLED_PAIR,))
     require_same_weights([folder / f"calibration-{name}.json" for name in names], scored.weights)
     require_ours(*(folder / f"calibration-{name}.svg" for name in names))
-    lines: list[list[str]] = []
+    rows: list[list[str]] = []
     notes: list[str] = []
     for name, report in fitted_sets(names, partial(calibrate_set, scored), notes):
         write_json(folder / f"calibration-{name}.json", report)
@@ -56,8 +56,8 @@ def calibrate(
         for method in METHODS:
             numbers = ", ".join(f"{value:.4g}" for value in report["fitted"].get(method, ()))
             judged = [f"{report[method][measure]:.4f}" for measure in ("ece", "brier", "nll")]
-            lines.append([name, str(report["rows"]), method, numbers or "–", *judged])
+            rows.append([name, str(report["rows"]), method, numbers or "–", *judged])
         notes.append(f"{name}: {report['how']}")
     head = ("set", "rows", "scaling", "T or a, b", "ECE", "Brier", "NLL")
-    print("\n".join([markdown_table(head, lines, numbers=(1, 4, 5, 6)), "", *notes]))
+    print("\n".join([markdown_table(head, rows, numbers=(1, 4, 5, 6)), "", *notes]))
     print(f"written to {folder}", file=sys.stderr)

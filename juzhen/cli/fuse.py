@@ -42,18 +42,18 @@ def fuse(
         )
     folder = output or first.folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
-    lines: list[list[str]] = []
+    rows: list[list[str]] = []
     notes: list[str] = []
     weights = [first.weights, second.weights]
     require_same_weights([folder / f"fusion-{name}.json" for name in shared], weights)
     for name, report in fitted_sets(shared, partial(fuse_set, (first, second), seed=SEED), notes):
         write_json(folder / f"fusion-{name}.json", report)
-        lines += [_row(report, who) for who in ("first", "second", "fused")]
+        rows += [_row(report, who) for who in ("first", "second", "fused")]
         errors = [f"{100 * row['ece']:.1f} {method}" for method, row in report["calibration"].items()]
         trust = f"; ECE ×100 of the fused score: {', '.join(errors)}" if errors else ""
         notes.append(f"{name}: {report['how']}, {report['rows']:,} rows{trust}")
     head = ("set", "α", "who", "Spearman", "95 %", "accuracy")
-    print("\n".join([markdown_table(head, lines, numbers=(1, 3, 5)), "", *notes]))
+    print("\n".join([markdown_table(head, rows, numbers=(1, 3, 5)), "", *notes]))
     print(f"written to {folder}", file=sys.stderr)
 
 

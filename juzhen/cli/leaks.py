@@ -47,10 +47,12 @@ def leaks(
     juzhen leaks --train lcqmc afqmc --evaluate csts/test --examples 3
     juzhen leaks --text corpus.txt.zst
     """
-    given = [name for name, value in {"train": train, "all": all, "text": text, "run": run}.items() if value]
-    if len(given) != 1:
-        spoken = " and ".join(f"--{name}" for name in given) or "nothing"
-        raise UserError(f"say what to look at with one of --train, --all, --text, --run; given: {spoken}")
+    sources_given = [
+        name for name, value in {"train": train, "all": all, "text": text, "run": run}.items() if value
+    ]
+    if len(sources_given) != 1:
+        flags = " and ".join(f"--{name}" for name in sources_given) or "nothing"
+        raise UserError(f"say what to look at with one of --train, --all, --text, --run; given: {flags}")
     if threshold is not None and not 0 < threshold <= 1:
         raise UserError(
             f"--threshold {threshold:g}: expected more than 0 and at most 1, such as 0.7 (1: the same letters)"

@@ -17,38 +17,38 @@ from juzhen.core.texts import short
 PROGRAM = "juzhen"
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one verb and gives the exit status: 0, 2 for a mistake of the user, 130 after Ctrl-C.
 
     words  the verb and its words; None: those that the program was started with, whose streams are made to last
     """
-    if words is None:
+    if arguments is None:
         return run_program(lambda: _answer(sys.argv[1:]), _spoken(sys.argv[1:]))
-    return status_of(lambda: _answer(words), _spoken(words))
+    return status_of(lambda: _answer(arguments), _spoken(arguments))
 
 
-def _spoken(words: Sequence[str]) -> str:
+def _spoken(arguments: Sequence[str]) -> str:
     """The verb as a line about it names it."""
-    return f"{PROGRAM} {short(words[0])}" if words else PROGRAM
+    return f"{PROGRAM} {short(arguments[0])}" if arguments else PROGRAM
 
 
-def _answer(words: Sequence[str]) -> int:
+def _answer(arguments: Sequence[str]) -> int:
     command: Any = get_command(app)
     if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:  # a shell asks what may come next
-        command.main(list(words), prog_name=PROGRAM)
+        command.main(list(arguments), prog_name=PROGRAM)
     try:
-        with command.make_context(PROGRAM, list(words)) as context:
+        with command.make_context(PROGRAM, list(arguments)) as context:
             command.invoke(context)
     except typer.Exit as ended:
         return ended.exit_code
     except typer.TyperException as error:
-        raise UserError(_explained(error, words)) from error
+        raise UserError(_explained(error, arguments)) from error
     return 0
 
 
-def _explained(error: typer.TyperException, words: Sequence[str]) -> str:
+def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
     """What is wrong with a command line, and where its help is."""
-    name = words[0] if words and words[0] in VERBS else ""
+    name = arguments[0] if arguments and arguments[0] in VERBS else ""
     message = error.format_message().rstrip(".").replace("Value error, ", "")
     if hasattr(error, "possibilities"):  # an option that is not there
         flag = str(getattr(error, "option_name", ""))

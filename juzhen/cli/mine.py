@@ -128,13 +128,13 @@ def mine(
     juzhen mine lcqmc runs/NAME bm25 --out mined/lcqmc_hard.tsv
     juzhen mine demo_qmc builtin/mini_zh --out mined/demo_hard.tsv --judge runs/CROSS --calibrate-on demo_qmc
     """
-    given = locals()
+    values = locals()
     from juzhen.mining.sets import check_place, read_set, training_command
 
     check_place(out, f"mined/{dataset}", ending="hard", beside=[".parquet"])
     portions = out.with_suffix(".portions")
     require_portions(portions)
-    chosen = {option.name: given[option.name] for option in fields(MiningOptions)}
+    chosen = {option.name: values[option.name] for option in fields(MiningOptions)}
     rules = MiningOptions(**chosen | {"depth": depth or MiningOptions.depth})
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets

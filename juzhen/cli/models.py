@@ -36,19 +36,19 @@ def models(
     juzhen models --language en
     juzhen models --use retrieval --documents 100000 --latency-ms 20
     """
-    known = load_models()
+    on_file = load_models()
     if use is None:
         if documents is not None or latency_ms is not None:
             raise UserError(f"--documents and --latency-ms: say for what, too: --use {', '.join(USES)}")
-        _print_tables([model for model in known if model.reads(language or "")])
+        _print_tables([model for model in on_file if model.reads(language or "")])
         return
     if latency_ms is not None and not latency_ms > 0:
         raise UserError(f"--latency-ms {latency_ms:g}: expected more than 0 milliseconds")
-    if latency_ms is not None and all(model.speed is None for model in known):
+    if latency_ms is not None and all(model.speed is None for model in on_file):
         raise UserError(
             "--latency-ms: speeds are in a clone of juzhen (results/bench), and this is none; leave it out"
         )
-    for line in recommendation(Need(use, language or LANGUAGES[0], documents, latency_ms), known):
+    for line in recommendation(Need(use, language or LANGUAGES[0], documents, latency_ms), on_file):
         print(
             textwrap.fill(line, WIDTH, subsequent_indent="  " * line.startswith("-"), break_on_hyphens=False)
         )
@@ -74,8 +74,8 @@ def _print_tables(models: Sequence[Model]) -> None:
         rows = [[_cell(model, key) for key in columns] for model in models]
         print(markdown_table([HEADINGS.get(key, key) for key in columns], rows, numbers=numbers))
     sources = "; ".join(
-        f"{', '.join(names)}: {words}"
-        for key, words in SOURCES.items()
+        f"{', '.join(names)}: {source}"
+        for key, source in SOURCES.items()
         if (names := [model.name for model in models if model.source == key])
     )
     print(

@@ -77,8 +77,8 @@ Leaks = Annotated[
 Title = Annotated[str, Option(help="of the page")]
 
 
-def data_folder(given: Path | None) -> Path:
-    return given or Path(os.environ.get("JUZHEN_DATA", "data"))
+def data_folder(folder: Path | None) -> Path:
+    return folder or Path(os.environ.get("JUZHEN_DATA", "data"))
 
 
 def require_matplotlib(otherwise: str = "") -> None:

@@ -57,13 +57,13 @@ def announce(what: str) -> None:
 @contextmanager
 def checking() -> Iterator[None]:
     """Around what takes a moment before the first word: a person at a terminal sees that it is done."""
-    shown = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
-    if shown:
+    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
+    if is_terminal:
         print("checking the job …", end="\r", file=sys.stderr, flush=True)
     try:
         yield
     finally:
-        if shown:
+        if is_terminal:
             print("\x1b[K", end="", file=sys.stderr, flush=True)
 
 
@@ -144,11 +144,11 @@ class Lasting(io.FileIO):
 
 def _over(file: Lasting, stream: TextIO | None) -> TextIO:
     """A text stream over `file` that encodes as `stream` does."""
-    given = stream if isinstance(stream, io.TextIOWrapper) else None
+    wrapper = stream if isinstance(stream, io.TextIOWrapper) else None
     return io.TextIOWrapper(
         io.BufferedWriter(file),
-        encoding=given.encoding if given else "utf-8",
+        encoding=wrapper.encoding if wrapper else "utf-8",
         errors="backslashreplace",
-        line_buffering=given.line_buffering if given else True,
-        write_through=given.write_through if given else False,
+        line_buffering=wrapper.line_buffering if wrapper else True,
+        write_through=wrapper.write_through if wrapper else False,
     )

@@ -66,8 +66,8 @@ def space(
     probes = {}
     for name in dataset or ([] if file else ["demo_sts"]):
         splits = [split] if split else ["dev", "test", "train"]
-        found = (rows for _, rows in sets.splits(name, splits, option="--dataset "))
-        rows = next(rows for rows in found if rows is not None)
+        loaded_splits = (rows for _, rows in sets.splits(name, splits, option="--dataset "))
+        rows = next(rows for rows in loaded_splits if rows is not None)
         probes[f"{name} ({rows.split})"] = Probe.of(rows, num_sentences=sentences, seed=seed)
     if file:
         texts = list(dict.fromkeys(line for line in text_lines(file, option="--file") if line.strip()))
@@ -81,12 +81,12 @@ def space(
             "dimensions": loaded.dim,
             **measure_space(embeddings, pairs=probe.pairs, grades=probe.grades, classes=probe.classes),
         }
-    lines = [
+    table = [
         [measure, *(_number(values.get(measure)) for values in measures.values()), meaning]
         for measure, meaning in MEANINGS.items()
         if any(values.get(measure) is not None for values in measures.values())
     ]
-    print(markdown_table(["measure", *measures, "meaning"], lines, numbers=range(1, len(measures) + 1)))
+    print(markdown_table(["measure", *measures, "meaning"], table, numbers=range(1, len(measures) + 1)))
     if output:
         write_json(output, measures)
 

@@ -86,7 +86,7 @@ def student(
             "--prompt: a student as wide as its teacher takes over the teacher's layers, and nothing is read for that; "
             f"say --dim below {size}, or leave --prompt out"
         )
-    made = student_of(
+    smaller = student_of(
         encoder if prompt is None else encoder.with_prompt(prompt=prompt),
         layers=layers,
         dim=dim,
@@ -96,17 +96,18 @@ def student(
         max_length=max_length,
         seed=seed,
     )
-    save_encoder(made, folder, card={"name": folder.name, "begins_as": f"a student of {teacher}"})
-    size = sum(weights.numel() for weights in made.backbone.parameters())
+    save_encoder(smaller, folder, card={"name": folder.name, "begins_as": f"a student of {teacher}"})
+    size = sum(weights.numel() for weights in smaller.backbone.parameters())
     print(
-        f"{folder}: {layers} layers of {made.dim}, {len(made.tokenizer):,} tokens, {size / 1e6:.1f} million numbers"
+        f"{folder}: {layers} layers of {smaller.dim}, {len(smaller.tokenizer):,} tokens, "
+        f"{size / 1e6:.1f} million numbers"
     )
     if encoder.score_head is not None:
         print("the teacher's form uᵀWv is left out: pairs of the student are scored by the cosine")
-    words = (
+    overrides = (
         "model=distill",
         setting("model.teacher", teacher),
         "backbone=local",
         setting("backbone.path", folder),
     )
-    print(f"teach it:\n  {command('python', 'train.py', *words, more=['…'])}")
+    print(f"teach it:\n  {command('python', 'train.py', *overrides, more=['…'])}")

@@ -75,8 +75,8 @@ class Verb(TyperCommand):
     """The command line of one verb."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = self._one_value_each(args)
-        values, _, _ = self.make_parser(ctx).parse_args(list(words))
+        arguments = self._one_value_each(args)
+        values, _, _ = self.make_parser(ctx).parse_args(list(arguments))
         param: Any
         for param in self.get_params(ctx):
             value = values.get(param.name)
@@ -84,22 +84,22 @@ class Verb(TyperCommand):
                 raise UserError(
                     f"{max(param.opts)}: expected a file or a folder, not an empty text; . is where you are"
                 )
-        return super().parse_args(ctx, words)
+        return super().parse_args(ctx, arguments)
 
     def _one_value_each(self, args: list[str]) -> list[str]:
         """`--sets a b` as `--sets a --sets b`, which is what typer reads."""
-        many = {flag for one in self.params for flag in one.opts if (one.metavar or "").endswith("…")}
-        words: list[str] = []
+        many = {flag for param in self.params for flag in param.opts if (param.metavar or "").endswith("…")}
+        arguments: list[str] = []
         flag = ""
-        for place, word in enumerate(args):
+        for position, word in enumerate(args):
             if word == "--":
-                return [*words, *args[place:]]
+                return [*arguments, *args[position:]]
             if word.startswith("-"):
                 flag = word if word in many else ""
-            elif flag and words[-1] != flag:
-                words.append(flag)
-            words.append(word)
-        return words
+            elif flag and arguments[-1] != flag:
+                arguments.append(flag)
+            arguments.append(word)
+        return arguments
 
     def invoke(self, ctx: Any) -> Any:
         caches_below(ctx.params.get("cache", default_cache()))
@@ -129,8 +129,8 @@ def verb(name: str) -> Any:
     """The command line of a verb. Raises UserError for a word that is none, and for a verb of the suite without it."""
     if name not in VERBS:
         hint = nearest(name, VERBS)
-        known = "" if hint.startswith("known") else f" Known: {', '.join(VERBS)}"
-        raise UserError(f"{name}: there is no such command; {hint}{known}; see juzhen --help")
+        listed = "" if hint.startswith("known") else f" Known: {', '.join(VERBS)}"
+        raise UserError(f"{name}: there is no such command; {hint}{listed}; see juzhen --help")
     if not find_suite() and name in SUITE:
         raise UserError(
             f"juzhen {name} is of the suite, which is not installed with the library: clone juzhen, and type "
@@ -153,8 +153,8 @@ def flags(name: str) -> list[str]:
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, context_settings=HELP)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         from juzhen.cli.about import version_line
 
         print(version_line())

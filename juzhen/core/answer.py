@@ -95,19 +95,21 @@ def answer(error: BaseException, what: str = "") -> int:
 def reason_of(error: BaseException) -> str:
     """What an exception says, in the words of whoever raised it, with the file and what can be done about it."""
     if isinstance(error, OSError) and error.strerror:
-        names = [short(os.fsdecode(one), 200) for one in (error.filename, error.filename2) if _is_name(one)]
+        names = [
+            short(os.fsdecode(name), 200) for name in (error.filename, error.filename2) if _is_name(name)
+        ]
         parts = [": ".join([*names[:1], error.strerror]), ADVICE.get(error.errno or 0, "")]
         return "; ".join(filter(None, parts))
     if isinstance(error, MemoryError):
-        said = f" ({_last_line(error)})" if str(error) else ""
-        return f"out of memory{said}; take smaller batches or less data, or allow more memory"
+        message = f" ({_last_line(error)})" if str(error) else ""
+        return f"out of memory{message}; take smaller batches or less data, or allow more memory"
     if isinstance(error, RecursionError):
         return "what was read is nested too deeply, brackets in brackets"
     if isinstance(error, UnicodeEncodeError):
         return f"{short(error.object, 100)}: a name or a text that is no UTF-8; give it another name"
     kind = type(error).__name__
-    said = _last_line(error)
-    return said if said.startswith(kind) else f"{kind}: {said}" if said else kind
+    message = _last_line(error)
+    return message if message.startswith(kind) else f"{kind}: {message}" if message else kind
 
 
 def _is_name(name: object) -> bool:
@@ -116,10 +118,10 @@ def _is_name(name: object) -> bool:
 
 def _last_line(error: BaseException) -> str:
     """The message on one line; of a worker's traceback that another process has sent, its end."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if any("Traceback (most recent call last)" in line for line in lines):
-        lines = lines[-1:]
-    return short(" ".join(lines), LONGEST_REASON)
+    text_lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if any("Traceback (most recent call last)" in line for line in text_lines):
+        text_lines = text_lines[-1:]
+    return short(" ".join(text_lines), LONGEST_REASON)
 
 
 def _tells_all(error: BaseException) -> bool:

@@ -12,17 +12,19 @@ the pairs that it was fitted on are taken for others than those that are mined."
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
     """What `Mined.report` has counted, a line for each kind of number."""
-    lines = ["candidates: " + ", ".join(f"{count:,} {reason}" for reason, count in report["reasons"].items())]
-    lines += [
+    sentences = [
+        "candidates: " + ", ".join(f"{count:,} {reason}" for reason, count in report["reasons"].items())
+    ]
+    sentences += [
         f"recall of the index of {name}: {100 * value:.2f} %"
         for name, value in report["index_recall"].items()
     ]
-    lines += [
+    sentences += [
         f"{name} reads queries behind {query!r} and documents behind {document!r}"
         for name, (query, document) in report.get("prompts", {}).items()
     ]
     if (fitted := report.get("threshold")) is not None:
-        lines.append(
+        sentences.append(
             f"threshold {fitted['value']:.4f}, fitted on {fitted['positives']:,} pairs with label 1, of which "
             f"{100 * fitted['kept_positives']:.1f} % lie below, and {fitted['negatives']:,} with label 0, of which "
             f"{100 * fitted['refused_negatives']:.1f} % do not"
@@ -30,20 +32,20 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
     before, after = report["known_before"], report["known_after"]
     wrong, wrong_after = report["false_negatives_before"], report["false_negatives_after"]
     if not before:
-        return [*lines, "false negatives: no candidate of a query with two positives has a known label"]
+        return [*sentences, "false negatives: no candidate of a query with two positives has a known label"]
     right = before - wrong
     rules = {"all rules": [wrong, wrong_after, right, right - (after - wrong_after)]}
     if len(report["rules"]) < 2:
         rules = {}
     rules = report["rules"] | rules or {"no rule": [wrong, wrong_after, right, 0]}
-    lines += [
+    sentences += [
         f"where labels are known, {name}: {_of(through, answers)} answers let through, "
         f"{_of(refused, negatives)} others refused"
         for name, (answers, through, negatives, refused) in rules.items()
     ]
     rate = f"{100 * wrong_after / after:.1f} % ({wrong_after:,} of {after:,})" if after else "none is kept"
     return [
-        *lines,
+        *sentences,
         f"false negatives among candidates whose label is known: {100 * wrong / before:.1f} % ({wrong:,} of "
         f"{before:,}) before these rules, {rate} after",
     ]
@@ -69,6 +71,6 @@ def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
     return None
 
 
-def _of(part: int, whole: int) -> str:
+def _of(part: int, total: int) -> str:
     """A part, and its share: 967 of 1,086 (89.0 %)."""
-    return f"{part:,} of {whole:,}" + (f" ({percent(part, whole)})" if whole else "")
+    return f"{part:,} of {total:,}" + (f" ({percent(part, total)})" if total else "")

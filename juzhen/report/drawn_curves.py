@@ -41,12 +41,12 @@ def draw_curves(
     panels = iter(figure.subplots(rows, columns, squeeze=False).flat)
     for key, axes in zip(quantities, panels, strict=False):
         is_score = key.startswith(("dev/", "test/"))
-        for place, run in enumerate(runs):
+        for number, run in enumerate(runs):
             points = run.values.get(key, [])
             values = [value for _, value in points]
-            shown = values if is_score else smoothed(values, LOSS_WINDOW)
+            curve = values if is_score else smoothed(values, LOSS_WINDOW)
             style = {"marker": "o", "markersize": 3} if is_score else {"linewidth": 1}
-            axes.plot([step for step, _ in points], shown, color=f"C{place}", label=run.name, **style)
+            axes.plot([step for step, _ in points], curve, color=f"C{number}", label=run.name, **style)
         for name, value in levels.items() if is_score else ():
             axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=name)
         axes.set(title=key, xlabel="step")
@@ -65,10 +65,10 @@ def _draw_batches(axes: Any, runs: Sequence[Curves]) -> None:
     """Bars of the batches drawn from each set, those of a run in its color, with their share of the run's."""
     names = sorted({name for run in runs for name in run.batches})
     height = 0.8 / len(runs)
-    for place, run in enumerate(runs):
+    for index, run in enumerate(runs):
         counts = [run.batches.get(name, 0) for name in names]
-        rows = [number + (place - (len(runs) - 1) / 2) * height for number in range(len(names))]
-        bars = axes.barh(rows, counts, height, color=f"C{place}")
+        rows = [number + (index - (len(runs) - 1) / 2) * height for number in range(len(names))]
+        bars = axes.barh(rows, counts, height, color=f"C{index}")
         total = sum(counts) or 1
         axes.bar_label(
             bars, [f"{100 * count / total:.0f} %" if count else "" for count in counts], fontsize=7

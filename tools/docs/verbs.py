@@ -45,8 +45,8 @@ def _verb(name: str) -> Iterator[str]:
 
 
 def _row(param: Any, context: Any) -> tuple[str, str, str]:
-    words, meaning = param.get_help_record(context)
-    name, _, values = words.partition(" ")
+    usage, meaning = param.get_help_record(context)
+    name, _, values = usage.partition(" ")
     is_option = name.startswith("-")
     meaning = re.sub(r"default: \((.*?)\)", r"default: \1", meaning)
     meaning = re.sub(r"  \[(.*)\]$", r" (\1)", meaning)
