@@ -15,7 +15,6 @@ from juzhen.core.owned import require_ours
 from juzhen.evaluation.scoring import score_set
 
 FUSED_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-METHODS = ("raw", "temperature", "platt")
 BOOTSTRAP_SAMPLES = 1000
 
 
@@ -110,26 +109,3 @@ def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, An
         "fitted": report.pop("fitted"),
         "calibration": report,
     }
-
-
-def draw_reliability(report: dict[str, Any], path: Path) -> None:
-    """Share of positives over probability, one panel per scaling; bars below show where the rows are."""
-    from matplotlib.figure import Figure
-
-    from juzhen.report.picture import save_picture
-
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    for axes, method in zip(figure.subplots(1, len(METHODS), sharey=True), METHODS, strict=True):
-        bins = [row for row in report[method]["bins"] if row["count"]]
-        probabilities = [row["probability"] for row in bins]
-        axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-        axes.bar(probabilities, [row["count"] / report["rows"] for row in bins], width=0.03, color="0.85")
-        axes.plot(probabilities, [row["positives"] for row in bins], "o-", markersize=3)
-        axes.set(
-            title=f"{method}: ECE {report[method]['ece']:.3f}",
-            xlabel="probability",
-            xlim=(0, 1),
-            ylim=(0, 1),
-        )
-    figure.axes[0].set_ylabel(f"share of positives, {report['set']}")
-    save_picture(figure, path)

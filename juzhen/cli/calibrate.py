@@ -7,6 +7,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from juzhen.cli.options import BATCH_TOKENS, Analysis, BatchTokens, FittedSets, RunDataDir, require_matplotlib
+from juzhen.core.fitted import SCALINGS
 from juzhen.core.markup import markdown_table
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_json
@@ -31,13 +32,7 @@ def calibrate(
     """
     if not no_plot:
         require_matplotlib(", or leave it out with --no-plot")
-    from juzhen.calibration.reports import (
-        METHODS,
-        calibrate_set,
-        draw_reliability,
-        fitted_sets,
-        require_same_weights,
-    )
+    from juzhen.calibration.reports import calibrate_set, fitted_sets, require_same_weights
     from juzhen.calibration.run_scores import ScoredRun
     from juzhen.core.examples import Kind
 
@@ -52,8 +47,10 @@ def calibrate(
     for name, report in fitted_sets(names, partial(calibrate_set, scored), notes):
         write_json(folder / f"calibration-{name}.json", report)
         if not no_plot:
+            from juzhen.report.reliability import draw_reliability
+
             draw_reliability(report, folder / f"calibration-{name}.svg")
-        for method in METHODS:
+        for method in ("raw", *SCALINGS):
             numbers = ", ".join(f"{value:.4g}" for value in report["fitted"].get(method, ()))
             judged = [f"{report[method][measure]:.4f}" for measure in ("ece", "brier", "nll")]
             rows.append([name, str(report["rows"]), method, numbers or "–", *judged])
