@@ -11,8 +11,9 @@ from forks import python
 
 import launch
 import train
-from juzhen.cli import program as program_module
 from juzhen.cli.main import main as verbs
+from juzhen.core.answer import status_of
+from launch import loading
 
 PROGRAM = """
 import sys
@@ -128,7 +129,7 @@ def test_ctrl_c_at_the_start_of_a_job_leaves_no_traceback(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launch, "check_command_line", stop)
-    assert program_module.status_of(train.main) == 130
+    assert status_of(train.main) == 130
     assert capsys.readouterr().err == "stopped by Ctrl-C\n"
 
 
@@ -140,7 +141,7 @@ def test_nothing_that_takes_time_is_loaded_before_a_program_is_ready():
 
 SWALLOWED = """
 import signal, types
-from juzhen.cli.program import loading
+from launch.loading import loading
 def slow():
     try:
         os.kill(os.getpid(), signal.SIGINT)
@@ -165,9 +166,9 @@ def test_what_is_loaded_already_is_not_spoken_of(project_root, program):
 
 
 def test_what_is_loaded_is_announced_once(monkeypatch, capsys):
-    monkeypatch.setattr(program_module, "_announced", set())
+    monkeypatch.setattr(loading, "_announced", set())
     for name in ("no_such_library", "no_such_library", "sys"):
-        program_module.announce(name)
+        loading.announce(name)
     assert capsys.readouterr().err == "loading no_such_library …\n"
 
 
@@ -180,7 +181,7 @@ def test_a_terminal_is_told_of_the_check_until_it_ends(monkeypatch, terminal, na
     monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", name)
-    with pytest.raises(KeyError), program_module.checking():
+    with pytest.raises(KeyError), loading.checking():
         raise KeyError
     assert stream.getvalue() == told
 

@@ -1,5 +1,6 @@
 """`juzhen curves`: learning curves of runs side by side."""
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,7 @@ def curves(
     for word in line or ():
         name, _, value = word.rpartition("=")
         levels[name] = number_or_nan(value)
-        if levels[name] != levels[name]:
+        if math.isnan(levels[name]):
             raise UserError(f'--line {word}: expected a name and a number, as in --line "TF-IDF=0.731"')
     runs = distinct_labels([read_curves(folder) for folder in folders], folders)
     if names:

@@ -1,4 +1,4 @@
-"""What stands around every program: its streams, its exit status, and what it says while torch is loaded.
+"""What stands around every program: its streams and its exit status.
 
 Imports nothing that takes time, so that Ctrl-C finds this in place.
 """
@@ -6,15 +6,12 @@ Imports nothing that takes time, so that Ctrl-C finds this in place.
 import errno
 import io
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from juzhen.core.answer import status_of
-from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -42,55 +39,6 @@ def run_program(main: Callable[[], int | None], what: str = "") -> int:
         print(f"error: the output could not be written: {output.problem.strerror}", file=sys.stderr)
         return status or 1
     return status
-
-
-_announced: set[str] = set()
-
-
-def announce(what: str) -> None:
-    """Says once that `what` is being loaded; nothing where it is loaded already."""
-    if what not in sys.modules and what not in _announced:
-        _announced.add(what)
-        print(f"loading {what} …", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def checking() -> Iterator[None]:
-    """Around what takes a moment before the first word: a person at a terminal sees that it is done."""
-    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
-    if is_terminal:
-        print("checking the job …", end="\r", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if is_terminal:
-            print("\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def loading(what: str = "torch") -> Iterator[None]:
-    """Around the import of `what`, which takes seconds: says so, and lets Ctrl-C end the program at once.
-
-    Somewhere in an import an exception of Ctrl-C may be swallowed, and the program would run on. Nothing is said where
-    it is loaded already.
-    """
-    if what in sys.modules:
-        yield
-        return
-    announce(what)
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
-        yield
-        return
-    signal.signal(signal.SIGINT, _end_at_once)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _end_at_once(signum: int, frame: object) -> None:
-    print(INTERRUPTED, file=sys.stderr, flush=True)
-    os._exit(INTERRUPTED_STATUS)
 
 
 def wait_briefly() -> None:
