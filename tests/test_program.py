@@ -39,7 +39,7 @@ def program(tmp_path):
 
 
 def started(command, *, root, shell="", **environment):
-    """The program as a shell starts it, with `shell` after it; what it said, and how it ended. None: no such variable."""
+    """The program as a shell starts it, with `shell` after it; and how it ended; None: no such variable."""
     variables = os.environ | {"PYTHONPATH": str(root)} | environment
     variables = {name: value for name, value in variables.items() if value is not None}
     script = f"{shlex.join(command)} {shell}; exit ${{PIPESTATUS[0]}}"

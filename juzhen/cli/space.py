@@ -12,22 +12,6 @@ from juzhen.core.owned import require_ours
 from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_json
 
-MEANINGS = {
-    "texts": "",
-    "dimensions": "",
-    "norm_mean": "mean length of an embedding",
-    "norm_deviation": "standard deviation of the lengths",
-    "mean_cosine": "of two texts: near 1 in a narrow cone",
-    "neighbour_similarity": "mean cosine with the five nearest texts",
-    "alignment": "mean squared distance of close pairs: lower = closer",
-    "uniformity": "lower = more evenly spread",
-    "effective_rank": "directions that are used",
-    "isotropy": "IsoScore: 0 a line, 1 the same variance in all directions",
-    "first_component_isotropy": "1 − part of the first principal component in the first 50",
-    "silhouette": "of the classes: −1 to 1, higher = tighter and further apart",
-}
-"""Measure → what it says, in the order in which they are shown."""
-
 
 def space(
     encoder: options.Encoder,
@@ -60,7 +44,7 @@ def space(
     from juzhen.data.audit.sources import ConfiguredSets, text_lines
     from juzhen.data.probe import Probe
     from juzhen.encoders import load_encoder
-    from juzhen.metrics.geometry import measure_space
+    from juzhen.metrics.geometry import MEANINGS, measure_space
 
     sets = ConfiguredSets(DATASETS, options.data_folder(data_dir), config_dir=config_dir)
     probes = {}
@@ -83,7 +67,7 @@ def space(
         }
     table = [
         [measure, *(_number(values.get(measure)) for values in measures.values()), meaning]
-        for measure, meaning in MEANINGS.items()
+        for measure, meaning in {"texts": "", "dimensions": "", **MEANINGS}.items()
         if any(values.get(measure) is not None for values in measures.values())
     ]
     print(markdown_table(["measure", *measures, "meaning"], table, numbers=range(1, len(measures) + 1)))
