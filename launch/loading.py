@@ -11,11 +11,11 @@ from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 _announced: set[str] = set()
 
 
-def announce(what: str) -> None:
-    """Says once that `what` is being loaded; nothing where it is loaded already."""
-    if what not in sys.modules and what not in _announced:
-        _announced.add(what)
-        print(f"loading {what} …", file=sys.stderr, flush=True)
+def announce(package: str) -> None:
+    """Says once that `package` is being loaded; nothing where it is loaded already."""
+    if package not in sys.modules and package not in _announced:
+        _announced.add(package)
+        print(f"loading {package} …", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -32,16 +32,16 @@ def checking() -> Iterator[None]:
 
 
 @contextmanager
-def loading(what: str = "torch") -> Iterator[None]:
-    """Around the import of `what`, which takes seconds: says so, and lets Ctrl-C end the program at once.
+def loading(package: str = "torch") -> Iterator[None]:
+    """Around the import of `package`, which takes seconds: says so, and lets Ctrl-C end the program at once.
 
     Somewhere in an import an exception of Ctrl-C may be swallowed, and the program would run on. Nothing is said where
     it is loaded already.
     """
-    if what in sys.modules:
+    if package in sys.modules:
         yield
         return
-    announce(what)
+    announce(package)
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
         yield
         return

@@ -135,7 +135,7 @@ def _with_new_seeds(search: Search, trial: FrozenTrial, seed: int) -> list[str]:
     words = [word for word in _words(search, trial) if not word.startswith("seed=")]
     return [
         f"for seed in {seeds}; do",
-        f"  {command('python', 'train.py', *words, more=['seed=$seed'])}",
+        f"  {command('python', 'train.py', *words, unquoted=['seed=$seed'])}",
         "done",
     ]
 

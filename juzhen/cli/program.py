@@ -23,16 +23,16 @@ NOBODY_READS = (errno.EPIPE, errno.EIO)
 """The reader of a pipe has seen enough, or the terminal is gone: no reason to lose what was computed."""
 
 
-def run_program(main: Callable[[], int | None], what: str = "") -> int:
+def run_program(main: Callable[[], int | None], work: str = "") -> int:
     """Runs `main` and gives the exit status: its own, 2 after a mistake of the user, 130 after Ctrl-C, 1 after all
     else that is raised, and where its output could not be written (a full disk). A reader that has gone
     (`| head -1`) is no error.
 
-    what  is being done, for the line that tells of an exception
+    work  what is being done, for the line that tells of an exception
     """
     wait_briefly()
     output = open_streams()
-    status = status_of(main, what or Path(sys.argv[0]).name)
+    status = status_of(main, work or Path(sys.argv[0]).name)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if output.problem is not None:

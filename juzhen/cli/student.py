@@ -110,4 +110,4 @@ def student(
         "backbone=local",
         setting("backbone.path", folder),
     )
-    print(f"teach it:\n  {command('python', 'train.py', *overrides, more=['…'])}")
+    print(f"teach it:\n  {command('python', 'train.py', *overrides, unquoted=['…'])}")

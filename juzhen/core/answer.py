@@ -42,19 +42,19 @@ LONGEST_REASON = 400
 
 
 @contextmanager
-def doing(what: str) -> Iterator[None]:
+def doing(work: str) -> Iterator[None]:
     """Around a piece of work: what is raised inside is told with these words, "writing the result" and the like."""
     try:
         yield
     except Exception as error:
-        error.add_note(what)
+        error.add_note(work)
         raise
 
 
-def status_of(main: Callable[[], int | None], what: str = "") -> int:
+def status_of(main: Callable[[], int | None], work: str = "") -> int:
     """Runs `main` and gives the exit status; what it raises is answered in one line.
 
-    what  is being done, for the line: the program or the verb
+    work  what is being done, for the line: the program or the verb
     """
     try:
         return main() or 0
@@ -66,14 +66,14 @@ def status_of(main: Callable[[], int | None], what: str = "") -> int:
     except (Exception, KeyboardInterrupt) as error:
         if wants_traceback() and isinstance(error, Exception):
             raise
-        return answer(error, what)
+        return answer(error, work)
 
 
 def wants_traceback() -> bool:
     return os.environ.get(FULL_ERROR) == "1"
 
 
-def answer(error: BaseException, what: str = "") -> int:
+def answer(error: BaseException, work: str = "") -> int:
     """Says in one line on stderr what was raised, and where its traceback is; gives the exit status."""
     if isinstance(error, KeyboardInterrupt):
         print(INTERRUPTED, file=sys.stderr)
@@ -81,8 +81,8 @@ def answer(error: BaseException, what: str = "") -> int:
     if isinstance(error, UserError):
         print_error(error)
         return MISTAKE_STATUS
-    work = ", ".join(filter(None, (what, *reversed(getattr(error, "__notes__", [])))))
-    line = f"{work}: {reason_of(error)}" if work else reason_of(error)
+    task = ", ".join(filter(None, (work, *reversed(getattr(error, "__notes__", [])))))
+    line = f"{task}: {reason_of(error)}" if task else reason_of(error)
     log = None if _tells_all(error) else _logged(error)
     line = f"{line}; the traceback is in {log}" if log else line
     try:
