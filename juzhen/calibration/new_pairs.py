@@ -1,5 +1,6 @@
 """Scores of new pairs: of one encoder or of two runs fused, as they are or as probabilities; of a table of pairs."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,16 +65,16 @@ class Scorer:
         *,
         progress: bool,
         columns: Sequence[str] = (),
-        place: str = "",
+        source: str = "",
     ) -> "np.ndarray":
         """One for each pair; probabilities of label 1 where --calibration or --scaling ask for them.
 
-        columns  their names in the table `place`. Raises UserError where a cross-encoder reads such pairs in one order
+        columns  their names in the table `source`. Raises UserError where a cross-encoder reads such pairs in one order
         """
         import numpy as np
         from scipy.special import expit
 
-        scores = self._scores(first, second, progress=progress, columns=columns, place=place)
+        scores = self._scores(first, second, progress=progress, columns=columns, source=source)
         method = self.scaling or (None if self.fuse is not None or self.fitted is None else "platt")
         if method is None:
             return scores
@@ -87,7 +88,7 @@ class Scorer:
         *,
         progress: bool,
         columns: Sequence[str],
-        place: str,
+        source: str,
     ) -> "np.ndarray":
         from juzhen.backends import Deferred
         from juzhen.core.examples import TEXT_COLUMNS, Kind
@@ -110,7 +111,7 @@ class Scorer:
             encoder = CrossEncoder.load(self.encoder)
             for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL):
                 if {*columns} == {*TEXT_COLUMNS[kind]}:
-                    encoder.require_order(place, kind, False)
+                    encoder.require_order(source, kind, False)
         else:
             encoder = SentenceEncoder.load(self.encoder)
             options["backend"] = Deferred(encoder, self.backend)
@@ -123,8 +124,6 @@ def _warn_of_cut(
     encoder: "SentenceEncoder | CrossEncoder", first: Sequence[str], second: Sequence[str]
 ) -> None:
     """One line where sentences are longer than the encoder reads: their scores are those of their beginnings."""
-    import sys
-
     from juzhen.core.examples import Examples, Kind
     from juzhen.encoders.cut import cut_of
 
@@ -178,10 +177,9 @@ def score_table(
         raise UserError(
             f"{path}: there is a column {score_column} already; name the new one with --score-column predicted"
         )
-    first, second = _text_columns(
-        table, columns or (("sentence1", "sentence2") if header else ("0", "1")), columns
-    )
-    scores = scorer.scores(first, second, progress=True, columns=columns or (), place=str(path))
+    names = columns or (("sentence1", "sentence2") if header else ("0", "1"))
+    first, second = _text_columns(table, names, are_default=not columns)
+    scores = scorer.scores(first, second, progress=True, columns=columns or (), source=str(path))
     # The shortest digits that are read back as the same number: fewer would tie scores that lie close together.
     rows = list(zip(*table.columns, map(str, scores), strict=True))
     if table.names:
@@ -193,7 +191,7 @@ def score_table(
     return output
 
 
-def _text_columns(table: "Table", names: Sequence[str], given: Sequence[str] | None) -> list[Sequence[str]]:
+def _text_columns(table: "Table", names: Sequence[str], *, are_default: bool) -> list[Sequence[str]]:
     from juzhen.data.verify import listed, place_in
 
     header = table.names or [str(position) for position in range(len(table.columns))]
@@ -207,7 +205,7 @@ def _text_columns(table: "Table", names: Sequence[str], given: Sequence[str] | N
             pair = ", or, if the first line is a pair already, type --no-header"
             raise UserError(
                 f"{table.place}: no column {name}; {hint}. Choose with --columns A B"
-                f"{pair if table.names and not given else ''}"
+                f"{pair if table.names and are_default else ''}"
             )
         position = place_in(header, name, table.place) if name in header else int(name)
         for line, text in zip(table.lines, table.columns[position], strict=True):

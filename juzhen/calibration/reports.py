@@ -50,12 +50,12 @@ def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> Non
 
 def calibrate_set(run: ScoredRun, name: str) -> dict[str, Any]:
     """Scalings that were fitted on a set of 0/1 pairs, and how they do on rows that they were not fitted on."""
-    fitted, judged, how = fitting_and_judging(run, name)
+    fitted, judged, note = fitting_and_judging(run, name)
     return {
         "run": str(run.folder),
         "weights": run.weights,
         "set": name,
-        "how": how,
+        "how": note,
         "rows": len(judged.scores),
         "rows_fitted_on": len(fitted.scores),
         **calibrated((fitted.scores, fitted.gold), (judged.scores, judged.gold)),
@@ -65,7 +65,7 @@ def calibrate_set(run: ScoredRun, name: str) -> dict[str, Any]:
 def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, Any]:
     """Scores of both runs and of their fusion on one set. Raises UserError when the runs have seen other rows."""
     first, second = (fitting_and_judging(run, name) for run in runs)
-    fitted, judged, how = first
+    fitted, judged, note = first
     for rows, other_rows in zip(first[:2], second[:2], strict=True):
         if rows.examples.fingerprint != other_rows.examples.fingerprint:
             raise UserError(
@@ -97,7 +97,7 @@ def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, An
         "runs": [str(run.folder) for run in runs],
         "weights": [run.weights for run in runs],
         "set": name,
-        "how": how,
+        "how": note,
         "rows": len(judged.scores),
         "alpha": weight,
         "means": [float(rows[0].scores.mean()) for rows in (first, second)],
