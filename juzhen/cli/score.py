@@ -62,9 +62,10 @@ def score(
 ) -> None:
     """Scores sentence pairs with a trained encoder.
 
-    The score is the cosine of the two embeddings, −1 to 1, or of a run that learnt a bilinear form, any number; of a cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce. With
-    --calibration it is the probability of label 1, and with --fuse one score of two runs. With --file a table of pairs
-    gets one more column.
+    The score is the cosine of the two embeddings, −1 to 1, or of a run that learnt a bilinear form, any number; of a
+    cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce. With
+    --calibration it is the probability of label 1, and with --fuse one score of two runs. With --file a table of
+    pairs gets one more column.
 
     juzhen score runs/NAME "今天天气很好" "今天是个好天气"
     juzhen score runs/NAME --file pairs.tsv
