@@ -31,10 +31,8 @@ def evaluate(
         list[Path] | None, Argument(help="run folders, or folders that hold runs at any depth")
     ] = None,
     *,
-    suite: Annotated[str | None, Option(metavar="NAME", help="also the sets of conf/suite/NAME.yaml")] = None,
-    dataset: Annotated[
-        list[str] | None, Option(metavar="NAME", help="also conf/dataset/NAME.yaml; may be repeated")
-    ] = None,
+    suite: Annotated[str | None, Option(help="also the sets of conf/suite/NAME.yaml")] = None,
+    dataset: Annotated[list[str] | None, Option(help="also conf/dataset/NAME.yaml; may be repeated")] = None,
     config_dir: Annotated[
         str | None, Option(metavar="FOLDER", help="a further folder of dataset/ and suite/ files")
     ] = None,
@@ -56,16 +54,13 @@ def evaluate(
         ),
     ] = None,
     hardware: Annotated[
-        str | None,
-        Option(metavar="NAME", help="of conf/hardware", show_default="what each run has used, on one device"),
+        str | None, Option(help="of conf/hardware", show_default="what each run has used, on one device")
     ] = None,
     batch_tokens: Annotated[
-        int | None,
-        Option(min=1, metavar="N", help="tokens at a time", show_default="as the hardware says"),
+        int | None, Option(min=1, help="tokens at a time", show_default="as the hardware says")
     ] = None,
     retrieve: Annotated[
-        str | None,
-        Option(metavar="RUN", help="first stage: a run or folder of an encoder, bm25, or lexical"),
+        str | None, Option(metavar="RUN", help="first stage: a run or folder of an encoder, bm25, or lexical")
     ] = None,
     rerank: Annotated[
         str | None, Option(metavar="RUN", help="second stage: a run or folder of a cross-encoder")
@@ -74,16 +69,13 @@ def evaluate(
         int | None,
         Option(
             min=1,
-            metavar="N",
             help="documents that the second stage reads at most; fewer are measured too",
             show_default=str(TOP),
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        Option(
-            min=1, metavar="N", help="queries of each set at most, drawn with a seed; the corpus stays whole"
-        ),
+        Option(min=1, help="queries of each set at most, drawn with a seed; the corpus stays whole"),
     ] = None,
     on_bad_row: Annotated[
         Literal["error", "drop"] | None,

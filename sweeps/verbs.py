@@ -45,13 +45,9 @@ def dashboards(
     reference: Reference = None,
     leaks: Leaks = None,
     title: Title = "Transfer matrix",
-    project: Annotated[str, Option(metavar="NAME", help="where the runs are")] = "juzhen",
-    entity: Annotated[
-        str | None, Option(metavar="NAME", help="team or user", show_default="the account's own")
-    ] = None,
-    group: Annotated[
-        str | None, Option(metavar="NAME", help="group of runs", show_default="the group of the runs")
-    ] = None,
+    project: Annotated[str, Option(help="where the runs are")] = "juzhen",
+    entity: Annotated[str | None, Option(help="team or user", show_default="the account's own")] = None,
+    group: Annotated[str | None, Option(help="group of runs", show_default="the group of the runs")] = None,
 ) -> None:
     """Writes the report and its panels, and publishes both where there is a key and a server.
 

@@ -43,8 +43,7 @@ def distil(
     config_dir: options.ConfigDir = None,
     on_bad_row: options.OnBadRow = "error",
     limit: Annotated[
-        int | None,
-        Option(min=2, metavar="N", help="at most so many pairs, with --triplets rows, drawn at random"),
+        int | None, Option(min=2, help="at most so many pairs, with --triplets rows, drawn at random")
     ] = None,
     seed: options.Seed = options.SEED,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,

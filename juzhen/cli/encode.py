@@ -28,9 +28,7 @@ def encode(
     batch_tokens: BatchTokens = BATCH_TOKENS,
     backend: Backend = BackendName.TORCH,
     cache: Cache = None,
-    prompt_name: Annotated[
-        str | None, Option(metavar="NAME", help="prompt of the encoder, such as query or passage")
-    ] = None,
+    prompt_name: Annotated[str | None, Option(help="prompt of the encoder, such as query or passage")] = None,
     prompt: Annotated[
         str | None, Option(metavar="TEXT", help="this before every line; '' for nothing")
     ] = None,

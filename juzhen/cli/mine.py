@@ -29,7 +29,6 @@ def mine(
         int | None,
         Option(
             min=1,
-            metavar="N",
             help="queries at most, drawn with the seed; the corpus is then what is known of these",
             show_default="all",
         ),
@@ -38,7 +37,6 @@ def mine(
         int | None,
         Option(
             min=1,
-            metavar="N",
             help="candidates of each source",
             show_default=f"{MiningOptions.depth}, or all of a smaller corpus",
         ),
@@ -48,12 +46,11 @@ def mine(
         Option(help="all documents, or an index of FAISS, whose recall is then told"),
     ] = "exact",
     first_rank: Annotated[
-        int, Option(min=1, metavar="N", help="candidates before this rank are refused")
+        int, Option(min=1, help="candidates before this rank are refused")
     ] = MiningOptions.first_rank,
     share: Annotated[
         float | None,
         Option(
-            metavar="NUMBER",
             help="refuse what scores above this share of the score of a positive, or none",
             parser=lambda text: None if text == "none" else as_number(str(text)),
         ),
@@ -65,12 +62,9 @@ def mine(
             "own, so that each row has its own negatives; where labels join large groups lowest leaves few rows"
         ),
     ] = "lowest",
-    margin: Annotated[
-        float | None, Option(metavar="NUMBER", help="refuse what scores above that score less this")
-    ] = None,
+    margin: Annotated[float | None, Option(help="refuse what scores above that score less this")] = None,
     threshold: Annotated[
-        float | None,
-        Option(metavar="NUMBER", help="refuse what scores at least this, by the judge if there is one"),
+        float | None, Option(help="refuse what scores at least this, by the judge if there is one")
     ] = None,
     judge: Annotated[
         str | None, Option(metavar="RUN", help="a cross-encoder that scores what other rules keep")
@@ -79,24 +73,18 @@ def mine(
         str | None, Option(metavar="SET", help="fit the threshold on the 0/1 pairs of this set's dev split")
     ] = None,
     false_negative_rate: Annotated[
-        float,
-        Option(metavar="NUMBER", help="share of the pairs with label 1 that a fitted threshold lets through"),
+        float, Option(help="share of the pairs with label 1 that a fitted threshold lets through")
     ] = 0.05,
     keep_out: Annotated[
         list[str] | None,
         Option(metavar="SET…", help="sentences of these sets' dev and test splits are refused"),
     ] = None,
-    negatives: Annotated[int, Option(min=1, metavar="N", help="for each positive")] = MiningOptions.negatives,
+    negatives: Annotated[int, Option(min=1, help="for each positive")] = MiningOptions.negatives,
     hard_share: Annotated[
-        float, Option(metavar="NUMBER", help="of them from the sources, the others at random")
+        float, Option(help="of them from the sources, the others at random")
     ] = MiningOptions.hard_share,
     temperature: Annotated[
-        float | None,
-        Option(
-            metavar="NUMBER",
-            help="draw hard ones by a softmax over scores",
-            show_default="the best ones",
-        ),
+        float | None, Option(help="draw hard ones by a softmax over scores", show_default="the best ones")
     ] = None,
     false_negatives: Annotated[
         Literal["drop", "relabel", "mask"],
@@ -105,12 +93,8 @@ def mine(
             "place, which InfoNCE leaves out"
         ),
     ] = "drop",
-    query_prompt: Annotated[
-        str | None, Option(metavar="NAME", help="prompt of the encoder, such as query")
-    ] = None,
-    document_prompt: Annotated[
-        str | None, Option(metavar="NAME", help="prompt of the encoder, such as document")
-    ] = None,
+    query_prompt: Annotated[str | None, Option(help="prompt of the encoder, such as query")] = None,
+    document_prompt: Annotated[str | None, Option(help="prompt of the encoder, such as document")] = None,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
     on_bad_row: options.OnBadRow = "error",

@@ -24,7 +24,7 @@ def models(
     language: Annotated[
         Literal["zh", "en", "en-zh"] | None, Option(help="of the texts", show_default=LANGUAGES[0])
     ] = None,
-    documents: Annotated[int | None, Option(min=1, metavar="N", help="texts that are searched")] = None,
+    documents: Annotated[int | None, Option(min=1, help="texts that are searched")] = None,
     latency_ms: Annotated[
         float | None, Option(metavar="MS", help="that a sentence may take on this processor")
     ] = None,

@@ -18,10 +18,10 @@ SEED = 42
 BATCH_TOKENS = 16384
 
 Encoder = Annotated[str, Argument(help="run folder, or folder of an encoder")]
-BatchTokens = Annotated[int, Option(min=1, metavar="N", help="tokens at a time")]
+BatchTokens = Annotated[int, Option(min=1, help="tokens at a time")]
 Backend = Annotated[BackendName, Option(help="what computes the embeddings")]
 Cache = Annotated[Path | None, Option(metavar="FOLDER", help="keep embeddings here for the next time")]
-Seed = Annotated[int, Option(min=0, max=LARGEST, metavar="N", help="of all that is drawn")]
+Seed = Annotated[int, Option(min=0, max=LARGEST, help="of all that is drawn")]
 
 DataDir = Annotated[
     Path | None,
@@ -45,7 +45,7 @@ OnBadRow = Annotated[
 ]
 ReadSplit = Annotated[Literal["train", "dev", "test"], Option(help="split to read")]
 Table = Annotated[Path, Option(metavar="FILE.tsv", help="table to write; its name names the set")]
-Numbers = Annotated[Path | None, Option(metavar="FILE", help="also write the numbers here, as JSON")]
+Numbers = Annotated[Path | None, Option(help="also write the numbers here, as JSON")]
 FittedSets = Annotated[
     list[str] | None,
     Option(metavar="SET…", help="sets to fit on", show_default="every fitting set of the run"),
@@ -63,7 +63,7 @@ Split = Annotated[
         show_default="one of each set, test if it is as full",
     ),
 ]
-Markdown = Annotated[Path | None, Option(metavar="FILE", help="also write the table as Markdown")]
+Markdown = Annotated[Path | None, Option(help="also write the table as Markdown")]
 Out = Annotated[
     Path | None,
     Option(metavar="FOLDER", help="where to write", show_default="report/ in the folder of the runs"),
@@ -71,9 +71,7 @@ Out = Annotated[
 Reference = Annotated[
     Path | None, Option(metavar="FOLDER", help="published numbers as CSV", show_default="the shipped ones")
 ]
-Leaks = Annotated[
-    Path | None, Option(metavar="FILE", help="audit of leaks", show_default="results/leaks/pairs.json")
-]
+Leaks = Annotated[Path | None, Option(help="audit of leaks", show_default="results/leaks/pairs.json")]
 Title = Annotated[str, Option(help="of the page")]
 
 

@@ -21,15 +21,12 @@ def table(
     metric: options.Metric = "spearman",
     split: options.Split = None,
     markdown: options.Markdown = None,
-    csv: Annotated[
-        Path | None, Option(metavar="FILE", help="also write every split in full precision")
-    ] = None,
+    csv: Annotated[Path | None, Option(help="also write every split in full precision")] = None,
     picture: Annotated[
         Path | None,
         Option(
-            metavar="FILE",
             help="also draw each column as dots with intervals (one seed: 95 %, several: ± the deviation), as "
-            ".svg or .png",
+            ".svg or .png"
         ),
     ] = None,
 ) -> None:

@@ -17,9 +17,7 @@ def score(
     encoder: Annotated[str | None, Argument(help="run folder, or folder of an encoder")] = None,
     sentences: Annotated[list[str] | None, Argument(help="the two sentences of a pair")] = None,
     *,
-    file: Annotated[
-        Path | None, Option(metavar="FILE", help="table of pairs: .tsv or .csv, also .gz or .zst")
-    ] = None,
+    file: Annotated[Path | None, Option(help="table of pairs: .tsv or .csv, also .gz or .zst")] = None,
     columns: Annotated[
         tuple[str, str] | None,
         Option(
@@ -31,12 +29,9 @@ def score(
     no_header: Annotated[bool, Option("--no-header", help="the first line is a pair already")] = False,
     quoted: Annotated[bool, Option("--quoted", help='fields may be wrapped in double quotes ("")')] = False,
     output: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", help="where to write", show_default="<file>.scored.tsv or .csv beside the file"
-        ),
+        Path | None, Option(help="where to write", show_default="<file>.scored.tsv or .csv beside the file")
     ] = None,
-    score_column: Annotated[str, Option(metavar="NAME", help="name of the new column")] = "score",
+    score_column: Annotated[str, Option(help="name of the new column")] = "score",
     batch_tokens: BatchTokens = BATCH_TOKENS,
     backend: Backend = BackendName.TORCH,
     cache: Cache = None,
@@ -47,17 +42,13 @@ def score(
     calibration: Annotated[
         Path | None,
         Option(
-            metavar="FILE",
             help="calibration-<set>.json of juzhen calibrate: the score becomes the probability of label 1 · with "
-            "--fuse, fusion-<set>.json of juzhen fuse: the weights of the two",
+            "--fuse, fusion-<set>.json of juzhen fuse: the weights of the two"
         ),
     ] = None,
     scaling: Annotated[
         Literal["temperature", "platt"] | None,
-        Option(
-            help="how a score becomes a probability",
-            show_default="platt; with --fuse it stays a score",
-        ),
+        Option(help="how a score becomes a probability", show_default="platt; with --fuse it stays a score"),
     ] = None,
 ) -> None:
     """Scores sentence pairs with a trained encoder.

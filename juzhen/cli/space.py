@@ -21,10 +21,8 @@ def space(
         Literal["dev", "test", "train"] | None,
         Option(help="split to read", show_default="the first that has a file"),
     ] = None,
-    file: Annotated[
-        Path | None, Option(metavar="FILE", help="one text per line: .txt, also .zst or .gz")
-    ] = None,
-    sentences: Annotated[int, Option(min=10, metavar="N", help="texts of each set, at most")] = 1000,
+    file: Annotated[Path | None, Option(help="one text per line: .txt, also .zst or .gz")] = None,
+    sentences: Annotated[int, Option(min=10, help="texts of each set, at most")] = 1000,
     seed: options.Seed = options.SEED,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,

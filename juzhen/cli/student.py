@@ -16,10 +16,9 @@ def student(
     teacher: Annotated[str, Argument(help="a run, or the folder of an encoder")],
     folder: Annotated[Path, Argument(help="where the student is written")],
     *,
-    layers: Annotated[int, Option(min=1, metavar="N", help="layers of the student")],
+    layers: Annotated[int, Option(min=1, help="layers of the student")],
     dim: Annotated[
-        int | None,
-        Option(min=1, metavar="N", help="size of its states, a multiple of 64", show_default="the teacher's"),
+        int | None, Option(min=1, help="size of its states, a multiple of 64", show_default="the teacher's")
     ] = None,
     prompt: Annotated[
         str | None,
@@ -34,7 +33,6 @@ def student(
         int | None,
         Option(
             min=1,
-            metavar="N",
             help="tokens that are kept: those that the texts of --dataset need most",
             show_default="all",
         ),
@@ -50,7 +48,7 @@ def student(
         list[str] | None, Option(metavar="SET…", help="texts whose tokens are counted: text_tatoeba …")
     ] = None,
     max_length: Annotated[
-        int | None, Option(min=3, metavar="N", help="tokens per sentence", show_default="the teacher's")
+        int | None, Option(min=3, help="tokens per sentence", show_default="the teacher's")
     ] = None,
     seed: Seed = SEED,
     data_dir: DataDir = None,

@@ -19,9 +19,7 @@ def transfer(
     *,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
-    limit: Annotated[
-        int | None, Option(min=10, metavar="N", help="at most this many rows of each split")
-    ] = None,
+    limit: Annotated[int | None, Option(min=10, help="at most this many rows of each split")] = None,
     seed: options.Seed = options.SEED,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
     output: options.Numbers = None,

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,9 +22,7 @@ GROUPS = {
         "evaluate": "fill finished runs in: columns whose files came later, sets that were added",
         "export": "write an encoder as one ONNX file, proven to compute the same",
     },
-    "look at data": {
-        "leaks": "evaluation rows that training sets or running text give away",
-    },
+    "look at data": {"leaks": "evaluation rows that training sets or running text give away"},
     "study a model": {
         "calibrate": "scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         "fuse": "two runs as one score, weighted by what does best on dev",
@@ -55,6 +54,7 @@ SUITE = {
 RUNS = ("table", "compare", "report", "archive")
 """Verbs that juzhen/cli/runs.py holds; every other one has a file of its name."""
 
+METAVARS = {int: "N", float: "NUMBER", str: "NAME", Path: "FILE"}
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
@@ -142,7 +142,11 @@ def verb(name: str) -> Any:
     # Behind \b the lines of an example stay as they are.
     text = (inspect.getdoc(function) or "").replace("\n\njuzhen ", "\n\n\b\njuzhen ")
     app.command(name, cls=Verb, help=text, context_settings=HELP)(function)
-    return get_command(app)
+    command: Any = get_command(app)
+    for param in command.params:
+        if param.param_type_name == "option" and param.metavar is None:
+            param.metavar = METAVARS.get(param.type_descriptor.annotation)
+    return command
 
 
 def flags(name: str) -> list[str]:
