@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
 
     from juzhen.data.readers import Table
-    from juzhen.encoders import CrossEncoder, SentenceEncoder
 
 
 @dataclass
@@ -91,49 +90,37 @@ class Scorer:
         source: str,
     ) -> "np.ndarray":
         from juzhen.backends import Deferred
-        from juzhen.core.examples import TEXT_COLUMNS, Kind
-        from juzhen.encoders import CrossEncoder, SentenceEncoder
+        from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
         from juzhen.encoders.embedding_cache import EmbeddingCache
-        from juzhen.encoders.locate import is_cross_encoder
-        from juzhen.encoders.pair_scorer import PairScorer
+        from juzhen.families import PairScorer, find_family
 
         options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "progress": progress}
         if self.fuse is not None:
             assert isinstance(self.fitted, Fusion)
             return PairScorer(*self.fuse, fusion=self.fitted)(first, second, **options)
         assert self.encoder is not None
-        encoder: SentenceEncoder | CrossEncoder
-        if is_cross_encoder(self.encoder):
-            if self.cache is not None or self.backend != BackendName.TORCH:
-                raise UserError(
-                    f"{self.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
-                )
-            encoder = CrossEncoder.load(self.encoder)
-            for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL):
-                if {*columns} == {*TEXT_COLUMNS[kind]}:
-                    encoder.require_order(source, kind, False)
-        else:
-            encoder = SentenceEncoder.load(self.encoder)
+        family = find_family(self.encoder)
+        if not family.has_embeddings and (self.cache is not None or self.backend != BackendName.TORCH):
+            raise UserError(
+                f"{self.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
+            )
+        encoder = family.load(self.encoder)
+        for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL):
+            if {*columns} == {*TEXT_COLUMNS[kind]}:
+                family.require_order(encoder, source, kind, False)
+        if family.has_embeddings:
             options["backend"] = Deferred(encoder, self.backend)
             options["cache"] = None if self.cache is None else EmbeddingCache(self.cache)
-        _warn_of_cut(encoder, first, second)
+        if family.cuts:
+            texts = {"text_a": list(first), "text_b": list(second)}
+            examples = Examples.from_texts("file", "test", kind=Kind.SCORED_PAIR, texts=texts)
+            cut = family.cut(encoder, examples)
+            if cut.cut:  # their scores are those of their beginnings
+                print(
+                    f"{cut} are longer than the {cut.max_length} tokens that the encoder reads, and are cut there",
+                    file=sys.stderr,
+                )
         return encoder.score(list(zip(first, second, strict=True)), **options)
-
-
-def _warn_of_cut(
-    encoder: "SentenceEncoder | CrossEncoder", first: Sequence[str], second: Sequence[str]
-) -> None:
-    """One line where sentences are longer than the encoder reads: their scores are those of their beginnings."""
-    from juzhen.core.examples import Examples, Kind
-    from juzhen.encoders.cut import cut_of
-
-    texts = {"text_a": list(first), "text_b": list(second)}
-    cut = cut_of(encoder, Examples.from_texts("file", "test", kind=Kind.SCORED_PAIR, texts=texts))
-    if cut.cut:
-        print(
-            f"{cut} are longer than the {cut.max_length} tokens that the encoder reads, and are cut there",
-            file=sys.stderr,
-        )
 
 
 def score_table(

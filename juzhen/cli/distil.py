@@ -60,15 +60,15 @@ def distil(
 
     check_place(out, f"distilled/{dataset}", ending="graded")
     without_hub()
-    from juzhen.mining.distil import Triplets, distilled_pairs, graded, write_set
-    from juzhen.mining.teacher import open_teacher
+    from juzhen.distillation.graded_sets import Triplets, graded, pairs_to_grade, write_set
+    from juzhen.distillation.teacher import open_teacher
 
     folder = options.data_folder(data_dir)
     config, examples = read_set(
         dataset, split, data_dir=folder, config_dir=config_dir, out=out, on_bad_row=on_bad_row
     )
     rows = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
-    pairs = rows.pairs if rows else distilled_pairs(examples, limit=limit, seed=seed)
+    pairs = rows.pairs if rows else pairs_to_grade(examples, limit=limit, seed=seed)
     scorer = open_teacher(teacher, grade=grade, fuse=fuse, examples=examples)
     scores = scorer.score(pairs.first, pairs.second, batch_tokens=batch_tokens, progress=True)
     grades, source = graded(scores, grade), f"{dataset}/{split}"

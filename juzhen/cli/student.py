@@ -68,7 +68,7 @@ def student(
     require_apart(folder, *map(encoder_source, filter(None, (teacher, tokenizer))))
     require_outside(folder)
     require_ours(folder)
-    from juzhen.distill.student import student_of
+    from juzhen.distillation.student import student_of
     from juzhen.encoders.bundle import load_encoder, save_encoder
     from juzhen.mining.sets import read_set
 
