@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from juzhen.cli.program import announce, checking, loading, run_program
+from juzhen.cli.program import run_program
+from launch.loading import announce, checking, loading
 
 if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it in words from the start
     from omegaconf import DictConfig

@@ -129,5 +129,5 @@ def _with_new_seeds(search: Search, trial: FrozenTrial, seed: int) -> str:
     first = max(search.settings.seeds or (seed,)) + 1
     seeds = " ".join(str(first + number) for number in range(NEW_SEEDS))
     overrides = [word for word in _words(search, trial) if not word.startswith("seed=")]
-    line = command("python", "train.py", *overrides, more=["seed=$seed"])
+    line = command("python", "train.py", *overrides, unquoted=["seed=$seed"])
     return f"```bash\nfor seed in {seeds}; do\n  {line}\ndone\n```"

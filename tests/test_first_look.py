@@ -28,7 +28,7 @@ class NoTorch(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, NoTorch())
 import train
-from juzhen.cli.program import status_of
+from juzhen.core.answer import status_of
 for words in json.loads(sys.argv[1]):
     sys.argv = ["train.py", *words]
     told, since = io.StringIO(), time.process_time()

@@ -5,6 +5,7 @@ Writes again what is stale. PAGES has each with the command that writes it and w
 YAML file the values count, comments do not.
 """
 
+import argparse
 import hashlib
 import json
 import shlex
@@ -17,7 +18,6 @@ from typing import NamedTuple
 
 import yaml
 
-from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.owned import add_to_list
 from juzhen.core.places import ROOT
@@ -166,7 +166,7 @@ def write(page: Page) -> None:
 
 
 def main() -> None:
-    parser = Parser("python -m tools.generated", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m tools.generated", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--record", action="store_true", help="take all files as they are, and write nothing else"
     )

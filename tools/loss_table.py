@@ -4,6 +4,7 @@ Asks the very functions that refuse a job before anything is loaded; no data are
 package of losses exports are written beside it, for type checkers and editors, which do not run code.
 """
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ import juzhen.losses
 from conf.declared import TABLE, written
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
-from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
@@ -219,7 +219,7 @@ _REASONS = """
 
 
 def main() -> None:
-    parser = Parser("python -m tools.loss_table", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m tools.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     write_text(

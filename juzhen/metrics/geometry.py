@@ -169,6 +169,21 @@ def score_histograms(
     return edges, positives, negatives
 
 
+MEANINGS = {
+    "norm_mean": "mean length of an embedding",
+    "norm_deviation": "standard deviation of the lengths",
+    "mean_cosine": "of two texts: near 1 in a narrow cone",
+    "neighbour_similarity": "mean cosine with the five nearest texts",
+    "alignment": "mean squared distance of close pairs: lower = closer",
+    "uniformity": "lower = more evenly spread",
+    "effective_rank": "directions that are used",
+    "isotropy": "IsoScore: 0 a line, 1 the same variance in all directions",
+    "first_component_isotropy": "1 − part of the first principal component in the first 50",
+    "silhouette": "of the classes: −1 to 1, higher = tighter and further apart",
+}
+"""Measure of a space → what it says, in the order in which they are shown."""
+
+
 def measure_space(
     embeddings: Float[np.ndarray, "texts dim"],
     *,

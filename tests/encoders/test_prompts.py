@@ -9,7 +9,7 @@ import torch
 from transformers import AutoTokenizer
 
 from juzhen.backends import open_backend
-from juzhen.cli.encode import run as run_encode
+from juzhen.cli.encode import encode as run_encode
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, save_encoder

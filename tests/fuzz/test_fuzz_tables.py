@@ -11,7 +11,8 @@ from fuzzing import answer, any_file, memory_bound, on_examples, sizes, spoilt
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from juzhen.cli import score
+from juzhen.calibration.new_pairs import Scorer
+from juzhen.cli.verbs import verb
 from juzhen.core.examples import Examples
 from juzhen.data.audit.sources import text_lines
 from juzhen.data.readers import Table
@@ -210,7 +211,7 @@ def test_labels_and_scores(size):
 @sizes
 def test_files_to_score(folder, size, monkeypatch):
     """What is written has the rows and columns that were read, and one more."""
-    monkeypatch.setattr(score, "_scores", lambda first, second, *more, **options: np.zeros(len(first)))
+    monkeypatch.setattr(Scorer, "_scores", lambda scorer, first, *more, **options: np.zeros(len(first)))
 
     @on_examples(
         size,
@@ -225,14 +226,9 @@ def test_files_to_score(folder, size, monkeypatch):
         output.unlink(missing_ok=True)
         words = [word for word in words if not word.startswith("--columns")]
         more = [] if columns is None else ["--columns", *columns]
-        options = (
-            score.parser().parse_args(["run", "--file", str(path), "--output", str(output), *words, *more])
-            if columns is None or "-1" not in columns
-            else None
-        )
-        if options is None:
-            return
-        found = answer(lambda: score.run(**vars(options)))
+        command = ["run", "--file", str(path), "--output", str(output), *words, *more]
+        with verb("score").make_context("score", command) as context:
+            found = answer(lambda: context.command.invoke(context))
         assert isinstance(found, str) != output.exists()
 
 

@@ -13,7 +13,6 @@ from jobs import run_job
 
 import juzhen
 from juzhen.cli.main import main
-from juzhen.cli.mine import misfit
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.owned import LIST
@@ -28,6 +27,7 @@ from juzhen.mining import negatives
 from juzhen.mining.mined import METADATA
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.portion import Miner
+from juzhen.mining.summary import misfit
 from launch.preflight import check_command_line
 
 LIKE = DatasetConfig(language="zh", license="MIT", origin="nowhere")

@@ -4,6 +4,7 @@ A panel is the gradient of one loss, with its numbers of conf/loss for cosines, 
 where the score of each pair is moved to, arrows where each text is.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from matplotlib.patches import Circle
 from torch import Tensor
 
 from benchmarks.report import COLOURS, MARKERS, STYLE
-from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss
@@ -161,7 +161,9 @@ def temperature_picture() -> Figure:
 
 
 def main() -> None:
-    parser = Parser("python -m tools.docs.loss_pictures", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        "python -m tools.docs.loss_pictures", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("folder", type=Path, help="where the pictures are written")
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
