@@ -16,8 +16,7 @@ from juzhen.core.result import Score
 from juzhen.data.transfer import TransferTask
 from juzhen.data.views import apply_view
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.masking import Masking, Vocabulary
-from juzhen.encoders.mlm_head import MaskedTokenHead
+from juzhen.encoders.masking import MaskedTokenHead, Masking, Vocabulary
 from juzhen.encoders.text_collate import TextCollator
 from juzhen.evaluation.plan import ALIKE, CosinePlan, EvaluationPlan
 from juzhen.evaluation.ranked_lists import Matcher

@@ -11,8 +11,7 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.encoders.crops import CropCollator, Crops
-from juzhen.encoders.masking import Masking
-from juzhen.encoders.mlm_head import MaskedTokenHead
+from juzhen.encoders.masking import MaskedTokenHead, Masking
 from juzhen.encoders.text_collate import ViewCollator
 from juzhen.encoders.views import Views
 from juzhen.encoders.views_text import TextViews

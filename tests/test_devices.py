@@ -27,15 +27,6 @@ def test_what_the_machine_lacks_is_said(tmp_path, monkeypatch, overrides, messag
     assert not list(tmp_path.iterdir())
 
 
-def test_more_devices_than_there_are(monkeypatch):
-    from juzhen.evaluation.devices import require_device
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UserError, match="1 CUDA devices are visible"):
-        require_device(typed_config(compose_job("suite=none", "hardware=cuda_ddp")).hardware)
-
-
 @pytest.mark.parametrize(
     ("has_bf16", "words"), [(False, ()), (True, ()), (False, ("hardware.precision=16-mixed",))]
 )

@@ -70,15 +70,15 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
             layers = {**layers, f"{len(pooling) + len(layers) + 1}_Normalize": None}
         _write_modules(encoder, folder, pooling | layers, settings)
     else:
-        own = {
+        settings_of_ours = {
             "pooling": encoder.pooling,
             "normalize": encoder.normalize,
             "max_length": encoder.input_length,
             "projections": list(layers),
         }
         if prompts.texts:
-            own["prefix"] = prompts.as_dict() | {"include_prompt": prompts.include_prompt}
-        _json(folder / OWN_FILE, own | ({"prompts": templates.as_dict()} if templates else {}))
+            settings_of_ours["prefix"] = prompts.as_dict() | {"include_prompt": prompts.include_prompt}
+        _json(folder / OWN_FILE, settings_of_ours | ({"prompts": templates.as_dict()} if templates else {}))
         _refuse_elsewhere(folder, "PromptEncoder" if templates else "SentenceEncoder")
     text = model_card(encoder, card, loads_elsewhere=loads_elsewhere)
     write_text(folder / "README.md", text, in_own_folder=True)
@@ -98,7 +98,7 @@ def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | 
         tokenizer.backend_tokenizer.no_padding()
     tokenizer.model_max_length = encoder.input_length
     if segments is not None:
-        names = [one for one in tokenizer.model_input_names if one != TYPES]
+        names = [name for name in tokenizer.model_input_names if name != TYPES]
         tokenizer.model_input_names = [*names, TYPES] if segments else names
     tokenizer.save_pretrained(folder)
 
@@ -131,7 +131,7 @@ def _their_pooling(encoder: PooledEncoder) -> Modules:
         if layers is None:
             return {}
         modules["1_WeightedLayerPooling"] = size | {"layer_start": 1, "num_hidden_layers": layers}
-    switches = {one.switch: one.switch == pooling.switch for one in POOLINGS.values() if one.switch}
+    switches = {other.switch: other.switch == pooling.switch for other in POOLINGS.values() if other.switch}
     prompt = {} if encoder.prompts.include_prompt else {"include_prompt": False}
     return modules | {f"{len(modules) + 1}_Pooling": size | switches | prompt}
 

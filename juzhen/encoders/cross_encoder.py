@@ -206,8 +206,8 @@ class CrossEncoder(nn.Module):
 
     def room(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Tokens of the joint inputs of sentences of these lengths."""
-        kept = self.template.lengths(first, second, max_length=self.inner.max_length)
-        return kept[0] + kept[1] + self.template.num_special
+        counts = self.template.lengths(first, second, max_length=self.inner.max_length)
+        return counts[0] + counts[1] + self.template.num_special
 
     def score(
         self,
@@ -243,15 +243,15 @@ class CrossEncoder(nn.Module):
 
         Options and errors: as `score`. Raises UserError for a number that is no document, and for more than there are.
         """
-        asked, texts = as_text(query, "query"), as_text_list(documents, "documents")
+        question, texts = as_text(query, "query"), as_text_list(documents, "documents")
         chosen = range(len(texts)) if among is None else as_column(among, "among")
         if not all(0 <= number < len(texts) for number in chosen):
             raise UserError(f"among: expected numbers of documents, 0 to {len(texts) - 1}")
         numbers = sorted({int(number) for number in chosen})
         check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
-        scores = self.score([(asked, texts[number]) for number in numbers], **options)
+        scores = self.score([(question, texts[number]) for number in numbers], **options)
         order = np.argsort(-scores, kind="stable")[:top_k]
-        return [Hit(numbers[place], float(scores[place])) for place in order.tolist()]
+        return [Hit(numbers[rank], float(scores[rank])) for rank in order.tolist()]
 
     @torch.no_grad()
     def logits(
@@ -276,21 +276,21 @@ class CrossEncoder(nn.Module):
         sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))
         orders = [sides, sides[::-1]] if self.symmetric else [sides]
         lengths = self.room(table.lengths[sides[0]], table.lengths[sides[1]])
-        found = np.empty((len(first), self.outputs), dtype=np.float32)
+        logits = np.empty((len(first), self.outputs), dtype=np.float32)
         was_training, device = self.training, self.head.weight.device
         self.eval()
         try:
             with progress_bar("scoring pairs", len(first), shown=progress) as advance:
                 for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
                     parts = [self(self.join(table[a[rows]], table[b[rows]]).to(device)) for a, b in orders]
-                    found[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()
+                    logits[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()
                     advance(len(rows))
         finally:
             self.train(was_training)
-        return found
+        return logits
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:
     """The dropout of the transformer's layers, which the head shares unless told; 0 where the architecture has none."""
-    found = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
-    return float(found[0]) if found else 0.0
+    rates = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
+    return float(rates[0]) if rates else 0.0

@@ -50,15 +50,15 @@ def cut_texts(
     is_cut = np.zeros(len(texts), dtype=bool)
     for start in range(0, len(long), TEXTS_PER_CALL):
         chosen = long[start : start + TEXTS_PER_CALL]
-        whole = encoder.tokenizer(
-            encoder.prompted([texts[place] for place in chosen.tolist()]),
+        uncut = encoder.tokenizer(
+            encoder.prompted([texts[row] for row in chosen.tolist()]),
             truncation=False,
             padding=False,
             return_attention_mask=False,
             return_token_type_ids=False,
             verbose=False,  # it would warn of what is asked here
         )["input_ids"]
-        is_cut[chosen] = [len(ids) > encoder.max_length for ids in whole]
+        is_cut[chosen] = [len(ids) > encoder.max_length for ids in uncut]
     return is_cut
 
 
@@ -80,7 +80,7 @@ def cut_sentences(encoder: PooledEncoder, examples: Examples, lengths: np.ndarra
     columns = list(examples.columns.values())
     if isinstance(examples.sentences, TextTable):
         rows = np.unique(np.linspace(0, len(examples) - 1, min(SAMPLED, len(examples))).astype(np.int64))
-        texts = [examples.sentences[int(place)] for place in columns[0][rows]]
+        texts = [examples.sentences[int(row)] for row in columns[0][rows]]
         return Cut(len(texts), int(cut_texts(encoder, texts).sum()), encoder.max_length)
     sides, numbers = encoder.sides[examples.read_as(slice(None))], np.stack(columns)
     is_cut = np.zeros(len(examples.sentences), dtype=bool)

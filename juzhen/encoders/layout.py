@@ -102,7 +102,7 @@ def _sentence_transformers(folder: Path) -> Layout:
     layout, rank = Layout(transformer=folder, normalize=False, prompts=prompts_of(settings)), -1
     _check_use(folder, settings)
     for module in read_json(folder / MODULES_FILE):
-        kind, place = _kind(module["type"], folder), inside(folder, module["path"])
+        kind, path = _kind(module["type"], folder), inside(folder, module["path"])
         if kind == "Dropout":  # idle in a trained model
             continue
         repeats = ORDER[kind] == rank and kind not in ("Dense", "LayerNorm")
@@ -111,24 +111,24 @@ def _sentence_transformers(folder: Path) -> Layout:
         rank = ORDER[kind]
         match kind:
             case "Transformer":
-                layout.transformer = place
-                layout.max_length = _max_length(place)
+                layout.transformer = path
+                layout.max_length = _max_length(path)
             case "WeightedLayerPooling":
-                layout.pooling = _layers_pooled(place)
+                layout.pooling = _layers_pooled(path)
             case "Pooling":
-                config = read_settings(place / "config.json")
+                config = read_settings(path / "config.json")
                 of_layers = layout.pooling
-                layout.pooling, layout.pooling_error = _pooling(config, place)
+                layout.pooling, layout.pooling_error = _pooling(config, path)
                 if of_layers and layout.pooling != "mean":
-                    layout.pooling_error = f"{place}: of several layers only the mean is supported"
+                    layout.pooling_error = f"{path}: of several layers only the mean is supported"
                 layout.pooling = of_layers or layout.pooling
                 layout.prompts = replace(layout.prompts, include_prompt=config.get("include_prompt", True))
-            case "Dense" if read_settings(place / "config.json").get("module_output_name") == "scores":
-                layout.head, layout.projections = [*layout.projections, place], []
+            case "Dense" if read_settings(path / "config.json").get("module_output_name") == "scores":
+                layout.head, layout.projections = [*layout.projections, path], []
             case "Dense" | "LayerNorm":
-                layout.projections.append(place)
+                layout.projections.append(path)
             case "Normalize":
-                _check_normalize(place / "config.json")
+                _check_normalize(path / "config.json")
                 layout.normalize = True
     if rank < 0:
         raise UserError(f"{folder / MODULES_FILE}: expected a list of modules, the first one a Transformer")

@@ -48,13 +48,13 @@ def locate_folder(path: str) -> Path | None:
     Relative paths are taken from the working directory, then from the package (builtin/encoder), then from the
     clone. Raises UserError when the text can only be a path and there is no such folder.
     """
-    given = Path(path).expanduser()
-    for candidate in (given, PACKAGE / given, ROOT / given):
+    source = Path(path).expanduser()
+    for candidate in (source, PACKAGE / source, ROOT / source):
         if candidate.is_dir():
             return candidate.resolve()
     is_path = path.count("/") > 1 or path.startswith((".", "/", "~", f"{BUILTIN}/")) or "\\" in path
-    if is_path or given.exists():
-        raise UserError(f"{path}: no such folder{_hint(given)}")
+    if is_path or source.exists():
+        raise UserError(f"{path}: no such folder{_hint(source)}")
     return None
 
 
@@ -76,17 +76,17 @@ def encoder_source(source: str | Path) -> str:
 
 def encoder_folder(folder_or_run: str | Path) -> Path:
     """Where the encoder of a run, or an encoder's folder, lies. Raises UserError when there is none."""
-    given = str(folder_or_run)
-    folder = locate_folder(given)
+    source = str(folder_or_run)
+    folder = locate_folder(source)
     if folder is None:
         raise UserError(
-            f"{given}: no such folder; expected a run, or a folder that holds an encoder{_hint(Path(given))}"
+            f"{source}: no such folder; expected a run, or a folder that holds an encoder{_hint(Path(source))}"
         )
     if (folder / ENCODER_FOLDER).is_dir():
         folder = folder / ENCODER_FOLDER
     elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE)):
         raise UserError(
-            f"{given}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
+            f"{source}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
             "config.json. A run has its encoder once training is finished"
         )
     return folder
@@ -99,7 +99,7 @@ def has_score_head(folder_or_run: str | Path) -> bool:
     except UserError:
         return False  # who loads it says what is wrong
     return folder is not None and any(
-        (one / SCORE_FILE).is_file() for one in (folder, folder / ENCODER_FOLDER)
+        (path / SCORE_FILE).is_file() for path in (folder, folder / ENCODER_FOLDER)
     )
 
 
@@ -135,7 +135,7 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
 
     Libraries open more of its files than are named here, so there may be nothing but files and folders in it.
     """
-    for path in sorted(one for one in folder.iterdir() if one.exists() and not one.is_dir()):
+    for path in sorted(path for path in folder.iterdir() if path.exists() and not path.is_dir()):
         try:
             require_file(path)
         except OSError as error:

@@ -46,8 +46,8 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     mean, not normalized, as many tokens as the model can take. Raises UserError for files that do not load, or do
     not belong together.
     """
-    found = find_encoder(config)
-    layout = found.layout
+    files = find_encoder(config)
+    layout = files.layout
     limit_threads()
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -55,8 +55,8 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
-            backbone = from_scratch(architecture, shown=found.shown)
-        elif found.on_hub_only:
+            backbone = from_scratch(architecture, shown=files.shown)
+        elif files.on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)
         else:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
@@ -74,7 +74,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         ),
         "prompts": layout.prompts.configured(config),
     }
-    folder = found.folder if config.initialize == "pretrained" else None
+    folder = files.folder if config.initialize == "pretrained" else None
     return Parts(backbone, tokenizer, options, layout.templates, folder)
 
 
@@ -85,13 +85,13 @@ def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
     """
     # Weights, which the start of a training from scratch lacks, are not asked for.
     config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="random")
-    found = find_encoder(config)
-    if scores_pairs(found.folder):
+    files = find_encoder(config)
+    if scores_pairs(files.folder):
         raise UserError(f"{source}: holds a cross-encoder, which scores pairs and has no embeddings")
-    for folder in found.layout.projections[-1:]:
+    for folder in files.layout.projections[-1:]:
         layer = read_settings(folder / "config.json")
         return int(layer.get("dimension") or layer["out_features"])
-    return int(read_architecture(found.layout.transformer, dropout=None).hidden_size)
+    return int(read_architecture(files.layout.transformer, dropout=None).hidden_size)
 
 
 def _max_length(
@@ -99,9 +99,11 @@ def _max_length(
 ) -> int:
     """Tokens per sentence: what was asked for if the model can take it, else what the folder says."""
     limit, least = num_positions(backbone), tokenizer.num_special_tokens_to_add() + 1
-    said = layout.max_length or tokenizer.model_max_length
+    of_folder = layout.max_length or tokenizer.model_max_length
     # Tokenizers that do not know their length say 10^30.
-    number = config.max_length or min((one for one in (said, limit) if one and one < 10**9), default=0)
+    number = config.max_length or min(
+        (size for size in (of_folder, limit) if size and size < 10**9), default=0
+    )
     if number < least or (limit is not None and number > limit):
         raise UserError(
             f"max_length={number or None}: {config.path} takes {least} to {limit or 'any number of'} tokens"

@@ -130,22 +130,22 @@ class PooledEncoder(nn.Module):
         self._prompt, self._prompt_tokens = prompt, 0
         if not prompt:
             return
-        shown = f"prompt {short(repr(prompt))}"
+        quoted = f"prompt {short(repr(prompt))}"
         if self.templates is not None:
             raise UserError("this encoder reads sentences through templates, before which no prompt stands")
         if self.tokenizer.truncation_side == "left":
             raise UserError(
-                f"{shown}: this tokenizer cuts long sentences at the front, where the prompt stands; "
+                f"{quoted}: this tokenizer cuts long sentences at the front, where the prompt stands; "
                 "set truncation_side to right in its tokenizer_config.json, or do without a prompt"
             )
         ids = self.tokenizer(prompt, verbose=False)["input_ids"]
         if len(ids) >= self.max_length:
             raise UserError(
-                f"max_length={self.max_length}: the {shown} takes {len(ids)} tokens of it, special ones "
+                f"max_length={self.max_length}: the {quoted} takes {len(ids)} tokens of it, special ones "
                 f"included, which leaves none for the sentence; set at least max_length={len(ids) + 16}"
             )
         # Counted as sentence-transformers does: alone, and without the special token behind it.
-        self._prompt_tokens = len(ids) - sum(one in self.tokenizer.all_special_ids for one in ids[-1:])
+        self._prompt_tokens = len(ids) - sum(number in self.tokenizer.all_special_ids for number in ids[-1:])
 
     @property
     def sides(self) -> Int[np.ndarray, "sides"]:
@@ -227,20 +227,23 @@ class PooledEncoder(nn.Module):
                 `forward` gives; layers below are pooled and not projected
         """
         count = self.backbone.config.num_hidden_layers
-        places = [layer_at(depth, count) for depth in depths]
-        inner = sorted({place for place in places if place < count})
+        layers_at = [layer_at(depth, count) for depth in depths]
+        inner = sorted({layer for layer in layers_at if layer < count})
 
         def columns(piece: Tokens) -> Tensor:
             states, real = self._layer_states(piece, needs_layers=True)
             first, last = states[0][real], states[-1][real]
-            pooled = [self._pool((first, states[place - 1][real]), piece) for place in inner]
+            pooled = [self._pool((first, states[layer - 1][real]), piece) for layer in inner]
             return torch.cat([self._pooled((first, last), piece), *pooled], dim=1)
 
         widths = [self.dim] + [self.backbone.config.hidden_size] * len(inner)
         final, *below = self._in_micro_batches(columns, tokens).split(widths, dim=1)
         final = self._finished(final, tokens)
-        found = {place: one[tokens.inverse_permutation] for place, one in zip(inner, below, strict=True)}
-        return final, [found.get(place, final) for place in places]
+        by_layer = {
+            layer: embeddings[tokens.inverse_permutation]
+            for layer, embeddings in zip(inner, below, strict=True)
+        }
+        return final, [by_layer.get(layer, final) for layer in layers_at]
 
     def _in_micro_batches(self, function: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
         """`function` of the tokens, whose rows follow packed order, piece by piece where memory is short."""
@@ -271,7 +274,7 @@ class PooledEncoder(nn.Module):
     def _layers(self, tokens: Tokens) -> tuple[Float[Tensor, "tokens dim"], ...]:
         """Token states of the first layer, where the pooling reads it, and of the last."""
         states, real = self._layer_states(tokens, needs_layers=POOLINGS[self.pooling].reads_first_layer)
-        return tuple(one[real] for one in (states[:1] + states[-1:] if len(states) > 1 else states))
+        return tuple(layer[real] for layer in (states[:1] + states[-1:] if len(states) > 1 else states))
 
     def _layer_states(self, tokens: Tokens, *, needs_layers: bool) -> tuple[list[Tensor], Places]:
         """States after each layer, or after the last alone, and where among them those of the tokens are."""

@@ -136,13 +136,13 @@ def pair_scores(
     """
     scores = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), PAIRS_AT_ONCE):
-        some = slice(start, start + PAIRS_AT_ONCE)
+        portion = slice(start, start + PAIRS_AT_ONCE)
         (left_rows, left_places), (right_rows, right_places) = (
-            np.unique(numbers[some], return_inverse=True) for numbers in (rows, columns)
+            np.unique(numbers[portion], return_inverse=True) for numbers in (rows, columns)
         )
-        left = sides(first[left_rows].astype(np.float64), head)[0]
+        firsts = sides(first[left_rows].astype(np.float64), head)[0]
         right = unit(second[right_rows].astype(np.float64))
-        scores[some] = np.einsum("rd,rd->r", left[left_places], right[right_places])
+        scores[portion] = np.einsum("rd,rd->r", firsts[left_places], right[right_places])
     return scores
 
 
@@ -152,11 +152,11 @@ def unit(embeddings: Float[np.ndarray, "sentences dim"]) -> Float[np.ndarray, "s
     return embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
-def require_finite_vectors(vectors: Float[np.ndarray, "some dim"], what: str) -> None:
+def require_finite_vectors(vectors: Float[np.ndarray, "some dim"], name: str) -> None:
     """Raises UserError that names the first row with a number that is none: nothing would be near it, or all."""
     for start in range(0, len(vectors), 32_768):
-        some = vectors[start : start + 32_768]
-        if not np.isfinite(some.sum()) and not (finite := np.isfinite(some).all(axis=1)).all():
+        portion = vectors[start : start + 32_768]
+        if not np.isfinite(portion.sum()) and not (finite := np.isfinite(portion).all(axis=1)).all():
             raise UserError(
-                f"{what}: row {start + int(finite.argmin())} holds NaN or infinity; encode it again"
+                f"{name}: row {start + int(finite.argmin())} holds NaN or infinity; encode it again"
             )

@@ -159,7 +159,7 @@ def load_projections(folders: Sequence[Path], *, width: int, layer_norm: bool | 
         width = layer.out_features
         layers.append(layer)
     if layer_norm is False:
-        return [one for one in layers if not isinstance(one, OutputNorm)]
+        return [layer for layer in layers if not isinstance(layer, OutputNorm)]
     if layer_norm and not (layers and isinstance(layers[-1], OutputNorm)):
         layers.append(OutputNorm(width))
     return layers
@@ -182,7 +182,7 @@ class BilinearScore(nn.Module):
     ) -> Float[Tensor, "batch"]:
         """In float32 also under autocast, which would tie scores that lie close."""
         with torch.autocast(first.device.type, enabled=False):
-            first, second = (functional.normalize(one.float(), dim=-1) for one in (first, second))
+            first, second = (functional.normalize(layer.float(), dim=-1) for layer in (first, second))
             return ((first @ self.form) * second).sum(dim=-1)
 
     def save(self, folder: Path) -> None:

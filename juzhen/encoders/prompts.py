@@ -49,11 +49,12 @@ class Prompts:
         from juzhen.core.examples import Side
 
         query, document = (
-            next((self.texts[one] for one in names if one in self.texts), None) for names in (QUERY, DOCUMENT)
+            next((self.texts[name] for name in names if name in self.texts), None)
+            for names in (QUERY, DOCUMENT)
         )
         alike = query if document is not None else None
-        found = {Side.EVERY: None, Side.QUERY: query, Side.DOCUMENT: document, Side.ALIKE: alike}[side]
-        return self.text if found is None else found
+        own_prompt = {Side.EVERY: None, Side.QUERY: query, Side.DOCUMENT: document, Side.ALIKE: alike}[side]
+        return self.text if own_prompt is None else own_prompt
 
     @property
     def sides(self) -> list[int]:
@@ -61,7 +62,7 @@ class Prompts:
         from juzhen.core.examples import Side
 
         prompts = [self.of_side(side) for side in Side]
-        return [prompts.index(one) for one in prompts]
+        return [prompts.index(prompt) for prompt in prompts]
 
     def chosen(self, prompt_name: str | None, prompt: str | None) -> str:
         """The prompt of that name, or that text itself. Raises UserError for both, and for a name that is unknown."""
@@ -70,9 +71,9 @@ class Prompts:
         if prompt_name is None:
             return self.text if prompt is None else prompt
         if prompt_name not in self.texts:
-            known = nearest(prompt_name, self.texts) if self.texts else "this encoder knows none"
+            choices = nearest(prompt_name, self.texts) if self.texts else "this encoder knows none"
             raise UserError(
-                f"prompt_name={prompt_name!r}: no such prompt; {known}, or give it as prompt=<text>"
+                f"prompt_name={prompt_name!r}: no such prompt; {choices}, or give it as prompt=<text>"
             )
         return self.texts[prompt_name]
 
@@ -83,9 +84,9 @@ class Prompts:
         if config.default_prompt_name == NO_PROMPT:
             name = None
         if name is not None and name not in prompts:
-            known = nearest(name, [*prompts, NO_PROMPT])
+            choices = nearest(name, [*prompts, NO_PROMPT])
             raise UserError(
-                f"default_prompt_name={short(name)}: no such prompt; {known}. "
+                f"default_prompt_name={short(name)}: no such prompt; {choices}. "
                 f"One of your own: 'prompts={{{short(name)}: \"its text\"}}'"
             )
         include = self.include_prompt if config.include_prompt is None else config.include_prompt

@@ -35,7 +35,7 @@ def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "toke
     taken = inspect.signature(encoder.backbone.forward).parameters
     needs_first = POOLINGS[encoder.pooling].reads_first_layer
     options = {"output_hidden_states": True} if needs_first else {}
-    output = encoder.backbone(**{name: one for name, one in inputs.items() if name in taken}, **options)
+    output = encoder.backbone(**{name: values for name, values in inputs.items() if name in taken}, **options)
     last = output.last_hidden_state[0]
     return (output.hidden_states[1][0], last) if needs_first and len(output.hidden_states) > 2 else (last,)
 
@@ -52,7 +52,7 @@ def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[
     """Last states of each text as this encoder computes them in one batch."""
     tokens = encoder.collate(encoder.tokenize(texts))
     states = encoder.token_states(tokens).split(tokens.lengths.tolist())
-    return [states[place] for place in tokens.inverse_permutation.tolist()]
+    return [states[number] for number in tokens.inverse_permutation.tolist()]
 
 
 def prove(encoder: PooledEncoder) -> None:
@@ -72,6 +72,10 @@ def prove(encoder: PooledEncoder) -> None:
         ):
             texts = [text for text in TEXTS if encoder.tokenizer(text)["input_ids"]]  # some know no 我
             alone = [layers_alone(encoder, text)[-1] for text in texts]
+            if {values.shape[1:] for values in alone} != {(config.hidden_size,)}:
+                raise UserError(
+                    f"{family}: its states do not have the {config.hidden_size} numbers of its config.json"
+                )
             pairs = zip(states_together(encoder, texts), alone, strict=True)
             apart = max(float(((a - b).norm(dim=-1) / b.norm(dim=-1)).max()) for a, b in pairs)
     finally:

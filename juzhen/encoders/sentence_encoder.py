@@ -167,7 +167,7 @@ class SentenceEncoder(PooledEncoder):
         A matrix (first, second); one text alone has no axis of its own. Options and errors: as `encode`.
         """
         rows, columns = (self.encode(texts, **options) for texts in (first, second))
-        first, second = (np.atleast_2d(one).astype(np.float64) for one in (rows, columns))
+        first, second = (np.atleast_2d(vectors).astype(np.float64) for vectors in (rows, columns))
         scores = sides(first, self.score_head)[0] @ unit(second).T
         return scores.astype(np.float32).reshape(rows.shape[:-1] + columns.shape[:-1])
 
@@ -219,22 +219,24 @@ class SentenceEncoder(PooledEncoder):
         if index is not None:
             index.check(self)
         if documents is None:
-            more = {name: one for name, one in options.items() if name not in ("prompt_name", "prompt")}
+            document_options = {
+                name: value for name, value in options.items() if name not in ("prompt_name", "prompt")
+            }
             documents = self.encode_document(
-                as_text_list(corpus, "corpus"), prompt_name=document_prompt, **more
+                as_text_list(corpus, "corpus"), prompt_name=document_prompt, **document_options
             )
         check_top_k(top_k, documents.shape[0])
         if documents.shape[1:] != (self.dim,):
             raise UserError(
                 f"corpus: embeddings of the shape {documents.shape}; those of this encoder have {self.dim} numbers"
             )
-        asked = self.encode_query(texts, **options)
-        first = sides(asked, self.score_head)[0]
+        query_vectors = self.encode_query(texts, **options)
+        first = sides(query_vectors, self.score_head)[0]
         numbers = (index.search if index else partial(exact_search, documents=unit(documents)))(
             first, k=top_k
         )[0]
         rows = np.repeat(np.arange(len(numbers)), numbers.shape[1])
-        scores = pair_scores(asked, documents, rows, numbers.ravel(), head=self.score_head)
+        scores = pair_scores(query_vectors, documents, rows, numbers.ravel(), head=self.score_head)
         numbers, scores = in_order(numbers, scores.reshape(numbers.shape))
         hits = [
             [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
@@ -264,9 +266,9 @@ class SentenceEncoder(PooledEncoder):
                 rows = pending[start : start + size]
                 chosen = [sentences[row] for row in rows]
                 table = self.tokenize(chosen)
-                for places in batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens):
-                    embeddings[rows[places]] = compute(self.collate(table[places]))
-                    advance(len(places))
+                for batch in batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens):
+                    embeddings[rows[batch]] = compute(self.collate(table[batch]))
+                    advance(len(batch))
                 if shelf is not None:
                     shelf.add(chosen, embeddings[rows])
         return embeddings

@@ -65,8 +65,8 @@ class TemplateEncoder(PooledEncoder):
         ]
         self.max_length = self._left_to_sentences(max_length)
         if templates.read != "pooling":
-            places, weights = mask_table(self.template_tokens, read=templates.read)
-            self.register_buffer("_mask_places", places, persistent=False)
+            masks, weights = mask_table(self.template_tokens, read=templates.read)
+            self.register_buffer("_mask_places", masks, persistent=False)
             self.register_buffer("_mask_weights", weights, persistent=False)
         if templates.stage_2 is not None:
             self._prepare_stage_2(templates.stage_2)
@@ -100,10 +100,12 @@ class TemplateEncoder(PooledEncoder):
         ids = np.concatenate([head, [number], template.suffix, self.frame.after])
         self._injected_at = len(head)
         self.register_buffer("_stage_2", torch.from_numpy(ids.astype(np.int64)), persistent=False)
-        places, weights = mask_table([template], read=self.templates.read)
+        masks, weights = mask_table([template], read=self.templates.read)
         # Counted from the end, since what stands between the halves is one token.
         self.register_buffer(
-            "_stage_2_places", torch.where(places < 0, places + len(ids), places)[0], persistent=False
+            "_stage_2_places",
+            torch.where(masks < 0, masks + len(ids), masks)[0],
+            persistent=False,
         )
         self.register_buffer("_stage_2_weights", weights[0], persistent=False)
 
@@ -129,8 +131,8 @@ class TemplateEncoder(PooledEncoder):
         tokens = cast(TemplateTokens, tokens)
         embeddings = self._through_stages(tokens)
         if self.templates.denoise != "none":
-            blank, positions, places = self._blanks(tokens)
-            embeddings = embeddings - self._through_stages(blank, positions)[places]
+            blank, positions, of_sentences = self._blanks(tokens)
+            embeddings = embeddings - self._through_stages(blank, positions)[of_sentences]
         return self._projected(embeddings)
 
     def _through_stages(
@@ -145,10 +147,10 @@ class TemplateEncoder(PooledEncoder):
         self, states: Float[Tensor, "tokens dim"], tokens: TemplateTokens
     ) -> Float[Tensor, "sentences dim"]:
         """The states at the [MASK]s of each sentence's template. Found by place: a sentence may hold a [MASK], too."""
-        places, weights = self._mask_places[tokens.views], self._mask_weights[tokens.views]
+        masks, weights = self._mask_places[tokens.views], self._mask_weights[tokens.views]
         starts = tokens.starts.unsqueeze(1)
-        places = torch.where(places < 0, starts + tokens.lengths.unsqueeze(1) + places, starts + places)
-        return (states[places] * weights.unsqueeze(-1)).sum(dim=1)
+        masks = torch.where(masks < 0, starts + tokens.lengths.unsqueeze(1) + masks, starts + masks)
+        return (states[masks] * weights.unsqueeze(-1)).sum(dim=1)
 
     def _second_stage(self, state: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
         """The states at [MASK] of stage 2, with `state` where the word embedding of [IT_SPECIAL_TOKEN] would be."""
@@ -161,10 +163,15 @@ class TemplateEncoder(PooledEncoder):
         if self.templates.match_norm:
             state = F.normalize(state, dim=-1) * mean_norm
         count, length = len(state), len(self._stage_2)
-        words = table(self._stage_2).expand(count, -1, -1)
-        place = self._injected_at
-        words = torch.cat(
-            [words[:, :place], state.to(words.dtype).unsqueeze(1), words[:, place + 1 :]], dim=1
+        vectors = table(self._stage_2).expand(count, -1, -1)
+        injected_at = self._injected_at
+        vectors = torch.cat(
+            [
+                vectors[:, :injected_at],
+                state.to(vectors.dtype).unsqueeze(1),
+                vectors[:, injected_at + 1 :],
+            ],
+            dim=1,
         )
         tokens = Tokens(
             self._stage_2.repeat(count),
@@ -172,12 +179,14 @@ class TemplateEncoder(PooledEncoder):
             torch.arange(count, device=state.device),
             [Group(count, length, count * length, slots=None, mask=None)],
         )
-        states = self._states(tokens, words=words.flatten(0, 1)).unflatten(0, (count, length))
+        states = self._states(tokens, words=vectors.flatten(0, 1)).unflatten(0, (count, length))
         return (states[:, self._stage_2_places] * self._stage_2_weights.unsqueeze(-1)).sum(dim=1)
 
     def _blanks(self, tokens: TemplateTokens) -> tuple[TemplateTokens, Tensor, Int[Tensor, "sentences"]]:
         """Each template without a sentence, once per length present; positions; which one belongs to each sentence."""
-        pairs, places = torch.unique(torch.stack([tokens.views, tokens.lengths]), dim=1, return_inverse=True)
+        pairs, of_sentences = torch.unique(
+            torch.stack([tokens.views, tokens.lengths]), dim=1, return_inverse=True
+        )
         views, lengths = pairs.tolist()
         bodies = [
             length - self.frame.size - self.template_tokens[view].size
@@ -190,7 +199,7 @@ class TemplateEncoder(PooledEncoder):
         in_order = torch.from_numpy(positions[order.numpy()].flat().astype(np.int64))
         device = tokens.lengths.device
         packed = TemplateTokens.of(blank, torch.tensor(views)[order])
-        return packed.to(device), in_order.to(device), blank.inverse_permutation.to(device)[places]
+        return packed.to(device), in_order.to(device), blank.inverse_permutation.to(device)[of_sentences]
 
     def _states(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
 
 SENTENCE = "[X]"
 MASK = "[MASK]"
@@ -53,12 +53,12 @@ class Templates:
         text = getattr(self, key)
         if text is None and not needed:
             return
-        shown = f"template {key}={text!r}"
+        quoted = f"template {key}={text!r}"
         if not isinstance(text, str) or text.count(placeholder) != 1:
-            raise UserError(f"{shown}: expected one {placeholder} in it, as in '{EXAMPLES[placeholder]}'")
+            raise UserError(f"{quoted}: expected one {placeholder} in it, as in '{EXAMPLES[placeholder]}'")
         if self.read != "pooling" and MASK not in text:
             raise UserError(
-                f"{shown}: expected at least one {MASK}, whose state is read; or choose read=pooling"
+                f"{quoted}: expected at least one {MASK}, whose state is read; or choose read=pooling"
             )
 
     @classmethod
@@ -68,6 +68,11 @@ class Templates:
         if language not in templates:  # null where the sets of a job are in several languages
             choices = " or ".join(f"language={name}" for name in templates)
             raise UserError(f"language={language or 'null'}: there are no such templates; choose {choices}")
+        for key in templates[language]:
+            if key not in (*VIEWS, "stage_2"):
+                raise UserError(
+                    f"templates.{language}.{key}: no such template; {nearest(key, (*VIEWS, 'stage_2'))}"
+                )
         names = ("read", "denoise", "end_to_end", "match_norm")
         left_out = {} if model["use_negative"] else {"negative": None}
         return cls(**{**templates[language], **left_out}, **{name: model[name] for name in names})

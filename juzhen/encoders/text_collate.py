@@ -64,14 +64,14 @@ class TextCollator(SentenceCollator):
         Two forms are two texts, even where nothing was changed: each has a number of its own.
         """
         numbers = examples.columns["text"][rows].astype(np.int64)
-        ids = [len(columns) * numbers + place for place in range(len(columns))]
-        places = torch.arange(len(columns) * len(rows)).split(len(rows))
+        ids = [len(columns) * numbers + form for form in range(len(columns))]
+        rows_of_forms = torch.arange(len(columns) * len(rows)).split(len(rows))
         return Batch(
             task=examples.name,
             kind=Kind.TRIPLET if "negative" in columns else Kind.POSITIVE_PAIR,
             tokens=tokens,
             sentence_ids=torch.from_numpy(np.concatenate(ids)),
-            columns=dict(zip(columns, places, strict=True)),
+            columns=dict(zip(columns, rows_of_forms, strict=True)),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
         )
 

@@ -114,7 +114,9 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
             "model.safetensors do not belong together"
         )
     _require_all_layers(source, backbone, report["unexpected_keys"])
-    broken = next((name for name, one in backbone.named_parameters() if not torch.isfinite(one).all()), None)
+    broken = next(
+        (name for name, values in backbone.named_parameters() if not torch.isfinite(values).all()), None
+    )
     if broken is not None:
         raise UserError(f"{source}: {broken} holds NaN or infinite numbers; copy the weights again")
     return backbone
@@ -130,11 +132,11 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
     What else is left over (heads, poolers) is of no use here.
     """
     has_layers = getattr(backbone.config, "num_hidden_layers", 1) >= 1
-    known = {re.sub(r"\d+", "#", name) for name in backbone.state_dict()}
+    patterns = {re.sub(r"\d+", "#", name) for name in backbone.state_dict()}
     prefix = f"{backbone.base_model_prefix}."
     shapes = {name: re.sub(r"\d+", "#", name.removeprefix(prefix)) for name in unexpected}
     lost = sorted(
-        name for name, shape in shapes.items() if shape in known or (not has_layers and ".#." in shape)
+        name for name, shape in shapes.items() if shape in patterns or (not has_layers and ".#." in shape)
     )
     if lost:
         raise UserError(

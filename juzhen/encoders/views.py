@@ -47,13 +47,13 @@ class Views:
     group: str = "model"
 
     def __post_init__(self) -> None:
-        shown = f"{self.group}.views={list(self.names)}"
+        key = f"{self.group}.views={list(self.names)}"
         for name in self.names:
             if name not in VIEWS:
-                raise UserError(f"{shown}: no such view; {nearest(str(name), VIEWS)}")
+                raise UserError(f"{key}: no such view; {nearest(str(name), VIEWS)}")
         if (order := sorted(self.names, key=_rank)) != list(self.names):
             raise UserError(
-                f"{shown}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
+                f"{key}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
                 "translation is looked up for the sentence as it is, before all others"
             )
         for name in SHARES:
@@ -88,29 +88,29 @@ def _rank(name: str) -> int:
     return {"translation": 0}.get(name, 1 if name in TEXT_VIEWS else 2)
 
 
-def delete(words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+def delete(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
     """Each word left out with probability `share`; one stays."""
-    is_kept = generator.random(len(words)) >= share
-    is_kept[generator.integers(len(words))] |= not is_kept.any()
-    return words[is_kept]
+    is_kept = generator.random(len(numbers_of_words)) >= share
+    is_kept[generator.integers(len(numbers_of_words))] |= not is_kept.any()
+    return numbers_of_words[is_kept]
 
 
-def repeat(words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+def repeat(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
     """Each word twice with probability `share`."""
-    return np.repeat(words, 1 + (generator.random(len(words)) < share))
+    return np.repeat(numbers_of_words, 1 + (generator.random(len(numbers_of_words)) < share))
 
 
-def cutoff(words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+def cutoff(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
     """Without a run of words, which may lie anywhere; one word stays."""
-    size = min(round(share * len(words)), len(words) - 1)
-    start = int(generator.integers(len(words) - size + 1))
-    return np.delete(words, slice(start, start + size))
+    size = min(round(share * len(numbers_of_words)), len(numbers_of_words) - 1)
+    start = int(generator.integers(len(numbers_of_words) - size + 1))
+    return np.delete(numbers_of_words, slice(start, start + size))
 
 
-def shuffle(words: np.ndarray, window: int, generator: np.random.Generator) -> np.ndarray:
+def shuffle(numbers_of_words: np.ndarray, window: int, generator: np.random.Generator) -> np.ndarray:
     """In another order within windows; where the first one ends is drawn, so that no place is always a border."""
-    windows = (np.arange(len(words)) + generator.integers(window)) // window
-    return words[np.lexsort((generator.random(len(words)), windows))]
+    windows = (np.arange(len(numbers_of_words)) + generator.integers(window)) // window
+    return numbers_of_words[np.lexsort((generator.random(len(numbers_of_words)), windows))]
 
 
 TOKEN_VIEWS: dict[str, Callable[[np.ndarray, Any, np.random.Generator], np.ndarray]] = {
@@ -153,8 +153,8 @@ class TokenViews:
         begins[0] = True
         starts = np.flatnonzero(begins)
         ends = np.append(starts[1:], len(body))
-        words = np.arange(len(starts))
+        numbers_of_words = np.arange(len(starts))
         for change, amount in self._changes:
-            words = change(words, amount, generator)
-        pieces = np.concatenate([body[starts[word] : ends[word]] for word in words])
+            numbers_of_words = change(numbers_of_words, amount, generator)
+        pieces = np.concatenate([body[starts[word] : ends[word]] for word in numbers_of_words])
         return np.concatenate([ids[: self._before], pieces[: self._room], ids[last:]])

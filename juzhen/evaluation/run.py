@@ -58,7 +58,7 @@ class Pass:
         """The scores, and what is known of the rows that were scored."""
         evaluation = self.settings.evaluation
         plan, outputs = self._encoded(sets, tasks)
-        found = measure(
+        scored = measure(
             self.evaluator,
             plan,
             outputs,
@@ -68,14 +68,16 @@ class Pass:
             bootstrap_samples=evaluation.bootstrap_samples,
             seed=self.settings.seed,
         )
-        rows = {f"{one.split}/{one.name}": one for one in sets if isinstance(one, Examples)}
+        rows = {
+            f"{dataset.split}/{dataset.name}": dataset for dataset in sets if isinstance(dataset, Examples)
+        }
         cut = cut_in_evaluation(self.encoder, self._collate, plan)
-        return found, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
+        return scored, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
 
     def lists(self, ranking: RankingSet, *, depth: int) -> tuple[RankedLists, Callable[[int], float]]:
         """The documents of every query, best first; and what finds those of one again, and gives the seconds."""
         plan, outputs = self._encoded([ranking])
-        (found,), (score,) = plan.ranked(outputs, depth=depth), plan.matchers(outputs)
+        (lists,), (score,) = plan.ranked(outputs, depth=depth), plan.matchers(outputs)
 
         def find(query: int) -> float:
             since = time.perf_counter()
@@ -83,7 +85,7 @@ class Pass:
             Best(1, depth).add(score(np.array([query]), None), 0)
             return time.perf_counter() - since
 
-        return found, find
+        return lists, find
 
     @cached_property
     def evaluator(self) -> Evaluator:
@@ -112,8 +114,8 @@ class Pass:
         with _prepared(self.encoder, hardware) as device, bars as bar:
             task = bar.add_task("encoding", total=len(lengths))
             for rows in order:
-                found = self.evaluator.output(collate(plan.examples, rows).to(device))
-                outputs.append((rows, found.float().cpu().numpy()))
+                output = self.evaluator.output(collate(plan.examples, rows).to(device))
+                outputs.append((rows, output.float().cpu().numpy()))
                 bar.advance(task, len(rows))
         return plan, assemble_outputs(outputs, len(plan.examples))
 
@@ -156,14 +158,14 @@ def evaluate(
     settings = replace(settings or EvaluationSettings(), data_dir=str(data_dir), dataset={}, evaluate={})
     sets, trained_on = as_column(sets, "sets"), as_column(trained_on, "trained_on")
     opened = open_encoder(encoder)
-    loaded = [one for one in sets if isinstance(one, Examples | RankingSet)]
-    named = [configured_set(one) if isinstance(one, str) else one for one in sets]
-    settings.evaluate = {one.name: one for one in named if isinstance(one, DatasetConfig)}
+    loaded = [dataset for dataset in sets if isinstance(dataset, Examples | RankingSet)]
+    named = [configured_set(dataset) if isinstance(dataset, str) else dataset for dataset in sets]
+    settings.evaluate = {dataset.name: dataset for dataset in named if isinstance(dataset, DatasetConfig)}
     run = Pass(opened, settings, cache_dir, progress)
     data = JobData({}, [])
     if settings.evaluate:
         data = load_job_data(settings, {}, unscored=run.evaluator.unscored)
-    rows = SeenRows([one for one in (*data.evaluation, *loaded) if isinstance(one, Examples)])
-    rows.learn({str(number): one for number, one in enumerate(trained_on)})
-    found, _ = run([*data.evaluation, *loaded], data.tasks, seen=rows.seen() if trained_on else {})
-    return replace(found, scores=found.scores | data.missing)
+    rows = SeenRows([dataset for dataset in (*data.evaluation, *loaded) if isinstance(dataset, Examples)])
+    rows.learn({str(number): dataset for number, dataset in enumerate(trained_on)})
+    evaluation, _ = run([*data.evaluation, *loaded], data.tasks, seen=rows.seen() if trained_on else {})
+    return replace(evaluation, scores=evaluation.scores | data.missing)

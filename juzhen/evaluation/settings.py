@@ -56,5 +56,5 @@ class EvaluationSettings(Described):
 
         Raises UserError for a key or a type that the schema does not have any more.
         """
-        known = {one.name: config[one.name] for one in fields(cls) if one.name in config}
-        return typed(cls, known, shown="the configuration that the result has stored")
+        values = {option.name: config[option.name] for option in fields(cls) if option.name in config}
+        return typed(cls, values, shown="the configuration that the result has stored")

@@ -65,7 +65,7 @@ def test_sentences_change_and_labels_rows_and_numbers_stay(augmentation, collato
     changed = collator(augmentation("delete")).training_batch(rows(), np.array([2, 0]), index=0)
     plain = collator(None).training_batch(rows(), np.array([2, 0]), index=0)
     assert (changed.kind, changed.task) == (Kind.LABELLED_PAIR, "some")
-    assert changed.targets.tolist() == [1, 1]
+    assert changed.tensors["targets"].tolist() == [1, 1]
     assert changed.rows.tolist() == [2, 0]
     assert changed.sentence_ids.tolist() == plain.sentence_ids.tolist()
     found, before = sentences(changed, tokenizer), sentences(plain, tokenizer)

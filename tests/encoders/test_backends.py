@@ -231,10 +231,6 @@ def test_an_unknown_name_is_refused_before_any_work(bert_folder, load, monkeypat
     for opened in (open_backend, Deferred):
         with pytest.raises(UserError, match=r"backend=onnx_int4: no such back end; did you mean onnx_int8"):
             opened(encoder, "onnx_int4")
-    with pytest.raises(
-        UserError, match=r'backend="onnx": expected one that is open: open_backend\(encoder, "onnx"\)'
-    ):
-        encoder.encode(TEXTS, backend="onnx")
 
 
 def test_a_deferred_back_end_is_opened_by_the_first_text(bert_folder, load):

@@ -229,7 +229,7 @@ def test_the_state_can_be_brought_to_the_length_of_words(build):
     ratio = state.norm(dim=1).mean() / table.norm(dim=1).mean()
     torch.testing.assert_close(encoder.norm_ratio, ratio)
     scaled = copy.deepcopy(encoder)
-    scaled.__dict__["prompts"] = prompts(match_norm=False)  # who loads an encoder cannot
+    scaled.templates = prompts(match_norm=False)
     assert not torch.allclose(scaled(tokens_of(encoder)), encoder(tokens_of(encoder)))
 
 
@@ -240,20 +240,12 @@ def test_the_state_can_be_brought_to_the_length_of_words(build):
         ({"anchor": "[X] and [X] [MASK]"}, r"expected one \[X\]"),
         ({"negative": "[X]"}, r"at least one \[MASK\]"),
         ({"stage_2": "so it is [MASK]"}, "IT_SPECIAL_TOKEN"),
-        ({"read": "first"}, "read=first"),
-        ({"denoise": "yes"}, "model.denoise=yes"),
         ({"read": "pooling"}, "read=pooling"),
     ],
 )
 def test_templates_that_cannot_be_used_are_named(changes, message):
     with pytest.raises(UserError, match=message):
         prompts(**changes)
-
-
-def test_models_whose_positions_cannot_be_set_are_refused(build, distilbert_folder):
-    with pytest.raises(UserError, match=r"choose denoise=pads"):
-        build(distilbert_folder, denoise="positions", stage_2=None)
-    build(distilbert_folder, denoise="pads", stage_2=None)
 
 
 def test_onnx_and_masked_language_models_are_refused(build):

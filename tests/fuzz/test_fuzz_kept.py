@@ -19,7 +19,8 @@ from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.token_table import BROKEN, read_table, write_table
 from juzhen.report.into import fill_pages
 from launch.stage_store import RECORD, StageEntry
-from sweeps.backends.interface import Ended
+from sweeps.clusters import ClusterAttempt
+from sweeps.ledger import Ledger, SweepCell
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +60,9 @@ def test_records_of_stages(folder, size):
 def test_ends_of_remote_cells(folder, size):
     @on_examples(size, raw=any_json({"status": 0}))
     def holds(raw):
-        (folder / "ended.json").write_bytes(raw)
-        ended = Ended.read(folder / "ended.json")
+        (folder / "state.json").write_bytes(raw)
+        cell = SweepCell(str(folder / "a"), ())
+        ended = ClusterAttempt(Ledger(folder), cell, folder / "state.json", "1", lambda: False).poll()
         assert ended is None or isinstance(ended.status, int)
 
 

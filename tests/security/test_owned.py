@@ -24,7 +24,7 @@ from juzhen.mining.beside import MiningBeside
 from juzhen.report.collect import export
 from launch.run_folder import RunFolder
 from launch.stage_store import StageStore
-from sweeps.ledger import FOLDER, Cell, Ledger
+from sweeps.ledger import FOLDER, Ledger, SweepCell
 
 PROJECT = ("config.json", "src/model.py", "thesis.txt")
 
@@ -32,7 +32,7 @@ OWNER = "juzhen/core/whole.py"
 EXCEPTIONS = {
     "callbacks/trial.py": {"open", "truncate"},  # the last line of a journal that a kill has torn
     "juzhen/core/memory.py": {"write_text"},  # a switch of the kernel below /proc
-    "sweeps/backends/remote.py": {"open", "replace"},  # travels to nodes by value, without this project
+    "sweeps/node.py": {"open", "replace"},  # travels to nodes by value, without this project
 }
 BY_NAME = {
     *(
@@ -454,7 +454,7 @@ def test_no_link_in_the_ledger_of_a_stranger_is_followed(tmp_path, place):
     path.symlink_to(other / "events.jsonl" if path.suffix == ".jsonl" else other)
     before = tree(other)
     with pytest.raises(UserError, match="is a link"):
-        Ledger(tmp_path / "runs").plan([Cell(str(tmp_path / "runs" / "a"), ("seed=1",))])
+        Ledger(tmp_path / "runs").plan([SweepCell(str(tmp_path / "runs" / "a"), ("seed=1",))])
     assert tree(other) == before
 
 

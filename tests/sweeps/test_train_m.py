@@ -27,8 +27,9 @@ ROWS = (
 )
 
 
-def start(output_dir: Path, *words: str) -> subprocess.Popen:
-    small = [word for word in SMALL if not word.startswith("dataset=") and "progress" not in word]
+def start(output_dir: Path, *words: str, without: str = "") -> subprocess.Popen:
+    typed = {"dataset", "logger.progress", without, *(word.partition("=")[0] for word in words)}
+    small = [word for word in SMALL if word.partition("=")[0] not in typed]
     return start_program("train.py", "-m", *small, f"output_dir={output_dir}", *words, cwd=ROOT)
 
 
@@ -36,7 +37,7 @@ def start(output_dir: Path, *words: str) -> subprocess.Popen:
 def test_one_cell_fails_and_the_other_is_there(tmp_path, capsys):
     rows = ("+hydra.sweeper.rows.lexical='model=lexical'", "+hydra.sweeper.rows.lost='init_from=/nowhere'")
     words = (*rows, "dataset=[]", "suite=demo", "debug_rows=24", "hydra.launcher.attempts=1")
-    sweep = start(tmp_path, *words, "hydra.launcher.jobs=2")
+    sweep = start(tmp_path, *words, "hydra.launcher.jobs=2", without="backbone")
     told, _ = sweep.communicate(timeout=200)
     assert sweep.returncode == 1, told
     assert "1 cells finished, 0 were finished before, 1 failed" in told
