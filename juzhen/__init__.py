@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.mining.negatives import mine
     from juzhen.mining.options import MiningOptions
+    from juzhen.training.fit import fit
 
-__all__ = ["CrossEncoder", "MiningOptions", "PromptEncoder", "SentenceEncoder", "load_ranking", "mine"]
+__all__ = ["CrossEncoder", "MiningOptions", "PromptEncoder", "SentenceEncoder", "fit", "load_ranking", "mine"]
 
 HOMES = {
     "CrossEncoder": "encoders.cross_encoder",
     "MiningOptions": "mining.options",
     "PromptEncoder": "encoders.sentence_encoder",
     "SentenceEncoder": "encoders.sentence_encoder",
+    "fit": "training.fit",
     "load_ranking": "data.named_ranking",
     "mine": "mining.negatives",
 }

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from conf.job import JobConfig
 from juzhen.core.commands import command
@@ -20,6 +20,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.opened import read_bytes, read_json
 from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.typed import typed
 from juzhen.core.whole import write_json
 from juzhen.data.files import files_of
 from juzhen.data.spec import DatasetConfig, Source
@@ -139,7 +140,7 @@ def _fingerprint(
     from juzhen.data.loading import sampled
     from juzhen.data.source import load_examples
 
-    config = OmegaConf.merge(OmegaConf.structured(DatasetConfig), json.loads(described))
+    config = typed(DatasetConfig, json.loads(described), shown="the description that is stored")
     how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}
     return sampled(load_examples(config, split, required=True, **how), limit).fingerprint
 

@@ -18,7 +18,6 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_yaml, require_yaml
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
-from juzhen.core.reading import why_unread
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from launch.explain import ConfigError, chosen_files, explain_composition, place_of
 from launch.hydra_internals import Hydra, opened
@@ -30,6 +29,7 @@ from launch.run_folder import make_folder, take_folder
 from launch.set_files import check_set_files
 from launch.signatures import check_own_names
 from launch.sweep_rows import WAITING, has_key, is_one_cell, key_of, parameters, rows, with_row
+from launch.unread import why_unread
 from launch.values import hardware_note
 from launch.words import keys_set, lists_in_defaults, progress_of_check, several_values, stands_anyway
 

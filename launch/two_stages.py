@@ -24,8 +24,8 @@ from juzhen.encoders.locate import encoder_source
 
 if TYPE_CHECKING:  # they load torch, and --help should not wait for that
     from juzhen.data.rankings import RankingSet
-    from juzhen.evaluation.settings import Settings
-    from juzhen.evaluation.two_stage import Stage
+    from juzhen.evaluation.settings import EvaluationSettings
+    from juzhen.evaluation.two_stage import RerankedScores
 
 TOP = 100
 OF_RUNS = ("again", "without_leaks")
@@ -78,8 +78,8 @@ def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
     from juzhen.data.loading import load_job_data
     from juzhen.data.retrieval import as_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
-    from juzhen.evaluation.run import open_encoder
     from juzhen.evaluation.two_stage import DEPTHS, check_depths, some_queries, two_stage
+    from juzhen.families import open_encoder
 
     settings = _settings(options, today)
     sets = load_job_data(settings, {}).evaluation
@@ -125,12 +125,12 @@ def measure_two_stages(options: argparse.Namespace, today: DictConfig) -> None:
         print(f"written to {path}", file=sys.stderr)
 
 
-def _settings(options: argparse.Namespace, today: DictConfig) -> "Settings":
+def _settings(options: argparse.Namespace, today: DictConfig) -> "EvaluationSettings":
     """Those of an evaluation on the sets that were named. Raises UserError for a set that nothing is looked for in."""
     from juzhen.core.examples import Kind
-    from juzhen.evaluation.settings import Settings
+    from juzhen.evaluation.settings import EvaluationSettings
 
-    settings = Settings.of(OmegaConf.to_container(today))
+    settings = EvaluationSettings.of(OmegaConf.to_container(today))
     settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
     for name, one in settings.evaluate.items():
         if one.kind != Kind.RETRIEVAL:
@@ -146,7 +146,7 @@ def _weights(encoder: str) -> str:
     return "" if encoder in LEXICAL else weights_digest(encoder_source(encoder))
 
 
-def _numbers(ranking: "RankingSet", found: "list[Stage]") -> dict[str, Any]:
+def _numbers(ranking: "RankingSet", found: "list[RerankedScores]") -> dict[str, Any]:
     return {
         "set": ranking.column,
         "queries": len(ranking.queries),
@@ -162,7 +162,7 @@ def _numbers(ranking: "RankingSet", found: "list[Stage]") -> dict[str, Any]:
     }
 
 
-def _table(ranking: "RankingSet", found: "list[Stage]") -> str:
+def _table(ranking: "RankingSet", found: "list[RerankedScores]") -> str:
     """Quality and time by depth, as Markdown."""
     import numpy as np
 

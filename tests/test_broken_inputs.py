@@ -12,7 +12,7 @@ from forks import python
 from jobs import SMALL, compose_job
 
 import train
-from callbacks import checkpoint_io
+from callbacks import resume
 from juzhen.cli.main import main
 from juzhen.core import network
 from juzhen.core.result import Result
@@ -304,7 +304,7 @@ def test_a_disk_that_fills_up_while_training(desk, monkeypatch, error):
         save(checkpoint, file)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_io.torch, "save", full)
+        patch.setattr(resume.torch, "save", full)
         told = desk.refuses(*words)
     says(told, "resume.ckpt", str(error), "before it is untouched", "resume=auto")
     (folder,) = (desk.root / "runs").iterdir()

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
@@ -179,7 +180,7 @@ def test_markers_and_extras_named_in_contributing_are_declared():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_path_in_the_text_exists(name):
-    made = {*MADE_BY_RUNS, *examples()}
+    made = {*MADE_BY_RUNS, *examples(), *(path for path, *_ in PLACED.findall(page(name)))}
     found = {path for path in PATH.findall(page(name)) if path not in made}
     assert found
     missing = [path for path in sorted(found) if not (ROOT / path).exists()]
@@ -253,6 +254,35 @@ def take_a_step(root):
 def test_the_loss_of_contributing_takes_a_step(extended_root, capfd):
     """In a process of its own: the class would stay among the losses that other tests look at."""
     assert in_a_fork(take_a_step, extended_root) == 0, capfd.readouterr().err
+
+
+PLACED = re.compile(
+    r"^In `([^`\n]+)`, (after `([^`\n]+)`|at the end|a new file):\n\n```\w+\n(.*?)^```$", re.M | re.S
+)
+"""Where CONTRIBUTING.md puts lines into a file that is there, or beside it."""
+
+
+def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbone):
+    places = PLACED.findall(page("CONTRIBUTING.md"))
+    assert len({path for path, *_ in places}) == len(places) <= 4
+    root = tmp_path / "project"
+    for folder in (one for one in tree() if one.endswith("/") and one != "tests/"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "train.py", root)
+    for path, where, line, text in places:
+        old = "" if where == "a new file" else (root / path).read_text(encoding="utf-8")
+        new = f"{old}\n\n{text}" if old else text
+        if line:
+            (found,) = [each for each in old.split("\n") if each.strip() == line]
+            margin = " " * (len(found) - len(line) + 4 * line.endswith("{"))
+            new = old.replace(f"{found}\n", f"{found}\n{indent(text, margin)}")
+        (root / path).write_text(new, encoding="utf-8")
+    words = ["dataset=demo_sts", "loss=squared_error_of_long", f"backbone.path={tiny_backbone}", "debug=fast"]
+    words += ["backbone=embedded", "logger.wandb=off"]
+    done = python("train.py", *words, f"output_dir={tmp_path}", cwd=root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (result,) = tmp_path.glob("*/result.json")
+    assert json.loads(result.read_text())["config"]["loss"]["name"] == "squared_error_of_long"
 
 
 def watch_a_run(root, backbone, folder):

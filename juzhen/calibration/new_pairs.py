@@ -59,7 +59,7 @@ def check_fitted(options: argparse.Namespace) -> None:
 def fused_scores(
     first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
 ) -> "np.ndarray":
-    from juzhen.encoders.pair_scorer import PairScorer
+    from juzhen.families import PairScorer
 
     scorer = PairScorer(*options.fuse, fusion=options.fitted)
     return scorer(first, second, batch_tokens=options.batch_tokens, progress=progress)

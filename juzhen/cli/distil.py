@@ -79,14 +79,14 @@ def run(
 
     check_place(out, f"distilled/{dataset}", ending="graded")
     without_hub()
-    from juzhen.mining.distil import Triplets, distilled_pairs, graded, write_set
+    from juzhen.distillation.graded_sets import Triplets, graded, pairs_to_grade, write_set
 
     folder = data_folder(data_dir)
     config, examples = read_set(
         dataset, split, data_dir=folder, config_dir=config_dir, out=out, on_bad_row=on_bad_row
     )
     taught = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
-    pairs = taught.pairs if taught else distilled_pairs(examples, limit=limit, seed=seed)
+    pairs = taught.pairs if taught else pairs_to_grade(examples, limit=limit, seed=seed)
     by = _teacher(teacher, grade, fuse, examples)
     scores = by.score(pairs.first, pairs.second, batch_tokens=batch_tokens, progress=True)
     grades, source = graded(scores, grade), f"{dataset}/{split}"
@@ -120,7 +120,7 @@ def _teacher(
     """Who scores the set. Raises UserError for a bi-encoder that is asked for probabilities: its scores are cosines."""
     from juzhen.core.fitted import Fusion
     from juzhen.encoders.locate import encoder_folder
-    from juzhen.encoders.pair_scorer import PairScorer
+    from juzhen.families import PairScorer
 
     if Path(teacher).suffix != ".json":
         if fuse is not None:
@@ -128,7 +128,7 @@ def _teacher(
         encoder_folder(teacher)  # the hub is not asked
         scorer = PairScorer(teacher)
         scorer.require_order(examples)
-        if scorer.is_cross_encoder:
+        if not scorer.has_embeddings:
             return _Teacher(scorer, "a cross-encoder", grade)
         if grade != "logit":
             raise UserError(

@@ -32,16 +32,13 @@ def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
     require_ours(file)
     without_hub()
     from juzhen.backends import require_packages
-    from juzhen.encoders import PromptEncoder, load_encoder
+    from juzhen.families import find_family
 
     require_packages(BackendName.ONNX_INT8 if int8 else BackendName.ONNX)
-    loaded = load_encoder(encoder)
-    if isinstance(loaded, PromptEncoder):
-        raise UserError(f"{encoder}: an encoder with templates cannot be exported; only one without can")
-    from juzhen.backends.onnx_backend import export_onnx
-
+    family = find_family(encoder)
+    loaded = family.load(encoder)
     with tempfile.TemporaryDirectory() as folder:
-        made = export_onnx(loaded, Path(folder) / "encoder.onnx", quantised=int8)
+        made = family.export(loaded, Path(folder) / "encoder.onnx", quantised=int8)
         if len(list(Path(folder).iterdir())) > 1:
             raise UserError(f"{encoder}: more than 2 GB of weights, which one ONNX file cannot hold")
         with writing_to(file), made.open("rb") as source, whole_file(file, "wb") as target:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     import numpy as np
 
     from juzhen.data.readers import Table
-    from juzhen.encoders import CrossEncoder, SentenceEncoder
 
 OWN_CACHES = True
 
@@ -184,38 +183,38 @@ def _scores(
     without_hub()
     from juzhen.backends import Deferred
     from juzhen.core.examples import TEXT_COLUMNS, Kind
-    from juzhen.encoders import CrossEncoder, SentenceEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
-    from juzhen.encoders.locate import is_cross_encoder
+    from juzhen.families import find_family
 
     if options.fuse is not None:
         return scaled(fused_scores(first, second, options, progress=progress), options)
     how: dict[str, Any] = {"batch_tokens": options.batch_tokens, "progress": progress}
-    encoder: SentenceEncoder | CrossEncoder
-    if is_cross_encoder(options.encoder):
-        if options.cache is not None or options.backend != BackendName.TORCH:
-            raise UserError(
-                f"{options.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
-            )
-        encoder = CrossEncoder.load(options.encoder)
-        for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL) if options.columns else ():
-            if {*options.columns} == {*TEXT_COLUMNS[kind]}:
-                encoder.require_order(str(options.file), kind, False)
-    else:
-        encoder = SentenceEncoder.load(options.encoder)
+    family = find_family(options.encoder)
+    asks_for_embeddings = options.cache is not None or options.backend != BackendName.TORCH
+    if asks_for_embeddings and not family.has_embeddings:
+        raise UserError(
+            f"{options.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
+        )
+    encoder = family.load(options.encoder)
+    for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL) if options.columns else ():
+        if {*options.columns} == {*TEXT_COLUMNS[kind]}:
+            family.require_order(encoder, str(options.file), kind, False)
+    if family.has_embeddings:
         how["backend"] = Deferred(encoder, options.backend)
         how["cache"] = None if options.cache is None else EmbeddingCache(options.cache)
-    _tell_cut(encoder, first, second)
+    if family.cuts:
+        _tell_cut(encoder, first, second)
     return scaled(encoder.score(list(zip(first, second, strict=True)), **how), options)
 
 
-def _tell_cut(encoder: "SentenceEncoder | CrossEncoder", first: Sequence[str], second: Sequence[str]) -> None:
+def _tell_cut(encoder: Any, first: Sequence[str], second: Sequence[str]) -> None:
     """One line where sentences are longer than the encoder reads: their scores are those of their beginnings."""
     from juzhen.core.examples import Examples, Kind
-    from juzhen.encoders.cut import cut_of
+    from juzhen.families import family_of
 
     texts = {"text_a": list(first), "text_b": list(second)}
-    cut = cut_of(encoder, Examples.from_texts("file", "test", kind=Kind.SCORED_PAIR, texts=texts))
+    examples = Examples.from_texts("file", "test", kind=Kind.SCORED_PAIR, texts=texts)
+    cut = family_of(encoder).cut(encoder, examples)
     if cut.cut:
         print(
             f"{cut} are longer than the {cut.max_length} tokens that the encoder reads, and are cut there",

@@ -26,7 +26,7 @@ SIZED_VIEWS = {
 VIEW_OF_KEY = {"translations": "translation"}
 
 LEARNING_KEYS: dict[str, dict[str, Any]] = {
-    "CrossEncoder": {"symmetric_training": False},
+    "CrossEncoderModule": {"symmetric_training": False},
     "CropEncoder": dict.fromkeys(("shares", "delete", "neighbour_share", "mlm_weight", "mask_rate"), GONE),
     "ViewEncoder": dict.fromkeys(("views", "changes_anchor", *SIZED_VIEWS), GONE),
     "Guided": dict.fromkeys(("teacher", "teacher_revision", "teacher_prompt"), GONE),
@@ -40,7 +40,7 @@ MADE = {
     "CropEncoder": "positive_pair",
     "ViewEncoder": "positive_pair",
     "CotEncoder": "positive_pair",
-    "Distill": "sentence",
+    "DistillModule": "sentence",
     "DistillTranslations": "sentence",
 }
 """Class of a model → kind of the rows that it makes, for which its loss is chosen."""
@@ -51,7 +51,7 @@ def model_class(job: Job) -> str:
 
 
 def is_lexical(job: Job) -> bool:
-    return name_of(job["model"]) in LEXICAL or model_class(job) in ("Lexical", "BM25")
+    return name_of(job["model"]) in LEXICAL or model_class(job) in ("Lexical", "BM25Module")
 
 
 def learns(job: Job) -> bool:

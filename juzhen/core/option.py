@@ -2,14 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
-
-from omegaconf import MISSING
+from typing import Any, ClassVar
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.secrets import register_environment
 
-register_environment()  # whoever reads a configuration has this, and with it what it may take from the environment
+MISSING: Any = "???"
+"""The value of what must be given and is not, as OmegaConf spells it."""
+
+
+class Described:
+    """Of dataclasses that describe something: how `juzhen.core.typed` reads them."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "coerce_numbers_to_str": True}
+
 
 OPTION = "option"
 """Name of an Option in the metadata of a field."""

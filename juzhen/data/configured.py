@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.opened import read_yaml
 from juzhen.core.places import DATASETS
+from juzhen.core.typed import typed
 from juzhen.data.spec import DatasetConfig
 
 
@@ -38,13 +36,9 @@ def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | Non
 
 def read_description(path: Path) -> DatasetConfig:
     """What a file of conf/dataset says. Raises UserError where it is no such file."""
-    try:
-        plain = OmegaConf.to_container(read_yaml(path))
-        spelt = spelt_labels(plain if isinstance(plain, Mapping) else {}, key=str(path))
-        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DatasetConfig), spelt))
-    except OmegaConfBaseException as error:
-        raise UserError(f"{path}: describes no data set: {' '.join(str(error).split())[:300]}") from error
-    assert isinstance(config, DatasetConfig)  # what it was merged into
+    plain = read_yaml(path)
+    spelt = spelt_labels(plain if isinstance(plain, Mapping) else {}, key=str(path))
+    config = typed(DatasetConfig, spelt, shown=f"{path}: describes no data set")
     if config.kind not in {*Kind}:
         raise UserError(f"{path}: kind: {config.kind}: there is no such kind; {nearest(config.kind, Kind)}")
     return config

@@ -8,7 +8,7 @@ than to load torch.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def load_job_data(
     known     what a first look has read (`look_at_data`)
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
-        raise UserError(f"evaluation.transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
+        raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
     asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
     read = {
         name: cast(
@@ -103,6 +103,23 @@ def load_job_data(
     evaluation = [cut(sampled(one, job.evaluation.limit), job.debug_rows, job.seed) for one in evaluation]
     tasks, without = _text_tasks(job, evaluation, read, made={one.name for one in asked})
     return JobData(train, evaluation, absent, [*asked, *tasks], reasons | without)
+
+
+def load_stages(
+    job: DataRequest, stages: Sequence[DataRequest], kinds: Sequence[Mapping[str, Kind]], **options: Any
+) -> list[JobData]:
+    """What each stage reads, by the kinds that its losses take; options as of `load_job_data`.
+
+    Sets are read once, except those that two stages learn from in two ways.
+    """
+    first = {name: kind for wanted in reversed(kinds) for name, kind in wanted.items()}
+    shared, loaded = load_job_data(job, first, **options), []
+    for stage, wanted in zip(stages, kinds, strict=True):
+        if wanted.items() <= first.items():
+            loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
+        else:
+            loaded.append(load_job_data(stage, wanted, **options))
+    return loaded
 
 
 def _text_tasks(
@@ -155,12 +172,12 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
     if reasons:
         told += [f"no file of {', '.join(lost)} below data_dir={job.data_dir}"] if lost else []
         raise UserError(
-            f"there is nothing to evaluate: {'; '.join(told)}. Choose a suite with sets of pairs, such as suite=demo"
+            f"there is nothing to evaluate: {'; '.join(told)}. Choose sets of pairs too, such as demo_sts"
         )
     raise UserError(
-        f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (suite=none and dataset=[])'} with "
+        f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (no set is named)'} with "
         f"source={job.source}, data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or "
-        "suite=demo."
+        "sets that are in the box, such as demo_sts."
     )
 
 

@@ -4,10 +4,9 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import JUDGED, Examples, Kind
@@ -24,7 +23,7 @@ ROW_POLICIES = ("error", "drop")
 
 
 def load_examples(
-    config: DatasetConfig | DictConfig,
+    config: DatasetConfig,
     split: str,
     *,
     source: str,
@@ -43,8 +42,6 @@ def load_examples(
 
     A promise of rows binds files only: a hub dataset has the rows of its pinned revision.
     """
-    if isinstance(config, DictConfig):
-        config = cast(DatasetConfig, OmegaConf.to_object(config))
     return _loaded(
         SplitRequest(config, split, config.source or source, data_dir, on_bad_row, required, group)
     )
@@ -146,7 +143,7 @@ def _from_hub(asked: SplitRequest) -> Examples | None:
     config, hub, split = asked.config, asked.config.on_hub, asked.split
     if hub is None:
         raise UserError(
-            f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
+            f"{config.name} is on no hub that juzhen knows of; choose source=local and data_dir=<folder>, "
             f"or for this set alone {asked.key}.source=local"
         )
     if split not in hub.splits:
@@ -188,7 +185,7 @@ def _text_from_file(asked: SplitRequest, folder: Path) -> Examples | None:
     if config.kind != Kind.SENTENCE:
         raise UserError(
             f"{asked.key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
-            f"of kind sentence; {config.name} is of kind {config.kind}. Type window=null"
+            f"of kind sentence; {config.name} is of kind {config.kind}. Choose window=null"
         )
     dev = _file(asked, "dev", folder, required=False)
     holds_out = dev is None and layout.held_out_percent > 0 and split in ("train", "dev")
@@ -199,7 +196,9 @@ def _text_from_file(asked: SplitRequest, folder: Path) -> Examples | None:
 def _file(asked: SplitRequest, split: str, folder: Path, *, required: bool) -> Path | None:
     """Where the split lies; None when it has no file and may do without."""
     if not folder.is_dir():
-        raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
+        raise UserError(
+            f"data_dir={folder}: no such folder; choose data_dir=<folder that holds the data sets>"
+        )
     named = asked.layout.files.get(split)
     path = on_disk(folder / named) if named else None
     if path is None and required:
@@ -230,10 +229,10 @@ def _absence(asked: SplitRequest, split: str, folder: Path) -> str:
         else f"its layout {config.layout} names no such file (only {', '.join(layout.files)})"
     )
     others = [name for name in config.layouts if name != config.layout]
-    ways = [f"type data_dir=<folder that holds {named}>"] if named else []
+    ways = [f"choose data_dir=<folder that holds {named}>"] if named else []
     ways += [f"{key}.layout={name}" for name in others]
     ways += [f"{key}.source=hub"] if config.on_hub and split in config.on_hub.splits else []
-    ways += [] if named else [f"type +{key}.layouts.{config.layout}.files.{split}=<path>"]
+    ways += [] if named else [f"name it in {key}.layouts.{config.layout}.files.{split}=<path>"]
     return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from juzhen.core.examples import Kind
-from juzhen.core.option import option
+from juzhen.core.option import Described, option
 
 
 class Source(StrEnum):
@@ -21,7 +21,7 @@ class Source(StrEnum):
 
 
 @dataclass
-class HubConfig:
+class HubConfig(Described):
     """A dataset of the Hugging Face hub."""
 
     id: str = option("owner/name")
@@ -33,7 +33,7 @@ class HubConfig:
 
 
 @dataclass
-class LayoutConfig:
+class LayoutConfig(Described):
     """One way in which a dataset's files are written."""
 
     # .tsv .txt .csv .json .jsonl .parquet .arrow .feather, also .gz .zst
@@ -52,7 +52,7 @@ class LayoutConfig:
 
 
 @dataclass
-class LearningConfig:
+class LearningConfig(Described):
     """How a set is learnt from, wherever it is trained on; null: as the loss says. What cannot be so is refused."""
 
     num_negatives: int | None = option("the first so many of a row's are read; null: all", None, at_least=1)
@@ -61,7 +61,7 @@ class LearningConfig:
 
 
 @dataclass
-class DatasetConfig:
+class DatasetConfig(Described):
     """One dataset: all that juzhen knows about it."""
 
     name: str = option("what commands and tables call it")
@@ -78,7 +78,7 @@ class DatasetConfig:
     labels: dict[str, int] | None = option("gold label as in the file → class number", None)
     ignore_labels: list[str] | None = option("rows with these labels are left out, as the authors say", None)
     score_range: list[float] | None = option("of gold scores", None, interval="score, as in [0, 5]")
-    grades: list[float] | None = option("few scores, the classes of loss=ce; null: any number", None)
+    grades: list[float] | None = option("few scores, the classes of the loss ce; null: any number", None)
     view: str | None = option("train on this kind; null: the loss chooses", None, among=tuple(Kind))
     limit: int | None = option("train on at most this many rows, drawn with the job's seed", None, at_least=1)
     learning: LearningConfig | None = None

@@ -241,8 +241,8 @@ def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
     ]
     if encoder.takes_segments and not (encoder.gives_segments or encoder._packs):
         settings.append("no segments")
-    if encoder.prompts is not None:
-        settings.append(encoder.prompts.as_dict())
+    if encoder.templates is not None:
+        settings.append(encoder.templates.as_dict())
     if encoder.prompt:
         settings.append([encoder.prompt, encoder.unpooled])
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())

@@ -1,7 +1,6 @@
 """What a teacher says: vectors of many texts, computed once and read from the disk, and batches that hold them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -66,7 +65,7 @@ class KeptVectors:
         if (found.places < 0).any():
             raise UserError(
                 f"{self._shelf.folder}: {int((found.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
-                "are not there, and could not be written; set cache_dir=<a folder with room>"
+                "are not there, and could not be written; choose a cache_dir with room"
             )
         places = np.full(len(sentences), -1)
         places[numbers] = found.places
@@ -142,7 +141,8 @@ class TaughtCollator(SentenceCollator):
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         """The Batch of the given rows, which is the `index`-th of the stage."""
         batch = self._batch(examples, rows, self._sharing.get(examples.name, Sharing.BATCH), index=index)
-        return replace(batch, teacher=self._taught(examples, rows))
+        batch.tensors["teacher"] = self._taught(examples, rows)
+        return batch
 
     def _taught(self, examples: Examples, rows: np.ndarray) -> torch.Tensor:
         numbers = self.read(examples, rows)
@@ -160,4 +160,5 @@ class GuidedCollator(TaughtCollator):
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         batch = SentenceCollator.training_batch(self, examples, rows, index=index)
-        return replace(batch, guide=self._taught(examples, rows))
+        batch.tensors["guide"] = self._taught(examples, rows)
+        return batch

@@ -2,18 +2,16 @@
 
 from dataclasses import dataclass
 
-from juzhen.core.option import option
+from juzhen.core.option import Described, option
+from juzhen.encoders.pooling import POOLINGS
 
 INITIALISE = ("pretrained", "random")
-POOLINGS = ("mean", "cls", "max", "first_last", "weighted")
-"""Values of `backbone.pooling`; `juzhen.encoders.pooling` has the function of each."""
-
 NO_PROMPT = "none"
 """Value of `backbone.default_prompt_name` with which nothing stands before a sentence, whatever the folder says."""
 
 
 @dataclass
-class BackboneConfig:
+class BackboneConfig(Described):
     """The pretrained transformer, and how its token states become one embedding."""
 
     name: str | None = option("what tables call it; null: the last part of its path", None)
@@ -22,7 +20,7 @@ class BackboneConfig:
     initialize: str = option(
         "pretrained: weights must be there · random: from config.json alone", among=INITIALISE
     )
-    pooling: str | None = option("null: what the folder says, else mean", None, among=POOLINGS)
+    pooling: str | None = option("null: what the folder says, else mean", None, among=tuple(POOLINGS))
     normalize: bool | None = option("embeddings of length 1; null: what the folder says, else no", None)
     layer_norm: bool | None = option(
         "LayerNorm as the last layer before length 1; null: what the folder says, else no", None
@@ -45,4 +43,4 @@ class BackboneConfig:
         None,
         at_least=0,
     )
-    learning_rate: float = option("peak learning rate that suits its size; optimizer.lr takes it from here")
+    learning_rate: float = option("peak learning rate that suits its size; the optimizer takes it from here")

@@ -236,7 +236,7 @@ class CachedTokenizer:
         except (*BROKEN, UserError) as error:
             warnings.warn(
                 f"{path.parent}: token tables cannot be kept here ({error}); the job goes on without. "
-                "Set cache_dir=<another folder>, or cache_dir=null for none",
+                "Choose another cache_dir, or null for none",
                 stacklevel=2,
             )
             return table

@@ -23,7 +23,8 @@ from juzhen.data.rankings import RankingSet
 from juzhen.data.retrieval import as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.pooling import BilinearScore, pair_scores, sides
+from juzhen.encoders.pooling import pair_scores, sides
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
 from juzhen.evaluation.ranked_lists import Matcher, embedding_matcher, ranked_lists
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, RankedLists
@@ -50,16 +51,18 @@ class EvaluationPlan(ABC):
     examples: Examples
 
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
-        ranked = [one for one in sets if isinstance(one, RankingSet) or one.kind in JUDGED]
-        self.rankings = [as_ranking(one) if isinstance(one, Examples) else one for one in ranked]
-        for one in self.rankings:
-            if not one.queries or not one.corpus:
+        ranked = [dataset for dataset in sets if isinstance(dataset, RankingSet) or dataset.kind in JUDGED]
+        self.rankings = [
+            as_ranking(dataset) if isinstance(dataset, Examples) else dataset for dataset in ranked
+        ]
+        for dataset in self.rankings:
+            if not dataset.queries or not dataset.corpus:
                 raise UserError(
-                    f"{one.column}: {len(one.queries)} queries and {len(one.corpus)} documents; expected one of each "
-                    "at least"
+                    f"{dataset.column}: {len(dataset.queries)} queries and {len(dataset.corpus)} documents; expected "
+                    "one of each at least"
                 )
-        rows = [one for one in sets if isinstance(one, Examples) and one.kind not in JUDGED]
-        self.sets = [one for one in rows if len(TEXT_COLUMNS[one.kind]) > 1]
+        rows = [dataset for dataset in sets if isinstance(dataset, Examples) and dataset.kind not in JUDGED]
+        self.sets = [dataset for dataset in rows if len(TEXT_COLUMNS[dataset.kind]) > 1]
         self.tasks = list(tasks)
         self._given = [*sets, *tasks]
 
@@ -79,8 +82,8 @@ class EvaluationPlan(ABC):
     def ranked(self, outputs: np.ndarray, *, depth: int) -> list[RankedLists]:
         """For each ranking the documents of every query, best first; −1 where a list has ended."""
         return [
-            ranked_lists(one, score, depth=depth)
-            for one, score in zip(self.rankings, self.matchers(outputs), strict=True)
+            ranked_lists(ranking, score, depth=depth)
+            for ranking, score in zip(self.rankings, self.matchers(outputs), strict=True)
         ]
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
@@ -119,10 +122,10 @@ class CosinePlan(EvaluationPlan):
     ) -> None:
         super().__init__(sets, tasks)
         self._head = head
-        of_tasks = [one for task in tasks for one in task.splits.values()]
-        self._union = SentenceUnion([*self.sets, *of_tasks, *(one.texts for one in self.rankings)])
+        of_tasks = [dataset for task in tasks for dataset in task.splits.values()]
+        self._union = SentenceUnion([*self.sets, *of_tasks, *(dataset.texts for dataset in self.rankings)])
         self.examples = self._union.examples
-        self._asking = [sides[list(sides_of(one.symmetric))].tolist() for one in self.rankings]
+        self._asking = [sides[list(sides_of(dataset.symmetric))].tolist() for dataset in self.rankings]
         self._places = np.arange(len(self.examples))[None]
         self.read = np.zeros(len(self.examples), dtype=np.int8)
         if any(map(any, self._asking)):
@@ -135,13 +138,13 @@ class CosinePlan(EvaluationPlan):
         """Makes a row of `examples` for each sentence and each Side by which it is read, and says where each is."""
         first = len(self.sets) + num_of_tasks
         used = np.zeros((len(Side), len(self.examples)), dtype=bool)
-        for place in range(first):
-            used[Side.EVERY, np.concatenate(list(self._union.rows(place).values()))] = True
-        for place, (one, (query, document)) in enumerate(
+        for number in range(first):
+            used[Side.EVERY, np.concatenate(list(self._union.rows(number).values()))] = True
+        for number, (dataset, (query, document)) in enumerate(
             zip(self.rankings, self._asking, strict=True), first
         ):
-            texts = self._union.rows(place)["text"]
-            used[query, texts[: len(one.queries)]] = used[document, texts[len(one.queries) :]] = True
+            texts = self._union.rows(number)["text"]
+            used[query, texts[: len(dataset.queries)]] = used[document, texts[len(dataset.queries) :]] = True
         read, numbers = np.nonzero(used)
         self._places = np.where(used, used.ravel().cumsum().reshape(used.shape) - 1, -1)
         self.read = read.astype(np.int8)
@@ -172,28 +175,30 @@ class CosinePlan(EvaluationPlan):
         ]
 
     def matchers(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[Matcher]:
-        left, right = sides(self._all(outputs), self._head)
-        places = range(len(self._union.sets) - len(self.rankings), len(self._union.sets))
-        numbers = [self._union.rows(place)["text"] for place in places]
+        firsts, right = sides(self._all(outputs), self._head)
+        numbers_of_sets = range(len(self._union.sets) - len(self.rankings), len(self._union.sets))
+        numbers = [self._union.rows(number)["text"] for number in numbers_of_sets]
         return [
             embedding_matcher(
-                left[self._places[query][texts[: len(one.queries)]]],
+                firsts[self._places[query][texts[: len(ranking.queries)]]],
                 right,
-                self._places[document][texts[len(one.queries) :]],
+                self._places[document][texts[len(ranking.queries) :]],
             )
-            for one, texts, (query, document) in zip(self.rankings, numbers, self._asking, strict=True)
+            for ranking, texts, (query, document) in zip(self.rankings, numbers, self._asking, strict=True)
         ]
 
     def features(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[dict[str, Features]]:
-        outputs, place = self._all(outputs), len(self.sets)
-        found: list[dict[str, Features]] = []
+        outputs, number = self._all(outputs), len(self.sets)
+        features: list[dict[str, Features]] = []
         for task in self.tasks:
-            found.append({})
+            features.append({})
             for split in task.splits:
-                texts = [outputs[self._places[Side.EVERY][rows]] for rows in self._union.rows(place).values()]
-                found[-1][split] = combined(texts, task.kind)
-                place += 1
-        return found
+                texts = [
+                    outputs[self._places[Side.EVERY][rows]] for rows in self._union.rows(number).values()
+                ]
+                features[-1][split] = combined(texts, task.kind)
+                number += 1
+        return features
 
     def _all(self, outputs: Float[np.ndarray, "pending dim"]) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings of all sentences: those that were known, too."""
@@ -221,6 +226,9 @@ class Evaluator(ABC):
     @abstractmethod
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
         """What is kept of each row of a planned batch: an embedding, or a score."""
+
+    def read_query(self, query: str, symmetric: bool | None) -> None:  # noqa: B027  most compute nothing of it
+        """Computes what is needed of a query that comes alone, to be timed."""
 
     def begin(self, plan: EvaluationPlan) -> None:  # noqa: B027  most have nothing to prepare
         """Called before each pass, as the weights may be others by then."""
@@ -258,6 +266,9 @@ class EmbeddingEvaluator(Evaluator):
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
         return CosinePlan(sets, tasks, head=self.encoder.score_head, sides=self.encoder.sides)
 
+    def read_query(self, query: str, symmetric: bool | None) -> None:
+        self.encoder.reading(sides_of(symmetric)[0]).encode(query)
+
     def try_out(self) -> None:
         """Raises UserError when the encoder cannot be exported: better before training than after."""
         if self._name.needs_onnx:
@@ -278,18 +289,18 @@ class EmbeddingEvaluator(Evaluator):
         self._backend = None
         if self._cache is None or not isinstance(plan, CosinePlan):
             return
-        found = None
+        recalled = None
         if is_first:
-            known = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
+            embeddings = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
             pending = [np.empty(0, dtype=np.int64)]
             for side in np.unique(plan.read).tolist():
                 shelf = self._cache.shelf(self.encoder.reading(side), self._variant)
                 rows = np.flatnonzero(plan.read == side)
-                own = np.empty((len(rows), self.encoder.dim), dtype=np.float32)
-                pending.append(rows[shelf.fill([plan.sentences[row] for row in rows.tolist()], own)])
-                known[rows], self._shelves[side] = own, shelf
-            found = (np.sort(np.concatenate(pending)), known)
-        plan.recall(*shared(found))
+                of_side = np.empty((len(rows), self.encoder.dim), dtype=np.float32)
+                pending.append(rows[shelf.fill([plan.sentences[row] for row in rows.tolist()], of_side)])
+                embeddings[rows], self._shelves[side] = of_side, shelf
+            recalled = (np.sort(np.concatenate(pending)), embeddings)
+        plan.recall(*shared(recalled))
 
     def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
         if batch.task == NOTHING.name:

@@ -4,17 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from juzhen.core.errors import UserError
-from juzhen.core.texts import short
+from juzhen.core.option import Described
+from juzhen.core.typed import typed
 from juzhen.data.spec import DatasetConfig
 from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
 
 
 @dataclass
-class Settings:
+class EvaluationSettings(Described):
     """The part of a job's configuration that an evaluation reads, under the same keys.
 
     dataset   sets whose training rows are read
@@ -54,16 +51,10 @@ class Settings:
     )
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Settings":
+    def of(cls, config: Mapping[str, Any]) -> "EvaluationSettings":
         """Those of a stored configuration; what came to the schema after it has the value that it stands for.
 
         Raises UserError for a key or a type that the schema does not have any more.
         """
-        known = {one.name: config[one.name] for one in fields(cls) if one.name in config}
-        try:
-            found = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(cls), known))
-        except OmegaConfBaseException as error:
-            told = short(" ".join(str(error).split()), 300)
-            raise UserError(f"the configuration that the result has stored: {told}") from error
-        assert isinstance(found, cls)  # an object of the class that the structure was made of
-        return found
+        values = {option.name: config[option.name] for option in fields(cls) if option.name in config}
+        return typed(cls, values, shown="the configuration that the result has stored")

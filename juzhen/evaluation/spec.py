@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from juzhen.backends.names import BackendName
-from juzhen.core.option import option
+from juzhen.core.option import Described, option
 
 SPLITS = ("dev", "test")
 
 
 @dataclass
-class HardwareConfig:
+class HardwareConfig(Described):
     """Speed, and not the maths; only the precision and compiling make other numbers."""
 
     accelerator: str = option("what computes", among=("cpu", "cuda", "mps"))
@@ -30,7 +30,7 @@ class HardwareConfig:
 
 
 @dataclass
-class EvaluationConfig:
+class EvaluationConfig(Described):
     splits: list[str] = option(among=SPLITS)
     bootstrap_samples: int = option("resamples for the 95 % interval; 0: none", at_least=0)
     untrained: bool = option("also score the weights before training")

@@ -119,7 +119,6 @@ def test_every_door_reads_by_position_or_refuses(models):
         lambda: reader.rank("花呗", "一个文本"),
         lambda: reader.rank("花呗", FRAME),
         lambda: reader.rank(FIRST, FIRST),
-        lambda: reader.rank("花呗", FIRST, among=[True, False]),
         lambda: reader.logits(FIRST, SECOND[:3]),
         lambda: BM25(FRAME),
         lambda: lexical_scores(FIRST, SECOND[:2]),

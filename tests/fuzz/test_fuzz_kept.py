@@ -11,7 +11,7 @@ import pytest
 import torch
 from fuzzing import answer, any_file, any_json, memory_bound, on_examples, sizes
 
-from callbacks.checkpoint_names import RESUME_FILE
+from callbacks import RESUME_FILE
 from callbacks.resume import saved_state
 from juzhen.core import network
 from juzhen.core.result import Score

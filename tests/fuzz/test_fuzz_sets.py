@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 import train
 from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from launch import check_command_line
 from launch.job import check_job, typed_config
 from launch.naming import register_resolvers
@@ -63,7 +63,7 @@ def test_configurations_in_results(size):
     def holds(config, own_hardware):
         if not isinstance(config, dict):
             return  # no result: `Result.read` refuses it
-        assert isinstance(answer(lambda: Settings.of(config)), str | Settings)
+        assert isinstance(answer(lambda: EvaluationSettings.of(config)), str | EvaluationSettings)
         job = answer(lambda: stored_job(config, today, own_hardware=own_hardware))
         if isinstance(job, DictConfig):
             answer(lambda: check_job(typed_config(job)))

@@ -21,7 +21,8 @@ from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.backbone import with_layers
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.locate import SCORE_FILE
-from juzhen.encoders.pooling import BilinearScore, sides
+from juzhen.encoders.pooling import sides
+from juzhen.encoders.projection import BilinearScore
 from launch.naming import run_key
 from lightning_modules.biencoder import BiEncoder
 

@@ -29,7 +29,7 @@ def mine(found, scores, options=OPTIONS, before=None):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
             in_training,
-            "EncoderSource",
+            "DenseRetriever",
             lambda table, ranking, **how: Table(np.asarray(table, dtype=np.float32)),
         )
         return found.mined(scores, options, batch_tokens=1, before=before)

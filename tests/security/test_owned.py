@@ -12,7 +12,7 @@ import torch
 from forks import ROOT
 from test_places import a_result, tree, write
 
-from callbacks.checkpoint_names import CHECKPOINTS, RESUME_FILE
+from callbacks import CHECKPOINTS, RESUME_FILE
 from juzhen import SentenceEncoder
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError

@@ -13,8 +13,8 @@ from juzhen.core.result import Result
 from juzhen.data.configured import read_description
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
+from juzhen.distillation.graded_sets import Pairs, Triplets, graded, pairs_to_grade, write_set
 from juzhen.encoders import CrossEncoder, SentenceEncoder
-from juzhen.mining.distil import Pairs, Triplets, distilled_pairs, graded, write_set
 from launch.preflight import check_command_line
 
 
@@ -36,7 +36,7 @@ def read(yaml, *, data_dir):
 
 def test_each_pair_is_scored_once_and_in_order():
     texts = {"text_a": ["a", "b", "a", "b"], "text_b": ["b", "a", "b", "c"]}
-    pairs = distilled_pairs(examples(Kind.LABELLED_PAIR, texts, [1, 0, 0, 1]), limit=None, seed=0)
+    pairs = pairs_to_grade(examples(Kind.LABELLED_PAIR, texts, [1, 0, 0, 1]), limit=None, seed=0)
     assert list(zip(pairs.first, pairs.second, strict=True)) == [("a", "b"), ("b", "a"), ("b", "c")]
     assert pairs.grades.tolist() == [1, 0, 1]
     assert pairs.agreement(np.array([2.0, 1.0, 3.0])) == pytest.approx(np.sqrt(3) / 2)
@@ -44,20 +44,20 @@ def test_each_pair_is_scored_once_and_in_order():
 
 def test_triplets_are_their_pairs_and_have_no_order_but_0_and_1():
     texts = {"anchor": ["a"], "positive": ["b"], "negative": ["c"], "negative_2": ["d"]}
-    pairs = distilled_pairs(examples(Kind.TRIPLET, texts), limit=None, seed=0)
+    pairs = pairs_to_grade(examples(Kind.TRIPLET, texts), limit=None, seed=0)
     assert (pairs.first, pairs.second, pairs.grades.tolist()) == (["a"] * 3, ["b", "c", "d"], [1, 0, 0])
 
 
 def test_positive_pairs_have_no_gold():
     texts = {"anchor": ["a", "b"], "positive": ["c", "d"]}
-    pairs = distilled_pairs(examples(Kind.POSITIVE_PAIR, texts), limit=None, seed=0)
+    pairs = pairs_to_grade(examples(Kind.POSITIVE_PAIR, texts), limit=None, seed=0)
     assert pairs.agreement(np.array([1.0, 2.0])) is None
 
 
 def test_pairs_are_drawn_by_the_seed():
     texts = {"text_a": [f"{one}" for one in range(100)], "text_b": ["x"] * 100}
     rows = examples(Kind.SCORED_PAIR, texts, np.linspace(0, 1, 100))
-    drawn = [distilled_pairs(rows, limit=10, seed=seed).first for seed in (0, 0, 1)]
+    drawn = [pairs_to_grade(rows, limit=10, seed=seed).first for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert len(set(drawn[0])) == 10
     assert sorted(drawn[0], key=int) == drawn[0]
@@ -163,7 +163,7 @@ def test_documents_of_a_row_are_scored_each_once_and_stay_in_their_row():
 @pytest.mark.parametrize(
     ("read_as", "kind", "texts", "message"),
     [
-        (distilled_pairs, Kind.SENTENCE, {"text": ["a"]}, "sentences; a cross-encoder scores pairs"),
+        (pairs_to_grade, Kind.SENTENCE, {"text": ["a"]}, "sentences; a cross-encoder scores pairs"),
         (
             Triplets.of,
             Kind.POSITIVE_PAIR,

@@ -11,8 +11,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError
-from juzhen.distill.vocabulary import most_needed, with_tokens
-from juzhen.encoders.backbone import GROWS, with_layers
+from juzhen.distillation.vocabulary import most_needed, with_tokens
+from juzhen.encoders.backbone import with_layers
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import from_scratch, quiet, token_embeddings
 
@@ -53,13 +53,13 @@ def student_of(
     is_narrower = dim < architecture.hidden_size
     _check(teacher, layers, dim, vocabulary, texts, tokenizer)
     chosen = teacher.tokenizer if tokenizer is None else tokenizer
-    kept = np.arange(len(chosen))
+    token_ids = np.arange(len(chosen))
     if vocabulary is not None:
-        kept = most_needed(chosen, texts, vocabulary)
-        chosen = with_tokens(chosen, kept.tolist())
+        token_ids = most_needed(chosen, texts, vocabulary)
+        chosen = with_tokens(chosen, token_ids.tolist())
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        backbone = _narrower(teacher, chosen, dim) if is_narrower else _shallower(teacher, layers, kept)
+        backbone = _narrower(teacher, chosen, dim) if is_narrower else _shallower(teacher, layers, token_ids)
     student = SentenceEncoder(
         backbone,
         chosen,
@@ -80,25 +80,17 @@ def _check(
     tokenizer: PreTrainedTokenizerBase | None,
 ) -> None:
     architecture = teacher.backbone.config
-    if architecture.model_type not in GROWS:
-        raise UserError(
-            f"a student of a {architecture.model_type}: only {', '.join(GROWS)} can be teachers here"
-        )
     if dim > architecture.hidden_size:
         raise UserError(
             f"dim {dim}: the teacher's states have {architecture.hidden_size}; ask for fewer, or as many"
         )
-    if dim < architecture.hidden_size:
-        if dim % HEAD:
-            raise UserError(
-                f"dim {dim}: a narrower student needs a multiple of {HEAD}, such as {max(dim // HEAD, 1) * HEAD}"
-            )
-    elif tokenizer is not None:
+    is_narrower = dim < architecture.hidden_size
+    if tokenizer is not None and not is_narrower:
         raise UserError(
             f"another tokenizer: a student of {dim} dimensions takes over the teacher's layers, which read the rows "
             "of its own tokens; ask for fewer dimensions, or leave the tokenizer out"
         )
-    elif layers > architecture.num_hidden_layers:
+    if layers > architecture.num_hidden_layers and not is_narrower:
         raise UserError(
             f"layers {layers}: the teacher has {architecture.num_hidden_layers}; ask for fewer, or as many"
         )
@@ -107,18 +99,18 @@ def _check(
 
 
 @torch.no_grad()
-def _shallower(teacher: SentenceEncoder, layers: int, kept: np.ndarray) -> PreTrainedModel:
+def _shallower(teacher: SentenceEncoder, layers: int, token_ids: np.ndarray) -> PreTrainedModel:
     """Every k-th layer of the teacher, the last one among them, and the rows of some tokens."""
     backbone = copy.deepcopy(teacher.backbone)
     inner: Any = backbone
     count = len(inner.encoder.layer)
-    places = [round((number + 1) * count / layers) - 1 for number in range(layers)]
-    inner.encoder.layer = torch.nn.ModuleList(inner.encoder.layer[place] for place in places)
+    indices = [round((number + 1) * count / layers) - 1 for number in range(layers)]
+    inner.encoder.layer = torch.nn.ModuleList(inner.encoder.layer[index] for index in indices)
     backbone.config.num_hidden_layers = layers
-    rows = token_embeddings(backbone).weight[torch.from_numpy(kept)].clone()
-    table = backbone.resize_token_embeddings(len(kept))
+    rows = token_embeddings(backbone).weight[torch.from_numpy(token_ids)].clone()
+    table = backbone.resize_token_embeddings(len(token_ids))
     table.weight.copy_(rows)
-    padding = np.flatnonzero(kept == backbone.config.pad_token_id)
+    padding = np.flatnonzero(token_ids == backbone.config.pad_token_id)
     backbone.config.pad_token_id = int(padding[0]) if len(padding) else None
     return backbone
 

@@ -10,28 +10,28 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.encoders.prompts import MASK
 from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.templates import MASK
 from juzhen.encoders.token_table import TokenTable, runs
 
 
 @dataclass
-class PromptTokens(Tokens):
+class TemplateTokens(Tokens):
     """Sentences in their templates; `views` has the number of each one's template, in packed order."""
 
     views: Int[Tensor, "sentences"] = field(kw_only=True)
 
-    def micro_batches(self, max_tokens: int) -> Iterator["PromptTokens"]:
+    def micro_batches(self, max_tokens: int) -> Iterator["TemplateTokens"]:
         start = 0
         for piece in super().micro_batches(max_tokens):
             views = self.views[start : start + len(piece)]
             start += len(piece)
-            yield PromptTokens.of(piece, views)
+            yield TemplateTokens.of(piece, views)
 
     @classmethod
-    def of(cls, tokens: Tokens, views: Int[Tensor, "sentences"]) -> "PromptTokens":
+    def of(cls, tokens: Tokens, views: Int[Tensor, "sentences"]) -> "TemplateTokens":
         """Packed sentences and the number of each one's template, in packed order."""
-        return cls(**{one.name: getattr(tokens, one.name) for one in fields(Tokens)}, views=views)
+        return cls(**{part.name: getattr(tokens, part.name) for part in fields(Tokens)}, views=views)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def read_template(text: str, placeholder: str, tokenizer: PreTrainedTokenizerBas
     between them, a tokenizer of subwords might have joined them.
     """
     parts = text.replace(MASK, tokenizer.mask_token or MASK).split(placeholder)
-    halves = [np.array(tokenizer(one, add_special_tokens=False)["input_ids"], np.int32) for one in parts]
+    halves = [np.array(tokenizer(text, add_special_tokens=False)["input_ids"], np.int32) for text in parts]
     before, after = (np.flatnonzero(half == tokenizer.mask_token_id) for half in halves)
     forwards = (before + len(frame.before)).tolist()
     backwards = (after - len(halves[1]) - len(frame.after)).tolist()
@@ -91,17 +91,17 @@ def wrap(table: TokenTable, templates: Sequence[Template], views: np.ndarray, *,
     """
     lengths = table.lengths
     prefixes, suffixes = (
-        np.array([len(getattr(one, half)) for one in templates])[views] for half in ("prefix", "suffix")
+        np.array([len(getattr(text, half)) for text in templates])[views] for half in ("prefix", "suffix")
     )
     ends = np.cumsum(lengths + prefixes + suffixes)
     starts = ends - lengths - prefixes - suffixes
     ids = np.empty(ends[-1] if len(ends) else 0, dtype=np.int32)
-    inside, places = runs(np.zeros_like(lengths), lengths), runs(starts, lengths)
-    places += np.where(inside >= len(frame.before), np.repeat(prefixes, lengths), 0)
-    places += np.where(
+    inside, targets = runs(np.zeros_like(lengths), lengths), runs(starts, lengths)
+    targets += np.where(inside >= len(frame.before), np.repeat(prefixes, lengths), 0)
+    targets += np.where(
         inside >= np.repeat(lengths - len(frame.after), lengths), np.repeat(suffixes, lengths), 0
     )
-    ids[places] = table.flat()
+    ids[targets] = table.flat()
     for number, template in enumerate(templates):
         chosen = views == number
         first = starts[chosen, None] + len(frame.before)
@@ -131,19 +131,19 @@ def blanks(
         tail = np.concatenate([template.suffix, frame.after])
         filling = np.full(0 if pad is None else body, pad or 0, dtype=np.int32)
         ids.append(np.concatenate([head, filling, tail]))
-        places = np.arange(len(ids[-1]))
-        places[len(head) + len(filling) :] += body - len(filling)
-        positions.append(places)
+        token_positions = np.arange(len(ids[-1]))
+        token_positions[len(head) + len(filling) :] += body - len(filling)
+        positions.append(token_positions)
     return TokenTable.of(ids), TokenTable.of(positions)
 
 
 def mask_table(templates: Sequence[Template], *, read: str) -> tuple[Tensor, Tensor]:
     """Places of the [MASK]s that are read and what each counts, both (templates, masks)."""
-    chosen = [one.masks[-1:] if read == "last" else one.masks for one in templates]
+    chosen = [template.masks[-1:] if read == "last" else template.masks for template in templates]
     width = max(map(len, chosen))
-    places = torch.zeros(len(chosen), width, dtype=torch.long)
+    mask_places = torch.zeros(len(chosen), width, dtype=torch.long)
     weights = torch.zeros(len(chosen), width)
     for row, masks in enumerate(chosen):
-        places[row, : len(masks)] = torch.tensor(masks)
+        mask_places[row, : len(masks)] = torch.tensor(masks)
         weights[row, : len(masks)] = 1 / max(len(masks), 1)
-    return places, weights
+    return mask_places, weights

@@ -28,8 +28,10 @@ def options(group: str) -> dict[str, dict[str, Any]]:
 def _read(group: str) -> dict[str, dict[str, Any]]:
     nodes = {path.stem: OmegaConf.load(path) for path in sorted((CONFIGURATION / group).glob("*.yaml"))}
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        whole = {name: compose(f"{group}/{name}")[group] for name, one in nodes.items() if "defaults" in one}
-    return {name: OmegaConf.to_container(one) for name, one in (nodes | whole).items()}
+        composed = {
+            name: compose(f"{group}/{name}")[group] for name, node in nodes.items() if "defaults" in node
+        }
+    return {name: OmegaConf.to_container(node) for name, node in (nodes | composed).items()}
 
 
 def losses_for(model: Mapping[str, Any], **typed: Any) -> dict[str, dict[str, Any]]:
@@ -47,14 +49,14 @@ def losses_for(model: Mapping[str, Any], **typed: Any) -> dict[str, dict[str, An
 
 def documented() -> dict[str, dict[str, dict[str, str]]]:
     """Loss → number → unit of the scores → value as a text; without the units that the loss does not read."""
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    numbers: dict[str, dict[str, dict[str, str]]] = {}
     for unit, model in ((unit, options("model")[name]) for unit, names in FAMILIES.items() for name in names):
         for loss, numbers in losses_for(model).items():
             if "_target_" not in numbers or not _reads(model, numbers):
                 continue
             for key, value in _with_other_unit(model, loss, numbers).items():
-                found.setdefault(loss, {}).setdefault(key, {})[unit] = written(value)
-    return found
+                numbers.setdefault(loss, {}).setdefault(key, {})[unit] = written(value)
+    return numbers
 
 
 def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,8 +64,8 @@ def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, 
     plain = numbers_of(numbers)
     if "temperature_unit" in plain:
         other = "score" if plain["temperature_unit"] == for_scores.SPREAD else for_scores.SPREAD
-        there = losses_for(model, temperature_unit=other)[loss]
-        plain[f"temperature (temperature_unit={other})"] = there["temperature"]
+        elsewhere = losses_for(model, temperature_unit=other)[loss]
+        plain[f"temperature (temperature_unit={other})"] = elsewhere["temperature"]
     return plain
 
 
@@ -93,4 +95,4 @@ def number_table() -> list[str]:
 def class_defaults(loss: str) -> dict[str, Any]:
     """Number → what the class of a loss on file takes where it is not given."""
     taken = inspect.signature(own_class(_read("loss")[loss]["_target_"])).parameters.items()
-    return {name: one.default for name, one in taken if one.default is not one.empty}
+    return {name: parameter.default for name, parameter in taken if parameter.default is not parameter.empty}

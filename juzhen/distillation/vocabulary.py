@@ -26,7 +26,8 @@ def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> In
         characters.update("".join(portion))
         ids = tokenizer(portion, add_special_tokens=False, verbose=False)["input_ids"]
         counts += np.bincount(
-            np.concatenate([np.asarray(one, dtype=np.int64) for one in ids]), minlength=len(counts)
+            np.concatenate([np.asarray(ids_of_text, dtype=np.int64) for ids_of_text in ids]),
+            minlength=len(counts),
         )
     spelt = tokenizer.get_vocab()
     for character, count in characters.items():
@@ -40,12 +41,8 @@ def most_needed(
 ) -> Int[np.ndarray, "kept"]:
     """Numbers, ascending, of the `size` tokens to keep: all special ones, then those that the texts need most.
 
-    Raises UserError for more tokens than there are, and for fewer than the special ones.
+    Raises UserError for fewer than the special ones.
     """
-    if size > len(tokenizer):
-        raise UserError(
-            f"a vocabulary of {size:,}: the tokenizer has {len(tokenizer):,} tokens; ask for fewer"
-        )
     spelt = tokenizer.get_vocab()
     always = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
     always |= {spelt["▁"]} if "▁" in spelt else set()
@@ -54,20 +51,18 @@ def most_needed(
             f"a vocabulary of {size:,}: {len(always)} are special tokens alone; ask for some thousand"
         )
     order = np.argsort(-token_counts(tokenizer, texts), kind="stable")
-    others = [number for number in order.tolist() if number not in always]
-    return np.sort(np.asarray([*always, *others[: size - len(always)]], dtype=np.int64))
+    by_need = [number for number in order.tolist() if number not in always]
+    return np.sort(np.asarray([*always, *by_need[: size - len(always)]], dtype=np.int64))
 
 
-def with_tokens(tokenizer: PreTrainedTokenizerBase, kept: Sequence[int]) -> PreTrainedTokenizerFast:
+def with_tokens(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> PreTrainedTokenizerFast:
     """The tokenizer with the tokens of these numbers alone, numbered anew in their order.
 
     Raises UserError for a tokenizer of another kind than Unigram or WordPiece: others build a token out of smaller
     ones, which have to stay.
     """
-    if not tokenizer.is_fast:
-        raise UserError("only a fast tokenizer, one with tokenizer.json, can be cut down")
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
-    model, number = spec["model"], {int(old): new for new, old in enumerate(kept)}
+    model, number = spec["model"], {int(old): new for new, old in enumerate(token_ids)}
     if model["type"] == "Unigram":
         model["vocab"] = [model["vocab"][old] for old in number]
         model["unk_id"] = number.get(model["unk_id"])
@@ -78,12 +73,12 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, kept: Sequence[int]) -> PreT
             f"a {model['type']} vocabulary cannot be cut down: its tokens are built out of smaller ones; "
             "only Unigram and WordPiece can"
         )
-    spec["added_tokens"] = [one | {"id": number[one["id"]]} for one in spec["added_tokens"]]
-    for one in (spec["post_processor"] or {}).get("special_tokens", {}).values():
-        one["ids"] = [number[old] for old in one["ids"]]
-    made = Tokenizer.from_str(json.dumps(spec))
+    spec["added_tokens"] = [added | {"id": number[added["id"]]} for added in spec["added_tokens"]]
+    for entry in (spec["post_processor"] or {}).get("special_tokens", {}).values():
+        entry["ids"] = [number[old] for old in entry["ids"]]
+    smaller = Tokenizer.from_str(json.dumps(spec))
     return PreTrainedTokenizerFast(
-        tokenizer_object=made,
+        tokenizer_object=smaller,
         model_max_length=tokenizer.model_max_length,
         model_input_names=tokenizer.model_input_names,
         **tokenizer.special_tokens_map,

@@ -41,7 +41,7 @@ class Pairs:
         return None if self.grades is None else spearman(scores, self.grades)
 
 
-def distilled_pairs(examples: Examples, *, limit: int | None, seed: int) -> Pairs:
+def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs:
     """The distinct pairs of a set, a triplet being several, in order of appearance; at most `limit` of them."""
     if examples.kind is Kind.TRIPLET:
         examples = apply_view(examples, Kind.LABELLED_PAIR)
@@ -51,12 +51,12 @@ def distilled_pairs(examples: Examples, *, limit: int | None, seed: int) -> Pair
             "pairs or triplets"
         )
     first, second, *_ = examples.columns.values()
-    _, places = np.unique(np.stack([first, second], axis=1), axis=0, return_index=True)
-    if limit is not None and len(places) > limit:
-        places = np.random.default_rng(seed).permutation(np.sort(places))[:limit]
-    chosen = examples.select(np.sort(places))
-    left, right = (chosen.texts(column) for column in list(chosen.columns)[:2])
-    return Pairs(left, right, chosen.grades())
+    _, rows = np.unique(np.stack([first, second], axis=1), axis=0, return_index=True)
+    if limit is not None and len(rows) > limit:
+        rows = np.random.default_rng(seed).permutation(np.sort(rows))[:limit]
+    chosen = examples.select(np.sort(rows))
+    texts_a, texts_b = (chosen.texts(column) for column in list(chosen.columns)[:2])
+    return Pairs(texts_a, texts_b, chosen.grades())
 
 
 def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
@@ -66,10 +66,10 @@ def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
         values = 1 / (1 + np.exp(-values))
     written = [f"{value:.6f}" for value in values]
     if len(set(written)) < 2:
-        shown = written[0] if written else "—"
+        example = written[0] if written else "—"
         raise UserError(
-            f"all {len(written)} pairs have the score {shown}, from which nothing can be learnt. Is the cross-encoder "
-            "trained? With --grade probability, try --grade logit"
+            f"all {len(written)} pairs have the score {example}, from which nothing can be learnt. Is the "
+            "cross-encoder trained? With --grade probability, try --grade logit"
         )
     return written
 
@@ -91,7 +91,7 @@ def write_set(
     like     the configuration of that set, for language and license
     graded_by  who gave the scores, in words
     """
-    numbers = [float(one) for one in written]
+    numbers = [float(score) for score in written]
     return _write(
         path,
         Kind.SCORED_PAIR,
@@ -130,9 +130,9 @@ class Triplets:
             rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:limit]))
         anchors, *documents = rows.columns.values()
         both = np.stack([np.repeat(anchors, len(documents)), np.stack(documents, axis=1).reshape(-1)])
-        distinct, places = np.unique(both, axis=1, return_inverse=True)
-        first, second = ([rows.sentences[one] for one in side] for side in distinct)
-        return cls(rows, Pairs(first, second, None), places.reshape(len(rows), len(documents)))
+        distinct, pair_of_document = np.unique(both, axis=1, return_inverse=True)
+        first, second = ([rows.sentences[number] for number in side] for side in distinct)
+        return cls(rows, Pairs(first, second, None), pair_of_document.reshape(len(rows), len(documents)))
 
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float:
         """In which share of the rows the positive scores above every negative."""
@@ -151,7 +151,7 @@ class Triplets:
             Kind.TRIPLET,
             dict(zip(names, names, strict=True)),
             [
-                (*row, *(written[place] for place in places))
+                (*row, *(written[pair] for pair in places))
                 for row, places in zip(zip(*columns, strict=True), self.places, strict=True)
             ],
             like=like,
