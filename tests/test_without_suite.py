@@ -29,7 +29,7 @@ sys.meta_path[:] = [Without if finder is PathFinder else finder for finder in sy
 """
 USES = """
 from juzhen import SentenceEncoder, fit, load_ranking, mine
-from juzhen.cli.report import run as report
+from juzhen.cli.runs import report
 from juzhen.evaluation import evaluate
 
 encoder = SentenceEncoder.load("builtin/mini_zh")
