@@ -14,7 +14,7 @@ from juzhen.core.batch import Batch, Encoded
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.embedding_cache import Found
+from juzhen.encoders.embedding_cache import Vectors
 from juzhen.encoders.kept_vectors import Targets, TaughtCollator
 from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import Projection
@@ -94,7 +94,7 @@ class Distill(Taught):
                 "component can be added; type model.projection=drop or keep"
             )
 
-    def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+    def targets(self, found: Mapping[str, tuple[Vectors, np.ndarray]]) -> Targets:
         dim = self.encoder.dim if self._own.projection == "pca" else None
         targets = Targets(found, center=self._own.center, dim=dim)
         if targets.is_reduced:

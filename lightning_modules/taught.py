@@ -10,7 +10,7 @@ from conf.job import JobConfig
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.embedding_cache import EmbeddingCache, Found
+from juzhen.encoders.embedding_cache import EmbeddingCache, Vectors
 from juzhen.encoders.first_look import look_at_encoder
 from juzhen.encoders.kept_vectors import KeptVectors, Targets, TaughtCollator
 from juzhen.encoders.locate import encoder_source, has_score_head
@@ -78,7 +78,7 @@ class Taught(BiEncoder):
             self.collate.targets = self.targets(found)
             self._kept = None  # the teacher's weights have no more to do
 
-    def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+    def targets(self, found: Mapping[str, tuple[Vectors, np.ndarray]]) -> Targets:
         """What batches are given of the vectors that were found: by default the vectors, at length 1."""
         return Targets(found, center=0.0, dim=None)
 
