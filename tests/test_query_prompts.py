@@ -22,7 +22,7 @@ from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.cut import cut_of
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.plan import CosinePlan
+from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import Settings
 from juzhen.mining.candidates import EncoderSource
@@ -309,7 +309,8 @@ def test_texts_that_a_longer_prompt_cuts_are_counted(tiny_backbone):
     texts = {"anchor": ["今天天气很好"], "positive": ["今天天气很好"]}
     rows = Examples.from_texts("some", "train", kind=Kind.POSITIVE_PAIR, texts=texts)
     assert [cut_of(encoder, replace(rows, symmetric=one)).cut for one in READ] == [0, 1, 0]
-    assert cut_of(encoder, ranking().read_texts).looked_at == len(QUERIES) + len(CORPUS)
+    ((table, _),) = EmbeddingEvaluator(encoder).plan([ranking()]).tables()
+    assert cut_of(encoder, table).looked_at == len(QUERIES) + len(CORPUS)
 
 
 def test_keys_know_it_where_a_set_says_it_and_only_there(tiny_backbone):

@@ -9,7 +9,6 @@ from jaxtyping import Int
 
 from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind, sides_of
 
 
 @dataclass(frozen=True)
@@ -97,27 +96,3 @@ class RankingSet:
     def column(self) -> str:
         """`split/dataset`, as the names of its metrics begin."""
         return f"{self.split}/{self.name}"
-
-    @property
-    def texts(self) -> Examples:
-        """All queries and then all documents, as sentences."""
-        texts = {"text": [*self.queries, *self.corpus]}
-        return Examples.from_texts(self.name, self.split, kind=Kind.SENTENCE, texts=texts)
-
-    @property
-    def read_texts(self) -> Examples:
-        """The same with the Side by which each is read; a text of two sides is two sentences."""
-        of = dict(zip(("query", "document"), sides_of(self.symmetric), strict=True))
-        pairs = [(text, of["query"]) for text in self.queries]
-        pairs += [(text, of["document"]) for text in self.corpus]
-        numbers: dict[tuple[str, int], int] = {}
-        rows = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
-        return Examples(
-            self.name,
-            self.split,
-            Kind.SENTENCE,
-            [text for text, _ in numbers],
-            {"text": np.array(rows, dtype=np.int32)},
-            None,
-            sides=np.array([side for _, side in numbers], dtype=np.int8),
-        )

@@ -74,23 +74,23 @@ def cut_in_evaluation(
     if encoder is None or collate is None or plan is None:
         return {}
     inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
-    lengths = collate.token_counts(plan.examples)
-    known: dict[str, int] = {}
-    for sentence, length in zip(plan.examples.sentences, lengths.tolist(), strict=True):
-        known[sentence] = max(length, known.get(sentence, 0))  # as a query, or as a document
-    sets = list(plan.sets)
-    if not isinstance(encoder, CrossEncoder):
-        sets += [one.read_texts if encoder.sides.any() else one.texts for one in plan.rankings]
+    lengths = np.full(len(plan.sentences), -1, dtype=np.int64)
+    lengths[plan.pending] = collate.token_counts(plan.examples)[: len(plan.pending)]
     return {
-        f"{one.split}/{one.name}": cut_of(encoder, one, _lengths(known, one.sentences, inner)) for one in sets
+        f"{one.split}/{one.name}": cut_of(
+            encoder, one, _lengths(np.where(places < 0, -1, lengths[places]), one.sentences, inner)
+        )
+        for one, places in plan.tables()
     }
 
 
-def _lengths(known: Mapping[str, int], sentences: Sequence[str], encoder: SentenceEncoder) -> np.ndarray:
-    """Tokens of each sentence; of those whose embeddings came from a cache as many as there can be."""
-    if all(sentence in known for sentence in sentences):
-        return np.array([known[sentence] for sentence in sentences], dtype=np.int64)
-    return np.minimum(most_tokens(encoder, sentences), encoder.max_length)
+def _lengths(known: np.ndarray, sentences: Sequence[str], encoder: SentenceEncoder) -> np.ndarray:
+    """Tokens of each sentence; of those whose embeddings came from a cache (−1) as many as there can be."""
+    unknown = np.flatnonzero(known < 0)
+    if len(unknown):
+        texts = [sentences[number] for number in unknown.tolist()]
+        known[unknown] = np.minimum(most_tokens(encoder, texts), encoder.max_length)
+    return known
 
 
 def cut_line(found: Mapping[str, Cut], where: str) -> str | None:

@@ -21,7 +21,7 @@ from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics import lexical
 from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of, require_bm25s
@@ -41,14 +41,14 @@ class CrossEncoderPlan(EvaluationPlan):
 
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
         super().__init__(sets)
-        union = SentenceUnion([*self.sets, *(one.texts for one in self.rankings)])
+        union = SentenceUnion(self.sets, ([*one.queries, *one.corpus] for one in self.rankings))
         self._compared = [union.comparisons(place) for place in range(len(self.sets))]
         pairs = [np.stack([one.first, one.second], axis=1) for one in self._compared]
         for place, one in enumerate(self.rankings, start=len(self.sets)):
             candidates = _candidates(one)
             queries = np.repeat(np.arange(len(one.queries)), [len(named) for named in candidates])
             places = np.stack([queries, len(one.queries) + np.concatenate(candidates)], axis=1)
-            pairs.append(union.rows(place)["text"][places])
+            pairs.append(union.numbers[place][places])
         distinct, rows = np.unique(
             np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=0, return_inverse=True
         )
@@ -57,6 +57,11 @@ class CrossEncoderPlan(EvaluationPlan):
         columns = {"text_a": first, "text_b": second}
         pairs_once = replace(union.examples, kind=Kind.SCORED_PAIR, columns=columns)
         self.examples = pairs_once if len(distinct) else NOTHING
+        self.sentences, self.pending = union.examples.sentences, np.arange(len(union.examples))
+        self._numbers = union.numbers
+
+    def tables(self) -> Tables:
+        return list(zip(self.sets, self._numbers, strict=False))
 
     def scores(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[np.ndarray]:
         found = zip(self._compared, self._rows, strict=False)
