@@ -87,6 +87,7 @@ def _checked() -> "Known | None":
     """Checks the command line; rows that a first look at a single run has read, None where nothing will be trained."""
     from launch import check_command_line
     from launch.data_record import is_finished
+    from launch.keys import naming_keys
     from launch.naming import register_resolvers
     from launch.sweep_rows import handed_over
     from launch.typed_words import as_typed
@@ -95,7 +96,8 @@ def _checked() -> "Known | None":
 
     def look(job: "DictConfig") -> None:
         nonlocal known
-        known = None if is_finished(job) else first_look(job)
+        with naming_keys(job):
+            known = None if is_finished(job) else first_look(job)
 
     register_resolvers()
     sys.argv[1:] = as_typed(sys.argv[1:])
@@ -117,11 +119,13 @@ def main() -> None:
     import hydra
 
     from launch import run_cli
+    from launch.keys import naming_keys
 
     @hydra.main(version_base="1.3", config_path=str(CONFIGURATION), config_name="train")
     @run_cli  # here, so that Hydra does not speak before the error does
     def compose_and_run(config: "DictConfig") -> None:
-        run_job(config, known=known)
+        with naming_keys(config):
+            run_job(config, known=known)
 
     run_cli(compose_and_run)()
 

@@ -59,7 +59,11 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
     """The loss of a configuration node; only one with a head is told the sizes."""
     target = own_class(config["_target_"])
     numbers = numbers_of(config)
-    return target(**numbers, **({"dim": dim, "num_classes": num_classes} if target.has_head else {}))
+    sizes = {"dim": dim, "num_classes": num_classes} if target.has_head else {}
+    try:
+        return target(**numbers, **sizes)
+    except UserError as error:  # it names the parameter
+        raise UserError(f"loss.{error}") from None
 
 
 def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping[str, int]) -> nn.ModuleDict:

@@ -75,7 +75,7 @@ class OnnxBackend:
         if not isinstance(tokens.unpooled, int):
             raise UserError(
                 f"backend {self.name}: queries and documents have prompts of different lengths here, which are not "
-                "pooled; type evaluation.backend=torch, or make batches of the one and of the other"
+                "pooled; take the backend torch, or make batches of the one and of the other"
             )
         if tokens.unpooled != self._unpooled:
             raise UserError(

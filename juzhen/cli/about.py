@@ -51,7 +51,7 @@ def info_lines(conf_dir: Path) -> Iterator[str]:
     yield f"python         {told['python']}"
     yield f"machine        {told['platform']}, {told['cpu_cores']} cores, {told['processor']}"
     option, why = found_hardware()
-    yield f"device         hardware=auto takes {option}: {why}"
+    yield f"device         auto takes {option}: {why}"
     yield f"configuration  {conf_dir}"
     yield f"data_dir       {_folder('JUZHEN_DATA', 'data')}"
     yield f"cache_dir      {_folder('JUZHEN_CACHE', '.cache')}"

@@ -52,7 +52,7 @@ def run(
     if not shared:
         raise UserError(
             f"{runs[0].folder} was evaluated on {', '.join(names[0])} and {runs[1].folder} on {', '.join(names[1])}: "
-            "no set in common; evaluate one of them again with dataset=[] init_from=<run> suite=<the other's>"
+            "no set in common; evaluate one of them again on sets of the other"
         )
     folder = output or runs[0].folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)

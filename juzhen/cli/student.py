@@ -14,7 +14,7 @@ from juzhen.core.owned import require_apart, require_ours, require_outside
 def parser() -> VerbParser:
     parser = VerbParser(
         "student",
-        description="Writes a smaller encoder made of a larger one, to be trained with model=distill. With as many "
+        description="Writes a smaller encoder made of a larger one, to be trained by distillation. With as many "
         "dimensions as the teacher it takes over every k-th layer. With fewer, its tokens begin where the teacher puts "
         "them as texts, and its layers begin by changing nothing.",
     )

@@ -95,6 +95,6 @@ def overview() -> str:
         lines += [f"{title}:", *(f"  {name:{width}}  {about}" for name, about in group.items()), ""]
     lines += [
         "juzhen VERB --help shows the options of a verb, juzhen --version the version.",
-        "To train: python train.py --help, in a clone.",
+        "To train: juzhen.fit, from Python, or the suite in a clone of the project.",
     ]
     return "\n".join(lines)

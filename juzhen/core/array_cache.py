@@ -103,7 +103,7 @@ class ArrayCache:
         except (OSError, ValueError, UserError) as error:
             warnings.warn(
                 f"{path.parent}: {self._holds} cannot be kept here ({getattr(error, 'strerror', None) or error}); the "
-                "work goes on without. Set cache_dir=<another folder>, or cache_dir=null for none",
+                "work goes on without. Choose another cache_dir, or null for none",
                 stacklevel=2,
             )
             return None

@@ -181,8 +181,8 @@ def refuse_links(
         for path in _tree(folder / name, {*within, *read}):
             if path.is_symlink() and path.name not in read:
                 raise UserError(
-                    f"{path}: is a link, and a run would write to where it leads; take it away, or choose another "
-                    "folder with run_dir=…"
+                    f"{path}: is a link, and a run would write to where it leads; take it away, or choose "
+                    "another folder"
                 )
 
 

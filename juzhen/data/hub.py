@@ -28,7 +28,7 @@ def read_hub(name: str, hub: HubConfig, split: str) -> Table:
     except Exception as error:  # of a dozen unrelated types, those of network layers included
         raise UserError(
             f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} "
-            f"({foreign_reason(error)}). With the files in a folder of yours type source=local data_dir=<folder>"
+            f"({foreign_reason(error)}). With the files in a folder of yours choose source=local and data_dir=<folder>"
         ) from error
     wanted = set(hub.columns.values())
     columns = [
@@ -51,7 +51,7 @@ def require_hub(name: str, hub_id: str) -> None:
         return
     raise UserError(
         f"{name}: source=hub, but {problem}, and {hub_id} is not in the local cache. Try again with a network (and "
-        "without HF_HUB_OFFLINE), or fetch the files elsewhere and type source=local data_dir=<folder>"
+        "without HF_HUB_OFFLINE), or fetch the files elsewhere and choose source=local and data_dir=<folder>"
     )
 
 

@@ -71,7 +71,7 @@ def load_job_data(
     known     what a first look has read (`look_at_data`)
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
-        raise UserError(f"evaluation.transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
+        raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
     asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
     read = {
         name: cast(
@@ -155,12 +155,12 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
     if reasons:
         told += [f"no file of {', '.join(lost)} below data_dir={job.data_dir}"] if lost else []
         raise UserError(
-            f"there is nothing to evaluate: {'; '.join(told)}. Choose a suite with sets of pairs, such as suite=demo"
+            f"there is nothing to evaluate: {'; '.join(told)}. Choose sets of pairs too, such as demo_sts"
         )
     raise UserError(
-        f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (suite=none and dataset=[])'} with "
+        f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (no set is named)'} with "
         f"source={job.source}, data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or "
-        "suite=demo."
+        "sets that are in the box, such as demo_sts."
     )
 
 

@@ -146,7 +146,7 @@ def _from_hub(asked: SplitRequest) -> Examples | None:
     config, hub, split = asked.config, asked.config.on_hub, asked.split
     if hub is None:
         raise UserError(
-            f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
+            f"{config.name} is on no hub that juzhen knows of; choose source=local and data_dir=<folder>, "
             f"or for this set alone {asked.key}.source=local"
         )
     if split not in hub.splits:
@@ -188,7 +188,7 @@ def _text_from_file(asked: SplitRequest, folder: Path) -> Examples | None:
     if config.kind != Kind.SENTENCE:
         raise UserError(
             f"{asked.key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
-            f"of kind sentence; {config.name} is of kind {config.kind}. Type window=null"
+            f"of kind sentence; {config.name} is of kind {config.kind}. Choose window=null"
         )
     dev = _file(asked, "dev", folder, required=False)
     holds_out = dev is None and layout.held_out_percent > 0 and split in ("train", "dev")
@@ -199,7 +199,9 @@ def _text_from_file(asked: SplitRequest, folder: Path) -> Examples | None:
 def _file(asked: SplitRequest, split: str, folder: Path, *, required: bool) -> Path | None:
     """Where the split lies; None when it has no file and may do without."""
     if not folder.is_dir():
-        raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
+        raise UserError(
+            f"data_dir={folder}: no such folder; choose data_dir=<folder that holds the data sets>"
+        )
     named = asked.layout.files.get(split)
     path = on_disk(folder / named) if named else None
     if path is None and required:
@@ -230,10 +232,10 @@ def _absence(asked: SplitRequest, split: str, folder: Path) -> str:
         else f"its layout {config.layout} names no such file (only {', '.join(layout.files)})"
     )
     others = [name for name in config.layouts if name != config.layout]
-    ways = [f"type data_dir=<folder that holds {named}>"] if named else []
+    ways = [f"choose data_dir=<folder that holds {named}>"] if named else []
     ways += [f"{key}.layout={name}" for name in others]
     ways += [f"{key}.source=hub"] if config.on_hub and split in config.on_hub.splits else []
-    ways += [] if named else [f"type +{key}.layouts.{config.layout}.files.{split}=<path>"]
+    ways += [] if named else [f"name it in {key}.layouts.{config.layout}.files.{split}=<path>"]
     return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
 
 

@@ -78,7 +78,7 @@ class DatasetConfig:
     labels: dict[str, int] | None = option("gold label as in the file → class number", None)
     ignore_labels: list[str] | None = option("rows with these labels are left out, as the authors say", None)
     score_range: list[float] | None = option("of gold scores", None, interval="score, as in [0, 5]")
-    grades: list[float] | None = option("few scores, the classes of loss=ce; null: any number", None)
+    grades: list[float] | None = option("few scores, the classes of the loss ce; null: any number", None)
     view: str | None = option("train on this kind; null: the loss chooses", None, among=tuple(Kind))
     limit: int | None = option("train on at most this many rows, drawn with the job's seed", None, at_least=1)
     learning: LearningConfig | None = None

@@ -70,7 +70,7 @@ def load_text(path: Path, asked: SplitRequest, *, holds_out: bool) -> Examples:
     if faults and asked.on_bad_row == "error":
         line, reason = min(faults.items())
         raise UserError(
-            f"{path}:{line}: {reason}. Mend the file, or type on_bad_row=drop to leave such lines out and count them"
+            f"{path}:{line}: {reason}. Mend the file, or choose on_bad_row=drop to leave such lines out and count them"
         )
     if holds_out:
         found = found.chosen(np.flatnonzero(found.held_out == (split == "dev")))

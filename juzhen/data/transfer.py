@@ -68,7 +68,7 @@ def asked_tasks(job: DataRequest, load: Load) -> list[TransferTask]:
             config = known.get(name) or configured_set(name)
             tasks.append(_task(config, job, load))
         except UserError as error:
-            raise UserError(f"evaluation.transfer: {error}") from error
+            raise UserError(f"transfer: {error}") from error
     return tasks
 
 

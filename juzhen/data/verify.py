@@ -191,7 +191,7 @@ def refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> None
     first, others = min(faults), len(faults) - 1
     more = {0: "", 1: " One more row is faulty."}.get(others, f" {others} more rows are faulty.")
     raise UserError(
-        f"{table.at(first)}: {faults[first]}.{more} Mend the file, or type on_bad_row=drop to leave such "
+        f"{table.at(first)}: {faults[first]}.{more} Mend the file, or choose on_bad_row=drop to leave such "
         f"rows out and count them"
     )
 

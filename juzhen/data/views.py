@@ -33,7 +33,7 @@ def apply_view(examples: Examples, wanted: Kind) -> Examples:
         name = examples.name
         raise UserError(
             f"{name}/{examples.split}: {reason}, so there is no {wanted} in it; choose a loss that takes "
-            f"a {examples.kind}, or another view with dataset.{name}.view=…"
+            f"a {examples.kind}, or another view=…"
         )
     return viewed
 
@@ -43,8 +43,8 @@ def with_negatives(triplets: Examples, count: int) -> Examples:
     columns = list(triplets.columns)
     if count > len(columns) - 2:
         raise UserError(
-            f"dataset.{triplets.name}.learning.num_negatives={count}: rows of {triplets.name}, read as triplets, have "
-            f"{len(columns) - 2}; name more columns negative_2, negative_3, … in its file, or type a smaller number"
+            f"num_negatives={count}: rows of {triplets.name}, read as triplets, have "
+            f"{len(columns) - 2}; name more columns negative_2, negative_3, … in its file, or choose a smaller number"
         )
     scores = triplets.teacher_scores
     return replace(

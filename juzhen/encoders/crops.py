@@ -34,12 +34,12 @@ class Crops:
     ) -> None:
         if len(shares) != 2 or not 0 < shares[0] <= shares[1] <= 1:
             raise UserError(
-                f"model.shares={list(shares)}: expected the shortest and the longest share of a text, as in [0.3, 0.8]"
+                f"shares={list(shares)}: expected the shortest and the longest share of a text, as in [0.3, 0.8]"
             )
         if not 0 <= delete < 1:
-            raise UserError(f"model.delete={delete}: expected a share of at least 0 and less than 1")
+            raise UserError(f"delete={delete}: expected a share of at least 0 and less than 1")
         if not 0 <= neighbour_share <= 1:
-            raise UserError(f"model.neighbour_share={neighbour_share}: expected a share of 0 to 1")
+            raise UserError(f"neighbour_share={neighbour_share}: expected a share of 0 to 1")
         self.shares = shares
         self.delete = delete
         self.neighbour_share = neighbour_share

@@ -80,7 +80,7 @@ class CrossEncoder(SettablePairs):
         self.segments = segments and self.marks_segments
         if inner.max_length < self.template.num_special + 2:
             raise UserError(
-                f"backbone.max_length={inner.max_length}: two sentences and {self.template.num_special} special "
+                f"max_length={inner.max_length}: two sentences and {self.template.num_special} special "
                 f"tokens need {self.template.num_special + 2} at least; 128 is customary"
             )
         self.dropout = nn.Dropout(dropout_rate(inner.backbone.config))
@@ -105,7 +105,7 @@ class CrossEncoder(SettablePairs):
         if not scores_pairs(folder):
             raise UserError(
                 f"{source}: holds an encoder of single sentences and no {HEAD_FILE}: SentenceEncoder.load(…). Expected "
-                "a run of model=crossencoder, or a cross-encoder of sentence-transformers"
+                "a run of a cross-encoder, or a cross-encoder of sentence-transformers"
             )
         if not (folder / HEAD_FILE).is_file():
             inner, layers, head = read_theirs(folder, path, revision)
@@ -148,7 +148,7 @@ class CrossEncoder(SettablePairs):
         if self.symmetric and (sides := sorts_of_texts(kind, symmetric)):
             raise UserError(
                 f"{name}: {sides} cannot be exchanged, and this cross-encoder scores the mean of both orders "
-                "(symmetric: true in its crossencoder.json); leave the set out, or train one with model.symmetric=false"
+                "(symmetric: true in its crossencoder.json); leave the set out, or train one with symmetric=false"
             )
 
     def set(

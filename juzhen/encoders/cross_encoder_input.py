@@ -49,7 +49,7 @@ class PairTemplate:
         if len(places) != 2 or second - first < 2:
             raise UserError(
                 f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer puts no special token between two "
-                "sentences, which model=crossencoder needs; choose an encoder such as BERT or RoBERTa"
+                "sentences, which a cross-encoder needs; choose an encoder such as BERT or RoBERTa"
             )
         cuts = (slice(0, first), slice(first + 1, second), slice(second + 1, None))
         return cls(

@@ -39,7 +39,7 @@ def find_encoder(config: BackboneConfig) -> Found:
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
     """
-    options(BackboneConfig)["initialize"].check("backbone.initialize", config.initialize)
+    options(BackboneConfig)["initialize"].check("initialize", config.initialize)
     folder = locate_folder(config.path)
     is_local = folder is not None
     folder = folder or download(config.path, config.revision)
@@ -108,10 +108,10 @@ def _require_prompt_of(start: str, config: BackboneConfig) -> None:
     wanted = own.configured(config)
     if (wanted.text, wanted.include_prompt) != (own.text, own.include_prompt):
         raise UserError(
-            f"init_from={start} takes the place of the backbone, and its encoder has the prompt {own.text!r} "
+            f"{start} takes the place of the backbone, and its encoder has the prompt {own.text!r} "
             f"({'pooled' if own.include_prompt else 'not pooled'}) and not {wanted.text!r} "
-            f"({'pooled' if wanted.include_prompt else 'not pooled'}); type backbone=local backbone.path=<its encoder "
-            "folder> in place of init_from, and the prompt beside it"
+            f"({'pooled' if wanted.include_prompt else 'not pooled'}); start from the path of its encoder "
+            "folder instead, with the prompt beside it"
         )
 
 

@@ -66,7 +66,7 @@ class KeptVectors:
         if (found.places < 0).any():
             raise UserError(
                 f"{self._shelf.name}: {int((found.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
-                "are not there, and could not be written; set cache_dir=<a folder with room>"
+                "are not there, and could not be written; choose a cache_dir with room"
             )
         places = np.full(len(sentences), -1)
         places[numbers] = found.places

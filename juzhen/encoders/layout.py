@@ -40,7 +40,7 @@ _MODE_OF_SWITCH = {
 def check_pooling(name: str) -> str:
     """The name itself. Raises UserError with the nearest known name when there is no such pooling."""
     if name not in POOLINGS:
-        raise UserError(f"backbone.pooling={name}: no such pooling; {nearest(name, POOLINGS)}")
+        raise UserError(f"pooling={name}: no such pooling; {nearest(name, POOLINGS)}")
     return name
 
 
@@ -183,7 +183,7 @@ def _kind(type_name: str, folder: Path) -> str:
     reason = f" ({REASONS[kind]})" if kind in REASONS else ""
     raise UserError(
         f"{folder}/{MODULES_FILE}: module {type_name} is not supported{reason}; supported: {', '.join(ORDER)}. "
-        "Use another model, or point backbone.path at its transformer alone and choose backbone.pooling"
+        "Use another model, or load its transformer alone and choose a pooling"
     )
 
 
@@ -256,7 +256,7 @@ def _pooling(config: Settings) -> tuple[str | None, str | None]:
         return POOLING_OF_MODE[modes[0]], None
     return None, (
         f"{config.path}: pooling {' + '.join(modes)} is not supported; "
-        "choose one yourself, for example backbone.pooling=mean"
+        "choose one yourself, for example pooling=mean"
     )
 
 

@@ -49,7 +49,7 @@ def locate_folder(path: str) -> Path | None:
     clone. Raises UserError when the text can only be a path and there is no such folder.
     """
     if not path.strip():
-        raise UserError("backbone.path is empty; expected a folder or a hub id, for example builtin/encoder")
+        raise UserError("path is empty; expected a folder or a hub id, for example builtin/encoder")
     given = Path(path).expanduser()
     for candidate in (given, PACKAGE / given, ROOT / given):
         if candidate.is_dir():
@@ -197,10 +197,7 @@ def _missing_weights(folder: Path) -> str:
             'If you trust the file, convert it once: python -c "from transformers import AutoModel; '
             "AutoModel.from_pretrained('<folder>', use_safetensors=False).save_pretrained('<folder>')\""
         )
-    return (
-        "model.safetensors is missing; put the weights there, "
-        "or train from scratch with backbone.initialize=random"
-    )
+    return "model.safetensors is missing; put the weights there, or train from scratch with initialize=random"
 
 
 def download(hub_id: str, revision: str | None) -> Path:
@@ -227,5 +224,5 @@ def download(hub_id: str, revision: str | None) -> Path:
             reason = f"{problem} and the model is not in the local cache"
         raise UserError(
             f"{hub_id}: no such folder{_hint(Path(hub_id))}, and it could not be fetched from the Hugging Face hub: "
-            f"{reason}. Check the name, or use a folder you have (in a job: backbone=local backbone.path=<folder>)"
+            f"{reason}. Check the name, or use a folder you have"
         ) from error

@@ -70,8 +70,9 @@ class Vocabulary:
         """`size` is that of the embedding table, which may be larger than the tokenizer's."""
         if tokenizer.mask_token_id is None:
             raise UserError(
-                f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer has no mask token, which model=mlm "
-                "puts in place of hidden tokens; choose an encoder that was pretrained with masks, such as a BERT"
+                f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer has no mask token, which a masked "
+                "language model puts in place of hidden tokens; choose an encoder that was "
+                "pretrained with masks, such as a BERT"
             )
         numbers = tokenizer.get_vocab()
         special = torch.zeros(size, dtype=torch.bool)
@@ -134,18 +135,16 @@ class Masking:
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             raise UserError(
-                f"model.strategy={self.strategy} is not an option; {nearest(str(self.strategy), STRATEGIES)}"
+                f"strategy={self.strategy} is not an option; {nearest(str(self.strategy), STRATEGIES)}"
             )
         if not 0 < self.rate < 1:
-            raise UserError(
-                f"model.mask_rate={self.rate}: expected a share above 0 and below 1, for example 0.15"
-            )
+            raise UserError(f"mask_rate={self.rate}: expected a share above 0 and below 1, for example 0.15")
         if not 1 <= self.mean_span <= LONGEST_SPAN:
-            raise UserError(f"model.mean_span={self.mean_span}: expected 1 to {LONGEST_SPAN} words")
+            raise UserError(f"mean_span={self.mean_span}: expected 1 to {LONGEST_SPAN} words")
         shares = (self.mask_share, self.random_share)
         if min(shares) < 0 or sum(shares) > 1:
             raise UserError(
-                f"model.mask_share={self.mask_share}, model.random_share={self.random_share}: "
+                f"mask_share={self.mask_share}, random_share={self.random_share}: "
                 "expected two shares of at least 0 and at most 1 together, for example 0.8 and 0.1"
             )
 

@@ -57,7 +57,7 @@ def _with_head(backbone: PreTrainedModel) -> PreTrainedModel:
     architecture = copy.deepcopy(backbone.config)
     if type(architecture) not in AutoModelForMaskedLM._model_mapping:
         raise UserError(
-            f"{architecture.model_type} has no masked language model in transformers, which model=mlm needs; "
+            f"{architecture.model_type} has no masked language model in transformers; "
             "choose an encoder such as BERT, RoBERTa, DistilBERT or ModernBERT"
         )
     # The stand-in takes no masks, so the plainest attention will do.

@@ -117,7 +117,7 @@ def _max_length(
         smallest = tokenizer.num_special_tokens_to_add() + 1
         if wanted < smallest or (limit is not None and wanted > limit):
             raise UserError(
-                f"backbone.max_length={wanted}: {config.path} takes {smallest} to "
+                f"max_length={wanted}: {config.path} takes {smallest} to "
                 f"{limit or 'any number of'} tokens per sentence"
             )
         return wanted
@@ -125,7 +125,7 @@ def _max_length(
     # Tokenizers that do not know their length say 10^30.
     known = [number for number in told if number is not None and number < 10**9]
     if not known:
-        raise UserError(f"{config.path} does not say how many tokens it takes; add backbone.max_length=128")
+        raise UserError(f"{config.path} does not say how many tokens it takes; add max_length=128")
     if min(known) <= (special := tokenizer.num_special_tokens_to_add()):
         raise UserError(
             f"{config.path} takes {min(known)} tokens, and {special} of them are special: none is left for the text"

@@ -75,7 +75,7 @@ class Prefix:
         if prompt_name not in self.prompts:
             known = nearest(prompt_name, self.prompts) if self.prompts else "this encoder knows none"
             raise UserError(
-                f"prompt_name={prompt_name!r}: no such prompt; {known}, or type it as prompt=<text>"
+                f"prompt_name={prompt_name!r}: no such prompt; {known}, or give it as prompt=<text>"
             )
         return self.prompts[prompt_name]
 
@@ -88,8 +88,8 @@ class Prefix:
         if name is not None and name not in prompts:
             known = nearest(name, [*prompts, NO_PROMPT])
             raise UserError(
-                f"backbone.default_prompt_name={short(name)}: no such prompt; {known}. "
-                f"One of your own: 'backbone.prompts={{{short(name)}: \"its text\"}}'"
+                f"default_prompt_name={short(name)}: no such prompt; {known}. "
+                f"One of your own: 'prompts={{{short(name)}: \"its text\"}}'"
             )
         include = self.include_prompt if config.include_prompt is None else config.include_prompt
         return Prefix(prompts, name, include)
@@ -142,5 +142,5 @@ def prompt_refused(reader: str, prompt: str) -> UserError:
     """For a model that reads sentences otherwise than one by one, as they are."""
     return UserError(
         f"before {reader}, no prompt stands, and this encoder puts {short(repr(prompt))} before every sentence; "
-        "leave it out: backbone.default_prompt_name=none, with backbone=local backbone.path=<its folder> for init_from"
+        "leave it out: default_prompt_name=none, with the path of its encoder folder"
     )

@@ -55,7 +55,7 @@ class Prompts:
                 )
         if self.read == "pooling" and (self.stage_2 or self.denoise != "none"):
             raise UserError(
-                "model.read=pooling: needs templates.….stage_2=null and denoise=none; or choose read=last"
+                "read=pooling: needs templates with stage_2=null and denoise=none; or choose read=last"
             )
 
     def _check_template(self, key: str, placeholder: str, *, needed: bool) -> None:
@@ -67,7 +67,7 @@ class Prompts:
             raise UserError(f"{shown}: expected one {placeholder} in it, as in '{EXAMPLES[placeholder]}'")
         if self.read != "pooling" and MASK not in text:
             raise UserError(
-                f"{shown}: expected at least one {MASK}, whose state is read; or choose model.read=pooling"
+                f"{shown}: expected at least one {MASK}, whose state is read; or choose read=pooling"
             )
 
     @classmethod
@@ -76,15 +76,15 @@ class Prompts:
         templates, language = model["templates"], model["language"]
         if language is None:
             raise UserError(
-                "model.language=null: the sets of this job are in several languages, or there are none, and templates "
-                f"are in one; type {' or '.join(f'model.language={one}' for one in templates)}"
+                "language=null: the sets of this job are in several languages, or there are none, and templates "
+                f"are in one; choose {' or '.join(f'language={one}' for one in templates)}"
             )
         if language not in templates:
-            raise UserError(f"model.language={language}: no such templates; {nearest(language, templates)}")
+            raise UserError(f"language={language}: no such templates; {nearest(language, templates)}")
         known = (*VIEWS, "stage_2")
         for key in templates[language]:
             if key not in known:
-                raise UserError(f"model.templates.{language}.{key}: no such template; {nearest(key, known)}")
+                raise UserError(f"templates.{language}.{key}: no such template; {nearest(key, known)}")
         names = ("read", "denoise", "end_to_end", "match_norm")
         left_out = {} if model["use_negative"] else {"negative": None}
         return cls(**{**templates[language], **left_out}, **{name: model[name] for name in names})

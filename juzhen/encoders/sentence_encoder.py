@@ -70,9 +70,9 @@ class SentenceEncoder(PooledEncoder):
         parts = read_parts(config, seed=0)
         if parts.folder is not None and scores_pairs(parts.folder):
             raise UserError(
-                f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…). In "
-                "a job: model=crossencoder init_from=<this>; its transformer alone is backbone=local "
-                "backbone.path=<the folder>"
+                f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…); "
+                "its transformer alone is a "
+                "backbone for an encoder of texts"
             )
         encoder = cls.of(parts)
         if not isinstance(encoder, cls):

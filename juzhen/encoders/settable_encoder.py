@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 SEGMENTS_UNKNOWN = (
-    "model.segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
+    "segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
     "builtin/mini_zh does not; leave it at null"
 )
 
@@ -101,8 +101,8 @@ class SettableEncoder(Settable):
         ids = self.tokenizer(prompt, verbose=False)["input_ids"]
         if len(ids) >= self.max_length:
             raise UserError(
-                f"backbone.max_length={self.max_length}: the {shown} takes {len(ids)} tokens of it, special ones "
-                f"included, which leaves none for the sentence; set at least backbone.max_length={len(ids) + 16}"
+                f"max_length={self.max_length}: the {shown} takes {len(ids)} tokens of it, special ones "
+                f"included, which leaves none for the sentence; set at least max_length={len(ids) + 16}"
             )
         # Counted as sentence-transformers does: alone, and without the special token behind it.
         taken = len(ids) - sum(one in self.tokenizer.all_special_ids for one in ids[-1:])

@@ -45,4 +45,4 @@ class BackboneConfig:
         None,
         at_least=0,
     )
-    learning_rate: float = option("peak learning rate that suits its size; optimizer.lr takes it from here")
+    learning_rate: float = option("peak learning rate that suits its size; the optimizer takes it from here")

@@ -92,25 +92,26 @@ class TemplateEncoder(PooledEncoder):
         config, prompts = self.backbone.config, self.prompts
         if prompts.read != "pooling" and self.tokenizer.mask_token_id is None:
             raise UserError(
-                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or model=simcse"
+                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or an "
+                "encoder without templates"
             )
         if prompts.denoise == "positions" and config.model_type not in POSITION_OFFSETS:
             raise UserError(
-                f"model.denoise=positions: positions of {config.model_type} cannot be set; choose model.denoise=pads"
+                f"denoise=positions: positions of {config.model_type} cannot be set; choose denoise=pads"
             )
         width = token_embeddings(self.backbone).embedding_dim
         if prompts.stage_2 is not None and width != config.hidden_size:
             raise UserError(
                 f"two stages: states of {config.hidden_size} numbers cannot stand for word embeddings of {width}; "
-                "choose another backbone, or model=cot_single"
+                "choose another backbone, or templates of one stage"
             )
 
     def _left_to_sentences(self, max_length: int) -> int:
         taken, special = max(template.size for template in self.templates), self.frame.size
         if max_length - taken <= special:
             raise UserError(
-                f"backbone.max_length={max_length}: the longest template takes {taken} tokens of it, which leaves "
-                f"none for the sentence; set at least backbone.max_length={taken + special + 16}"
+                f"max_length={max_length}: the longest template takes {taken} tokens of it, which leaves "
+                f"none for the sentence; set at least max_length={taken + special + 16}"
             )
         return max_length - taken
 
@@ -248,8 +249,8 @@ class TemplateEncoder(PooledEncoder):
     def token_states(self, tokens: Tokens) -> NoReturn:
         """Raises UserError: states of the tokens of templates are no states of the sentence's."""
         raise UserError(
-            "this encoder reads sentences through templates, which model=mlm cannot learn from; start it from an "
-            "encoder without templates, as in backbone=local backbone.path=<folder>"
+            "this encoder reads sentences through templates, which a masked language model cannot learn from; start it "
+            "from an encoder without templates"
         )
 
     states_and_embeddings = token_states

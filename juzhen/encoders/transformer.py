@@ -36,7 +36,7 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
     except Exception as error:  # a dozen unrelated types, down to RecursionError
         raise UserError(
             f"{folder}/config.json: transformers cannot read it: {foreign_reason(error)}. Take a model whose "
-            "architecture transformers has itself, such as backbone=bert_zh, or another folder: backbone=local "
+            "architecture transformers has itself, such as BERT, or another folder"
             "backbone.path=<folder>"
         ) from error
     # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.
@@ -53,12 +53,11 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
 
 def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
     if not 0 <= dropout < 1:
-        raise UserError(f"backbone.dropout={dropout}: expected a share between 0 and 1, for example 0.1")
+        raise UserError(f"dropout={dropout}: expected a share between 0 and 1, for example 0.1")
     names = [name for name in DROPOUTS if hasattr(architecture, name)]
     if not names:
         raise UserError(
-            f"backbone.dropout={dropout}: {architecture.model_type} has no dropout to set; "
-            "use backbone.dropout=null"
+            f"dropout={dropout}: {architecture.model_type} has no dropout to set; leave it at null"
         )
     for name in names:
         setattr(architecture, name, dropout)
@@ -162,7 +161,7 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
     if lost:
         raise UserError(
             f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors): is "
-            "num_hidden_layers too low? To use the first layers alone set backbone.layers"
+            "num_hidden_layers too low? To use the first layers alone set layers"
         )
 
 

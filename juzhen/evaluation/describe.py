@@ -102,4 +102,4 @@ def cut_line(found: Mapping[str, Cut], where: str) -> str | None:
     looked_at, cut = (sum(getattr(one, name) for one in found.values()) for name in ("looked_at", "cut"))
     whole = Cut(looked_at, cut, first.max_length, first.unit)
     most = f", most in {worst}: {first}" if len(found) > 1 else ""
-    return f"backbone.max_length={first.max_length}: {whole} of {where} are longer and are cut there{most}"
+    return f"max_length={first.max_length}: {whole} of {where} are longer and are cut there{most}"

@@ -51,13 +51,13 @@ class FinishedRun:
         if not digest:
             raise UserError(
                 f"{self.folder}: its encoder is gone (no weights in {ENCODER_FOLDER}/); put it back, or "
-                "train the run again with resume=never"
+                "train the run again from the start"
             )
         known = [one for one in (result.weights, *(fill["weights"] for fill in result.filled)) if one]
         if known and digest != known[0]:
             raise UserError(
                 f"{self.folder}: the weights in {ENCODER_FOLDER}/ are not those that its result was measured with "
-                f"(digest {digest}, then {known[0]}); put them back, or train the run again with resume=never"
+                f"(digest {digest}, then {known[0]}); put them back, or train the run again from the start"
             )
         return digest
 
@@ -84,9 +84,7 @@ def finished_runs(folders: Sequence[Path]) -> list[FinishedRun]:
             if KEPT_ASIDE not in path.relative_to(folder).parts:
                 found.setdefault(path.parent.resolve(), FinishedRun(path.parent))
     if not found:
-        raise UserError(
-            f"{', '.join(map(str, folders))}: no result below; train.py leaves one in each run folder"
-        )
+        raise UserError(f"{', '.join(map(str, folders))}: no result.json of a run below")
     return list(found.values())
 
 

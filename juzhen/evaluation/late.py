@@ -140,10 +140,10 @@ class LateColumns:
             before, wanted = then.get(key, getattr(now, key)), getattr(now, key)
             if before != wanted:
                 raise UserError(
-                    f"hardware.{key}={str(wanted).lower()}: the scores of this row were computed with "
+                    f"{key}={str(wanted).lower()}: the scores of this row were computed with "
                     f"{key}={str(before).lower()}, and others are another row. Leave --hardware out, or name one of "
-                    f"conf/hardware with {key}: {str(before).lower()}; for a row of its own type python train.py "
-                    "'dataset=[]' init_from=<run> hardware=<name>"
+                    f"conf/hardware with {key}: {str(before).lower()}; or evaluate "
+                    "the run's encoder as a row of its own"
                 )
         tokens = then.get("eval_batch_tokens", now.eval_batch_tokens)
         if now.precision != "32-true" or settings.evaluation.backend.endswith(("int8", "bf16")):

@@ -59,7 +59,7 @@ def require_finite(scores: np.ndarray, column: str) -> None:
     if not np.isfinite(scores).all():
         raise UserError(
             f"{column}: the scores are no finite numbers any more: training has left what the precision can hold; "
-            "optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
+            "a learning rate that is too high is the usual reason, or gradients that are not clipped"
         )
 
 

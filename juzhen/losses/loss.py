@@ -89,7 +89,7 @@ class Loss(nn.Module, ABC):
         super().__init__()
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             if field.init and (check := field.metadata.get("check")):
-                setattr(self, field.name, check(f"loss.{field.name}", getattr(self, field.name)))
+                setattr(self, field.name, check(field.name, getattr(self, field.name)))
 
     def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
         """The scalar to minimise, from the arguments of `with_logs`."""

@@ -40,7 +40,7 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
         except (UserError, OSError) as error:
             report(f"left out: {error}")
     if not results:
-        raise UserError(f"{folder}: no result below it; python train.py -m sweep=transfer_matrix makes some")
+        raise UserError(f"{folder}: no result.json of a run below it")
     return results
 
 

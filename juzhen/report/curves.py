@@ -103,7 +103,7 @@ def choose_quantities(curves: Sequence[Curves], asked: Sequence[str] | None) -> 
     if not known:
         raise UserError(
             f"{', '.join(one.name for one in curves)}: nothing was logged while training yet; wait for the first "
-            f"steps (logger.every_steps), or name a run that has trained"
+            f"steps, or name a run that has trained"
         )
     if not asked:
         chosen = [key for key in known if key.endswith("/spearman") and key != "dev/selection/spearman"]

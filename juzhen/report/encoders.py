@@ -129,13 +129,13 @@ def recommendation(need: Need, models: Sequence[Model]) -> Iterator[str]:
         yield f"{chosen.name} ({chosen.path}) for {USES[need.use]}, {need.language}"
         yield from (f"- {line}" for line in _reasons(chosen, fitting, need, models))
     else:
-        yield f"none of these for {USES[need.use]}, {need.language}: train one, from backbone=mini_zh or a larger one"
+        yield f"none of these for {USES[need.use]}, {need.language}: train one, from mini_zh or a larger one"
     if need.use in ON_SETS:
         yield f"- {ON_SETS[need.use]}"
     if need.use == "rerank":
         yield (
             "- it compares two embeddings; a cross-encoder reads both texts at once, which orders better and costs one "
-            "pass per candidate: python train.py model=crossencoder"
+            "pass per candidate"
         )
     yield "Left out:"
     for reason in dict.fromkeys(filter(None, reasons.values())):

@@ -43,8 +43,8 @@ class LeakFilter:
         leaky = self.leaky_rows_of(train)
         if len(train) and len(leaky) == len(train):
             raise UserError(
-                f"dataset.{train.name}: all {len(train)} training rows are also in sets that this job evaluates "
-                f"on, and filter_leaks=true leaves them out; evaluate on other sets, or type filter_leaks=false"
+                f"{train.name}: all {len(train)} training rows are also in sets that this job evaluates "
+                f"on, and filter_leaks=true leaves them out; evaluate on other sets, or choose filter_leaks=false"
             )
         kept = train.select(np.setdiff1d(np.arange(len(train)), leaky)) if len(leaky) else train
         return replace(kept, num_leaky=len(leaky))
