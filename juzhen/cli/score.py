@@ -28,7 +28,7 @@ from juzhen.core.whole import write_text, writing_to
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     import numpy as np
 
-    from juzhen.data.readers import Table
+    from juzhen.data.readers import FileTable
     from juzhen.encoders import CrossEncoder, SentenceEncoder
 
 OWN_CACHES = True
@@ -138,7 +138,7 @@ def _check_output(output: Path, options: argparse.Namespace) -> None:
         raise UserError(f"--score-column {name!r}: expected a name without tabs, commas and line ends")
 
 
-def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[str]]:
+def _text_columns(table: "FileTable", options: argparse.Namespace) -> list[Sequence[str]]:
     from juzhen.data.verify import place_in
 
     names = table.names or [str(position) for position in range(len(table.columns))]
@@ -166,7 +166,7 @@ def _text_columns(table: "Table", options: argparse.Namespace) -> list[Sequence[
     return columns
 
 
-def _no_column(name: str, names: Sequence[str], table: "Table", options: argparse.Namespace) -> str:
+def _no_column(name: str, names: Sequence[str], table: "FileTable", options: argparse.Namespace) -> str:
     """What to type where a column is not there: without --columns the first line may be a pair already."""
     from juzhen.data.verify import listed
 

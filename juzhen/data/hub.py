@@ -7,11 +7,11 @@ import numpy as np
 
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.network import hub_problem
-from juzhen.data.readers import Table
+from juzhen.data.readers import FileTable
 from juzhen.data.spec import HubConfig
 
 
-def read_hub(name: str, hub: HubConfig, split: str) -> Table:
+def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
     """The hub's split that `hub.splits` gives for ours.
 
     Raises UserError when the hub cannot be reached, or has no such dataset or split.
@@ -38,7 +38,7 @@ def read_hub(name: str, hub: HubConfig, split: str) -> Table:
     place = f"{hub.id}/{hub.splits[split]}"
     numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
     classes = {column: one.names for column, one in rows.features.items() if hasattr(one, "names")}
-    return Table(place, rows.column_names, columns, numbers, has_lines=False, classes=classes)
+    return FileTable(place, rows.column_names, columns, numbers, has_lines=False, classes=classes)
 
 
 def require_hub(name: str, hub_id: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.texts import short
-from juzhen.data.readers import Table
+from juzhen.data.readers import FileTable
 from juzhen.data.spec import SplitRequest
 from juzhen.data.verify import raw_values, refuse_faults, verified
 
@@ -36,8 +36,8 @@ def kind_of_rows(columns: Mapping[str, Any]) -> Kind | None:
 
 
 def judged(
-    table: Table,
-    part: Callable[[str], Table],
+    table: FileTable,
+    part: Callable[[str], FileTable],
     asked: SplitRequest,
     *,
     columns: Mapping[str, Any],
@@ -116,7 +116,7 @@ def _is_document(one: str, texts: Mapping[str, Mapping[str, str]]) -> bool:
 
 
 def _texts(
-    table: Table, asked: SplitRequest, columns: Mapping[str, Any], field: str
+    table: FileTable, asked: SplitRequest, columns: Mapping[str, Any], field: str
 ) -> tuple[dict[str, str], int, int]:
     """id → text of one file, how many faulty rows were left out, and how many documents without text."""
     key = asked.key
@@ -155,7 +155,7 @@ def _texts(
     return dict(zip(kept, found.texts("text"), strict=True)), found.num_dropped, sum(blank)
 
 
-def _ids(table: Table, field: str, columns: Mapping[str, Any], key: str) -> list[str]:
+def _ids(table: FileTable, field: str, columns: Mapping[str, Any], key: str) -> list[str]:
     """The values of a column as texts: in typed files ids may be whole numbers. What is neither is a fault."""
     found = []
     for line, one in zip(table.lines.tolist(), raw_values(table, field, columns[field], key), strict=True):
@@ -168,7 +168,7 @@ def _ids(table: Table, field: str, columns: Mapping[str, Any], key: str) -> list
 
 
 def _note_unknown(
-    table: Table, ids: Mapping[str, Sequence[str]], texts: Mapping[str, Mapping[str, str]]
+    table: FileTable, ids: Mapping[str, Sequence[str]], texts: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Adds to the faults of the judgements those of queries that are not there, or are the document itself."""
     for line, query, document in zip(table.lines.tolist(), *ids.values(), strict=True):
@@ -217,7 +217,7 @@ def _tell(place: str, counts: Mapping[str, int]) -> None:
 
 
 def _without_unanswered(
-    found: Examples, beyond: Mapping[str, object], table: Table, on_bad_row: str
+    found: Examples, beyond: Mapping[str, object], table: FileTable, on_bad_row: str
 ) -> Examples:
     """The judgements of queries that something answers; where others are no reason to stop, these are counted."""
     assert found.targets is not None  # `verified` knows both

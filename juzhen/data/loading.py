@@ -21,7 +21,7 @@ from juzhen.data.files import files_of, has_split
 from juzhen.data.hub import require_hub
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DataRequest, DatasetConfig, Source
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.data.transfer import TransferTask, asked_tasks
 from juzhen.data.views import apply_view, with_negatives
 

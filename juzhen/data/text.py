@@ -6,30 +6,21 @@ lines fall on the same side in every file and on every machine.
 """
 
 import hashlib
-import mmap
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.opened import open_input
 from juzhen.core.texts import NUL_FAULT
-from juzhen.data.encodings import (
-    BYTE_ORDER_MARK,
-    LOOKED_AT,
-    refuse_lone_returns,
-    refuse_other_encodings,
-    undecodable_lines,
-)
 from juzhen.data.files import COMPRESSIONS
-from juzhen.data.readers import decompressed
+from juzhen.data.readers import BYTE_ORDER_MARK, decompressed, mapped, require_utf8, undecodable_lines
 from juzhen.data.spec import LayoutConfig, SplitRequest
-from juzhen.data.text_table import TextTable
 
 SHORTEST = 4
 """Characters; shorter lines, and shorter rests of cut lines, say too little."""
@@ -39,6 +30,52 @@ SENTENCE_ENDS = "。！？；!?;…"
 CLAUSE_ENDS = "，、：,:"
 CLOSING = "”’」』）》】〉)\"'"
 NEW_LINE, SPACE = ord("\n"), ord(" ")
+
+
+class TextTable(Sequence[str]):
+    """Stretches of running UTF-8 text, in the order of the file; read-only, and possibly mapped from the file.
+
+    content  uint8, the whole text
+    starts   int64, where each text begins in `content`
+    ends     int64, where it ends
+
+    >>> table = TextTable(np.frombuffer("今天。明天。".encode(), np.uint8), np.array([0, 9]), np.array([9, 18]))
+    >>> table[1], table[0:2], len(table), table.sizes.tolist()
+    ('明天。', ['今天。', '明天。'], 2, [9, 9])
+    """
+
+    def __init__(self, content: UInt8[np.ndarray, "bytes"], starts: np.ndarray, ends: np.ndarray) -> None:
+        self.content = content
+        self.starts = starts
+        self.ends = ends
+
+    @property
+    def sizes(self) -> Int[np.ndarray, "texts"]:
+        """Bytes per text."""
+        return self.ends - self.starts
+
+    def follows(self, number: int) -> bool:
+        """Whether text `number` + 1 comes right after text `number` in the file, white space apart."""
+        if number + 1 >= len(self):
+            return False
+        return not self.content[self.ends[number] : self.starts[number + 1]].tobytes().strip()
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, chosen: int) -> str: ...
+
+    @overload
+    def __getitem__(self, chosen: slice) -> list[str]: ...
+
+    def __getitem__(self, chosen: int | slice) -> str | list[str]:
+        if isinstance(chosen, slice):
+            return [self[number] for number in range(*chosen.indices(len(self)))]
+        return self.content[self.starts[chosen] : self.ends[chosen]].tobytes().decode().strip()
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[number] for number in range(len(self)))
 
 
 @dataclass
@@ -96,29 +133,18 @@ def load_text(path: Path, asked: SplitRequest, *, holds_out: bool) -> Examples:
 
 def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
     """The bytes of the file: mapped into memory, or, where it is compressed, unpacked there as one block."""
-    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    if plain.suffix.lower() != ".txt":
+    packed = path.suffix in COMPRESSIONS
+    if (path.with_suffix("") if packed else path).suffix.lower() != ".txt":
         raise UserError(
             f"{path}: a layout with `window` reads plain text; expected .txt, .txt.zst or .txt.gz"
         )
-    packed = path.suffix in COMPRESSIONS
-    content = np.frombuffer(decompressed(path) if packed else _mapped(path), dtype=np.uint8)
-    refuse_other_encodings(path, content[:LOOKED_AT].tobytes())
-    mark = len(BYTE_ORDER_MARK)
-    content = content[mark:] if content[:mark].tobytes() == BYTE_ORDER_MARK else content
+    content = np.frombuffer(decompressed(path) if packed else mapped(path), dtype=np.uint8)
+    mark = content[: len(BYTE_ORDER_MARK)].tobytes()
+    require_utf8(path, mark + content[3:4].tobytes())
+    content = content[len(mark) :] if mark == BYTE_ORDER_MARK else content
     if not len(content):
         raise UserError(f"{path}: the file is empty")
-    refuse_lone_returns(path, content[:LOOKED_AT].tobytes().decode(errors="replace"))
     return content
-
-
-def _mapped(path: Path) -> mmap.mmap | bytes:
-    try:
-        with open_input(path) as file:
-            is_empty = not path.stat().st_size  # which cannot be mapped
-            return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _fingerprint(content: UInt8[np.ndarray, "bytes"], found: Windows) -> str:

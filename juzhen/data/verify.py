@@ -17,9 +17,8 @@ from juzhen.core.examples import (
     Examples,
     Kind,
 )
-from juzhen.core.numerals import as_number, number_or_nan
 from juzhen.core.texts import is_unseen, short, text_fault
-from juzhen.data.readers import Table
+from juzhen.data.readers import FileTable
 from juzhen.data.spec import DatasetConfig, SplitRequest
 
 MOST_NAMES = 20
@@ -27,7 +26,7 @@ MOST_NAMES = 20
 
 
 def verified(
-    table: Table, asked: SplitRequest, *, columns: Mapping[str, Any], promised: int | None = None
+    table: FileTable, asked: SplitRequest, *, columns: Mapping[str, Any], promised: int | None = None
 ) -> Examples:
     """The rows of `table` as Examples, or a UserError that names the first faulty line.
 
@@ -105,7 +104,7 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
     return [*TEXT_COLUMNS[kind], *sorted(negatives, key=lambda field: (len(field), field))]
 
 
-def raw_values(table: Table, field: str, column: str | int, key: str) -> Sequence[Any]:
+def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Sequence[Any]:
     """The values of one column, by name or position."""
     names = table.names
     found = f"the columns found are {listed(names)}" if names else "it has no header line that names columns"
@@ -146,11 +145,7 @@ def _hint(column: str, names: Sequence[str], key: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names of columns for a message, which they do not drown.
-
-    >>> listed(["a", "b"])
-    'a, b'
-    """
+    """The names of columns for a message, which they do not drown."""
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return short(", ".join(names[:MOST_NAMES]), 300) + more
 
@@ -167,7 +162,7 @@ def place_in(names: Sequence[str], column: str, place: str) -> int:
 
 
 def _stripped(
-    values: Sequence[Any], field: str, table: Table, keep: np.ndarray, faults: dict[int, str]
+    values: Sequence[Any], field: str, table: FileTable, keep: np.ndarray, faults: dict[int, str]
 ) -> list[str]:
     """The texts without surrounding whitespace; those that are no text are noted in `faults`."""
     try:
@@ -184,7 +179,7 @@ def _stripped(
     return [value.strip() if isinstance(value, str) else "" for value in values]
 
 
-def refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> None:
+def refuse_faults(table: FileTable, faults: dict[int, str], on_bad_row: str) -> None:
     """Raises UserError that names the first faulty line, unless such lines are to be left out."""
     if not faults or on_bad_row != "error":
         return
@@ -196,7 +191,9 @@ def refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> None
     )
 
 
-def _check_count(table: Table, rows_key: str, num_rows: int, num_dropped: int, promised: int | None) -> None:
+def _check_count(
+    table: FileTable, rows_key: str, num_rows: int, num_dropped: int, promised: int | None
+) -> None:
     """Raises UserError when nothing is left, or when another number of rows was read than promised."""
     dropped = f", {num_dropped} of them faulty" if num_dropped else ""
     if not num_rows:
@@ -212,7 +209,7 @@ NUM_CLASSES = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: len(NLI_CLASSES)}
 
 
 def read_targets(
-    gold: Sequence[object], table: Table, config: DatasetConfig, *, key: str, faults: dict[int, str]
+    gold: Sequence[object], table: FileTable, config: DatasetConfig, *, key: str, faults: dict[int, str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Targets float32 (rows,), and which rows stay, bool (rows,): those with an ignored label do not.
 
@@ -237,13 +234,13 @@ def read_targets(
 
 
 def read_teacher_scores(
-    columns: Mapping[str, Sequence[object]], table: Table, *, faults: dict[int, str]
+    columns: Mapping[str, Sequence[object]], table: FileTable, *, faults: dict[int, str]
 ) -> np.ndarray:
     """Scores float32 (rows, documents), one column each; what is no finite number goes to `faults`."""
     scores = np.empty((len(table.lines), len(columns)), dtype=np.float32)
     for place, (field, values) in enumerate(columns.items()):
         for row, value in enumerate(values):
-            scores[row, place] = number_or_nan(_word(value))
+            scores[row, place] = _number(_word(value))
             if not np.isfinite(scores[row, place]):
                 wrong = f"{field} is {short(_word(value))!r}, expected a finite number"
                 faults.setdefault(int(table.lines[row]), wrong)
@@ -286,7 +283,7 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
 
 def _gain(word: str) -> float | str:
     """How well a document answers; the official judgements of some sets have −1 or −2 where it does not at all."""
-    gain = number_or_nan(word)
+    gain = _number(word)
     if not math.isfinite(gain):
         return f"the gain is {short(word)!r}, not a finite number" if word else "the gain is missing"
     return max(gain, 0.0)
@@ -295,10 +292,16 @@ def _gain(word: str) -> float | str:
 def _scaled(word: str, low: float, high: float) -> float | str:
     """The score mapped from [low, high] to [0, 1], or what is wrong with it."""
     try:
-        score = as_number(word)
+        score = float(word)
     except ValueError:
-        foreign = "" if word.isascii() else " in ASCII digits"
-        return f"the score is {short(word)!r}, not a number{foreign}" if word else "the score is missing"
+        return f"the score is {short(word)!r}, not a number" if word else "the score is missing"
     if not low <= score <= high:
         return f"the score is {short(word)}, outside of score_range [{low:g}, {high:g}]"
     return (score - low) / (high - low)
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan

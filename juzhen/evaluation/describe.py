@@ -9,7 +9,7 @@ import numpy as np
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.neighbours import NUM_CANDIDATES
 from juzhen.data.leaks import Seen
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import Cut, cut_of, most_tokens

@@ -14,8 +14,7 @@ from juzhen.core.fitted import is_fusion
 from juzhen.core.places import ROOT
 from juzhen.core.result import Result
 from juzhen.data.configured import read_description
-from juzhen.data.files import on_disk
-from juzhen.data.readers import read_table
+from juzhen.data.readers import decompressed, read_table
 from juzhen.encoders.locate import check_files
 from juzhen.encoders.views_text import Translations
 
@@ -47,7 +46,7 @@ def _at_once():
 READERS = {
     "table.tsv": lambda path: read_table(path, header=True, quoted=False),
     "text.jsonl": lambda path: read_table(path, header=True, quoted=False),
-    "dev.tsv.zst": on_disk,
+    "dev.tsv.zst": decompressed,
     "set.yaml": read_description,
     "result.json": Result.read,
     "fusion.json": is_fusion,
