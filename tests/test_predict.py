@@ -135,7 +135,6 @@ def test_quoted_csv_stays_quoted(run, tmp_path):
             r"pairs.tsv:2: the sentence in column sentence2 holds a NUL",
         ),
         ("sentence1\tsentence2\na\tb\n".encode("utf-16"), [], "this is UTF-16"),
-        (b"sentence1\tsentence2\ra\tb\r", [], "CR alone"),
         (b"sentence1\tsentence2\na\tb\n", ["--score-column", "a\tb"], "--score-column"),
         (b"sentence1\tsentence2\na\tb\n", ["--output", "{folder}/pairs.tsv"], "the file that is read"),
     ],
