@@ -10,6 +10,7 @@ from forks import python
 
 from juzhen.cli import score
 from juzhen.cli.main import main
+from juzhen.core.array_cache import read_arrays
 from juzhen.core.owned import LIST
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
 from juzhen.encoders.spec import BackboneConfig
@@ -60,8 +61,8 @@ def test_a_back_end_and_a_cache_change_how_a_score_is_computed_not_the_score(
     for _ in range(2):
         assert main(["score", run, *PAIRS[1], "--backend", backend, "--cache", str(tmp_path)]) == 0
         assert float(capsys.readouterr().out) == pytest.approx(cosines[1], abs=2e-3)
-        (segment,) = tmp_path.rglob("*.npy")
-    assert len(np.load(segment)) == 2
+        (segment,) = tmp_path.rglob("*.safetensors")
+    assert len(read_arrays(segment)["vectors"]) == 2
 
 
 def test_a_file_gets_one_more_column_and_keeps_the_others(run, cosines, tmp_path):
