@@ -13,8 +13,7 @@ from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.named import deciding_set
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set
-from juzhen.data.rankings import RankingSet
-from juzhen.data.retrieval import as_ranking, as_retrieval
+from juzhen.data.rankings import RankingSet, as_ranking, as_retrieval
 from juzhen.data.source import load_examples
 from juzhen.data.views import apply_view
 from juzhen.encoders import SentenceEncoder

@@ -19,11 +19,11 @@ SPOKEN = {
 }
 
 Shape = Any
-"""A type · a tuple of shapes, one of which must fit · [shape] for a list of such · a Table · an Object."""
+"""A type · a tuple of shapes, one of which must fit · [shape] for a list of such · an Entries · an Object."""
 
 
 @dataclass(frozen=True)
-class Table:
+class Entries:
     """An object whose keys are any texts, or those that match `keys`, and whose values have one shape."""
 
     values: Shape
@@ -58,7 +58,7 @@ def require_shape(value: Any, shape: Shape, place: str) -> None:
         case list():
             for number, one in enumerate(value):
                 require_shape(one, shape[0], f"{place}[{number}]")
-        case Table():
+        case Entries():
             for key, one in value.items():
                 if not re.fullmatch(shape.keys, key):
                     raise ValueError(f"{place} has the key {short(repr(key))}, which is none there")
@@ -87,7 +87,7 @@ def _is_kind(value: Any, shape: Shape) -> bool:
 def _kind(shape: Shape) -> type:
     if isinstance(shape, list):
         return list
-    return dict if isinstance(shape, Table | Object) else shape
+    return dict if isinstance(shape, Entries | Object) else shape
 
 
 def _unfit(value: Any, shape: Shape, place: str) -> ValueError:

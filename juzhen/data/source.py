@@ -14,8 +14,8 @@ from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.data.files import BUILTIN_DATA, on_disk
 from juzhen.data.hub import read_hub
 from juzhen.data.judgements import judged, kind_of_rows
+from juzhen.data.rankings import as_retrieval
 from juzhen.data.readers import FileTable, read_table
-from juzhen.data.retrieval import as_retrieval
 from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 from juzhen.data.text import load_text
 from juzhen.data.verify import verified

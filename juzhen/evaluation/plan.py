@@ -19,8 +19,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion, Side, sides_of
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
-from juzhen.data.rankings import RankingSet
-from juzhen.data.retrieval import as_ranking
+from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.pooling import BilinearScore, pair_scores, sides

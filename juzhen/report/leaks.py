@@ -10,7 +10,7 @@ from typing import Any
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
 from juzhen.core.result import WITHOUT_LEAKS, Result
-from juzhen.core.shape import Object, Table, require_shape
+from juzhen.core.shape import Entries, Object, require_shape
 from juzhen.core.texts import short
 
 FORMAT_VERSION = 1
@@ -66,7 +66,7 @@ AUDIT = Object(
     {
         "format_version": int,
         "train": [str],
-        "sets": Table(Object({"fingerprint": str}), keys=COLUMN),
+        "sets": Entries(Object({"fingerprint": str}), keys=COLUMN),
         "cells": [
             Object({"train": str, "evaluation": str, "rows": int, "exact_pairs": COUNT, "near_pairs": COUNT})
         ],
