@@ -94,16 +94,16 @@ class Fusion(Scaling):
     def require(self, folders: Sequence[str | Path]) -> None:
         """Raises UserError when the encoders are not the two that were fused, in their order."""
         for folder, digest, run in zip(folders, self.weights, self.runs, strict=True):
-            told = f"{self.path} weighs {self.runs[0]} and then {self.runs[1]}, and this is not {run}"
-            _require(folder, digest, told)
+            message = f"{self.path} weighs {self.runs[0]} and then {self.runs[1]}, and this is not {run}"
+            _require(folder, digest, message)
 
     def fused(self, first: Scores, second: Scores) -> Scores:
         """The one score of scores of both."""
-        one, other = (
+        first_scores, other = (
             (scores - mean) / (deviation or 1.0)
             for scores, mean, deviation in zip((first, second), self.means, self.deviations, strict=True)
         )
-        return self.alpha * one + (1 - self.alpha) * other
+        return self.alpha * first_scores + (1 - self.alpha) * other
 
 
 def is_fusion(path: str | Path) -> bool:
@@ -122,11 +122,11 @@ def _report(path: str | Path, shape: Object, command: str) -> dict[str, Any]:
     return report
 
 
-def _require(folder: str | Path, digest: str, told: str) -> None:
+def _require(folder: str | Path, digest: str, message: str) -> None:
     """Raises UserError unless the weights in a run folder, or an encoder folder, have that digest."""
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; expected a run that was fitted on")
     inner = folder / "encoder"
     if weights_digest(inner if inner.is_dir() else folder) != digest:
-        raise UserError(f"{folder}: {told}; name the folder of that run, or fit again")
+        raise UserError(f"{folder}: {message}; name the folder of that run, or fit again")

@@ -242,11 +242,11 @@ ONLY_WORDS = {"training.checkpoint_every": "200 steps", "model.untrained_mask": 
 
 def unread(job: Job) -> dict[str, Rule]:
     """Dotted pattern of each key, or group of keys, that the job does not read → the rule that says so."""
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for rule in RULES if isinstance(job.get("model"), Mapping) else ():
         if rule.when(job):
-            found |= {key: rule for key in rule.of(job) if key not in found}
-    return found
+            rules |= {key: rule for key in rule.of(job) if key not in rules}
+    return rules
 
 
 def why_unread(key: str, job: Job) -> str | None:
@@ -256,7 +256,7 @@ def why_unread(key: str, job: Job) -> str | None:
         for owner in ("schedule.stages.", "schedule.sets."):  # their keys are those of the job
             if key.startswith(owner) and key.count(".") > 2 and not pattern.startswith("schedule."):
                 plain = key.split(".", 3)[3]
-        is_it = any(is_below(one, pattern) for one in {key, plain})
+        is_it = any(is_below(key_below, pattern) for key_below in {key, plain})
         if is_it and not any(is_below(key, one) for one in rule.but):
             return rule.why.format(key=key, pick=PICK, **_words(job))
     return None
@@ -264,8 +264,8 @@ def why_unread(key: str, job: Job) -> str | None:
 
 def is_below(key: str, pattern: str) -> bool:
     """Whether a dotted key is the pattern's, or below it; `*` stands for any one word."""
-    words, wanted = key.split("."), pattern.split(".")
-    return len(words) >= len(wanted) and all(map(fnmatchcase, words, wanted))
+    parts, expected = key.split("."), pattern.split(".")
+    return len(parts) >= len(expected) and all(map(fnmatchcase, parts, expected))
 
 
 def _words(job: Job) -> dict[str, Any]:
@@ -290,20 +290,20 @@ def as_read(job: Job) -> dict[str, Any]:
     instead: dict[str, Any] = dict(ONLY_WORDS)
     for pattern, rule in unread(job).items():
         instead[pattern] = rule.of(job)[pattern]
-    found: dict[str, Any] = dict(job)
+    read: dict[str, Any] = dict(job)
     for pattern, value in instead.items():
         if value is not AS_IT_IS:
-            found = _replaced(found, pattern.split("."), value)
-    return found
+            read = _replaced(read, pattern.split("."), value)
+    return read
 
 
-def _replaced(node: Mapping[str, Any], words: Sequence[str], value: Any) -> dict[str, Any]:
+def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict[str, Any]:
     """A copy in which `value` stands at that place, where there is one."""
     copy = dict(node)
-    for key in _named(copy, words[0]):
-        if len(words) > 1:
+    for key in _named(copy, parts[0]):
+        if len(parts) > 1:
             if isinstance(copy[key], Mapping):
-                copy[key] = _replaced(copy[key], words[1:], value)
+                copy[key] = _replaced(copy[key], parts[1:], value)
         elif value is GONE:
             del copy[key]
         else:

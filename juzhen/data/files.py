@@ -21,12 +21,12 @@ def on_disk(path: Path) -> Path | None:
         return path
     plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
     forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
-    there = [form for form in forms if form.exists()]
-    if len(there) > 1:
+    present = [form for form in forms if form.exists()]
+    if len(present) > 1:
         raise UserError(
-            f"{path}: not there, but {' and '.join(form.name for form in there)} are; keep only one"
+            f"{path}: not there, but {' and '.join(form.name for form in present)} are; keep only one"
         )
-    return there[0] if there else None
+    return present[0] if present else None
 
 
 def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path) -> bool:
@@ -39,8 +39,8 @@ def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir
     """
     if (described.get("source") or source) == Source.HUB:
         return split in ((described.get("hub") or {}).get("splits") or {})
-    found = _found(described, split, source=source, data_dir=data_dir)
-    return bool(found) and all(found)
+    paths = _found(described, split, source=source, data_dir=data_dir)
+    return bool(paths) and all(paths)
 
 
 def files_of(
@@ -52,11 +52,11 @@ def files_of(
     """
     if (described.get("source") or source) == Source.HUB:
         return None
-    found = _found(described, split, source=source, data_dir=data_dir)
-    if not found and split == "dev":
-        found = _found(described, "train", source=source, data_dir=data_dir)
-    there = [path for path in found if path is not None]
-    return there if found and len(there) == len(found) else None
+    paths = _found(described, split, source=source, data_dir=data_dir)
+    if not paths and split == "dev":
+        paths = _found(described, "train", source=source, data_dir=data_dir)
+    present = [path for path in paths if path is not None]
+    return present if paths and len(present) == len(paths) else None
 
 
 def _found(

@@ -123,21 +123,25 @@ def as_ranking(examples: Examples) -> RankingSet:
     gains = examples.targets[order]
     corpus = np.unique(documents) if examples.documents is None else examples.documents
     beyond = examples.unreachable
-    asked = np.union1d(queries, np.fromiter(beyond, np.int32, len(beyond)))
-    places, answers = np.searchsorted(corpus, documents), gains > 0
-    answer, gain = (_by_query(one[answers].tolist(), queries[answers], asked) for one in (places, gains))
-    own = np.fromiter((examples.own.get(one, one) for one in asked.tolist()), np.int64, len(asked))
+    query_numbers = np.union1d(queries, np.fromiter(beyond, np.int32, len(beyond)))
+    positions, answers = np.searchsorted(corpus, documents), gains > 0
+    answer, gain = (
+        _by_query(one[answers].tolist(), queries[answers], query_numbers) for one in (positions, gains)
+    )
+    own = np.fromiter(
+        (examples.own.get(one, one) for one in query_numbers.tolist()), np.int64, len(query_numbers)
+    )
     return RankingSet(
         examples.name,
         examples.split,
-        queries=[examples.sentences[number] for number in asked.tolist()],
+        queries=[examples.sentences[number] for number in query_numbers.tolist()],
         corpus=[examples.sentences[number] for number in corpus.tolist()],
         relevant=[dict(zip(*one, strict=True)) for one in zip(answer, gain, strict=True)],
-        candidates=_by_query(places, queries, asked) if examples.documents is None else None,
+        candidates=_by_query(positions, queries, query_numbers) if examples.documents is None else None,
         own=np.where(np.isin(own, corpus), np.searchsorted(corpus, own), -1),
-        irrelevant=_by_query(places[~answers], queries[~answers], asked),
+        irrelevant=_by_query(positions[~answers], queries[~answers], query_numbers),
         symmetric=examples.symmetric,
-        unreachable=[beyond.get(one, ()) for one in asked.tolist()] if beyond else None,
+        unreachable=[beyond.get(one, ()) for one in query_numbers.tolist()] if beyond else None,
     )
 
 
@@ -195,10 +199,10 @@ def _duplicates(examples: Examples) -> tuple[Int[np.ndarray, "documents"], Judge
     # Each sentence beside each of its group: as often as the group is large, and then all places of the group.
     queries = np.repeat(np.arange(size), counts[groups])
     starts = np.cumsum(counts[groups]) - counts[groups]
-    places = (np.cumsum(counts) - counts)[groups[queries]] + np.arange(len(queries)) - starts[queries]
+    positions = (np.cumsum(counts) - counts)[groups[queries]] + np.arange(len(queries)) - starts[queries]
     apart = groups[first] != groups[second]
     query = np.concatenate([queries, first[apart], second[apart]])
-    document = np.concatenate([order[places], second[apart], first[apart]])
+    document = np.concatenate([order[positions], second[apart], first[apart]])
     gains = (np.arange(len(query)) < len(queries)).astype(np.int64)
     return np.unique([first, second]).astype(np.int32), (query, document, gains)
 
@@ -223,15 +227,15 @@ def _believed(
     """Each query and document once, with the higher gain, of queries that something other than their text answers."""
     order = np.lexsort((-gains, documents, queries))
     queries, documents, gains = queries[order], documents[order], gains[order]
-    kept = np.diff(queries.astype(np.int64) * size + documents, prepend=-1) != 0
-    kept &= queries != documents
-    kept &= np.isin(queries, queries[kept & (gains > 0)])
-    return queries[kept].astype(np.int32), documents[kept].astype(np.int32), gains[kept]
+    is_first = np.diff(queries.astype(np.int64) * size + documents, prepend=-1) != 0
+    is_first &= queries != documents
+    is_first &= np.isin(queries, queries[is_first & (gains > 0)])
+    return queries[is_first].astype(np.int32), documents[is_first].astype(np.int32), gains[is_first]
 
 
 def _by_query(
-    values: Sliced, queries: Int[np.ndarray, "rows"], asked: Int[np.ndarray, "queries"]
+    values: Sliced, queries: Int[np.ndarray, "rows"], query_numbers: Int[np.ndarray, "queries"]
 ) -> list[Sliced]:
     """The values of the rows of each query; rows are in order of queries."""
-    ends = [0, *np.searchsorted(queries, asked, side="right").tolist()]
+    ends = [0, *np.searchsorted(queries, query_numbers, side="right").tolist()]
     return [values[start:end] for start, end in pairwise(ends)]

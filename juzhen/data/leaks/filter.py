@@ -46,14 +46,14 @@ class LeakFilter:
                 f"{train.name}: all {len(train)} training rows are also in sets that this job evaluates "
                 f"on, and filter_leaks=true leaves them out; evaluate on other sets, or choose filter_leaks=false"
             )
-        kept = train.select(np.setdiff1d(np.arange(len(train)), leaky)) if len(leaky) else train
-        return replace(kept, num_leaky=len(leaky))
+        remaining = train.select(np.setdiff1d(np.arange(len(train)), leaky)) if len(leaky) else train
+        return replace(remaining, num_leaky=len(leaky))
 
 
 def used_sentences(examples: Examples) -> list[str]:
     """The sentences that rows use; a cut set keeps the table of the whole."""
-    places = np.unique(np.concatenate(list(examples.columns.values())))
-    return [examples.sentences[place] for place in places]
+    positions = np.unique(np.concatenate(list(examples.columns.values())))
+    return [examples.sentences[place] for place in positions]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class SeenRows:
     """
 
     def __init__(self, evaluation: Sequence[Examples]) -> None:
-        self._evaluation = [one for one in evaluation if pair_columns(one)]
+        self._evaluation = [examples for examples in evaluation if pair_columns(examples)]
         self._learnt: list[Examples] = []
         self._found: list[list[np.ndarray]] = []  # for each of `_learnt`: seen rows of each split
 
@@ -88,25 +88,34 @@ class SeenRows:
 
     def learn(self, train: Mapping[str, Examples]) -> None:
         """Adds sets as they are learnt from: after their view, and after their limit."""
-        for one in train.values():
-            if pair_columns(one) and len(one) and not any(one is known for known in self._learnt):
-                self._learnt.append(one)
+        for examples in train.values():
+            if (
+                pair_columns(examples)
+                and len(examples)
+                and not any(examples is known for known in self._learnt)
+            ):
+                self._learnt.append(examples)
 
     def seen(self) -> dict[str, Seen]:
         """`split/dataset` → Seen, of every evaluation split with pairs; all that was learnt so far counts."""
         if not self._evaluation:
             return {}
-        for one in self._learnt[len(self._found) :]:
-            self._found.append([np.unique(hits.evaluation_rows) for hits in self._index.search(one)])
-        return {f"{one.split}/{one.name}": self._of(place) for place, one in enumerate(self._evaluation)}
+        for examples in self._learnt[len(self._found) :]:
+            self._found.append([np.unique(hits.evaluation_rows) for hits in self._index.search(examples)])
+        return {
+            f"{examples.split}/{examples.name}": self._of(place)
+            for place, examples in enumerate(self._evaluation)
+        }
 
-    def _of(self, place: int) -> Seen:
+    def _of(self, position: int) -> Seen:
         by_set: dict[str, np.ndarray] = {}
-        for one, found in zip(self._learnt, self._found, strict=True):
-            by_set[one.name] = np.union1d(by_set.get(one.name, found[place]), found[place])
-        evaluated = self._evaluation[place]
+        for examples, rows_of_split in zip(self._learnt, self._found, strict=True):
+            by_set[examples.name] = np.union1d(
+                by_set.get(examples.name, rows_of_split[position]), rows_of_split[position]
+            )
+        evaluated = self._evaluation[position]
         rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *by_set.values()]))
-        counts = {name: len(some) for name, some in by_set.items() if len(some)}
+        counts = {name: len(rows_of_set) for name, rows_of_set in by_set.items() if len(rows_of_set)}
         scored = len(evaluated)
         if evaluated.kind in JUDGED:
             queries, of_rows = np.unique(evaluated.columns["query"], return_inverse=True)
