@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from juzhen.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from juzhen.data.named_ranking import load_ranking
+    from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.mining.negatives import mine
@@ -23,7 +23,7 @@ HOMES = {
     "PromptEncoder": "encoders.sentence_encoder",
     "SentenceEncoder": "encoders.sentence_encoder",
     "fit": "training.fit",
-    "load_ranking": "data.named_ranking",
+    "load_ranking": "data.loading",
     "mine": "mining.negatives",
 }
 """Name → the module of this package that defines it."""

@@ -52,7 +52,7 @@ def measure_two_stages(options: SimpleNamespace, today: DictConfig) -> None:
         raise UserError(f"--rerank {options.rerank}: is no run, so say where the numbers go: --out <folder>")
     folder = options.out or Path(options.rerank) / "analysis"
     from juzhen.data.loading import load_job_data
-    from juzhen.data.retrieval import as_ranking
+    from juzhen.data.rankings import as_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.evaluation.two_stage import DEPTHS, check_depths, some_queries, two_stage
     from juzhen.families import open_encoder

@@ -14,7 +14,7 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.embedding_cache import EmbeddingCache, Found
+from juzhen.encoders.embedding_cache import EmbeddingCache, Vectors
 from juzhen.encoders.first_look import look_at_encoder
 from juzhen.encoders.kept_vectors import GuidedCollator, KeptVectors, Targets, TaughtCollator
 from juzhen.encoders.locate import encoder_source, has_score_head
@@ -166,7 +166,7 @@ class DistillModule(Taught):
                 encoder.projections.append(layer)
         return encoder
 
-    def targets(self, vectors_of: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+    def targets(self, vectors_of: Mapping[str, tuple[Vectors, np.ndarray]]) -> Targets:
         dim = self.encoder.dim if self._own.projection == "pca" else None
         targets = Targets(vectors_of, center=self._own.center, dim=dim)
         if targets.is_reduced:

@@ -112,17 +112,6 @@ BROKEN_FILES = {
     "commas": (GOOD.replace("\t", ","), [".tsv: ", "divided by ','"]),
     "semicolons": (GOOD.replace("\t", ";"), [".tsv: ", "divided by ';'"]),
     "quoted": (GOOD.replace("sentence1", '"sentence1"'), [".tsv: ", "quoted: true"]),
-    "gzip": (gzip.compress(GOOD.encode()), [".tsv: ", "a gzip file; give it a name that ends with .gz"]),
-    "zstd": (
-        zstandard.compress(GOOD.encode()),
-        [".tsv: ", "a zstd file; give it a name that ends with .zst"],
-    ),
-    "zip": (b"PK\3\4" + GOOD.encode(), [".tsv: ", "a zip archive or a table of Excel"]),
-    "Excel": (b"\xd0\xcf\x11\xe0\xa1" + bytes(99), [".tsv: ", "a table of Excel; save it as CSV"]),
-    "Parquet": (
-        b"PAR1\x15\x04" + bytes(99),
-        [".tsv: ", "a Parquet file; give it a name that ends with .parquet"],
-    ),
 }
 
 

@@ -13,8 +13,7 @@ from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.named import deciding_set
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set
-from juzhen.data.rankings import RankingSet
-from juzhen.data.retrieval import as_ranking, as_retrieval
+from juzhen.data.rankings import RankingSet, as_ranking, as_retrieval
 from juzhen.data.source import load_examples
 from juzhen.data.views import apply_view
 from juzhen.encoders import SentenceEncoder
@@ -22,7 +21,7 @@ from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.plan import CosinePlan
+from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.mining.candidates import DenseRetriever
@@ -309,7 +308,8 @@ def test_texts_that_a_longer_prompt_cuts_are_counted(tiny_backbone):
     texts = {"anchor": ["今天天气很好"], "positive": ["今天天气很好"]}
     rows = Examples.from_texts("some", "train", kind=Kind.POSITIVE_PAIR, texts=texts)
     assert [cut_sentences(encoder, replace(rows, symmetric=one)).cut for one in READ] == [0, 1, 0]
-    assert cut_sentences(encoder, ranking().read_texts).looked_at == len(QUERIES) + len(CORPUS)
+    ((table, _),) = EmbeddingEvaluator(encoder).plan([ranking()]).tables()
+    assert cut_sentences(encoder, table).looked_at == len(QUERIES) + len(CORPUS)
 
 
 def test_keys_know_it_where_a_set_says_it_and_only_there(tiny_backbone):

@@ -18,7 +18,7 @@ from juzhen.core.whole import write_text, writing_to
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
 
-    from juzhen.data.readers import Table
+    from juzhen.data.readers import FileTable
 
 
 @dataclass
@@ -178,7 +178,7 @@ def score_table(
     return output
 
 
-def _text_columns(table: "Table", names: Sequence[str], *, are_default: bool) -> list[Sequence[str]]:
+def _text_columns(table: "FileTable", names: Sequence[str], *, are_default: bool) -> list[Sequence[str]]:
     from juzhen.data.verify import listed, place_in
 
     header = table.names or [str(position) for position in range(len(table.columns))]

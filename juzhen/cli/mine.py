@@ -123,7 +123,7 @@ def mine(
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.data.loading import cut
-    from juzhen.data.retrieval import as_judgements, as_ranking
+    from juzhen.data.rankings import as_judgements, as_ranking
     from juzhen.encoders import CrossEncoder, SentenceEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.encoders.locate import encoder_folder

@@ -234,17 +234,17 @@ ONLY_WORDS = {"training.checkpoint_every": "200 steps", "model.untrained_mask": 
 
 def unread(job: Job) -> dict[str, Rule]:
     """Dotted pattern of each key, or group of keys, that the job does not read → the rule that says so."""
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for rule in RULES if isinstance(job.get("model"), Mapping) else ():
         if rule.when(job):
-            found |= {key: rule for key in rule.of(job) if key not in found}
-    return found
+            rules |= {key: rule for key in rule.of(job) if key not in rules}
+    return rules
 
 
 def is_below(key: str, pattern: str) -> bool:
     """Whether a dotted key is the pattern's, or below it; `*` stands for any one word."""
-    words, wanted = key.split("."), pattern.split(".")
-    return len(words) >= len(wanted) and all(map(fnmatchcase, words, wanted))
+    parts, expected = key.split("."), pattern.split(".")
+    return len(parts) >= len(expected) and all(map(fnmatchcase, parts, expected))
 
 
 def as_read(job: Job) -> dict[str, Any]:
@@ -252,20 +252,20 @@ def as_read(job: Job) -> dict[str, Any]:
     instead: dict[str, Any] = dict(ONLY_WORDS)
     for pattern, rule in unread(job).items():
         instead[pattern] = rule.of(job)[pattern]
-    found: dict[str, Any] = dict(job)
+    read: dict[str, Any] = dict(job)
     for pattern, value in instead.items():
         if value is not AS_IT_IS:
-            found = _replaced(found, pattern.split("."), value)
-    return found
+            read = _replaced(read, pattern.split("."), value)
+    return read
 
 
-def _replaced(node: Mapping[str, Any], words: Sequence[str], value: Any) -> dict[str, Any]:
+def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict[str, Any]:
     """A copy in which `value` stands at that place, where there is one."""
     copy = dict(node)
-    for key in _named(copy, words[0]):
-        if len(words) > 1:
+    for key in _named(copy, parts[0]):
+        if len(parts) > 1:
             if isinstance(copy[key], Mapping):
-                copy[key] = _replaced(copy[key], words[1:], value)
+                copy[key] = _replaced(copy[key], parts[1:], value)
         elif value is GONE:
             del copy[key]
         else:

@@ -8,6 +8,7 @@ than to load torch.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,11 +18,13 @@ from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.measures import UNSCORED, first_measure
 from juzhen.core.result import Score
 from juzhen.core.transfer import too_few
+from juzhen.data.configured import configured_set
 from juzhen.data.files import files_of, has_split
 from juzhen.data.hub import require_hub
+from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DataRequest, DatasetConfig, Source
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.data.transfer import TransferTask, asked_tasks
 from juzhen.data.views import apply_view, with_negatives
 
@@ -311,3 +314,32 @@ def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
         return READ_AT_ONCE_BYTES + 1
     files = files_of(asdict(config), split, source=source, data_dir=job.data_dir)
     return None if files is None else sum(file.stat().st_size for file in files)
+
+
+def load_ranking(
+    name: str,
+    split: str = "test",
+    *,
+    data_dir: str | Path = "data",
+    config_dir: str | Path | None = None,
+    on_bad_row: str = "error",
+) -> RankingSet:
+    """Queries, documents, and which answers which: of a set of retrieval or reranking, or of pairs or triplets.
+
+    name        of conf/dataset
+    data_dir    where sets lie that are not built in
+    config_dir  a further folder of dataset/ files; None: there is none
+    on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out
+
+    Raises UserError for an unknown set, for one without that split, and for rows that do not say what answers what.
+    """
+    found = load_examples(
+        configured_set(name, config_dir=None if config_dir is None else Path(config_dir)),
+        split,
+        source=Source.LOCAL,
+        data_dir=data_dir,
+        on_bad_row=on_bad_row,
+        required=True,
+    )
+    assert found is not None  # or it is a UserError
+    return as_ranking(found)

@@ -10,11 +10,11 @@ import numpy as np
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import JUDGED, Examples, Kind
-from juzhen.data.files import BUILTIN_DATA, forms_of, on_disk, require_paths
+from juzhen.data.files import BUILTIN_DATA, on_disk
 from juzhen.data.hub import read_hub
 from juzhen.data.judgements import judged, kind_of_rows
-from juzhen.data.readers import Table, decompressed, read_table
-from juzhen.data.retrieval import as_retrieval
+from juzhen.data.rankings import as_retrieval
+from juzhen.data.readers import FileTable, read_table
 from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 from juzhen.data.text import load_text
 from juzhen.data.verify import verified
@@ -68,7 +68,6 @@ def _rows(asked: SplitRequest) -> Examples | None:
     folder = BUILTIN_DATA if asked.source == Source.BUILTIN else Path(asked.data_dir).expanduser()
     _one_of(config.layout, config.layouts, f"{key}.layout")
     layout = asked.layout
-    require_paths(layout.files, key)
     if layout.window is not None:
         return _text_from_file(asked, folder)
     if not isinstance(layout.files.get(split), list):
@@ -154,7 +153,7 @@ def _from_hub(asked: SplitRequest) -> Examples | None:
     if config.kind not in JUDGED:
         return verified(table, asked, columns=hub.columns)
 
-    def part(name: str) -> Table:
+    def part(name: str) -> FileTable:
         own = replace(hub, subset=name, splits={name: hub.splits.get(name, hub.splits[split])})
         return read_hub(config.name, own, name)
 
@@ -171,7 +170,7 @@ def _from_file(asked: SplitRequest, folder: Path) -> Examples | None:
     if config.kind not in JUDGED:
         return verified(table, asked, columns=layout.columns, promised=promised)
 
-    def part(name: str) -> Table:
+    def part(name: str) -> FileTable:
         path = _file(asked, name, folder, required=True)
         assert path is not None  # or it is a UserError
         return read_table(path, header=layout.header, quoted=layout.quoted)
@@ -203,19 +202,7 @@ def _file(asked: SplitRequest, split: str, folder: Path, *, required: bool) -> P
     path = on_disk(folder / named) if named else None
     if path is None and required:
         raise UserError(_absence(asked, split, folder))
-    if path is not None:
-        _refuse_another_form(path)
     return path
-
-
-def _refuse_another_form(path: Path) -> None:
-    """Raises UserError where the same name, packed otherwise, lies beside the file and holds something else."""
-    for other in forms_of(path):
-        if other != path and decompressed(other) != decompressed(path):
-            raise UserError(
-                f"{path}: {other.name} lies beside it and holds something else, so it is not clear which is meant; "
-                "keep only one"
-            )
 
 
 def _absence(asked: SplitRequest, split: str, folder: Path) -> str:

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.text_collate import TextCollator
 from juzhen.encoders.token_table import CachedTokenizer, TokenTable

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 
 from juzhen.core.examples import Examples
 from juzhen.core.numerals import percent
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.token_table import TEXTS_PER_CALL

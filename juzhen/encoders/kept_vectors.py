@@ -10,7 +10,7 @@ from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.embedding_cache import HALF, EmbeddingCache, Found
+from juzhen.encoders.embedding_cache import HALF, EmbeddingCache, Vectors
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import progress_bar
@@ -59,12 +59,12 @@ class KeptVectors:
                     raise UserError("the teacher gives numbers that are not finite in half precision")
                 self._shelf.add(portion, vectors, needed=True)
 
-    def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Found:
+    def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Vectors:
         """The vectors of the sentences with these numbers. Raises UserError where one is not there."""
         found = self._shelf.find(sentences[number] for number in numbers)
         if (found.places < 0).any():
             raise UserError(
-                f"{self._shelf.folder}: {int((found.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
+                f"{self._shelf.name}: {int((found.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
                 "are not there, and could not be written; choose a cache_dir with room"
             )
         places = np.full(len(sentences), -1)
@@ -84,7 +84,11 @@ class Targets:
     """
 
     def __init__(
-        self, vectors: Mapping[str, tuple[Found, Int[np.ndarray, "some"]]], *, center: float, dim: int | None
+        self,
+        vectors: Mapping[str, tuple[Vectors, Int[np.ndarray, "some"]]],
+        *,
+        center: float,
+        dim: int | None,
     ) -> None:
         self._vectors = {name: found for name, (found, _) in vectors.items()}
         size = next(iter(self._vectors.values())).dim

@@ -9,7 +9,7 @@ import numpy as np
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.neighbours import NUM_CANDIDATES
 from juzhen.data.leaks import Seen
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cut import Cut, most_tokens
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -66,28 +66,25 @@ def cut_in_evaluation(encoder: Any, collate: SentenceCollator, plan: EvaluationP
     """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
     if encoder is None or plan is None or not (family := family_of(encoder)).cuts:
         return {}
-    counts = collate.token_counts(plan.examples)
-    token_counts: dict[str, int] = {}
-    for sentence, length in zip(plan.examples.sentences, counts.tolist(), strict=True):
-        token_counts[sentence] = max(length, token_counts.get(sentence, 0))  # as a query, or as a document
-    sets = list(plan.sets)
-    if family.has_embeddings:
-        sets += [dataset.read_texts if encoder.sides.any() else dataset.texts for dataset in plan.rankings]
+    lengths = np.full(len(plan.sentences), -1, dtype=np.int64)
+    lengths[plan.pending] = collate.token_counts(plan.examples)[: len(plan.pending)]
     return {
         f"{dataset.split}/{dataset.name}": family.cut(
-            encoder, dataset, _lengths(token_counts, dataset.sentences, encoder.inner)
+            encoder,
+            dataset,
+            _lengths(np.where(numbers < 0, -1, lengths[numbers]), dataset.sentences, encoder.inner),
         )
-        for dataset in sets
+        for dataset, numbers in plan.tables()
     }
 
 
-def _lengths(
-    token_counts: Mapping[str, int], sentences: Sequence[str], encoder: SentenceEncoder
-) -> np.ndarray:
-    """Tokens of each sentence; of those whose embeddings came from a cache as many as there can be."""
-    if all(sentence in token_counts for sentence in sentences):
-        return np.array([token_counts[sentence] for sentence in sentences], dtype=np.int64)
-    return np.minimum(most_tokens(encoder, sentences), encoder.max_length)
+def _lengths(counts: np.ndarray, sentences: Sequence[str], encoder: SentenceEncoder) -> np.ndarray:
+    """Tokens of each sentence; of those whose embeddings came from a cache (−1) as many as there can be."""
+    unknown = np.flatnonzero(counts < 0)
+    if len(unknown):
+        texts = [sentences[number] for number in unknown.tolist()]
+        counts[unknown] = np.minimum(most_tokens(encoder, texts), encoder.max_length)
+    return counts
 
 
 def cut_line(cuts: Mapping[str, Cut], where: str) -> str | None:

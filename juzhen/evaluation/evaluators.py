@@ -20,7 +20,7 @@ from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics import lexical
 from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of, require_bm25s
@@ -40,14 +40,14 @@ class CrossEncoderPlan(EvaluationPlan):
 
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
         super().__init__(sets)
-        union = SentenceUnion([*self.sets, *(ranking.texts for ranking in self.rankings)])
+        union = SentenceUnion(self.sets, ([*ranking.queries, *ranking.corpus] for ranking in self.rankings))
         self._compared = [union.comparisons(number) for number in range(len(self.sets))]
         pairs = [np.stack([ranking.first, ranking.second], axis=1) for ranking in self._compared]
         for number, ranking in enumerate(self.rankings, start=len(self.sets)):
             candidates = _candidates(ranking)
             queries = np.repeat(np.arange(len(ranking.queries)), [len(named) for named in candidates])
             pair_places = np.stack([queries, len(ranking.queries) + np.concatenate(candidates)], axis=1)
-            pairs.append(union.rows(number)["text"][pair_places])
+            pairs.append(union.numbers[number][pair_places])
         distinct, rows = np.unique(
             np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=0, return_inverse=True
         )
@@ -56,6 +56,11 @@ class CrossEncoderPlan(EvaluationPlan):
         columns = {"text_a": first, "text_b": second}
         pairs_once = replace(union.examples, kind=Kind.SCORED_PAIR, columns=columns)
         self.examples = pairs_once if len(distinct) else NOTHING
+        self.sentences, self.pending = union.examples.sentences, np.arange(len(union.examples))
+        self._numbers = union.numbers
+
+    def tables(self) -> Tables:
+        return list(zip(self.sets, self._numbers, strict=False))
 
     def scores(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[np.ndarray]:
         of_sets = zip(self._compared, self._rows, strict=False)

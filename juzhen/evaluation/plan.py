@@ -1,7 +1,7 @@
 """What an encoder must see so that several sets can be scored."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion, Side, sides_of
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
-from juzhen.data.rankings import RankingSet
-from juzhen.data.retrieval import as_ranking
+from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.pooling import pair_scores, sides
@@ -35,6 +34,7 @@ NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.ze
 
 
 Sets = Sequence[Examples | RankingSet]
+Tables = list[tuple[Examples, Int[np.ndarray, "sentences"]]]
 
 
 class EvaluationPlan(ABC):
@@ -45,10 +45,14 @@ class EvaluationPlan(ABC):
     tasks        those whose classes a classifier is to tell apart
     examples     the rows that the encoder must see; each once, whatever the number of sets it appears in
     temperature  divides scores where a softmax is taken of them: that of cosines, or 1 for logits
+    sentences    all distinct texts that the encoder reads
+    pending      numbers of those that are in `examples`: what is known of the others need not be computed
     """
 
     temperature: float
     examples: Examples
+    sentences: Sequence[str] = ()
+    pending: Int[np.ndarray, "pending"] = np.arange(0)
 
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
         ranked = [dataset for dataset in sets if isinstance(dataset, RankingSet) or dataset.kind in JUDGED]
@@ -90,6 +94,10 @@ class EvaluationPlan(ABC):
         """For each task: split → what a classifier sees of its rows."""
         return []
 
+    def tables(self) -> Tables:
+        """Sets, and rankings as sets of texts, beside where each sentence of theirs is in `sentences`, −1: nowhere."""
+        return []
+
     @abstractmethod
     def matchers(self, outputs: np.ndarray) -> "list[Matcher]":
         """For each ranking what scores its queries with its documents, from the outputs for `examples` in order."""
@@ -105,9 +113,7 @@ class CosinePlan(EvaluationPlan):
     head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
     sides      those of the encoder (`PooledEncoder.sides`): where queries and documents of a ranking have prompts of
                their own, a sentence is encoded once for each prompt that it is read behind
-    sentences  all distinct sentences, in the order of `read`
-    read       Side by which each of them is read
-    pending    numbers of those whose embeddings are not known yet; only they are in `examples`
+    read       Side by which each of `sentences` is read
     """
 
     temperature = COSINE_TEMPERATURE
@@ -123,28 +129,26 @@ class CosinePlan(EvaluationPlan):
         super().__init__(sets, tasks)
         self._head = head
         of_tasks = [dataset for task in tasks for dataset in task.splits.values()]
-        self._union = SentenceUnion([*self.sets, *of_tasks, *(dataset.texts for dataset in self.rankings)])
+        rows = [*self.sets, *of_tasks]
+        self._union = SentenceUnion(rows, ([*dataset.queries, *dataset.corpus] for dataset in self.rankings))
+        self._of_rankings = self._union.numbers[len(rows) :]
         self.examples = self._union.examples
         self._asking = [sides[list(sides_of(dataset.symmetric))].tolist() for dataset in self.rankings]
         self._places = np.arange(len(self.examples))[None]
         self.read = np.zeros(len(self.examples), dtype=np.int8)
         if any(map(any, self._asking)):
-            self._read_apart(len(of_tasks))
+            self._read_apart()
         self.sentences = self.examples.sentences
         self.pending = np.arange(len(self.sentences))
         self._known: np.ndarray | None = None
 
-    def _read_apart(self, num_of_tasks: int) -> None:
+    def _read_apart(self) -> None:
         """Makes a row of `examples` for each sentence and each Side by which it is read, and says where each is."""
-        first = len(self.sets) + num_of_tasks
         used = np.zeros((len(Side), len(self.examples)), dtype=bool)
-        for number in range(first):
+        for number in range(len(self._union.sets)):
             used[Side.EVERY, np.concatenate(list(self._union.rows(number).values()))] = True
-        for number, (dataset, (query, document)) in enumerate(
-            zip(self.rankings, self._asking, strict=True), first
-        ):
-            texts = self._union.rows(number)["text"]
-            used[query, texts[: len(dataset.queries)]] = used[document, texts[len(dataset.queries) :]] = True
+        for queries, documents, (query, document) in self._sides_of_rankings():
+            used[query, queries] = used[document, documents] = True
         read, numbers = np.nonzero(used)
         self._places = np.where(used, used.ravel().cumsum().reshape(used.shape) - 1, -1)
         self.read = read.astype(np.int8)
@@ -176,16 +180,29 @@ class CosinePlan(EvaluationPlan):
 
     def matchers(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[Matcher]:
         firsts, right = sides(self._all(outputs), self._head)
-        numbers_of_sets = range(len(self._union.sets) - len(self.rankings), len(self._union.sets))
-        numbers = [self._union.rows(number)["text"] for number in numbers_of_sets]
         return [
-            embedding_matcher(
-                firsts[self._places[query][texts[: len(ranking.queries)]]],
-                right,
-                self._places[document][texts[len(ranking.queries) :]],
-            )
-            for ranking, texts, (query, document) in zip(self.rankings, numbers, self._asking, strict=True)
+            embedding_matcher(firsts[self._places[query][queries]], right, self._places[document][documents])
+            for queries, documents, (query, document) in self._sides_of_rankings()
         ]
+
+    def _sides_of_rankings(self) -> Iterator[tuple[np.ndarray, np.ndarray, Sequence[int]]]:
+        """Of each ranking the numbers of its queries and of its documents in the union, and how both are read."""
+        for one, numbers, read in zip(self.rankings, self._of_rankings, self._asking, strict=True):
+            yield *np.split(numbers, [len(one.queries)]), read
+
+    def tables(self) -> Tables:
+        every = zip(self.sets, self._union.numbers, strict=False)
+        tables = [(one, self._places[Side.EVERY][numbers]) for one, numbers in every]
+        for one, (queries, documents, (query, document)) in zip(
+            self.rankings, self._sides_of_rankings(), strict=True
+        ):
+            rows = np.concatenate([self._places[query][queries], self._places[document][documents]])
+            used, rows = np.unique(rows, return_inverse=True)
+            texts = [self.sentences[place] for place in used.tolist()]
+            sides, columns = self.read[used], {"text": rows.astype(np.int32)}
+            table = Examples(one.name, one.split, Kind.SENTENCE, texts, columns, None, sides=sides)
+            tables.append((table, used))
+        return tables
 
     def features(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[dict[str, Features]]:
         outputs, number = self._all(outputs), len(self.sets)

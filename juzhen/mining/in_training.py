@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from juzhen.core.examples import Examples, Kind, negative_columns
-from juzhen.data.retrieval import as_ranking, as_retrieval
+from juzhen.data.rankings import as_ranking, as_retrieval
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.mining.candidates import Advance, DenseRetriever, Found, Numbers, Retriever, Scores
 from juzhen.mining.filters import REASONS, Known, Reason, chosen
@@ -70,7 +70,7 @@ class MinedRows:
     """The rows of a set of positive pairs or triplets, whose negatives are mined.
 
     Queries are the distinct anchors, the corpus is all distinct positives and negatives, with the documents of a
-    retrieval set that the rows are made of (`juzhen.data.retrieval`).
+    retrieval set that the rows are made of (`juzhen.data.rankings`).
 
     share_of  as of `MiningOptions`
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import require_file
-from juzhen.core.shape import Object, Table, require_shape
+from juzhen.core.shape import Entries, Object, require_shape
 from juzhen.core.texts import short
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Advance, Pool, Retriever, pooled
@@ -41,8 +41,8 @@ usual limit of 1 MiB passages are written again for each question that finds the
 COUNTS = b"juzhen.counts"
 """Key of a portion's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""
 
-_NUMBERS, _LIST = Table(int), [int]
-OF_COUNTS = Object({"reasons": _NUMBERS, "known": _LIST, "rules": Table(_LIST), "left": _NUMBERS})
+_NUMBERS, _LIST = Entries(int), [int]
+OF_COUNTS = Object({"reasons": _NUMBERS, "known": _LIST, "rules": Entries(_LIST), "left": _NUMBERS})
 
 COLUMNS = (
     "query", "document", "query_text", "document_text", "source", "rank", "score", "positive_score", "judge_score",

@@ -10,7 +10,7 @@ from typing import Any
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
-from juzhen.core.shape import Object, Table, require_shape
+from juzhen.core.shape import Entries, Object, require_shape
 from juzhen.core.texts import short
 from juzhen.report.training import chosen_layout, train_files
 
@@ -56,7 +56,7 @@ AUDIT = Object(
     {
         "format_version": int,
         "train": [str],
-        "sets": Table(Object({"fingerprint": str}), keys=r"[^/]+/[^/]+"),
+        "sets": Entries(Object({"fingerprint": str}), keys=r"[^/]+/[^/]+"),
         "cells": [
             Object({"train": str, "evaluation": str, "rows": int, "exact_pairs": COUNT, "near_pairs": COUNT})
         ],

@@ -9,7 +9,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.numerals import number_or_nan
 from juzhen.data.configured import configured_set
-from juzhen.data.readers import Table, read_table
+from juzhen.data.readers import FileTable, read_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 from juzhen.data.verify import verified
@@ -58,7 +58,7 @@ def as_examples(
     return verified(table, SplitRequest(config, split, Source.LOCAL, ".", on_bad_row), columns=columns)
 
 
-def _table(rows: Sequence[str | Sequence[object]]) -> Table:
+def _table(rows: Sequence[str | Sequence[object]]) -> FileTable:
     """Tuples as columns."""
     listed = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
     widths = {len(row) for row in listed}
@@ -70,7 +70,7 @@ def _table(rows: Sequence[str | Sequence[object]]) -> Table:
     return Table("rows", None, list(zip(*listed, strict=True)), numbers, has_lines=False)
 
 
-def _kind(table: Table) -> tuple[Kind, dict[str, int]]:
+def _kind(table: FileTable) -> tuple[Kind, dict[str, int]]:
     """What the rows of a table are, and which column holds what."""
     columns = [values.to_pylist() if hasattr(values, "to_pylist") else values for values in table.columns]
     if len(columns) == 1:

@@ -248,11 +248,11 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
         (["{joint}", "--calibration", "{calibration}"], "was fitted to the scores of another encoder"),
         (
             ["--fuse", "{joint}", "{other}", "--calibration", "{calibration}"],
-            "calibration-demo_qmc.json: has no runs",
+            "calibration-demo_qmc.json: it lacks runs",
         ),
         (
             ["{joint}", "--calibration", "{joint}/result.json"],
-            "result.json: has no fitted; expected what this version",
+            "result.json: it lacks fitted; expected a file of juzhen calibrate",
         ),
         (["{joint}", "--calibration", "none.json"], "none.json: no such file; it is written by juzhen"),
         (

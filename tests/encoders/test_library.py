@@ -126,7 +126,7 @@ def test_options_that_cannot_be_meant_are_refused(bert_folder, load, options, me
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ("ab", r"expected pairs of texts, got a str .*write \[\("),
+        ("ab", "pairs: got one text; expected a list"),
         ([("今天", "明天"), "今天"], r"pair 1 is a str \('今天'\); expected two texts"),
         ([("今天",)], "pair 0 is a tuple .*expected two texts"),
         ([("今天", "明天"), ("今天", None)], "the second text of pair 1 is a NoneType"),

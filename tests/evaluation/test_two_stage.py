@@ -11,7 +11,7 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
-from juzhen.data.retrieval import as_ranking
+from juzhen.data.rankings import as_ranking
 from juzhen.encoders import save_encoder
 from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder

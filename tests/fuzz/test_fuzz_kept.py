@@ -3,8 +3,6 @@
 import io
 import os
 import warnings
-from contextlib import suppress
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +12,9 @@ from fuzzing import answer, any_file, any_json, memory_bound, on_examples, sizes
 from callbacks import RESUME_FILE
 from callbacks.resume import saved_state
 from juzhen.core import network
+from juzhen.core.array_cache import ArrayCache
 from juzhen.core.result import Score
-from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.token_table import BROKEN, read_table, write_table
+from juzhen.encoders.embedding_cache import Shelf
 from juzhen.report.files import fill_pages
 from launch.stage_store import RECORD, StageEntry
 from sweeps.clusters import ClusterAttempt
@@ -68,29 +66,19 @@ def test_ends_of_remote_cells(folder, size):
 
 @sizes
 def test_caches(folder, size):
-    table = SimpleNamespace(
-        flat=lambda: np.arange(5, dtype=np.int32), lengths=np.asarray([2, 3], dtype=np.int64)
-    )
-    packed = io.BytesIO()
-    write_table(packed, table, key="key")
-    whole = packed.getvalue()
-    shelf = EmbeddingCache(folder).folder / "digest"
-    Shelf(shelf, dim=2).add(["今天"], np.ones((1, 2), np.float32))
-    (segment,) = shelf.glob("*.npy")
-    rows = segment.read_bytes()
+    arrays = ArrayCache(folder / "embeddings", holds="embeddings", max_bytes=2**20)
+    Shelf(arrays, "digest", dim=2).add(["今天"], np.ones((1, 2), np.float32))
+    (key,) = arrays.keys("digest")
+    segment = arrays.path(key)
 
-    @on_examples(size, raw=any_file(whole), spoilt_rows=any_file(rows))
-    def holds(raw, spoilt_rows):
-        path = folder / "key.arrow"
-        path.unlink(missing_ok=True)  # what is mapped may not shrink
-        path.write_bytes(raw)
-        with suppress(*BROKEN):
-            read_table(path)
-        segment.write_bytes(spoilt_rows)
+    @on_examples(size, raw=any_file(segment.read_bytes()))
+    def holds(raw):
+        segment.unlink(missing_ok=True)  # what is mapped may not shrink
+        segment.write_bytes(raw)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             filled = np.zeros((1, 2), np.float32)
-            pending = Shelf(shelf, dim=2).fill(["今天"], filled)
+            pending = Shelf(arrays, "digest", dim=2).fill(["今天"], filled)
         assert (filled == 1).all() == (not len(pending))
 
 

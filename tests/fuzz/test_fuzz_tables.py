@@ -15,7 +15,7 @@ from juzhen.calibration.new_pairs import Scorer
 from juzhen.cli.verbs import verb
 from juzhen.core.examples import Examples
 from juzhen.data.audit.sources import text_lines
-from juzhen.data.readers import Table
+from juzhen.data.readers import FileTable
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
 from juzhen.data.verify import read_targets
@@ -196,7 +196,7 @@ def test_labels_and_scores(size):
         config = described("x")
         config.kind, config.labels, config.ignore_labels = kind, labels, ignored
         config.score_range = score_range
-        table = Table("x", None, [], np.arange(1, len(gold) + 1, dtype=np.int32))
+        table = FileTable("x", None, [], np.arange(1, len(gold) + 1, dtype=np.int32))
         faults = {}
         found = answer(lambda: read_targets(gold, table, config, key="dataset.x", faults=faults))
         if not isinstance(found, str):

@@ -7,7 +7,7 @@ from jobs import logged, run_job, typed_job, weights
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.encoders.crops import CropCollator, Crops
 from juzhen.encoders.packing import pack
 from lightning_modules.matching import match_losses

@@ -13,7 +13,7 @@ from juzhen.cli.mine import mine
 from juzhen.core.errors import UserError
 from juzhen.core.places import DATASETS
 from juzhen.data.audit.sources import ConfiguredSets
-from juzhen.data.named_ranking import load_ranking
+from juzhen.data.loading import load_ranking
 
 ROWS = [
     (f"怎么修改{one}", f"在哪里换{one}", f"{one}丢了怎么办")

@@ -18,8 +18,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.owned import LIST
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set, read_description
-from juzhen.data.rankings import RankingSet
-from juzhen.data.retrieval import as_ranking
+from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import load_encoder

@@ -24,7 +24,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     "metrics": ("Metrics", ""),
     "data": (
         "Data",
-        "core.examples data.named_ranking.load_ranking data.rankings data.source data.readers data.sampler "
+        "core.examples data.loading.load_ranking data.rankings data.source data.readers data.sampler "
         "data.views data.spec",
     ),
     "mining": (

@@ -6,7 +6,7 @@ from typing import Any
 
 from juzhen.core.result import FORMAT_VERSION, Result, Score
 from juzhen.core.result_shape import RESULT
-from juzhen.core.shape import Object, Table
+from juzhen.core.shape import Entries, Object
 from tools.docs.columns import named_lines
 from tools.docs.markup import code, plain, table
 
@@ -73,14 +73,14 @@ def words_of(shape: Any) -> str:
         return " or ".join(map(words_of, shape))
     if isinstance(shape, list):
         return f"list: {words_of(shape[0])}"
-    return "object" if isinstance(shape, Object | Table) else WORDS[shape]
+    return "object" if isinstance(shape, Object | Entries) else WORDS[shape]
 
 
 def _inner(shape: Any, parent: str) -> Iterator[tuple[Object, str]]:
     """The objects that a value holds, with the parent of their keys."""
     if isinstance(shape, Object):
         yield shape, parent
-    elif isinstance(shape, Table):
+    elif isinstance(shape, Entries):
         name = PLACES.get(re.split(r"\W", parent)[-1], "name")
         yield from _inner(shape.values, f"{parent}.<{name}>")
     elif isinstance(shape, tuple):
