@@ -67,7 +67,7 @@ def _table(rows: Sequence[str | Sequence[object]]) -> FileTable:
             f"rows: {len(listed)} rows of {sorted(widths)} columns; expected some, all of as many"
         )
     numbers = np.arange(1, len(listed) + 1, dtype=np.int32)
-    return Table("rows", None, list(zip(*listed, strict=True)), numbers, has_lines=False)
+    return FileTable("rows", None, list(zip(*listed, strict=True)), numbers, has_lines=False)
 
 
 def _kind(table: FileTable) -> tuple[Kind, dict[str, int]]:
