@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from juzhen.cli.program import checking, loading, run_program
+from juzhen.cli.program import run_program
+from launch.loading import checking, loading
 
 if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it in words from the start
     from omegaconf import DictConfig
@@ -90,10 +91,13 @@ def main() -> None:
     with checking():  # what is loaded for it takes longer than the check itself
         from launch import check_command_line
         from launch.data_record import is_finished
+        from launch.keys import naming_keys
 
         command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
-        looks = command.is_run and not is_finished(command.job)
-        known = first_look(command.job) if looks else None
+        known = None
+        if command.is_run and not is_finished(command.job):
+            with naming_keys(command.config):
+                known = first_look(command.job)
     command.run(partial(run_job, known=known))
 
 

@@ -23,7 +23,7 @@ from juzhen.data.loading import cut
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.evaluation.run import evaluate
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 131072, "mps": 32768}
 TOLERANCE, RANK_TOLERANCE = 1e-4, 1e-2
@@ -126,7 +126,7 @@ def evaluation(*, sizes: Sequence[str], rounds: int, rows: int, batch_sizes: Seq
 
 
 def score_ours(encoder: SentenceEncoder, backend: str, sets: list[Examples]) -> list[float]:
-    settings = Settings()
+    settings = EvaluationSettings()
     settings.evaluation.backend, settings.evaluation.bootstrap_samples = backend, 0
     settings.hardware.accelerator, settings.hardware.eval_batch_tokens = device(), BATCH_TOKENS[device()]
     scores = evaluate(encoder, sets, settings=settings).scores

@@ -16,7 +16,7 @@ from juzhen.data.probe import Probe
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.texts import batches_by_length
 from juzhen.losses.options import number, whole_number
-from juzhen.metrics.distribution import POSITIVE_ABOVE, score_distribution
+from juzhen.metrics.correlation import POSITIVE_ABOVE, score_distribution
 from juzhen.metrics.geometry import measure_space, score_histograms, unit
 from lightning_modules.biencoder import BiEncoder
 
@@ -91,7 +91,7 @@ class SpaceHealth(pl.Callback):
         if not isinstance(pl_module, BiEncoder) or not trainer.datamodule.selecting:
             return
         job = pl_module.job
-        dev = [one for one in trainer.datamodule.data.evaluation if one.split == "dev"]
+        dev = [examples for examples in trainer.datamodule.data.evaluation if examples.split == "dev"]
         probe = Probe.drawn(dev, num_sentences=self.probe_sentences, seed=job.seed)
         if probe is not None:
             self._meter = SpaceMeter(pl_module.encoder, probe, batch_tokens=job.hardware.eval_batch_tokens)
@@ -100,17 +100,17 @@ class SpaceHealth(pl.Callback):
         if self._meter is None or trainer.state.fn != "fit":
             return
         began = time.perf_counter()
-        found = self._meter.measure() | gradient_norms(pl_module)
-        log_health(pl_module, found)
+        values = self._meter.measure() | gradient_norms(pl_module)
+        log_health(pl_module, values)
         self.seconds += time.perf_counter() - began
         if trainer.is_global_zero:
             measured = {"seconds": round(self.seconds, 4), "cosines": self._meter.histogram()}
-            append_line(trainer, HEALTH_FILE, found | measured)
-        self._judge(trainer.global_step, found)
+            append_line(trainer, HEALTH_FILE, values | measured)
+        self._judge(trainer.global_step, values)
 
-    def _judge(self, step: int, found: dict[str, float | None]) -> None:
+    def _judge(self, step: int, values: dict[str, float | None]) -> None:
         """Warns, or raises UserError, where all sentences look alike or lie in next to no directions."""
-        cosine, rank = found["mean_cosine"], found["effective_rank"]
+        cosine, rank = values["mean_cosine"], values["effective_rank"]
         if cosine is not None and cosine > self.collapse_cosine:
             symptom = (
                 f"two sentences have a cosine of {cosine:.4f} on average (callbacks.space_health.collapse_cosine="
@@ -137,23 +137,29 @@ def score_summary(scores: np.ndarray, grades: np.ndarray, *, called: str) -> dic
     positive, negative = (
         float(scores[chosen].mean()) if chosen.any() else None for chosen in (is_positive, ~is_positive)
     )
-    found = {name.removeprefix("score_"): value for name, value in score_distribution(scores, grades).items()}
-    found |= {"of_positives": positive, "of_negatives": negative}
-    found["gap"] = None if positive is None or negative is None else positive - negative
-    return {f"{called}_{name}": value for name, value in found.items()}
+    numbers = {
+        name.removeprefix("score_"): value for name, value in score_distribution(scores, grades).items()
+    }
+    numbers |= {"of_positives": positive, "of_negatives": negative}
+    numbers["gap"] = None if positive is None or negative is None else positive - negative
+    return {f"{called}_{name}": value for name, value in numbers.items()}
 
 
 def score_counts(
     scores: np.ndarray, grades: np.ndarray, *, low: float, high: float
 ) -> dict[str, list[float]]:
     """Scores of positive and of other pairs, counted in NUM_BINS bins from `low` to `high`."""
-    edges, positives, others = score_histograms(scores, grades, num_bins=NUM_BINS, low=low, high=high)
-    return {"edges": edges.round(6).tolist(), "positives": positives.tolist(), "negatives": others.tolist()}
+    edges, positives, negatives = score_histograms(scores, grades, num_bins=NUM_BINS, low=low, high=high)
+    return {
+        "edges": edges.round(6).tolist(),
+        "positives": positives.tolist(),
+        "negatives": negatives.tolist(),
+    }
 
 
-def log_health(module: pl.LightningModule, found: dict[str, float | None]) -> None:
-    known = {f"health/{name}": value for name, value in found.items() if value is not None}
-    module.log_dict(known, rank_zero_only=False)
+def log_health(module: pl.LightningModule, values: dict[str, float | None]) -> None:
+    defined = {f"health/{name}": value for name, value in values.items() if value is not None}
+    module.log_dict(defined, rank_zero_only=False)
 
 
 def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
@@ -172,10 +178,10 @@ def gradient_norms(module: pl.LightningModule) -> dict[str, float]:
     return {"gradient_norm": norms.mean().item(), "largest_gradient_norm": norms.max().item()}
 
 
-def collapsed(what: str, step: int, symptom: str, *, key: str, then: str) -> None:
+def collapsed(subject: str, step: int, symptom: str, *, key: str, then: str) -> None:
     """Warns that something has collapsed, or raises UserError where `then`, the callback's `on_collapse`, is stop."""
     message = (
-        f"the {what} have collapsed at step {step}: {symptom}. Usual causes: optimizer.lr too high, a loss "
+        f"the {subject} have collapsed at step {step}: {symptom}. Usual causes: optimizer.lr too high, a loss "
         "without negatives, or a temperature that is too high"
     )
     if then == "stop":

@@ -56,7 +56,7 @@ class LossGradient(pl.Callback):
         watched, pl_module.watched = pl_module.watched, None
         if not watched:
             return
-        square = sum(_square(*one) for one in watched)
+        square = sum(_square(*reading) for reading in watched)
         length = trainer.strategy.reduce(square, reduce_op="sum").sqrt().item()
         # Back to the gradient of the batch's loss, which is divided by accumulation, and scaled for float16. Each
         # process has the sum over processes, of equal losses, of the gradient of its own rows.

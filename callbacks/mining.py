@@ -1,6 +1,8 @@
 """Hard negatives by the weights as they are now, again and again while they learn."""
 
+import math
 import time
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,19 +13,68 @@ import torch
 
 from callbacks.health import append_line
 from callbacks.lightning_internals import is_between_steps
-from callbacks.mining_phases import Phases
 from callbacks.resume import stage_folder
 from conf.declared import declared
 from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
-from juzhen.losses.options import whole_number
+from juzhen.losses.options import number, whole_number
 from juzhen.mining.beside import MiningBeside
 from juzhen.mining.in_training import InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
+
+
+class Phases:
+    """Training in phases, each with its own time between two minings and its own rise of the share of hard negatives.
+
+    ends         shares of training at which phases end, rising to 1
+    every_steps  optimizer steps between two minings, of each phase; None: there is one alone, before the first step
+    hard_share   at the start and at the end of each phase, and in between along a line
+    key          what the configuration calls them, for messages
+
+    Raises UserError for a number out of its range, and where there are not as many as there are phases.
+    """
+
+    def __init__(
+        self,
+        ends: Sequence[float],
+        every_steps: Sequence[int] | None,
+        hard_share: Sequence[float],
+        *,
+        key: str,
+    ) -> None:
+        self.ends = [number(f"{key}.phases", end, low=0.0, high=1.0, open_low=True) for end in ends]
+        if self.ends != sorted(set(self.ends)) or self.ends[-1:] != [1.0]:
+            raise UserError(
+                f"{key}.phases={list(ends)}: expected shares of training that rise to 1, such as [0.3, 0.7, 1]"
+            )
+        _require_count(f"{key}.hard_share", hard_share, len(ends) + 1)
+        self.hard_shares = [number(f"{key}.hard_share", share, low=0.0, high=1.0) for share in hard_share]
+        self.every_steps = None
+        if every_steps is not None:
+            _require_count(f"{key}.every_steps", every_steps, len(ends))
+            self.every_steps = [whole_number(f"{key}.every_steps", steps, low=1) for steps in every_steps]
+
+    def due(self, step: int, total_steps: int) -> bool:
+        """Before the first step, at the start of each phase, and every so many steps from there."""
+        if self.every_steps is None or step >= total_steps:
+            return step == 0
+        starts = [math.ceil(end * total_steps) for end in (0.0, *self.ends[:-1])]
+        phase = bisect_right(starts, step) - 1
+        return (step - starts[phase]) % self.every_steps[phase] == 0
+
+    def hard_share(self, step: int, total_steps: int) -> float:
+        """Of the negatives that are mined at a step."""
+        return float(np.interp(step / total_steps, [0.0, *self.ends], self.hard_shares))
+
+
+def _require_count(key: str, values: Sequence[float], count: int) -> None:
+    if len(values) != count:
+        raise UserError(f"{key}={list(values)}: expected {count} numbers, as there are phases")
+
 
 KEY = "callbacks.mining"
 MINING_FILE = "mining.jsonl"
@@ -78,10 +129,7 @@ class NegativeMining(pl.Callback):
         self.sets, self.stages = sets, stages
         rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
         rules |= {"share_of": share_of, "margin": margin, "temperature": temperature, "negatives": negatives}
-        try:
-            self.options = MiningOptions(**rules)
-        except UserError as error:
-            raise UserError(f"{KEY}.{error}") from None
+        self.options = MiningOptions(**rules)
         if depth < negatives:
             raise UserError(
                 f"{KEY}.depth={depth}: expected {KEY}.negatives={negatives} at least, to choose from"
@@ -101,16 +149,14 @@ class NegativeMining(pl.Callback):
                 f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
                 "leave mining out"
             )
-        if self.sets is not None and not self.sets:
-            raise UserError(f"{KEY}.sets=[]: expected names of sets, or null for all")
         for name in self.sets or ():
             if name not in job.dataset:
                 raise UserError(
                     f"{KEY}.sets={list(self.sets)}: this job does not learn from {name}; {nearest(name, job.dataset)}"
                 )
         names = self._stage_names(job)
-        mined = [one for name, one in zip(names, stages, strict=True) if self._is_on(name)]
-        for name, match in ((name, one) for stage in mined for name, one in stage.items()):
+        mined = [matches for name, matches in zip(names, stages, strict=True) if self._is_on(name)]
+        for name, match in ((name, match_of) for stage in mined for name, match_of in stage.items()):
             if self._is_mined(name) and Kind.TRIPLET not in declared(match.loss["_target_"]).input_kinds:
                 raise UserError(
                     f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives; choose one that does, such as "
@@ -127,12 +173,6 @@ class NegativeMining(pl.Callback):
             if self._is_mined(name)
         }
         data.rows_change = bool(self._rows)
-        for name, rows in self._rows.items():
-            if (count := len(rows.ranking.corpus)) < self.options.depth:
-                raise UserError(
-                    f"{KEY}.depth={self.options.depth}: there are {count} texts to choose negatives of {name} "
-                    "from; expected no more than that"
-                )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
         self._put_in_force(trainer)  # after a resume
@@ -160,18 +200,18 @@ class NegativeMining(pl.Callback):
             self._second.stop()
 
     def state_dict(self) -> dict[str, Any]:
-        found = {
-            name: {column: torch.from_numpy(values) for column, values in vars(one).items()}
-            for name, one in self._found.items()
+        mined = {
+            name: {column: torch.from_numpy(values) for column, values in vars(negatives).items()}
+            for name, negatives in self._found.items()
         }
-        return {name: getattr(self, name) for name in KEPT} | {"found": found}
+        return {name: getattr(self, name) for name in KEPT} | {"found": mined}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name in KEPT:
             setattr(self, name, state[name])
         self._found = {
-            name: InForce(**{column: values.numpy().copy() for column, values in one.items()})
-            for name, one in state["found"].items()
+            name: InForce(**{column: values.numpy().copy() for column, values in columns.items()})
+            for name, columns in state["found"].items()
         }
 
     def summary(self) -> dict[str, float]:
@@ -180,29 +220,12 @@ class NegativeMining(pl.Callback):
 
     def _stage_names(self, job: JobConfig) -> list[str]:
         """The stages of a job, in order. Raises UserError where `stages` names none of them, or one that is none."""
-        if job.schedule.name != "serial" or not job.dataset:
-            if self.stages is not None:
-                raise UserError(
-                    f"{KEY}.stages={list(self.stages)}: this job has one stage; leave it at null, or type "
-                    "schedule=serial"
-                )
-            return [""]
-        names = list(job.schedule.order or job.dataset)
-        if self.stages is not None and not self.stages:
-            raise UserError(
-                f"{KEY}.stages=[]: expected names of stages ({', '.join(names)}), or null for all"
-            )
+        is_serial = job.schedule.name == "serial" and job.dataset
+        names = list(job.schedule.order or job.dataset) if is_serial else [""]
         for name in self.stages or ():
             if name not in names:
                 raise UserError(
                     f"{KEY}.stages={list(self.stages)}: there is no stage {name}; {nearest(name, names)}"
-                )
-        mined = [name for name in names if self._is_on(name)]
-        of_them = {one for name in mined for one in _sets_of(job, name)}
-        for name in self.sets or ():
-            if name not in of_them and self.stages is not None:
-                raise UserError(
-                    f"{KEY}.sets={list(self.sets)}: no stage of {KEY}.stages={list(self.stages)} learns from {name}"
                 )
         return names
 
@@ -217,19 +240,19 @@ class NegativeMining(pl.Callback):
         if not self._rows or self._mined_at == step or not self.phases.due(step, total):
             return
         began, begun_at = time.perf_counter(), self._begun_at
-        found = trainer.strategy.broadcast(self._next(trainer, module) if trainer.is_global_zero else {})
+        mined = trainer.strategy.broadcast(self._next(trainer, module) if trainer.is_global_zero else {})
         lasted = time.perf_counter() - began
         self.seconds, self._mined_at = self.seconds + lasted, step
         if self.beside and step:
             self._begun_at = step
-        if not found:
+        if not mined:
             return
         self.times += 1
         stale = step - begun_at if self.beside and begun_at is not None else 0
         if trainer.is_global_zero:
-            for name, one in found.items():
-                self._tell(trainer, name, one, lasted, stale)
-        self._found = found
+            for name, negatives in mined.items():
+                self._tell(trainer, name, negatives, lasted, stale)
+        self._found = mined
         self._put_in_force(trainer)
 
     def _next(self, trainer: pl.Trainer, module: BiEncoder) -> dict[str, InForce]:
@@ -237,46 +260,41 @@ class NegativeMining(pl.Callback):
         if self._second is None or trainer.global_step == 0:
             with trainer.precision_plugin.forward_context():
                 requests = self._requests(trainer, module, trainer.global_step)
-                return {name: one.mined(module.encoder) for name, one in requests.items()}
-        found = {} if self._begun_at is None else self._second.found()
-        before, self._found = self._found, found or self._found
+                return {name: request.mined(module.encoder) for name, request in requests.items()}
+        mined = {} if self._begun_at is None else self._second.found()
+        before, self._found = self._found, mined or self._found
         self._second.begin(self._requests(trainer, module, trainer.global_step), module.encoder)
         self._found = before
-        return found
+        return mined
 
     def _requests(self, trainer: pl.Trainer, module: BiEncoder, step: int) -> dict[str, Request]:
         """What a mining at `step` is asked for, which follows from the step and the negatives in force."""
-        negatives, place = self.options.negatives, [module.job.seed, trainer.datamodule.stage.index, step]
+        negatives, position = self.options.negatives, [module.job.seed, trainer.datamodule.stage.index, step]
         share = self.phases.hard_share(step, module.total_steps)
         hard = min(int(negatives * share + 0.5), self.hard_at_most)
         requests = {}
         for index, (name, rows) in enumerate(self._rows.items()):
-            drawn = np.random.SeedSequence([*place, index]).generate_state(1)
-            options = replace(self.options, hard_share=hard / negatives, seed=int(drawn[0]))
+            seeds = np.random.SeedSequence([*position, index]).generate_state(1)
+            options = replace(self.options, hard_share=hard / negatives, seed=int(seeds[0]))
             before = self._found.get(name) if self.until_easy else None
             requests[name] = Request(rows, options, module.job.hardware.eval_batch_tokens, before)
         return requests
 
     def _put_in_force(self, trainer: pl.Trainer) -> None:
-        for name, found in self._found.items():
-            trainer.datamodule.train[name] = self._rows[name].with_negatives(found)
+        for name, negatives in self._found.items():
+            trainer.datamodule.train[name] = self._rows[name].with_negatives(negatives)
 
-    def _tell(self, trainer: pl.Trainer, name: str, found: InForce, seconds: float, stale: int) -> None:
-        is_there = found.documents >= 0
-        told = {
+    def _tell(self, trainer: pl.Trainer, name: str, mined: InForce, seconds: float, stale: int) -> None:
+        is_there = mined.documents >= 0
+        record = {
             "seconds": round(seconds, 3),
-            "changed_rows": self._rows[name].changed(self._found.get(name), found),
-            "score": float(found.scores.mean(where=is_there)),
-            "hard_share": float(found.is_hard.mean()),
+            "changed_rows": self._rows[name].changed(self._found.get(name), mined),
+            "score": float(mined.scores.mean(where=is_there)),
+            "hard_share": float(mined.is_hard.mean()),
             "missing_share": float(1 - is_there.mean()),
             "stale_steps": stale,
         }
-        append_line(trainer, MINING_FILE, {"set": name, **told})
+        append_line(trainer, MINING_FILE, {"set": name, **record})
         for logger in trainer.loggers:
-            values = {f"mining/{name}/{key}": value for key, value in told.items()}
+            values = {f"mining/{name}/{key}": value for key, value in record.items()}
             logger.log_metrics(values, trainer.global_step)
-
-
-def _sets_of(job: JobConfig, stage: str) -> Sequence[str]:
-    described = job.schedule.stages.get(stage)
-    return (described and described.dataset) or [stage]

@@ -52,8 +52,10 @@ class PruneOnDev(Checkpoint):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
-        every = next(one for one in trainer.callbacks if isinstance(one, ValidationPoints)).every_steps
-        validation = -(-trainer.global_step // every)
+        interval = next(
+            callback for callback in trainer.callbacks if isinstance(callback, ValidationPoints)
+        ).every_steps
+        validation = -(-trainer.global_step // interval)
         score = float(trainer.callback_metrics[self.monitor])
         is_last = trainer.should_stop or trainer.global_step >= pl_module.total_steps
         prune = trainer.is_global_zero and self._report(validation, score) and not is_last

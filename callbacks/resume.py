@@ -1,19 +1,83 @@
-"""Exact resume: what a continued run needs to end with the very same weights."""
+"""Exact resume: checkpoints that are whole, and all that a continued run needs to end with the very same weights."""
 
 import random
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from callbacks.checkpoint_io import damaged, read_checkpoint
-from callbacks.checkpoint_names import RESUME_FILE
+from callbacks import IN_CHECKPOINTS, RESUME_FILE
 from callbacks.lightning_internals import is_between_steps, is_validation_due
+from juzhen.core.commands import command
+from juzhen.core.errors import UserError
+from juzhen.core.opened import require_file
+from juzhen.core.owned import own_folder
+from juzhen.core.whole import remove_file, whole_file
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """A kill leaves the old checkpoint or the new one (`juzhen.core.whole`).
+
+    Lightning's own goes through the temporary folder, which may be another file system, where a move copies.
+
+    folder  the one whose checkpoints may be removed; None: none are
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
+        path = Path(path)
+        try:
+            own_folder(path.parent, earlier=IN_CHECKPOINTS)
+            with whole_file(path, "wb", in_own_folder=True) as file:
+                torch.save(checkpoint, file)
+        except (OSError, RuntimeError) as error:
+            # torch reports a full disk as a RuntimeError of its zip writer.
+            raise UserError(
+                f"{path}: the checkpoint could not be written ({error}). The one before it is untouched; "
+                f"free some space or set output_dir=… and continue with resume=auto."
+            ) from error
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = True
+    ) -> dict:
+        return read_checkpoint(Path(path), map_location=map_location)
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Removes a checkpoint of this folder and nothing else: which one it is has been read from a checkpoint."""
+        if self.folder is not None and Path(path).resolve().parent == self.folder.resolve():
+            with suppress(OSError):
+                remove_file(Path(path))
+
+
+def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:
+    """The content of a checkpoint. Runs no code of it; raises UserError where it cannot be read."""
+    try:
+        content = torch.load(require_file(path), map_location=map_location, mmap=mmap, weights_only=True)
+        return dict(content)
+    except (OSError, RuntimeError, ValueError, TypeError, EOFError, UnpicklingError) as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> UserError:
+    """What to do about a checkpoint that is not whole."""
+    return UserError(
+        f"{path}: this checkpoint is damaged ({type(error).__name__}), and training cannot go on from it. Type "
+        f"{command('rm', '-r', path.parent)} and the same command again: this stage starts afresh, and finished "
+        "stages and results stay as they are"
+    )
 
 
 def random_state() -> dict[str, Any]:
@@ -44,7 +108,9 @@ def restore_random_state(state: dict[str, Any]) -> None:
     np.random.set_state((name, np.asarray(keys).astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
     if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([one.cpu() for one in state["cuda"][: torch.cuda.device_count()]])
+        torch.cuda.set_rng_state_all(
+            [device_state.cpu() for device_state in state["cuda"][: torch.cuda.device_count()]]
+        )
     if state.get("mps") is not None and torch.backends.mps.is_available():
         torch.mps.set_rng_state(state["mps"].cpu())
 
@@ -144,7 +210,9 @@ class SavedState(NamedTuple):
 
 def stage_folder(trainer: pl.Trainer) -> Path:
     """Where a stage keeps what must go on after a resume: the folder around its checkpoints, which runs may share."""
-    return next(one for one in trainer.callbacks if isinstance(one, ResumePoint)).path.parent.parent
+    return next(
+        callback for callback in trainer.callbacks if isinstance(callback, ResumePoint)
+    ).path.parent.parent
 
 
 def saved_state(folder: Path) -> SavedState | None:
@@ -168,5 +236,5 @@ class ValidationPoints(pl.Callback):
         trainer.val_check_batch = float("inf")  # the end of the epoch, which is the end of the stage
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
-        here = not is_between_steps(trainer) and trainer.global_step % self.every_steps == 0
-        trainer.val_check_batch = 1 if here else float("inf")
+        is_due = not is_between_steps(trainer) and trainer.global_step % self.every_steps == 0
+        trainer.val_check_batch = 1 if is_due else float("inf")

@@ -31,28 +31,28 @@ class ScoreHealth(pl.Callback):
             return
         plan = trainer.datamodule.validation_plan
         graded = [
-            (scores, one.grades())
-            for one, scores in zip(plan.sets, pl_module.pair_scores(plan), strict=True)
-            if one.grades() is not None
+            (scores, examples.grades())
+            for examples, scores in zip(plan.sets, pl_module.pair_scores(plan), strict=True)
+            if examples.grades() is not None
         ]
         if not graded:
             return
         scores, grades = (np.concatenate(parts) for parts in zip(*graded, strict=True))
-        found = score_summary(scores, grades, called="score") | gradient_norms(pl_module)
-        log_health(pl_module, found)
+        values = score_summary(scores, grades, called="score") | gradient_norms(pl_module)
+        log_health(pl_module, values)
         if trainer.is_global_zero:
             low, high = float(scores.min()), float(scores.max())
             # Bins need a width, also where all scores are the same.
             counts = score_counts(scores, grades, low=low, high=max(high, low + self.collapse_spread))
-            append_line(trainer, SCORES_FILE, found | {"scores": counts})
-        self._judge(trainer.global_step, found)
+            append_line(trainer, SCORES_FILE, values | {"scores": counts})
+        self._judge(trainer.global_step, values)
 
-    def _judge(self, step: int, found: dict[str, float | None]) -> None:
+    def _judge(self, step: int, values: dict[str, float | None]) -> None:
         """Warns, or raises UserError, where a model gives all pairs the same score."""
-        spread = found["score_variance"] ** 0.5
+        spread = values["score_variance"] ** 0.5
         if spread < self.collapse_spread:
             symptom = (
                 f"they deviate by {spread:.2g} (callbacks.score_health.collapse_spread={self.collapse_spread:g}) from "
-                f"{found['score_mean']:.3g}, whatever the pair"
+                f"{values['score_mean']:.3g}, whatever the pair"
             )
             collapsed("scores", step, symptom, key="callbacks.score_health", then=self.on_collapse)

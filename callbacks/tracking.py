@@ -56,15 +56,15 @@ def build_loggers(
     return loggers
 
 
-def wandb_mode(wanted: str) -> str:
+def wandb_mode(mode: str) -> str:
     """online, offline or off. `auto` is online only with a key and an answer from the server within seconds.
 
     Raises UserError for `online` without a key or without an answer: W&B itself would block for minutes.
     """
-    if wanted in ("off", "offline"):
-        return wanted
+    if mode in ("off", "offline"):
+        return mode
     problem = wandb_problem()
-    if problem and wanted == "online":
+    if problem and mode == "online":
         raise UserError(f"logger.wandb=online: {problem}. Mend that, or use logger.wandb=offline.")
     if problem:
         log.info("W&B offline: %s. Send the run later with `wandb sync`.", problem)

@@ -1,28 +1,113 @@
 """The Trainer of a stage, with all that goes along with it."""
 
 import logging
+import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor
 
-from callbacks.checkpoint_io import AtomicCheckpointIO
-from callbacks.checkpoint_names import CHECKPOINTS
-from callbacks.finite_loss import FiniteLoss
+from callbacks import CHECKPOINTS
 from callbacks.lightning_internals import FreshLogs
-from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
-from callbacks.resume import ResumePoint, ValidationPoints
+from callbacks.resume import AtomicCheckpointIO, ResumePoint, ValidationPoints
 from callbacks.tracking import build_loggers
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
+from juzhen.core.batch import Batch
+from juzhen.core.errors import UserError
+
+
+class FiniteLoss(pl.Callback):
+    """Raises UserError naming the batch when a loss is NaN or infinite.
+
+    On a CPU every step is looked at before its gradients are computed. On other devices looking costs a wait,
+    so it is done every `every_steps` steps.
+    """
+
+    def __init__(self, *, every_steps: int) -> None:
+        self.every_steps = every_steps
+        self._batch: Batch | None = None
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, index: int
+    ) -> None:
+        self._batch = batch
+
+    def on_before_backward(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor
+    ) -> None:
+        if pl_module.device.type != "cpu" and trainer.global_step % self.every_steps:
+            return
+        if torch.isfinite(loss):
+            return
+        examples = trainer.datamodule.train[self._batch.task]
+        rows = self._batch.rows.tolist()
+        line_numbers = rows if examples.lines is None else examples.lines[rows].tolist()
+        listing = ", ".join(map(str, sorted(line_numbers)[:8])) + (" …" if len(line_numbers) > 8 else "")
+        raise UserError(
+            f"the loss is {loss.item()} at step {trainer.global_step} on {self._batch.task} (lines {listing} of its "
+            f"training file). The last checkpoint is intact. Usual causes: optimizer.lr too high, "
+            f"a temperature close to 0, or 16-bit precision (hardware.precision=32-true)."
+        )
+
+
+class StageProgress(TQDMProgressBar):
+    """One bar for the whole stage: steps done, time left, loss and best-known dev score.
+
+    It is shown on stderr: stdout is for results, and who reads those may be gone before they come.
+    """
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(refresh_rate=5, leave=True)
+        self.stage = stage
+
+    @property
+    def train_description(self) -> str:
+        return f"training on {self.stage}"
+
+    @property
+    def validation_description(self) -> str:
+        return "scoring dev"
+
+    @property
+    def test_description(self) -> str:
+        return "scoring all sets"
+
+    def init_train_tqdm(self) -> Any:
+        with redirect_stdout(sys.stderr):  # Lightning's bars take what is stdout when they begin
+            return super().init_train_tqdm()
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, *arguments: Any) -> None:
+        super().on_train_epoch_start(trainer, *arguments)
+        self.train_progress_bar.set_description(self.train_description)  # instead of "Epoch 0", the only one
+
+    def init_validation_tqdm(self) -> Any:
+        with redirect_stdout(sys.stderr):
+            return super().init_validation_tqdm()
+
+    def init_test_tqdm(self) -> Any:
+        with redirect_stdout(sys.stderr):
+            bar = super().init_test_tqdm()
+        bar.set_description(self.test_description)
+        return bar
+
+    def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
+        metrics = super().get_metrics(trainer, pl_module)
+        metrics.pop("v_num", None)
+        names = {"train/loss": "loss"}
+        return {
+            names.get(key, key.replace("dev/selection/", "dev_")): value for key, value in metrics.items()
+        }
+
 
 HARMLESS = (
     ".isinstance.treespec, LeafSpec",  # torch talking to Lightning
@@ -118,18 +203,22 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         callbacks.append(StageProgress(data.stage.name))
     if not data.train:
         return callbacks
-    every = {
+    steps = {
         key: data.in_steps(getattr(job.training, key), f"training.{key}", total_steps=data.total_steps)
         for key in ("validate_every", "checkpoint_every")
     }
     if data.selecting:
-        callbacks.append(ValidationPoints(every_steps=every["validate_every"]))
+        callbacks.append(ValidationPoints(every_steps=steps["validate_every"]))
         chosen_by = {"monitor": data.selection.key, "mode": "max"}
         if (patience := job.training.patience) is not None:
             callbacks.append(Patience(**chosen_by, patience=patience, check_on_train_epoch_end=False))
-        how = {"save_weights_only": True, "save_on_train_epoch_end": False, "enable_version_counter": False}
-        callbacks.append(BestOnDev(checkpoints, "best", **chosen_by, **how))
-    callbacks.append(ResumePoint(checkpoints, every_steps=every["checkpoint_every"]))
+        options = {
+            "save_weights_only": True,
+            "save_on_train_epoch_end": False,
+            "enable_version_counter": False,
+        }
+        callbacks.append(BestOnDev(checkpoints, "best", **chosen_by, **options))
+    callbacks.append(ResumePoint(checkpoints, every_steps=steps["checkpoint_every"]))
     return callbacks
 
 
@@ -138,6 +227,8 @@ def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Cal
     callbacks = []
     for node in chosen.values():
         if node is not None:
-            numbers = {key: one for key, one in node.items() if key not in ("_target_", "decides_weights")}
+            numbers = {
+                key: value for key, value in node.items() if key not in ("_target_", "decides_weights")
+            }
             callbacks.append(own_class(node["_target_"])(**numbers))
     return callbacks

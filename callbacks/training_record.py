@@ -17,10 +17,10 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
     """How long the stage that `trainer` has just fitted took, and what its best validation was."""
     if not data.train:
         return {}
-    found = {type(one): one for one in trainer.callbacks}
-    best = found[BestOnDev].best_model_score if BestOnDev in found else None
-    watch, counts, memory = (found.get(one) for one in (Throughput, SetCounts, PeakMemory))
-    mining = found.get(NegativeMining)
+    by_type = {type(callback): callback for callback in trainer.callbacks}
+    best = by_type[BestOnDev].best_model_score if BestOnDev in by_type else None
+    watch, counts, memory = (by_type.get(kind) for kind in (Throughput, SetCounts, PeakMemory))
+    mining = by_type.get(NegativeMining)
     steps = trainer.fit_loop.epoch_loop.global_step
     return {
         "steps": steps,

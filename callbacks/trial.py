@@ -49,8 +49,8 @@ class TrialAddress:
     def check(self) -> None:
         """Raises UserError where there is no journal of a search. Changes nothing and needs no Optuna."""
         if not _is_journal(Path(self.journal)):
-            told = f"{self.journal} is no journal of a search"
-            raise UserError(f"trial={self}: {told}; a search sets trial, leave it out")
+            problem = f"{self.journal} is no journal of a search"
+            raise UserError(f"trial={self}: {problem}; a search sets trial, leave it out")
 
     def open(self) -> "JournalStorage":
         """The journal that the trial is in. Raises UserError where there is none."""
@@ -103,9 +103,9 @@ def _drop_torn_line(path: Path) -> None:
         return
     with path.open("rb+") as file:
         content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            file.truncate(whole)
+        end_of_lines = content.rfind(b"\n") + 1
+        if end_of_lines < len(content):
+            file.truncate(end_of_lines)
             os.fsync(file.fileno())
 
 
@@ -127,14 +127,14 @@ def make_pruner(described: Any, *, journal: str) -> "BasePruner":
 
     named = described.get("_target_") if isinstance(described, Mapping) else None
     module, _, name = str(named).rpartition(".")
-    found = getattr(optuna.pruners, name, None) if module == "optuna.pruners" else None
-    numbers = {key: value for key, value in described.items() if key != "_target_"} if found else {}
-    is_pruner = isinstance(found, type) and issubclass(found, optuna.pruners.BasePruner)
+    pruner = getattr(optuna.pruners, name, None) if module == "optuna.pruners" else None
+    numbers = {key: value for key, value in described.items() if key != "_target_"} if pruner else {}
+    is_pruner = isinstance(pruner, type) and issubclass(pruner, optuna.pruners.BasePruner)
     if not is_pruner or not all(isinstance(value, int | float) for value in numbers.values()):
         raise UserError(
             f"{journal}: {described} is no pruner of a search; the journal is damaged, or no search wrote it"
         )
     try:
-        return found(**numbers)
+        return pruner(**numbers)
     except (TypeError, ValueError) as error:
         raise UserError(f"{journal}: {described} is no pruner of a search ({error})") from error

@@ -74,7 +74,9 @@ class Selection:
     @property
     def columns(self) -> list[str]:
         """The keys whose mean it is."""
-        return [f"dev/{one.name}/{metric}" for one, metric in zip(self.sets, self.metrics, strict=True)]
+        return [
+            f"dev/{examples.name}/{metric}" for examples, metric in zip(self.sets, self.metrics, strict=True)
+        ]
 
     @property
     def in_words(self) -> str:
@@ -82,12 +84,12 @@ class Selection:
         if not self.sets:
             return "the last step"
         of_metric = {metric: [] for metric in self.metrics}
-        for one, metric in zip(self.sets, self.metrics, strict=True):
-            of_metric[metric].append(one.name)
+        for examples, metric in zip(self.sets, self.metrics, strict=True):
+            of_metric[metric].append(examples.name)
         parts = " and ".join(f"{metric} of {', '.join(names)}" for metric, names in of_metric.items())
-        what = f"the best {'mean ' if len(self.sets) > 1 else ''}dev {parts}"
+        goal = f"the best {'mean ' if len(self.sets) > 1 else ''}dev {parts}"
         return (
-            f"{what} (no set that is trained on has a dev split that is scored)" if self.untrained else what
+            f"{goal} (no set that is trained on has a dev split that is scored)" if self.untrained else goal
         )
 
 
@@ -103,36 +105,41 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
 
     Raises UserError where the set that is named has no dev split.
     """
-    dev = [one for one in evaluation if one.split == "dev"]
+    dev = [examples for examples in evaluation if examples.split == "dev"]
     if monitor != "auto":
         _, name, metric = monitor.split("/")
-        named = [one for one in dev if one.name == name]
+        named = [examples for examples in dev if examples.name == name]
         if not named:
             raise UserError(
                 f"training.monitor={monitor}: no dev split of {name} is evaluated; there is "
-                f"{', '.join(one.name for one in dev) or 'none'}. Type training.monitor=dev/<dataset>/spearman or auto."
+                f"{', '.join(examples.name for examples in dev) or 'none'}. Type "
+                "training.monitor=dev/<dataset>/spearman or auto."
             )
         return Selection(named, [metric])
     of_any_text = metric == OF_ANY_TEXT
-    metrics = {one.name: metric if of_any_text else chooses(one.kind) for one in dev}
-    own = [one for one in dev if one.name in trained and metrics[one.name]]
-    if own:
-        return Selection(own, [metrics[one.name] for one in own])
-    others = [one for one in dev if of_any_text or metric in MEASURES[one.kind]]
-    if not others:
-        ranked = [one for one in dev if one.kind in (*RANKED, *JUDGED)]
-        others = [one for one in ranked if metrics[one.name] == metrics[ranked[0].name]]
-    return Selection(others, [metrics[one.name] for one in others], untrained=bool(others))
+    metrics = {examples.name: metric if of_any_text else chooses(examples.kind) for examples in dev}
+    trained_sets = [examples for examples in dev if examples.name in trained and metrics[examples.name]]
+    if trained_sets:
+        return Selection(trained_sets, [metrics[examples.name] for examples in trained_sets])
+    other_sets = [examples for examples in dev if of_any_text or metric in MEASURES[examples.kind]]
+    if not other_sets:
+        ranked = [examples for examples in dev if examples.kind in (*RANKED, *JUDGED)]
+        other_sets = [examples for examples in ranked if metrics[examples.name] == metrics[ranked[0].name]]
+    return Selection(
+        other_sets, [metrics[examples.name] for examples in other_sets], untrained=bool(other_sets)
+    )
 
 
 def _validated(selection: Selection) -> tuple[list[Examples], list[TransferTask]]:
     """The sets of a selection, and those of them whose classes are told apart."""
     by_class = [
-        TransferTask(one.name, {"dev": one}, by_means=True)
-        for one, metric in zip(selection.sets, selection.metrics, strict=True)
+        TransferTask(examples.name, {"dev": examples}, by_means=True)
+        for examples, metric in zip(selection.sets, selection.metrics, strict=True)
         if metric == CLASS_MEANS
     ]
-    return [one for one in selection.sets if one.kind is not Kind.LABELLED_TEXT or not by_class], by_class
+    return [
+        examples for examples in selection.sets if examples.kind is not Kind.LABELLED_TEXT or not by_class
+    ], by_class
 
 
 class _Rows(Dataset):
@@ -176,13 +183,14 @@ class SentenceDataModule(pl.LightningDataModule):
             self.selection = select(
                 data.evaluation, stage.datasets, monitor=job.training.monitor, metric=metric
             )
-        self.selecting = [one.name for one in self.selection.sets]
+        self.selecting = [examples.name for examples in self.selection.sets]
         self.rows_change = False
         self._batches_done = 0
-        training, own = job.training, job.schedule.sets
+        training, overrides = job.training, job.schedule.sets
         sizes = {name: len(examples) for name, examples in self.train.items()}
         batch_sizes = {
-            name: (own[name].batch_size if name in own else None) or training.batch_size for name in sizes
+            name: (overrides[name].batch_size if name in overrides else None) or training.batch_size
+            for name in sizes
         }
         self.stream = BatchStream(
             sizes, batch_size=batch_sizes, num_batches=0, seed=job.seed, shares=self._shares(batch_sizes)

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING
 from juzhen.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from juzhen.data.named_ranking import load_ranking
+    from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.mining.negatives import mine
     from juzhen.mining.options import MiningOptions
+    from juzhen.training.fit import fit
 
-__all__ = ["CrossEncoder", "MiningOptions", "PromptEncoder", "SentenceEncoder", "load_ranking", "mine"]
+__all__ = ["CrossEncoder", "MiningOptions", "PromptEncoder", "SentenceEncoder", "fit", "load_ranking", "mine"]
 
 HOMES = {
     "CrossEncoder": "encoders.cross_encoder",
     "MiningOptions": "mining.options",
     "PromptEncoder": "encoders.sentence_encoder",
     "SentenceEncoder": "encoders.sentence_encoder",
-    "load_ranking": "data.named_ranking",
+    "fit": "training.fit",
+    "load_ranking": "data.loading",
     "mine": "mining.negatives",
 }
 """Name → the module of this package that defines it."""

@@ -21,12 +21,12 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_yaml, require_yaml
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
-from juzhen.core.reading import why_unread
 from juzhen.core.schema import ConfigError
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from launch.explain import explain_composition, option_hint, place_of
 from launch.hydra_internals import Hydra, opened, run_composed, show
 from launch.job import read_job
+from launch.keys import naming_keys
 from launch.naming import register_resolvers
 from launch.own_hydra import check_hydra
 from launch.run_folder import make_folder, take_folder
@@ -41,6 +41,7 @@ from launch.sweep_rows import (
     with_row,
 )
 from launch.tree_files import check_own_names, check_set_files
+from launch.unread import why_unread
 from launch.words import Groups, as_typed, parse_flags, several_values
 
 DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
@@ -75,7 +76,8 @@ class Command:
         """Does what the command line asks for; `task` runs one composed job, as often as need be."""
         if self.is_run:
             take_folder(Path(self.job.run_dir))
-            run_composed(self.hydra, self.config, task)
+            with naming_keys(self.config):
+                run_composed(self.hydra, self.config, task)
         elif self.flags.multirun and self.job:
             make_folder(Path(self.job.output_dir))
             words = [*self.words, "hydra.mode=MULTIRUN"]

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from rich.table import Table
+
 from juzhen.core.examples import Kind
 from juzhen.core.measures import FIRST_MEASURES, first_measure
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
-from juzhen.report.stacked_table import Column, StackedTable
-from juzhen.report.terminal import terminal
+from juzhen.report.terminal import console_table, terminal
 
 
 def show_result(result: Result, *, folder: str) -> None:
@@ -106,7 +107,7 @@ def tie_lines(result: Result) -> list[str]:
     ]
 
 
-def result_table(result: Result) -> StackedTable:
+def result_table(result: Result) -> Table:
     """Rows: evaluation sets. Columns: dev and test Spearman ×100 [95 % interval], accuracy at the dev threshold.
 
     Where some sets have another measure, a column tells which. What a classifier reaches on a set that has a measure of
@@ -140,10 +141,10 @@ def result_table(result: Result) -> StackedTable:
                 _percent(accuracy and accuracy.value),
             )
         )
-    return StackedTable(
-        [*map(Column, columns), *(Column(name, is_number=True) for name in numbers)],
+    return console_table(
+        [*columns, *numbers],
         lines,
-        labels=len(columns),
+        numbers=numbers,
         title=f"{'Scores' if mixed else 'Spearman'} ×100, trained on {trained}",
         bold=[number for number, line in enumerate(lines) if line[0] in trained_sets],
     )

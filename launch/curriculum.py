@@ -15,7 +15,7 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.data.leaks import SeenRows
-from juzhen.data.loading import JobData, Known, load_job_data
+from juzhen.data.loading import JobData, Known, load_stages
 from juzhen.encoders.locate import ENCODER_FOLDER
 from launch.data_record import described_data, remember_data
 from launch.digests import stage_digest, start_digest
@@ -23,10 +23,9 @@ from launch.run_folder import RunFolder
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
 from launch.stages import history, plan_job
-from lightning_modules.augment import check_augmentation
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
-from lightning_modules.matching import match_losses
+from lightning_modules.matching import check_augmentation, match_losses
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +59,16 @@ class Curriculum:
                 check(self.job, matches)
         for stage in matches:
             check_augmentation(self.job, stage, model=self.model)
-        data = self._load(matches)
+        kinds = [{name: match.kind for name, match in stage.items()} for stage in matches]
+        data = load_stages(self.job, self.jobs, kinds, unscored=self.model.unscored, known=self.known)
+        self.known = {}  # rows that are not needed any more go
         for name, reason in data[0].unscored.items():
             log.warning("%s is not scored. %s", name, reason)
         self._require_learnable(folder, matches, data)
         if not folder.is_helper:
-            read = [*data[0].evaluation, *(one for stage in data for one in stage.train.values())]
+            read = list(data[0].evaluation)
+            for rows in data:
+                read += rows.train.values()
             remember_data(folder.path, described_data(self.job, read))
         start, previous = self.model.load_encoder(self.jobs[0]), None
         shares = self.store.root is not None  # only then are digests worth their time
@@ -125,18 +128,3 @@ class Curriculum:
         return (
             self.settings | own | ({"earlier": {one: self.settings[one] for one in by_job}} if by_job else {})
         )
-
-    def _load(self, matches: Sequence[Mapping[str, Match]]) -> list[JobData]:
-        """What each stage reads. Sets are read once, except those that two stages learn from in two ways."""
-        wanted_by = [{name: match.kind for name, match in stage.items()} for stage in matches]
-        kinds = {name: kind for wanted in reversed(wanted_by) for name, kind in wanted.items()}
-        how = {"unscored": self.model.unscored, "known": self.known}
-        shared = load_job_data(self.job, kinds, **how)
-        loaded = []
-        for job, wanted in zip(self.jobs, wanted_by, strict=True):
-            if wanted.items() <= kinds.items():
-                loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
-            else:
-                loaded.append(load_job_data(job, wanted, **how))
-        self.known = {}  # rows that are not needed any more go
-        return loaded

@@ -1,35 +1,22 @@
-"""Scores what finished runs lack, with the encoders they left behind: `juzhen evaluate runs`.
+"""`juzhen evaluate`: scores what finished runs lack, with the encoders they left behind."""
 
-A column whose file came after the run, or a set that joined the suite, is filled into the result; nothing is trained,
-and a score that exists is left alone.
-
-juzhen evaluate runs                          files that have come since
-juzhen evaluate runs --dataset mine           and a set of conf/dataset that the runs did not know
-juzhen evaluate runs --suite zh_picture       and the sets of a suite
-juzhen evaluate runs --without-leaks          scores without the rows that training has seen
-juzhen evaluate runs/some-run --again         everything once more; says what moved
-
-With --retrieve and --rerank no result is touched: both stages are measured together, quality and time at each depth.
-
-juzhen evaluate --retrieve runs/BI --rerank runs/CE --top 100 --dataset lcqmc_retrieval
-"""
-
-import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from juzhen.cli.arguments import VerbParser
+from typer import Argument, Option
+
 from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import WITHOUT_LEAKS, Result
 from launch.run_folder import RunFolder
-from launch.two_stages import add_two_stages, asks_for_two_stages, measure_two_stages
+from launch.two_stages import TOP, asks_for_two_stages, measure_two_stages
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
     from conf.job import JobConfig
@@ -39,65 +26,85 @@ if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks 
 ROUNDING = 1e-6
 """Smaller differences are those of sentences that went through the encoder in other company."""
 
-OWN_CACHES = True
 
-
-def parser() -> VerbParser:
-    parser = VerbParser("evaluate", __doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "runs", nargs="*", type=Path, help="run folders, or folders that hold runs at any depth"
-    )
-    parser.add_argument("--suite", metavar="NAME", help="also the sets of conf/suite/NAME.yaml")
-    parser.add_argument(
-        "--dataset",
-        metavar="NAME",
-        action="append",
-        help="also conf/dataset/NAME.yaml; may be repeated",
-    )
-    parser.add_argument(
-        "--config-dir", metavar="FOLDER", help="a further folder of dataset/ and suite/ files"
-    )
-    parser.add_argument(
-        "--again",
-        action="store_true",
-        help="replace scores that exist, of the named sets or of all, and say what moved",
-    )
-    parser.add_argument(
-        "--without-leaks",
-        action="store_true",
-        help="look for rows that training has seen, and score sets that have some without them, too",
-    )
-    parser.add_argument(
-        "--data-dir", metavar="FOLDER", help="where the sets lie; default: where each run has read them"
-    )
-    parser.add_argument(
-        "--hardware", metavar="NAME", help="of conf/hardware; default: what each run has used, on one device"
-    )
-    parser.add_batch_tokens(default="as the hardware says")
-    add_two_stages(parser)
-    return parser
-
-
-def run(
-    runs: Sequence[Path] = (),
+def evaluate(
+    runs: Annotated[
+        list[Path] | None, Argument(help="run folders, or folders that hold runs at any depth")
+    ] = None,
     *,
-    suite: str | None = None,
-    dataset: Sequence[str] = (),
-    config_dir: str | None = None,
-    again: bool = False,
-    without_leaks: bool = False,
-    data_dir: str | None = None,
-    hardware: str | None = None,
-    batch_tokens: int | None = None,
-    retrieve: str | None = None,
-    rerank: str | None = None,
-    top: int | None = None,
-    limit: int | None = None,
-    on_bad_row: str | None = None,
-    out: Path | None = None,
+    suite: Annotated[str | None, Option(help="also the sets of conf/suite/NAME.yaml")] = None,
+    dataset: Annotated[list[str] | None, Option(help="also conf/dataset/NAME.yaml; may be repeated")] = None,
+    config_dir: Annotated[
+        str | None, Option(metavar="FOLDER", help="a further folder of dataset/ and suite/ files")
+    ] = None,
+    again: Annotated[
+        bool,
+        Option("--again", help="replace scores that exist, of the named sets or of all, and say what moved"),
+    ] = False,
+    without_leaks: Annotated[
+        bool,
+        Option(
+            "--without-leaks",
+            help="look for rows that training has seen, and score sets that have some without them, too",
+        ),
+    ] = False,
+    data_dir: Annotated[
+        str | None,
+        Option(
+            metavar="FOLDER", help="where the data sets lie", show_default="where each run has read its sets"
+        ),
+    ] = None,
+    hardware: Annotated[
+        str | None, Option(help="of conf/hardware", show_default="what each run has used, on one device")
+    ] = None,
+    batch_tokens: Annotated[
+        int | None, Option(min=1, help="tokens at a time", show_default="as the hardware says")
+    ] = None,
+    retrieve: Annotated[
+        str | None, Option(metavar="RUN", help="first stage: a run or folder of an encoder, bm25, or lexical")
+    ] = None,
+    rerank: Annotated[
+        str | None, Option(metavar="RUN", help="second stage: a run or folder of a cross-encoder")
+    ] = None,
+    top: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="documents that the second stage reads at most; fewer are measured too",
+            show_default=str(TOP),
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        Option(min=1, help="queries of each set at most, drawn with a seed; the corpus stays whole"),
+    ] = None,
+    on_bad_row: Annotated[
+        Literal["error", "drop"] | None,
+        Option(help="what faulty rows do: end the work, or are left out", show_default="error"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(metavar="FOLDER", help="for the numbers", show_default="analysis/ in the second run"),
+    ] = None,
 ) -> None:
-    """Fills in every finished run below `runs`, or measures two stages. Raises UserError where some failed."""
-    options = argparse.Namespace(**locals())
+    """Scores what finished runs lack, with the encoders they left behind.
+
+    A column whose file came after the run, or a set that joined the suite, is filled into the result; nothing is
+    trained, and a score that exists is left alone.
+
+    juzhen evaluate runs                         # files that have come since
+    juzhen evaluate runs --dataset mine          # and a set of conf/dataset that the runs did not know
+    juzhen evaluate runs --suite zh_picture      # and the sets of a suite
+    juzhen evaluate runs --without-leaks         # scores without the rows that training has seen
+    juzhen evaluate runs/some-run --again        # everything once more; says what moved
+
+    With --retrieve and --rerank no result is touched: both stages are measured together, quality and time at each
+    depth.
+
+    juzhen evaluate --retrieve runs/BI --rerank runs/CE --top 100 --dataset lcqmc_retrieval
+    """
+    runs, dataset = runs or [], dataset or []
+    options = SimpleNamespace(**locals())
     if data_dir is not None and not Path(data_dir).expanduser().is_dir():
         raise UserError(f"--data-dir {data_dir}: no such folder; give the one that holds the data sets")
     if asks_for_two_stages(options):
@@ -108,19 +115,19 @@ def run(
         raise UserError("missing: runs, or --retrieve and --rerank; see juzhen evaluate --help")
 
 
-def _today(options: argparse.Namespace) -> "JobConfig":
+def _today(options: SimpleNamespace) -> "JobConfig":
     """The configuration of today, with the sets and the hardware that are asked for."""
     from launch.check import checked_job
 
-    words = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
-    words += [f"hardware={options.hardware}"] if options.hardware else []
-    words += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []
-    today = checked_job(words, conf_dir=CONFIGURATION, extra=options.config_dir)
+    overrides = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
+    overrides += [f"hardware={options.hardware}"] if options.hardware else []
+    overrides += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []
+    today = checked_job(overrides, conf_dir=CONFIGURATION, extra=options.config_dir)
     caches_below(today.cache_dir)
     return today
 
 
-def _add_all(options: argparse.Namespace) -> None:
+def _add_all(options: SimpleNamespace) -> None:
     from juzhen.evaluation.finished import finished_runs
 
     runs = finished_runs(options.runs)
@@ -129,24 +136,24 @@ def _add_all(options: argparse.Namespace) -> None:
     columns = cache(partial(_columns, options, today))  # loads torch, for the first run that lacks something
     named, failed = {**plain["evaluate"], **plain["dataset"]}, []
     for number, run in enumerate(runs, start=1):
-        place = f"[{number}/{len(runs)}] {run.folder}:"
+        start = f"[{number}/{len(runs)}] {run.folder}:"
         try:
-            print(f"{place} {_add(run, options, named, columns)}", flush=True)
+            print(f"{start} {_add(run, options, named, columns)}", flush=True)
         except UserError as error:
             failed.append(str(run.folder))
-            print(f"{place} failed: {error}", file=sys.stderr, flush=True)
+            print(f"{start} failed: {error}", file=sys.stderr, flush=True)
     if failed:
         raise UserError(f"{len(failed)} of {len(runs)} failed: {', '.join(failed)}")
 
 
-def _add(run: "FinishedRun", options: argparse.Namespace, named: "Descriptions", columns: Callable) -> str:
+def _add(run: "FinishedRun", options: SimpleNamespace, named: "Descriptions", columns: Callable) -> str:
     """Adds to one result, and says in a line what came of it."""
     from juzhen.evaluation.finished import missing_sets, unchecked_sets
 
     def wanted() -> "Descriptions":
         result, where = Result.read(run.folder), {"data_dir": options.data_dir}
-        found = missing_sets(result, named, again=options.again, **where)
-        return found | (unchecked_sets(result, **where) if options.without_leaks else {})
+        missing = missing_sets(result, named, again=options.again, **where)
+        return missing | (unchecked_sets(result, **where) if options.without_leaks else {})
 
     if not wanted():
         return f"nothing to do{_without_file(Result.read(run.folder), options)}"
@@ -159,7 +166,7 @@ def _add(run: "FinishedRun", options: argparse.Namespace, named: "Descriptions",
         return _spoken(changes, Result.read(run.folder), time.monotonic() - since)
 
 
-def _without_file(result: Result, options: argparse.Namespace) -> str:
+def _without_file(result: Result, options: SimpleNamespace) -> str:
     """The sets that were asked for by name and are neither scored nor to be read anywhere."""
     read = {key.split("/")[1] for key in result.data if not key.startswith("train/")}
     lost = [name for name in options.dataset if name not in read]
@@ -167,7 +174,7 @@ def _without_file(result: Result, options: argparse.Namespace) -> str:
     return f" ({', '.join(lost)}: no dev or test file below {folder})" if lost else ""
 
 
-def _columns(options: argparse.Namespace, today: "JobConfig") -> "LateColumns":
+def _columns(options: SimpleNamespace, today: "JobConfig") -> "LateColumns":
     from juzhen.evaluation.late import LateColumns  # loads torch
     from launch.stored import starting_encoder
 
@@ -187,17 +194,17 @@ def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
     """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
     from juzhen.core.measures import FIRST_MEASURES
 
-    spoken = []
+    scores = []
     for key in changes.added:
-        place, _, metric = key.rpartition("/")
+        column, _, metric = key.rpartition("/")
         measure = metric.removesuffix(WITHOUT_LEAKS)
         if measure not in FIRST_MEASURES or key not in result.scores:
             continue
-        words = [] if measure == "spearman" else [measure.replace("_", " ")]
-        words += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []
-        spoken.append(" ".join([place, *words, f"{100 * result.scores[key].value:.2f}"]))
+        measures = [] if measure == "spearman" else [measure.replace("_", " ")]
+        measures += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []
+        scores.append(" ".join([column, *measures, f"{100 * result.scores[key].value:.2f}"]))
     parts = [*changes.notes]
-    parts += [f"added {', '.join(spoken) or len(changes.added)}"] if changes.added else []
+    parts += [f"added {', '.join(scores) or len(changes.added)}"] if changes.added else []
     far = [
         f"{key} {_percent(old)} → {_percent(new)}"
         for key, (old, new) in changes.moved.items()

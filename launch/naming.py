@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from conf import for_scores
 from conf.declared import declared
 from conf.own_classes import is_own
-from juzhen.core.accelerator import this_machine
+from juzhen.core.accelerator import HARDWARE, found_hardware
 from juzhen.core.errors import UserError
 from juzhen.core.named import (
     NOT_PART_OF_THE_RUN,
@@ -23,7 +23,7 @@ from juzhen.core.named import (
     name_of,
     without_paths,
 )
-from juzhen.core.opened import open_input
+from juzhen.core.opened import open_input, read_yaml
 from juzhen.core.reading import as_read
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import encoder_source
@@ -142,8 +142,8 @@ def _weights_digest(folder: Path) -> str:
 def _prompt(folder: Path) -> list[str]:
     """What stands before every sentence, and whether it is pooled; nothing where nothing does."""
     with suppress(UserError):  # of broken files the job will speak
-        prefix = read_layout(folder).prefix
-        return [f"{prefix.text!r} {prefix.include_prompt}"] if prefix.text else []
+        prompts = read_layout(folder).prompts
+        return [f"{prompts.text!r} {prompts.include_prompt}"] if prompts.text else []
     return []
 
 
@@ -175,6 +175,11 @@ def run_name(config: Mapping[str, Any]) -> str:
     learns = trains and bool(config.get("dataset"))
     words = [*([joined] if trains else []), model, *([loss] if learns and uses_loss else [])]
     return f"{'-'.join(words)}-s{config.get('seed')}"
+
+
+def this_machine(key: str) -> Any:
+    """`${this_machine:key}`: the value of a key in the file of conf/hardware that suits this machine."""
+    return read_yaml(HARDWARE / f"{found_hardware()[0]}.yaml")[key]
 
 
 def register_resolvers() -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from callbacks.checkpoint_names import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE
+from callbacks import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE
 from juzhen.core.errors import UserError
 from juzhen.core.owned import MARKER, own_folder, refuse_links
 from juzhen.core.result import RESULT_FILE, STAGES, Result

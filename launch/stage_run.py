@@ -13,10 +13,9 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
-from callbacks.checkpoint_io import read_checkpoint
-from callbacks.checkpoint_names import IN_CHECKPOINTS, RESUME_FILE
+from callbacks import IN_CHECKPOINTS, RESUME_FILE
 from callbacks.pruning import leave_if_pruned
-from callbacks.resume import saved_state
+from callbacks.resume import read_checkpoint, saved_state
 from callbacks.tracking import finish_wandb
 from callbacks.trainer import build_trainer
 from callbacks.training_record import best_weights, describe_training
@@ -25,6 +24,7 @@ from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
+from juzhen.core.examples import Examples
 from juzhen.core.result import Result, Score
 from juzhen.core.threads import limit_threads
 from juzhen.core.weights import weights_digest
@@ -130,14 +130,7 @@ class StageRun:
             evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
             _say(cut_line(evaluated, "evaluation"), trainer)
             cut |= evaluated
-        result = self._result(untrained, training, cut)
-        # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
-        found = {key: score.value for key, score in result.scores.items() if score.value is not None}
-        for logger in trainer.loggers:
-            logger.log_metrics(found, step=trainer.global_step)
-            logger.save()
-        if trainer.is_global_zero:
-            self._leave_behind(result)
+        self._finish(untrained, training, cut)
         finish_wandb()
 
     @property
@@ -174,20 +167,21 @@ class StageRun:
         self.module.load_state_dict(checkpoint["state_dict"])
         return int(checkpoint["global_step"])
 
-    def _result(
-        self, untrained: dict[str, Score], training: dict[str, Any], cut: Mapping[str, Cut]
-    ) -> Result:
-        """Everything measured in the stage that was just tested; `training` as `describe_training` gives it."""
-        job, data, found = self.job, self.data, self.rows
-        rows = {f"train/{name}": examples for name, examples in data.train.items()}
-        rows |= {f"{one.split}/{one.name}": one for one in found.evaluation}
+    def _finish(self, untrained: dict[str, Score], training: dict[str, Any], cut: Mapping[str, Cut]) -> None:
+        """Tells everything measured in the stage that was just tested; `training` as `describe_training` gives it."""
+        job, data, read = self.job, self.data, self.rows
+        rows: dict[str, Examples] = {}
+        for name, examples in data.train.items():
+            rows[f"train/{name}"] = examples
+        for examples in read.evaluation:
+            rows[f"{examples.split}/{examples.name}"] = examples
         temperature = None if data.test_plan is None else data.test_plan.temperature
         described = describe_rows(rows, cut, temperature=temperature)
-        return Result(
+        result = Result(
             name=job.name,
             key=self.key,
             trained_on=list(self.stage.history),
-            scores=self.module.scores | found.missing,
+            scores=self.module.scores | read.missing,
             untrained=untrained,
             config=self.settings,
             data=with_leaks(described, self.module.seen),
@@ -196,9 +190,16 @@ class StageRun:
             seed=job.seed,
             stage=self.stage.index,
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            transfer={task.name: task.described() for task in found.tasks},
-            unscored=found.unscored,
+            transfer={task.name: task.described() for task in read.tasks},
+            unscored=read.unscored,
         )
+        # Lightning has logged dev while training; this is what the chosen weights reach, on every set.
+        values = {key: score.value for key, score in result.scores.items() if score.value is not None}
+        for logger in self.trainer.loggers:
+            logger.log_metrics(values, step=self.trainer.global_step)
+            logger.save()
+        if self.trainer.is_global_zero:
+            self._leave_behind(result)
 
     def _measure(self, step: int | None) -> None:
         """The scores of the module; those of a shared stage are measured once for all runs with the same sets.
@@ -237,7 +238,14 @@ class StageRun:
         """The encoder first, the Result last: a result means that everything before it is there."""
         if self.encoder is not None:
             ours = self.folder / ENCODER_FOLDER
-            self._model.save_encoder(self.encoder, ours, card=_card(result))
+            spearman = {
+                key: round(100 * score.value, 2)
+                for key, score in result.scores.items()
+                if key.endswith("/spearman") and score.value is not None
+            }
+            card = {"name": result.name, "trained_on": result.trained_on, "seed": result.seed}
+            card |= {"spearman_percent": spearman, "git_commit": result.environment["git_commit"]}
+            self._model.save_encoder(self.encoder, ours, card=card)
             share_files(self.entry.path / ENCODER_FOLDER, ours)
             result.weights = weights_digest(ours)
         result.write(self.folder)
@@ -268,14 +276,3 @@ def _chooses(data: SentenceDataModule) -> str:
         "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
         "choose. A suite adds some, such as suite=demo"
     )
-
-
-def _card(result: Result) -> dict[str, Any]:
-    """What a stranger should know about the weights in an encoder folder."""
-    spearman = {
-        key: round(100 * score.value, 2)
-        for key, score in result.scores.items()
-        if key.endswith("/spearman") and score.value is not None
-    }
-    told = {"name": result.name, "trained_on": result.trained_on, "seed": result.seed}
-    return told | {"spearman_percent": spearman, "git_commit": result.environment["git_commit"]}

@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from callbacks.checkpoint_names import CHECKPOINTS, IN_CHECKPOINTS
+from callbacks import CHECKPOINTS, IN_CHECKPOINTS
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json, read_text

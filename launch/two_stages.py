@@ -1,19 +1,17 @@
 """`juzhen evaluate --retrieve … --rerank …`: what two stages reach together, and how long they take for a query."""
 
-import argparse
 import hashlib
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from juzhen.cli.arguments import VerbParser
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
 from juzhen.core.named import LEXICAL
-from juzhen.core.numerals import whole_number
 from juzhen.core.owned import require_ours
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.weights import weights_digest
@@ -23,37 +21,15 @@ from juzhen.encoders.locate import encoder_source
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that
     from juzhen.data.rankings import RankingSet
-    from juzhen.evaluation.settings import Settings
-    from juzhen.evaluation.two_stage import Stage
+    from juzhen.evaluation.settings import EvaluationSettings
+    from juzhen.evaluation.two_stage import RerankedScores
 
 TOP = 100
 OF_RUNS = ("again", "without_leaks")
 OF_STAGES = ("retrieve", "rerank", "top", "limit", "on_bad_row", "out")
 
 
-def add_two_stages(parser: VerbParser) -> None:
-    """The options that measure two stages."""
-    parser.add_argument(
-        "--retrieve", metavar="RUN", help="first stage: a run or folder of an encoder, bm25, or lexical"
-    )
-    parser.add_argument("--rerank", metavar="RUN", help="second stage: a run or folder of a cross-encoder")
-    parser.add_argument(
-        "--top",
-        type=whole_number("--top", least=1, expected="a number of documents, such as 100"),
-        help=f"documents that the second stage reads at most (default: {TOP}); fewer are measured too",
-    )
-    parser.add_argument(
-        "--limit",
-        type=whole_number("--limit", least=1, expected="a number of queries, such as 500"),
-        help="queries of each set at most, drawn with a seed; the corpus stays whole",
-    )
-    parser.add_on_bad_row()
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="for the numbers; default: analysis/ in the second run"
-    )
-
-
-def asks_for_two_stages(options: argparse.Namespace) -> bool:
+def asks_for_two_stages(options: SimpleNamespace) -> bool:
     """Raises UserError for options of two stages beside those of runs, or without all that two stages need."""
     given = [name.replace("_", "-") for name in OF_STAGES if getattr(options, name) is not None]
     if not given:
@@ -69,16 +45,16 @@ def asks_for_two_stages(options: argparse.Namespace) -> bool:
     return True
 
 
-def measure_two_stages(options: argparse.Namespace, today: "JobConfig") -> None:
+def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
     """Prints a table for each split of each set, and writes its numbers as JSON."""
     if options.out is None and not (Path(options.rerank) / RESULT_FILE).is_file():
         raise UserError(f"--rerank {options.rerank}: is no run, so say where the numbers go: --out <folder>")
     folder = options.out or Path(options.rerank) / "analysis"
     from juzhen.data.loading import load_job_data
-    from juzhen.data.retrieval import as_ranking
+    from juzhen.data.rankings import as_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
-    from juzhen.evaluation.run import open_encoder
     from juzhen.evaluation.two_stage import DEPTHS, check_depths, some_queries, two_stage
+    from juzhen.families import open_encoder
 
     settings = _settings(options, today)
     sets = load_job_data(settings, {}).evaluation
@@ -124,12 +100,12 @@ def measure_two_stages(options: argparse.Namespace, today: "JobConfig") -> None:
         print(f"written to {path}", file=sys.stderr)
 
 
-def _settings(options: argparse.Namespace, today: "JobConfig") -> "Settings":
+def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettings":
     """Those of an evaluation on the sets that were named. Raises UserError for a set that nothing is looked for in."""
     from juzhen.core.examples import Kind
-    from juzhen.evaluation.settings import Settings
+    from juzhen.evaluation.settings import EvaluationSettings
 
-    settings = Settings.of(asdict(today))
+    settings = EvaluationSettings.of(asdict(today))
     settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
     for name, one in settings.evaluate.items():
         if one.kind != Kind.RETRIEVAL:
@@ -145,7 +121,7 @@ def _weights(encoder: str) -> str:
     return "" if encoder in LEXICAL else weights_digest(encoder_source(encoder))
 
 
-def _numbers(ranking: "RankingSet", found: "list[Stage]") -> dict[str, Any]:
+def _numbers(ranking: "RankingSet", found: "list[RerankedScores]") -> dict[str, Any]:
     return {
         "set": ranking.column,
         "queries": len(ranking.queries),
@@ -161,7 +137,7 @@ def _numbers(ranking: "RankingSet", found: "list[Stage]") -> dict[str, Any]:
     }
 
 
-def _table(ranking: "RankingSet", found: "list[Stage]") -> str:
+def _table(ranking: "RankingSet", found: "list[RerankedScores]") -> str:
     """Quality and time by depth, as Markdown."""
     import numpy as np
 

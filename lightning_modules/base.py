@@ -3,9 +3,8 @@
 import math
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,25 +15,29 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from conf.job import JobConfig
-from juzhen.core.batch import Batch, Encoded, Sharing
-from juzhen.core.constants import constants
+from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_GRADES, Examples, Kind
+from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
+from juzhen.core.tensors import TENSORS
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.bundle import save_encoder
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
+from juzhen.families import family_of
 from juzhen.losses.loss import Loss, LossOutput
+from juzhen.training.optimizer import adamw, learning_rates
 from lightning_modules.chosen_losses import Match
-from lightning_modules.draws import gather_rows, seed_draws
 from lightning_modules.metrics import RowOutputs
-from lightning_modules.optimizer import build_optimizer, build_schedule
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """What conf/model may set of a model: name, type and, where the key may be left out, a default."""
 
 
 class SentenceModule(pl.LightningModule):
@@ -47,9 +50,7 @@ class SentenceModule(pl.LightningModule):
                  before the test at the end of a stage
     """
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings:
-        """What conf/model may set: name, type and, where the key may be left out, a default."""
+    Settings = ModelSettings
 
     trains = True
     provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers", "lists")
@@ -81,7 +82,7 @@ class SentenceModule(pl.LightningModule):
     @classmethod
     def settings(cls, job: JobConfig) -> Any:
         """The Settings of a job's model."""
-        names = {one.name for one in fields(cls.Settings)}
+        names = {field.name for field in fields(cls.Settings)}
         return cls.Settings(**{name: value for name, value in job.model.items() if name in names})
 
     @staticmethod
@@ -92,7 +93,7 @@ class SentenceModule(pl.LightningModule):
     @staticmethod
     def save_encoder(encoder: nn.Module, folder: Path, *, card: dict[str, Any]) -> Path:
         """Writes what `load_encoder` finds again in `folder`."""
-        return save_encoder(encoder, folder, card=card)
+        return family_of(encoder).save(encoder, folder, card=card)
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
@@ -103,8 +104,8 @@ class SentenceModule(pl.LightningModule):
         """Raises UserError for weights that the model cannot learn from, as far as files tell; loads none of them."""
 
     @abstractmethod
-    def encode(self, batch: Batch) -> Encoded:
-        """Everything a loss may consume, one row per example of the batch."""
+    def encode(self, batch: Batch) -> dict[str, Tensor]:
+        """Everything a loss may read, by the names of `juzhen.core.tensors`, one row per example of the batch."""
 
     @property
     @abstractmethod
@@ -131,11 +132,17 @@ class SentenceModule(pl.LightningModule):
 
     def objective(self, batch: Batch) -> LossOutput:
         """The scalar to minimise for `batch`, and what to log beside it."""
-        return loss_of(self.losses[batch.task], self.whole_batch(self.encode(batch)))
+        return self.loss_of(batch, self.encode(batch))
+
+    def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
+        """As the loss of the batch's set gives it, from the tensors that it reads."""
+        loss: Loss = self.losses[batch.task]
+        read = {name: tensors[name] for name in loss.reads if name in tensors}
+        return loss.with_logs(**self.whole_batch(read))
 
     def score(self, batch: Batch) -> Float[Tensor, "batch"]:
         """Similarity of the two sentences of each row, higher = closer."""
-        return self.encode(batch).scores
+        return self.encode(batch)["scores"]
 
     def watch(self, values: Float[Tensor, "rows *numbers"], *, are_embeddings: bool) -> None:
         """Keeps the gradient of what a loss consumes, in steps in which somebody has put a list into `watched`."""
@@ -143,11 +150,11 @@ class SentenceModule(pl.LightningModule):
             values.retain_grad()
             self.watched.append((values, are_embeddings))
 
-    def whole_batch(self, encoded: Encoded) -> Encoded:
+    def whole_batch(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The rows of all processes, for a loss that couples them; what it draws is then the same in all."""
-        if self.trainer.world_size == 1:
-            return encoded
-        rows = gather_rows(self, encoded)
+        if self._trainer is None or self._trainer.world_size == 1:
+            return tensors
+        rows = gather_rows(self, tensors)
         seed_draws(self, self._batch_index, alike=True)
         return rows
 
@@ -216,21 +223,22 @@ class SentenceModule(pl.LightningModule):
         return outputs
 
     def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> dict[str, Score]:
-        asked = self.job.evaluation
-        how = {"seed": self.job.seed, "seen": self.seen}
-        how |= {"rankings": asked.rankings, "clusterings": asked.clusterings}
-        return self.measured(plan, outputs, bootstrap_samples=samples, **how).scores
+        evaluation = self.job.evaluation
+        options = {"seed": self.job.seed, "seen": self.seen}
+        options |= {"rankings": evaluation.rankings, "clusterings": evaluation.clusterings}
+        return self.measured(plan, outputs, bootstrap_samples=samples, **options).scores
 
-    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
-        """All that is planned, scored, from what `output` gave for its rows; `how` as of `measure`."""
-        return measure(self.evaluator, plan, outputs, **how)
+    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
+        """All that is planned, scored, from what `output` gave for its rows; options as of `measure`."""
+        return measure(self.evaluator, plan, outputs, **options)
 
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
         fused = self.job.hardware.precision != "16-mixed"
-        optimizer = build_optimizer(self, self.job.optimizer, fused=fused)
+        numbers = {name: getattr(self.job.optimizer, name) for name in ("lr", "weight_decay", "betas", "eps")}
+        optimizer = adamw(self, **numbers, fused=fused)
         steps = {"total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
-        schedule = build_schedule(optimizer, self.job.optimizer, **steps)
+        schedule = learning_rates(optimizer, self.job.optimizer.decay, **steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -239,7 +247,7 @@ class SentenceModule(pl.LightningModule):
             optimizer.zero_grad()
 
     def configure_gradient_clipping(
-        self, optimizer: torch.optim.Optimizer, *unused: object, **more: object
+        self, optimizer: torch.optim.Optimizer, *unused: object, **unused_options: object
     ) -> None:
         compares, self._compares = self._compares, False
         if not compares:
@@ -250,65 +258,43 @@ class SentenceModule(pl.LightningModule):
             self.gradient_norms.append(norm)
 
 
-def loss_of(loss: Loss, encoded: Encoded) -> LossOutput:
-    """The scalar to minimise, and what to log beside it. A loss asks for tensors by name."""
-    return loss.with_logs(**{name: ARGUMENTS[name](encoded) for name in asked_for(type(loss))})
+def gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The rows of all processes, so that a loss sees the whole batch.
+
+    Gradients flow back to the process that made the row. DDP then averages over processes, which undoes the
+    factor that the gather brings in: the step equals that of one process with the whole batch.
+    """
+    world, rank = module.trainer.world_size, module.global_rank
+    first = next(iter(tensors.values()))
+    counts = [int(n) for n in module.all_gather(torch.tensor(len(first), device=first.device))]
+    most = max(counts)
+
+    def gather(name: str, rows: torch.Tensor) -> torch.Tensor:
+        padding = rows.new_zeros((most - counts[rank], *rows.shape[1:]))
+        is_learnt = TENSORS[name].is_learnt
+        gathered = module.all_gather(torch.cat([rows, padding]), sync_grads=is_learnt)
+        return torch.cat([gathered[process, : counts[process]] for process in range(world)])
+
+    return {name: gather(name, rows) for name, rows in tensors.items()}
 
 
-@cache
-def asked_for(loss: type[Loss]) -> tuple[str, ...]:
-    """Names of the tensors that a loss needs. Raises UserError for a name that nobody knows."""
-    if unknown := set(loss.reads) - set(ARGUMENTS):
-        raise UserError(
-            f"{loss.__name__}.with_logs: {', '.join(sorted(unknown))} is handed over by nobody; known are "
-            f"{', '.join(ARGUMENTS)}"
-        )
-    return loss.reads
+def seed_draws(module: pl.LightningModule, index: int, *, alike: bool) -> None:
+    """Starts torch's generator anew, where several processes train: what is drawn then follows from where training is.
 
+    Processes encode different sentences, so that they draw different amounts of numbers, and a checkpoint has the
+    state of one generator only. Without this, a job of several processes could not be continued as if it had not
+    stopped.
 
-def _graded(encoded: Encoded) -> Float[Tensor, "batch"] | None:
-    """Targets in which higher means closer: NLI classes become 1, 0.5 and 0, others stay."""
-    if encoded.kind is Kind.NLI_PAIR:
-        return constants(NLI_GRADES, like=encoded.targets)[encoded.targets.long()]
-    return encoded.targets
-
-
-def _logits(encoded: Encoded) -> Float[Tensor, "batch classes"]:
-    if encoded.logits is None:
-        raise UserError(
-            "loss=ce needs one logit per class, and this model gives none; use loss=bce for its scores, or "
-            "loss=softmax, which brings a classifier over embeddings"
-        )
-    return encoded.logits
-
-
-def _negatives(encoded: Encoded) -> Float[Tensor, "batch negatives dim"] | None:
-    others = [values for column, values in encoded.embeddings.items() if column.startswith("negative")]
-    return torch.stack(others, dim=1) if others else None
-
-
-def _text(place: int) -> Callable[[Encoded], Float[Tensor, "batch dim"]]:
-    return lambda encoded: list(encoded.embeddings.values())[place]
-
-
-ARGUMENTS: dict[str, Callable[[Encoded], Tensor | None]] = {
-    "scores": lambda encoded: encoded.scores,
-    "layer_scores": lambda encoded: encoded.layer_scores,
-    "logits": _logits,
-    "targets": _graded,
-    "classes": lambda encoded: encoded.targets,
-    "embeddings": _text(0),
-    "first": _text(0),
-    "second": _text(1),
-    "anchors": _text(0),
-    "positives": _text(1),
-    "negatives": _negatives,
-    "student": _text(0),
-    "projected": lambda encoded: encoded.projected,
-    "teacher": lambda encoded: encoded.teacher,
-    "guide": lambda encoded: encoded.guide,
-    "document_scores": lambda encoded: encoded.document_scores,
-    "teacher_scores": lambda encoded: encoded.teacher_scores,
-    "text_ids": lambda encoded: torch.stack(list(encoded.text_ids.values()), dim=1),
-}
-"""Name of an argument → where it is found in what a model has encoded."""
+    index  of the batch, in this stage
+    alike  the same numbers in all processes, for a loss that sees the rows of all; else each has numbers of its own
+    """
+    trainer = module.trainer
+    if trainer.world_size == 1:
+        return
+    entropy = [
+        module.job.seed,
+        trainer.datamodule.stage.index,
+        index,
+        0 if alike else 1 + trainer.global_rank,
+    ]
+    torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1)))

@@ -1,12 +1,10 @@
 """The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
@@ -14,18 +12,21 @@ from torch import Tensor
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
-from juzhen.core.batch import Batch, Encoded
+from juzhen.core.batch import Batch, row_tensors
 from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
 from juzhen.core.named import name_of
 from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
-from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.augmentation import Augmentation, SentenceChanges
 from juzhen.encoders.locate import has_score_head
-from juzhen.encoders.pooling import BilinearScore
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.token_table import CachedTokenizer
+from juzhen.encoders.views import TokenViews, Views
+from juzhen.encoders.views_text import TextViews
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
-from lightning_modules.augment import augmentation_of
-from lightning_modules.base import SentenceModule
+from juzhen.families import family_of
+from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.chosen_losses import Match
 
 
@@ -38,6 +39,38 @@ def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
     return CachedTokenizer(encoder, job.cache_dir, progress=progress)
 
 
+def changes_of(views: Views, encoder: SentenceEncoder) -> SentenceChanges:
+    """The changes that `views` names, of sentences as this encoder reads them."""
+    return SentenceChanges(
+        encoder.tokenize,
+        text_views=TextViews(views),
+        token_views=TokenViews(
+            views, encoder.tokenizer, max_length=encoder.max_length, prompt=encoder.prompt
+        ),
+    )
+
+
+def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | None:
+    """What changes the sentences that a job learns from; None where it asks for nothing."""
+    config = job.augmentation
+    if not config.views:
+        return None
+    views = Views.of(vars(config), group="augmentation")
+    of_sides = {side: changes_of(views, encoder.reading(side)) for side in Side if encoder.sides[side]}
+    return Augmentation(
+        changes_of(views, encoder),
+        probability=config.probability,
+        sets=config.sets,
+        seed=job.seed,
+        of_sides=of_sides,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiEncoderSettings(ModelSettings):
+    score: Literal["cosine", "bilinear"] | None = None  # text models have none
+
+
 class BiEncoder(SentenceModule):
     """Scores a pair by the cosine of two embeddings (Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084).
 
@@ -46,24 +79,19 @@ class BiEncoder(SentenceModule):
               the encoder and trained with it; None: what the folder that is started from says, else cosine
     """
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(SentenceModule.Settings):
-        score: Literal["cosine", "bilinear"] | None = None  # text models have none
+    Settings = BiEncoderSettings
 
     def __init__(self, *, encoder: SentenceEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
         self.tokenize = fitted(encoder, self.job)
-        self.collate = SentenceCollator(
-            self.tokenize,
-            encoder.collate,
-            sharing=self.sharing,
-            augmentation=augmentation_of(self.job, encoder),
-            sides=self.tokenize,
+        family = family_of(encoder)
+        self.collate = family.collate(
+            encoder, self.tokenize, sharing=self.sharing, augmentation=augmentation_of(self.job, encoder)
         )
         evaluation = self.job.evaluation
-        self._validating = EmbeddingEvaluator(encoder)
-        self._final = EmbeddingEvaluator(
+        self._validating = family.evaluator(encoder)
+        self._final = family.evaluator(
             encoder,
             backend=evaluation.backend,
             cache_dir=embedding_cache_dir(evaluation.cache_embeddings, self.job.cache_dir),
@@ -97,35 +125,22 @@ class BiEncoder(SentenceModule):
                     f"{'' if 'score' in job.model else '+'}model.score=cosine"
                 )
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> dict[str, Tensor]:
         depths = self.losses[batch.task].depths if batch.task in self.losses else ()
         if not depths:
             return self.encoded(batch, self.encoder(batch.tokens))
         embeddings, layers = self.encoder.at_depths(batch.tokens, depths)
-        for below in (one for one in layers if one is not embeddings):
+        for below in (layer for layer in layers if layer is not embeddings):
             self.watch(below, are_embeddings=True)
-        first, second, *_ = batch.columns.values()
-        cosines = [F.cosine_similarity(one[first].float(), one[second].float(), dim=-1) for one in layers]
-        return replace(self.encoded(batch, embeddings), layer_scores=torch.stack(cosines, dim=1))
+        return self.encoded(batch, embeddings, layers)
 
-    def encoded(self, batch: Batch, embeddings: Float[Tensor, "sentences dim"]) -> Encoded:
-        """What a loss consumes, from the embeddings of the batch's sentences."""
+    def encoded(
+        self, batch: Batch, embeddings: Float[Tensor, "sentences dim"], layers: Sequence[Tensor] = ()
+    ) -> dict[str, Tensor]:
+        """What a loss may read, from the embeddings of the batch's sentences."""
         self.watch(embeddings, are_embeddings=True)
-        columns = {column: embeddings[rows] for column, rows in batch.columns.items()}
-        pair = list(columns.values())[:2]
-        lists = None
-        if batch.task in self.losses and self.losses[batch.task].consumes == "lists":
-            anchor, *documents = columns.values()
-            lists = torch.stack([self.encoder.pair_scores(anchor, one) for one in documents], dim=1)
-        return Encoded(
-            kind=batch.kind,
-            embeddings=columns,
-            text_ids={column: batch.sentence_ids[rows] for column, rows in batch.columns.items()},
-            scores=self.encoder.pair_scores(*pair) if len(pair) == 2 else None,  # one text has no score
-            targets=batch.targets,
-            document_scores=lists,
-            teacher_scores=batch.teacher_scores,
-        )
+        reads = self.losses[batch.task].reads if batch.task in self.losses else ()
+        return row_tensors(batch, embeddings, self.encoder.pair_scores, reads=reads, layers=layers)
 
     @property
     def scores_by_cosine(self) -> bool:

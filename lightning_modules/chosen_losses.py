@@ -11,7 +11,7 @@ from conf.declared import Declared, declared
 from conf.job import JobConfig
 from juzhen.core.contract import VIEWS, choose_view
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
+from juzhen.core.examples import NLI_GRADES, Kind
 from juzhen.core.named import WITHOUT_BATCH, name_of
 from juzhen.core.places import CONFIGURATION
 from juzhen.data.spec import DatasetConfig, LearningConfig
@@ -44,8 +44,8 @@ def chosen_losses(job: JobConfig) -> dict[str, Match]:
         _refuse_losses(job, model)
     matches = {}
     for name, dataset in job.dataset.items():
-        own = job.schedule.sets.get(name)
-        losses = job.loss if own is None or own.loss is None else own.loss
+        overrides = job.schedule.sets.get(name)
+        losses = job.loss if overrides is None or overrides.loss is None else overrides.loss
         find = _for_the_rows if model.input_kind is None else _for_what_is_made
         kind, loss = find(name, dataset, losses, model)
         matches[name] = Match(kind, _as_the_set_says(loss, dataset, kind, model))
@@ -58,8 +58,8 @@ def _refuse_losses(job: JobConfig, model: Declared) -> None:
     The loss of the job is there whether anybody asked for it or not, and is left unread.
     """
     for group, owners in (("sets", job.schedule.sets), ("stages", job.schedule.stages)):
-        for name, one in owners.items():
-            if one.loss is not None:
+        for name, owner in owners.items():
+            if owner.loss is not None:
                 raise UserError(
                     f"schedule.{group}.{name}.loss: {model.name} learns without a loss; leave it out"
                 )
@@ -69,20 +69,24 @@ def _for_what_is_made(
     name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: Declared
 ) -> tuple[Kind, Mapping[str, Any]]:
     """Kind that rows are read as, and the loss for what the model makes of them, {} where it needs none."""
-    asked = (model.input_kind,)
-    view = choose_view(name, Kind(dataset.kind), model.name, asked, wanted=dataset.view, chooser="model")
-    made = model.loss_kind
-    if made is None:
+    kinds_needed = (model.input_kind,)
+    view = choose_view(
+        name, Kind(dataset.kind), model.name, kinds_needed, wanted=dataset.view, chooser="model"
+    )
+    kind_made = model.loss_kind
+    if kind_made is None:
         return view, {}
-    chosen = losses if "_target_" in losses else losses.get(made, {})
+    chosen = losses if "_target_" in losses else losses.get(kind_made, {})
     loss = declared(chosen["_target_"]) if chosen else None
     if loss is not None and loss.consumes not in model.provides:
-        raise UserError(_unreadable(name_of(chosen), loss.consumes, made, model))
-    if loss is None or made not in loss.input_kinds:
-        fitting = [one for one, kinds in _losses_on_file(model.provides).items() if made in kinds]
+        raise UserError(_unreadable(name_of(chosen), loss.consumes, kind_made, model))
+    if loss is None or kind_made not in loss.input_kinds:
+        fitting = [
+            loss_name for loss_name, kinds in _losses_on_file(model.provides).items() if kind_made in kinds
+        ]
         raise UserError(
-            f"loss={name_of(chosen)}: {model.name} makes {made.replace('_', ' ')}s, which this loss does not take; "
-            f"choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
+            f"loss={name_of(chosen)}: {model.name} makes {kind_made.replace('_', ' ')}s, which this loss does not "
+            f"take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
         )
     return view, chosen
 
@@ -96,8 +100,8 @@ def _for_the_rows(
     target, on_file = declared(chosen["_target_"]), _losses_on_file(model.provides)
     if target.consumes not in model.provides:
         raise UserError(_unreadable(name_of(chosen), target.consumes, kind, model))
-    how = {"wanted": dataset.view, "alternatives": on_file}
-    return choose_view(name, kind, name_of(chosen), target.input_kinds, **how), chosen
+    options = {"wanted": dataset.view, "alternatives": on_file}
+    return choose_view(name, kind, name_of(chosen), target.input_kinds, **options), chosen
 
 
 def _of_kind(
@@ -109,10 +113,10 @@ def _of_kind(
     """
     kind = Kind(dataset.kind)
     gives = (Kind(dataset.view),) if dataset.view else (kind, *VIEWS[kind])
-    for one in gives:
-        if one in losses:
-            return losses[one]
-    views = [one for one in VIEWS[kind] if one in losses]
+    for source in gives:
+        if source in losses:
+            return losses[source]
+    views = [view for view in VIEWS[kind] if view in losses]
     fitting = [loss for loss, kinds in _losses_on_file(model.provides).items() if {*gives} & {*kinds}]
     raise UserError(
         f"loss=by_kind names no loss for {gives[0]}, which {name} gives; it has {', '.join(losses)}. Type "
@@ -129,18 +133,18 @@ def _as_the_set_says(
     loss  configuration of the loss, {} where the model needs none
     kind  that the rows of the set are read as
     """
-    own = dataset.learning or LearningConfig()
-    for key, value in vars(own).items():
+    learning = dataset.learning or LearningConfig()
+    for key, value in vars(learning).items():
         if value is not None and (obstacle := _obstacle(key, value, loss, kind, model)):
-            place = f"dataset.{dataset.name}.learning.{key}"
-            raise UserError(f"{place}={str(value).lower()}: {obstacle}, or type {place}=null")
-    if own.in_batch is False:
+            key_path = f"dataset.{dataset.name}.learning.{key}"
+            raise UserError(f"{key_path}={str(value).lower()}: {obstacle}, or type {key_path}=null")
+    if learning.in_batch is False:
         loss = {
             "_target_": OWN_NEGATIVES,
             "name": WITHOUT_BATCH.get(name_of(loss), name_of(loss)),
             **{key: value for key, value in loss.items() if key == "temperature"},
         }
-    return loss if own.temperature is None else {**loss, "temperature": own.temperature}
+    return loss if learning.temperature is None else {**loss, "temperature": learning.temperature}
 
 
 def _obstacle(key: str, value: Any, loss: Mapping[str, Any], kind: Kind, model: Declared) -> str | None:
@@ -160,8 +164,10 @@ def _obstacle(key: str, value: Any, loss: Mapping[str, Any], kind: Kind, model: 
             if str(loss.get(number)) not in ("False", "None"):  # a margin of 0 is one
                 return f"loss.{number}={loss[number]} is about texts of other rows; leave it out"
     if (key == "num_negatives" or value is False) and kind is not Kind.TRIPLET:
-        spoken = kind.replace("_", " ").replace("nli", "NLI")
-        return f"rows are read as {spoken}s, which have no negatives of their own; have them read as triplets"
+        kind_name = kind.replace("_", " ").replace("nli", "NLI")
+        return (
+            f"rows are read as {kind_name}s, which have no negatives of their own; have them read as triplets"
+        )
     return None
 
 
@@ -211,3 +217,25 @@ def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[
         for name, target in targets.items()
         if target.consumes in provided and not target.needs_teacher_scores
     }
+
+
+def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
+    """How close two texts are in each class of a set, from 0 to 1: of graded pairs its `grades` within `score_range`.
+
+    kind  that its rows are read as
+
+    Raises UserError for graded pairs that do not say which few grades they have.
+    """
+    if kind is not Kind.SCORED_PAIR:
+        return NLI_GRADES if kind is Kind.NLI_PAIR else (0.0, 1.0)
+    key, grades = f"dataset.{config.name}.grades", config.grades
+    low, high = config.score_range or (0.0, 1.0)
+    if not grades:
+        example = [round(low + (high - low) * share, 6) for share in (0, 0.5, 1)]
+        spelt = ",".join(f"{grade:g}" for grade in example)
+        raise UserError(
+            f"{key}=null: loss=ce tells classes apart, and the scores of {config.name} are any numbers from {low:g} to "
+            f"{high:g}. If there are few distinct ones, say which, such as {key}=[{spelt}]; else choose a loss of "
+            "scores, such as loss=cosent or loss=ce_mse"
+        )
+    return tuple((value - low) / (high - low) for value in grades)

@@ -9,8 +9,8 @@ from juzhen.core.examples import Examples
 from juzhen.core.numerals import percent
 from juzhen.data.length_windows import stratified
 from juzhen.data.sampler import BatchStream
-from juzhen.losses.lists import ListMLE
 from juzhen.losses.loss import Contrast, Loss
+from juzhen.training.comparing import compares, differ
 
 Comparison = Callable[[np.ndarray], bool]
 """Row numbers of a batch → whether its rows differ in what a loss compares."""
@@ -22,37 +22,12 @@ FEW = 0.01
 """Share of empty batches that needs no line."""
 
 
-def compares(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
-    """Whether a batch of these rows can move a weight by the loss: `Contrast` says what rows must differ in.
-
-    Without, its gradient is 0, and momentum and weight decay alone would move weights.
-    """
-    columns = [values[rows] for values in examples.columns.values()]
-    match loss.contrast:
-        case Contrast.ORDER:
-            return _differ(examples.targets[rows])
-        case Contrast.TEXTS if "negative" not in examples.columns:
-            return all(map(_differ, columns))
-        case Contrast.SOME_TEXTS if "negative" not in examples.columns:
-            return any(map(_differ, columns))
-        case Contrast.NEGATIVES if isinstance(loss, ListMLE) and examples.teacher_scores is not None:
-            return bool(np.ptp(examples.teacher_scores[rows], axis=1).any())
-        case Contrast.NEGATIVES:
-            _, positive, *negatives = columns
-            return any((one != positive).any() for one in negatives)
-    return True
-
-
 def compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
     """As `compares`, of the part of a loss that compares rows, where a part of it does not."""
     has_part = (
         loss.couples and loss.contrast in (Contrast.CLASSES, Contrast.VALUES) and examples.targets is not None
     )
-    return _differ(examples.targets[rows]) if has_part else compares(examples, rows, loss)
-
-
-def _differ(values: np.ndarray) -> bool:
-    return bool((values != values[:1]).any())
+    return differ(examples.targets[rows]) if has_part else compares(examples, rows, loss)
 
 
 def comparisons(rows: SentenceDataModule, losses: Mapping[str, Loss]) -> dict[str, Comparison]:
@@ -69,13 +44,13 @@ def empty_batches(
 ) -> Iterator[str]:
     """A line where more than a few batches of a set compare nothing; it says what balanced batches would do."""
     examples, by = rows.train[name], rows.job.training.stratify_by
-    found, looked_at = _count(rows, name, loss, balanced=by == "label")
-    if found <= FEW * looked_at:
+    num_empty, looked_at = _count(rows, name, loss, balanced=by == "label")
+    if num_empty <= FEW * looked_at:
         return
     is_empty = not all(
         compares(examples, chosen, loss) for chosen in _drawn(rows, name, balanced=by == "label")
     )
-    what = (
+    reason = (
         f"{told_as} compares nothing there, and such steps leave the weights as they are"
         if is_empty
         else f"the part of {told_as} that compares rows has nothing to compare there"
@@ -84,17 +59,19 @@ def empty_batches(
     if examples.targets is not None and by == "none":
         balanced, _ = _count(rows, name, loss, balanced=True)
         by_label = f"training.stratify_by=label ({percent(balanced, looked_at)})"
-        advice = f"type {by_label}, or {advice}" if balanced < found else f"{by_label} cannot help; {advice}"
+        advice = (
+            f"type {by_label}, or {advice}" if balanced < num_empty else f"{by_label} cannot help; {advice}"
+        )
     yield (
-        f"{name}/train: {found:,} of {looked_at:,} batches ({percent(found, looked_at)}) hold rows that do not differ: "
-        f"{what}; {advice}"
+        f"{name}/train: {num_empty:,} of {looked_at:,} batches ({percent(num_empty, looked_at)}) hold rows that do not "
+        f"differ: {reason}; {advice}"
     )
 
 
 def _count(rows: SentenceDataModule, name: str, loss: Loss, *, balanced: bool) -> tuple[int, int]:
     """Batches that compare no rows, and all that were looked at."""
-    drawn = _drawn(rows, name, balanced=balanced)
-    return sum(not compares_rows(rows.train[name], one, loss) for one in drawn), len(drawn)
+    batches = _drawn(rows, name, balanced=balanced)
+    return sum(not compares_rows(rows.train[name], batch, loss) for batch in batches), len(batches)
 
 
 def _drawn(rows: SentenceDataModule, name: str, *, balanced: bool) -> list[np.ndarray]:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -15,15 +15,12 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.encoders.first_look import prompt_at_start
-from juzhen.encoders.layout import read_json, read_layout
-from juzhen.encoders.locate import ENCODER_FOLDER, locate_folder
-from juzhen.encoders.prefix import TEMPLATES, prompt_refused
-from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.prompts import TEMPLATES, prompt_refused
 from juzhen.encoders.sentence_encoder import PromptEncoder
-from juzhen.encoders.text_collate import PromptCollator
+from juzhen.encoders.templates import Templates
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
-from lightning_modules.biencoder import BiEncoder
+from lightning_modules.biencoder import BiEncoder, BiEncoderSettings
 from lightning_modules.chosen_losses import Match
 
 log = logging.getLogger(__name__)
@@ -47,10 +44,23 @@ WAY_OUT = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class CotEncoderSettings(BiEncoderSettings):
+    variant: str = ""
+    language: str | None
+    templates: dict
+    use_negative: bool
+    read: Literal["last", "mean", "pooling"]
+    denoise: Literal["none", "positions", "pads"]
+    untrained_mask: bool = False
+    end_to_end: bool
+    match_norm: bool
+
+
 class CotEncoder(BiEncoder):
     """A sentence in the anchor's template shall find itself in the positive's, and not in the negative's.
 
-    Numbers and templates are those of `Prompts`. Any set can be learnt from: of pairs, their
+    Numbers and templates are those of `Templates`. Any set can be learnt from: of pairs, their
     sentences are. What stands for a sentence in evaluation, and in the encoder that a run leaves behind, is what the
     anchor's template gives, by the function that was trained. `variant` is read by those who name runs only.
 
@@ -61,28 +71,14 @@ class CotEncoder(BiEncoder):
     input_kind = Kind.SENTENCE
     loss_kind = Kind.POSITIVE_PAIR
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(BiEncoder.Settings):
-        variant: str = ""
-        language: str | None
-        templates: dict
-        use_negative: bool
-        read: Literal["last", "mean", "pooling"]
-        denoise: Literal["none", "positions", "pads"]
-        untrained_mask: bool = False
-        end_to_end: bool
-        match_norm: bool
-
-    def __init__(self, **shared: Any) -> None:
-        super().__init__(**shared)
-        self.collate = PromptCollator(self.tokenize, self.encoder)
+    Settings = CotEncoderSettings
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
         super().check(job, matches)
         if not job.dataset:
             return  # templates are those of the folder, where it has some
-        views = Prompts.of(job.model).views
+        views = Templates.of(job.model).views
         for loss in (match.loss for match in matches.values()):
             if "positive" not in views:
                 raise UserError(
@@ -110,13 +106,13 @@ class CotEncoder(BiEncoder):
         [MASK] sees nothing of the sentence that it is to learn from.
         """
         encoder = BiEncoder.load_encoder(job, folder=folder)
-        if not job.dataset and isinstance(encoder, PromptEncoder):
-            if job.model["language"] is not None and Prompts.of(job.model) != encoder.prompts:
+        if not job.dataset and encoder.templates is not None:
+            if job.model["language"] is not None and Templates.of(job.model) != encoder.templates:
                 log.warning(
                     "%s: sentences are read through the templates that it was saved with", start_of(job)
                 )
             return encoder
-        encoder = PromptEncoder.around(encoder, Prompts.of(job.model)).train()
+        encoder = PromptEncoder.around(encoder, Templates.of(job.model)).train()
         if job.dataset and folder is None:
             require_sight(encoder, start_of(job))
         return encoder
@@ -131,13 +127,13 @@ class CotEncoder(BiEncoder):
 def _tell_of_other_languages(job: JobConfig) -> None:
     """Sentences of any language are read through the templates that are learnt: a person should know."""
     language = job.model["language"]
-    others = [name for name, one in job.evaluate.items() if one.language != language]
-    if others:
+    names = [name for name, dataset in job.evaluate.items() if dataset.language != language]
+    if names:
         log.warning(
             "model.language=%s: %s %s in another language, and read through the same templates",
             language,
-            ", ".join(others),
-            "is" if len(others) == 1 else "are",
+            ", ".join(names),
+            "is" if len(names) == 1 else "are",
         )
 
 
@@ -149,11 +145,6 @@ def start_of(job: JobConfig) -> str:
 def _require_trained_mask(job: JobConfig) -> None:
     """Raises UserError for a start of which the job alone says that [MASK] is new to it. Loads no weights."""
     name = job.model["variant"]
-    if _num_layers(job) == 0:
-        raise UserError(
-            f"model={name} reads a sentence at [MASK], and {start_of(job)} holds no layers, only token embeddings: new "
-            f"layers change nothing at first, so that [MASK] cannot see the sentence. {WAY_OUT}"
-        )
     is_random = job.init_from is None and job.backbone.initialize == "random"
     if is_random and not job.model.get("untrained_mask"):
         raise UserError(
@@ -162,22 +153,10 @@ def _require_trained_mask(job: JobConfig) -> None:
         )
 
 
-def _num_layers(job: JobConfig) -> int | None:
-    """Layers of the encoder that the job starts from; None where that is in no folder, or its file does not say."""
-    if job.init_from is None and job.backbone.initialize == "random":
-        return job.backbone.layers
-    folder = locate_folder(start_of(job))
-    if folder is None:
-        return None
-    folder = folder / ENCODER_FOLDER if (folder / ENCODER_FOLDER).is_dir() else folder
-    path = read_layout(folder).transformer / "config.json"
-    return read_json(path).get("num_hidden_layers") if path.is_file() else None
-
-
 @torch.no_grad()
 def require_sight(encoder: PromptEncoder, start: str) -> None:
     """Raises UserError where the state at [MASK], of the anchor's template, is the same whatever the sentence."""
-    if encoder.prompts.read == "pooling":
+    if encoder.templates.read == "pooling":
         return
     was_training = encoder.training
     states = encoder.eval().stage_1(encoder.collate(encoder.tokenize(SENTENCES)))

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,32 +12,37 @@ from torch import Tensor
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
-from juzhen.core.batch import Batch, Encoded
+from juzhen.core.batch import Batch
 from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.encoders import load_backbone, load_encoder
-from juzhen.encoders.bundle import save_cross_encoder
-from juzhen.encoders.cross_encoder import CrossEncoder as PairEncoder
-from juzhen.encoders.cross_encoder_input import PAIR, CrossEncoderCollator
+from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, CrossEncoder
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
-from juzhen.encoders.prefix import JOINT, prompt_refused
-from juzhen.encoders.settable_encoder import SEGMENTS_UNKNOWN
+from juzhen.encoders.prompts import JOINT, prompt_refused
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
-from lightning_modules.augment import augmentation_of
-from lightning_modules.base import SentenceModule
-from lightning_modules.biencoder import fitted
-from lightning_modules.chosen_losses import Match, chosen_losses
-from lightning_modules.grades import class_grades
+from juzhen.families import family_of
+from lightning_modules.base import ModelSettings, SentenceModule
+from lightning_modules.biencoder import augmentation_of, fitted
+from lightning_modules.chosen_losses import Match, chosen_losses, class_grades
 
 log = logging.getLogger(__name__)
 
 
-class CrossEncoder(SentenceModule):
+@dataclass(frozen=True, kw_only=True)
+class CrossEncoderModuleSettings(ModelSettings):
+    pooling: Literal["cls", "mean"] | None
+    segments: bool | None
+    symmetric: bool | None
+    symmetric_training: bool
+    head_dropout: float | None = None  # runs of before have none
+
+
+class CrossEncoderModule(SentenceModule):
     """Scores a pair by a head over the joint input (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1).
 
     The head has one node per class where a loss consumes class logits, else one node; `similarity` makes one number
@@ -53,45 +58,27 @@ class CrossEncoder(SentenceModule):
     provides = ("scores", "logits", "lists")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_PAIRS
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(SentenceModule.Settings):
-        pooling: str | None
-        segments: bool | None
-        symmetric: bool | None
-        symmetric_training: bool
-        head_dropout: float | None = None  # runs of before have none
+    Settings = CrossEncoderModuleSettings
 
-    def __init__(self, *, encoder: PairEncoder, **shared: Any) -> None:
+    def __init__(self, *, encoder: CrossEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
-        self.collate = CrossEncoderCollator(
+        self.collate = family_of(encoder).collate(
+            encoder,
             fitted(encoder.inner, self.job),
-            join=encoder.join,
-            room=encoder.room,
             both_in_training=self.settings(self.job).symmetric_training,
-            both_in_evaluation=encoder.symmetric,
             augmentation=augmentation_of(self.job, encoder.inner),
         )
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
-        pooling = job.model["pooling"]
-        if pooling is not None and pooling not in PairEncoder.poolings:
-            raise UserError(
-                f"model.pooling={pooling} is not an option; {nearest(str(pooling), PairEncoder.poolings)}"
-            )
-        dropout = job.model.get("head_dropout")
-        if dropout is not None and not 0 <= dropout < 1:
-            raise UserError(f"model.head_dropout={dropout}: expected a share from 0 to below 1, or null")
-        if job.backbone.layer_norm:
-            raise UserError(
-                "backbone.layer_norm=true is for embeddings, and a cross-encoder has none: leave it at null"
-            )
-        if job.evaluation.backend != BackendName.TORCH or job.evaluation.cache_embeddings:
-            raise UserError(
-                "evaluation.backend and evaluation.cache_embeddings are for embeddings, and a cross-encoder has none: "
-                "leave them at torch and false"
-            )
+        for key, is_set in {
+            "backbone.layer_norm": job.backbone.layer_norm,
+            "evaluation.backend": job.evaluation.backend != BackendName.TORCH,
+            "evaluation.cache_embeddings": job.evaluation.cache_embeddings,
+        }.items():
+            if is_set:
+                raise UserError(f"{key} is for embeddings, and a cross-encoder has none; leave it out")
         _class_grades(job, matches)
         cls._require_order(job)
 
@@ -100,11 +87,11 @@ class CrossEncoder(SentenceModule):
         """Raises UserError for a set whose sides would be exchanged; what its rows say of them, the plan asks."""
         symmetric, start = job.model["symmetric"], job.init_from
         if symmetric is None and start and is_cross_encoder(start):
-            symmetric = PairEncoder.saved_as_symmetric(start)
+            symmetric = CrossEncoder.saved_as_symmetric(start)
         groups = {"dataset": job.dataset} if symmetric or job.model["symmetric_training"] else {}
         for group, sets in (groups | ({"evaluate": job.evaluate} if symmetric else {})).items():
-            for name, one in sets.items():
-                if sides := sorts_of_texts(Kind(one.kind), one.symmetric):
+            for name, config in sets.items():
+                if sides := sorts_of_texts(Kind(config.kind), config.symmetric):
                     key = "model.symmetric" if symmetric else "model.symmetric_training"
                     where = (
                         "" if job.model["symmetric"] is not None or not symmetric else f", as {start} says"
@@ -127,14 +114,14 @@ class CrossEncoder(SentenceModule):
             raise UserError(SEGMENTS_UNKNOWN)
 
     @staticmethod
-    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> PairEncoder:
+    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> CrossEncoder:
         """The cross-encoder in `folder`, or the one a job starts from: any encoder, with a new head if it has none.
 
         The head is new, too, where a loss consumes class logits and the head gives another number of them.
         """
         start, model = folder or job.init_from, job.model
         grades = _class_grades(job, chosen_losses(job))
-        saved = PairEncoder.load(start).train() if start and is_cross_encoder(start) else None
+        saved = CrossEncoder.load(start).train() if start and is_cross_encoder(start) else None
         if saved is not None and grades in (None, saved.grades):
             encoder = saved
         elif saved is not None and grades is not None:
@@ -148,32 +135,22 @@ class CrossEncoder(SentenceModule):
             inner = load_encoder(start) if start else load_backbone(job.backbone, seed=job.seed)
             inner.pooling = "cls"
             new = {"outputs": len(grades or (1,)), "grades": grades}
-            encoder = PairEncoder(inner, **new, segments=True, symmetric=False, seed=job.seed)
-        said = {name: model[name] for name in ("pooling", "segments", "symmetric")}
-        encoder.set(**said, head_dropout=model.get("head_dropout"))
+            encoder = CrossEncoder(inner, **new, segments=True, symmetric=False, seed=job.seed)
+        settings = {name: model[name] for name in ("pooling", "segments", "symmetric")}
+        encoder.set(**settings, head_dropout=model.get("head_dropout"))
         return encoder
 
-    @staticmethod
-    def save_encoder(encoder: PairEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
-        return save_cross_encoder(encoder, folder, card=card)
-
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> dict[str, Tensor]:
         logits = pair_logits(self.encoder, batch)
         scores = similarity(logits, self.encoder.grades)
         reads_logits = batch.task in self.losses and self.losses[batch.task].consumes == "logits"
         are_grades = reads_logits and batch.kind is Kind.SCORED_PAIR
         self.watch(logits if reads_logits else scores, are_embeddings=False)
         are_lists = len(scores) > len(batch)  # the documents of a row stand one batch apart
-        return Encoded(
-            kind=batch.kind,
-            embeddings={},
-            text_ids={PAIR: batch.rows},
-            scores=None if are_lists else scores,
-            targets=self._class_numbers(batch.targets) if are_grades else batch.targets,
-            logits=logits if logits.shape[1] > 1 and not are_lists else None,
-            document_scores=scores.view(-1, len(batch)).T if are_lists else None,
-            teacher_scores=batch.teacher_scores,
-        )
+        if are_lists:
+            return batch.tensors | {"document_scores": scores.view(-1, len(batch)).T}
+        tensors = batch.tensors | {"scores": scores, "logits": logits}
+        return tensors | ({"classes": self._class_numbers(tensors["targets"])} if are_grades else {})
 
     def _class_numbers(self, targets: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
         """Scores from 0 to 1 as numbers of the grades that they are."""
@@ -186,7 +163,7 @@ class CrossEncoder(SentenceModule):
 
     @property
     def evaluator(self) -> PairEvaluator:
-        return PairEvaluator(self.encoder)
+        return family_of(self.encoder).evaluator(self.encoder)
 
 
 def _class_grades(job: JobConfig, matches: Mapping[str, Match]) -> tuple[float, ...] | None:
@@ -200,9 +177,9 @@ def _class_grades(job: JobConfig, matches: Mapping[str, Match]) -> tuple[float, 
         if own_class(match.loss["_target_"]).consumes == "logits"
     }
     if len(set(needed.values())) > 1:
-        spoken = ", ".join(f"{name} {len(grades)}" for name, grades in needed.items())
+        listing = ", ".join(f"{name} {len(grades)}" for name, grades in needed.items())
         raise UserError(
-            f"model=crossencoder has one head, and these sets need different classes: {spoken}. Train them one after "
+            f"model=crossencoder has one head, and these sets need different classes: {listing}. Train them one after "
             "another (init_from=<run>), or choose a loss of scores such as loss=cosent"
         )
     return next(iter(needed.values()), None)

@@ -1,4 +1,4 @@
-"""A bi-encoder that learns from another encoder: its embeddings shall be those of a teacher."""
+"""Bi-encoders that another encoder says something to: a teacher whose space is learnt, or a guide."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,18 +10,107 @@ import torch
 from torch import nn
 
 from conf.job import JobConfig
-from juzhen.core.batch import Batch, Encoded
+from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
+from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.embedding_cache import Found
-from juzhen.encoders.kept_vectors import Targets, TaughtCollator
+from juzhen.encoders.embedding_cache import EmbeddingCache, Vectors
+from juzhen.encoders.first_look import look_at_encoder
+from juzhen.encoders.kept_vectors import GuidedCollator, KeptVectors, Targets, TaughtCollator
+from juzhen.encoders.locate import encoder_source, has_score_head
 from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import Projection
-from lightning_modules.base import asked_for
-from lightning_modules.biencoder import BiEncoder
+from juzhen.encoders.spec import BackboneConfig
+from lightning_modules.biencoder import BiEncoder, BiEncoderSettings, augmentation_of
 from lightning_modules.chosen_losses import Match
-from lightning_modules.taught import Taught
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaughtSettings(BiEncoderSettings):
+    teacher: str
+    teacher_revision: str | None
+    teacher_prompt: str | None
+
+
+class Taught(BiEncoder):
+    """What is shared by models with a teacher: its vectors are computed once per text and lie below `cache_dir`.
+
+    teacher  a run, an encoder's folder, a built-in one or a hub id, and teacher_revision there
+    teacher_prompt  what stands before each sentence that it reads; None: what its folder says
+    """
+
+    collate: TaughtCollator
+
+    Settings = TaughtSettings
+
+    def __init__(self, **shared: Any) -> None:
+        super().__init__(**shared)
+        self._own = self.settings(self.job)
+        self._kept: KeptVectors | None = None
+
+    @classmethod
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        super().check(job, matches)
+        if matches and job.cache_dir is None:
+            raise UserError(
+                "cache_dir=null: the teacher's vectors are kept on the disk, so that they are computed once; type "
+                "cache_dir=<a folder>"
+            )
+
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        super().check_start(job)
+        settings = cls.settings(job)
+        if has_score_head(settings.teacher):
+            raise UserError(
+                f"model.teacher={settings.teacher}: its pairs are scored by a learnt form uᵀWv, not by the cosine of "
+                "embeddings that is taught here; take a teacher of model.score=cosine, or have `juzhen distil` "
+                "write its scores"
+            )
+        teacher = BackboneConfig(
+            path=encoder_source(settings.teacher), revision=settings.teacher_revision, initialize="pretrained"
+        )
+        look_at_encoder(teacher)
+
+    def prepare_data(self) -> None:
+        """The first process of each node has the teacher encode what it has not encoded before."""
+        if self.trainer.training:
+            read = self._read()
+            texts = [examples.sentences[number] for examples, numbers in read for number in numbers]
+            self._vectors().fill(texts, progress=None if self.job.logger.progress else False)
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if stage == "fit":
+            vectors = self._vectors()
+            vectors_of = {
+                examples.name: (vectors.find(examples.sentences, numbers), numbers)
+                for examples, numbers in self._read()
+            }
+            self.collate.targets = self.targets(vectors_of)
+            self._kept = None  # the teacher's weights have no more to do
+
+    def targets(self, vectors_of: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+        """What batches are given of the vectors that were found: by default the vectors, at length 1."""
+        return Targets(vectors_of, center=0.0, dim=None)
+
+    def _read(self) -> list[tuple[Examples, np.ndarray]]:
+        """Each set that is learnt from, and the numbers of its sentences that the teacher reads."""
+        sets = self.trainer.datamodule.train.values()
+        return [(examples, np.unique(self.collate.read(examples))) for examples in sets]
+
+    def _vectors(self) -> KeptVectors:
+        if self._kept is None:
+            teacher = SentenceEncoder.load(self._own.teacher, revision=self._own.teacher_revision)
+            if self._own.teacher_prompt is not None:
+                teacher = teacher.with_prompt(prompt=self._own.teacher_prompt)
+            self._kept = KeptVectors(
+                teacher.to(self.trainer.strategy.root_device),
+                EmbeddingCache(self.job.cache_dir),
+                precision=self.job.hardware.precision,
+            )
+        return self._kept
+
 
 TURNED_BY = 8_192
 """Sentences, about, by which the teacher's axes are turned towards the student's."""
@@ -29,7 +118,13 @@ TURNED_BY = 8_192
 IDENTITY = "torch.nn.modules.linear.Identity"
 
 
-class Distill(Taught):
+@dataclass(frozen=True, kw_only=True)
+class DistillModuleSettings(TaughtSettings):
+    center: float
+    projection: Literal["drop", "keep", "pca"]
+
+
+class DistillModule(Taught):
     """A student learns its teacher's embedding space (Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813).
 
     center      share, 0 to 1, of the mean of its vectors over the sentences that are learnt from, which is taken off
@@ -46,10 +141,7 @@ class Distill(Taught):
     loss_kind = Kind.SENTENCE
     provides: ClassVar[tuple[str, ...]] = ("teacher",)
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(Taught.Settings):
-        center: float
-        projection: Literal["drop", "keep", "pca"]
+    Settings = DistillModuleSettings
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
@@ -57,16 +149,16 @@ class Distill(Taught):
             self.tokenize, self.encoder.collate, sharing=self.sharing, sides=self.tokenize
         )
         self.projection: nn.Module | None = None
-        reads = {name for loss in self.losses.values() for name in asked_for(type(loss))}
+        reads = {name for loss in self.losses.values() for name in loss.reads}
         if self._own.projection == "drop" and "projected" in reads:
             self.projection = nn.Linear(self.encoder.dim, _size_of_teacher(self._own))
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SentenceEncoder:
         encoder = BiEncoder.load_encoder(job, folder=folder)
-        own = Distill.settings(job)
-        if own.projection == "keep":
-            size, last = _size_of_teacher(own), encoder.output_layers[-1:]
+        settings = DistillModule.settings(job)
+        if settings.projection == "keep":
+            size, last = _size_of_teacher(settings), encoder.output_layers[-1:]
             if not (last and last[0].kind == Projection.kind and encoder.dim == size):
                 with torch.random.fork_rng(devices=[]):
                     torch.default_generator.manual_seed(job.seed)
@@ -74,61 +166,37 @@ class Distill(Taught):
                 encoder.projections.append(layer)
         return encoder
 
-    @classmethod
-    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
-        super().check(job, matches)
-        if not 0 <= (center := cls.settings(job).center) <= 1:
-            raise UserError(f"model.center={center}: expected a share from 0 (nothing is taken off) to 1")
-
-    @classmethod
-    def check_start(cls, job: JobConfig) -> None:
-        super().check_start(job)
-        own = cls.settings(job)
-        if own.projection != "pca":
-            return
-        student = job.init_from or job.backbone.path
-        sizes = embedding_size(student, revision=job.backbone.revision), _size_of_teacher(own)
-        if sizes[0] > sizes[1]:
-            raise UserError(
-                f"model.projection=pca: {student} gives {sizes[0]} numbers and the teacher {sizes[1]}, to which no "
-                "component can be added; type model.projection=drop or keep"
-            )
-
-    def targets(self, found: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+    def targets(self, vectors_of: Mapping[str, tuple[Vectors, np.ndarray]]) -> Targets:
         dim = self.encoder.dim if self._own.projection == "pca" else None
-        targets = Targets(found, center=self._own.center, dim=dim)
+        targets = Targets(vectors_of, center=self._own.center, dim=dim)
         if targets.is_reduced:
-            targets.turn(self._given({name: numbers for name, (_, numbers) in found.items()}))
+            targets.turn(self._given({name: numbers for name, (_, numbers) in vectors_of.items()}))
         return targets
 
-    def encode(self, batch: Batch) -> Encoded:
+    def encode(self, batch: Batch) -> dict[str, torch.Tensor]:
         """Of a taught batch, one row per sentence of each of its rows; of another, as the bi-encoder."""
-        if batch.teacher is None:
+        if "teacher" not in batch.tensors:
             return super().encode(batch)
         embeddings = self.encoder(batch.tokens)
         self.watch(embeddings, are_embeddings=True)
-        places = torch.cat(list(batch.columns.values()))
-        student = embeddings[places]
-        return Encoded(
-            kind=Kind.SENTENCE,
-            embeddings={"text": student},
-            text_ids={"text": batch.sentence_ids[places]},
-            scores=None,
-            targets=None,
-            teacher=batch.teacher.repeat(len(batch.columns), 1),
-            projected=student if self.projection is None else self.projection(student).float(),
-        )
+        positions = torch.cat(list(batch.columns.values()))
+        student = embeddings[positions]
+        return {
+            "student": student,
+            "projected": student if self.projection is None else self.projection(student).float(),
+            "teacher": batch.tensors["teacher"].repeat(len(batch.columns), 1),
+        }
 
     def _given(self, read: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """What the student gives of some of the sentences that the teacher has read, set by set, before it learns."""
         step = max(sum(map(len, read.values())) // TURNED_BY, 1)
-        for one in self.trainer.datamodule.train.values():
-            some = read[one.name][::step]
-            texts = [one.sentences[number] for number in some]
-            yield one.name, some, self.encoder.encode(texts, progress=False)
+        for examples in self.trainer.datamodule.train.values():
+            numbers = read[examples.name][::step]
+            texts = [examples.sentences[number] for number in numbers]
+            yield examples.name, numbers, self.encoder.encode(texts, progress=False)
 
 
-class DistillTranslations(Distill):
+class DistillTranslations(DistillModule):
     """A teacher reads the anchor of a pair, and the student shall give its vector for the anchor and for the positive.
 
     With translations as pairs, a student learns a language that its teacher does not know (as Distill, section 2).
@@ -137,5 +205,24 @@ class DistillTranslations(Distill):
     input_kind = Kind.POSITIVE_PAIR
 
 
-def _size_of_teacher(own: Distill.Settings) -> int:
-    return embedding_size(own.teacher, revision=own.teacher_revision)
+def _size_of_teacher(settings: DistillModuleSettings) -> int:
+    return embedding_size(settings.teacher, revision=settings.teacher_revision)
+
+
+class Guided(Taught):
+    """The bi-encoder for losses that read a guide (GISTEmbed: Solatorio 2024, https://arxiv.org/abs/2402.16829).
+
+    The guide is its teacher. It reads every text of a row as the set has it, whatever augmentation makes of it.
+    """
+
+    provides: ClassVar[tuple[str, ...]] = ("guide",)
+
+    def __init__(self, **shared: Any) -> None:
+        super().__init__(**shared)
+        self.collate = GuidedCollator(
+            self.tokenize,
+            self.encoder.collate,
+            sharing=self.sharing,
+            augmentation=augmentation_of(self.job, self.encoder),
+            sides=self.tokenize,
+        )

@@ -20,9 +20,8 @@ from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from juzhen.metrics.undefined import why_undefined
-from lightning_modules.chosen_losses import Match
+from lightning_modules.chosen_losses import Match, class_grades
 from lightning_modules.comparisons import empty_batches
-from lightning_modules.grades import require_grades
 from lightning_modules.matching import build_loss
 
 SMALLEST_STEP = 1e-10
@@ -34,7 +33,7 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
 
     Raises UserError where nothing can be learnt.
     """
-    told = []
+    warnings = []
     for name, examples in rows.train.items():
         if job.model.get("symmetric_training") and (
             sides := sorts_of_texts(examples.kind, examples.symmetric)
@@ -43,42 +42,42 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
                 f"model.symmetric_training=true: {name}/train: {sides} cannot be exchanged; type "
                 "model.symmetric_training=false"
             )
-        told += _own(job.dataset[name])
-        told += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
+        warnings += _own(job.dataset[name])
+        warnings += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
         if matches[name].loss:
             loss = build_loss(matches[name].loss, dim=1, num_classes=max(examples.num_classes, 2))
             if loss.consumes == "logits" and examples.kind is Kind.SCORED_PAIR:
                 require_grades(examples, job.dataset[name])
             size = rows.stream.batch_sizes[name]
-            told += _Set(job, examples, loss, matches[name], size)(len(rows.train) == 1)
+            warnings += _Set(job, examples, loss, matches[name], size)(len(rows.train) == 1)
             if size > 1 and own_class(job.model["_target_"]).input_kind is None:
-                told += empty_batches(
+                warnings += empty_batches(
                     rows,
                     name,
                     loss,
                     size_key=_size_key(job, name),
                     told_as=f"loss={name_of(matches[name].loss)}",
                 )
-    return [*told, *_steps(job, rows), *_validation(job, rows)] if rows.train else []
+    return [*warnings, *_steps(job, rows), *_validation(job, rows)] if rows.train else []
 
 
 def _size_key(job: JobConfig, name: str) -> str:
     """The key that says how many rows of a set a batch holds."""
-    own = job.schedule.sets.get(name)
-    return f"schedule.sets.{name}.batch_size" if own and own.batch_size else "training.batch_size"
+    overrides = job.schedule.sets.get(name)
+    return f"schedule.sets.{name}.batch_size" if overrides and overrides.batch_size else "training.batch_size"
 
 
 def _own(dataset: DatasetConfig) -> Iterator[str]:
-    own = vars(dataset.learning) if dataset.learning else {}
-    said = [f"{key}={str(value).lower()}" for key, value in own.items() if value is not None]
-    if said:
-        yield f"dataset.{dataset.name}.learning: {', '.join(said)}, whatever the loss says"
+    learning = vars(dataset.learning) if dataset.learning else {}
+    settings = [f"{key}={str(value).lower()}" for key, value in learning.items() if value is not None]
+    if settings:
+        yield f"dataset.{dataset.name}.learning: {', '.join(settings)}, whatever the loss says"
 
 
-def _batches(key: str, examples: Examples, wanted: int) -> Iterator[str]:
-    if len(examples) < wanted:
+def _batches(key: str, examples: Examples, size: int) -> Iterator[str]:
+    if len(examples) < size:
         yield (
-            f"{key}={wanted}: {examples.name} has {len(examples):,} rows to train on, so every batch holds "
+            f"{key}={size}: {examples.name} has {len(examples):,} rows to train on, so every batch holds "
             f"{len(examples):,}"
         )
 
@@ -98,7 +97,7 @@ class _Set:
 
     def __call__(self, is_alone: bool) -> list[str]:
         """Lines about the set; `is_alone`: the stage has no other. Raises UserError where it teaches nothing."""
-        told = [*self._negatives()]
+        warnings = [*self._negatives()]
         match self.loss.contrast:
             case Contrast.ORDER:
                 self._need_batch("rows of other gold values")
@@ -112,27 +111,27 @@ class _Set:
             case Contrast.CLASSES if value := self._only_value():
                 if is_alone or self.loss.has_head:
                     raise self._refusal(f"all of them are of one class, {value}", "rows of several classes")
-                told.append(
+                warnings.append(
                     f"{self._place()}: all are of one class, {value}; only other sets can teach the difference"
                 )
             case Contrast.VALUES if value := self._only_value():
-                told.append(
+                warnings.append(
                     f"{self._place()}: all have the gold value {value}, so {self.name} can only learn to answer with "
                     f"one score; {self._mend()}"
                 )
         if self.loss.couples and self.batch_rows == 1 and not self.has_negatives:
-            told.append(
+            warnings.append(
                 f"{self.size_key}=1: the part of {self.name} that compares rows has nothing to compare"
             )
-        return told
+        return warnings
 
     def _place(self) -> str:
         count = len(self.examples)
         return f"{self.examples.name}/train: {count:,} row{'s' if count > 1 else ''}"
 
-    def _refusal(self, what: str, needs: str) -> UserError:
+    def _refusal(self, symptom: str, needs: str) -> UserError:
         return UserError(
-            f"{self._place()}: {what}, and {self.name} learns from {needs}: its gradient would teach nothing; "
+            f"{self._place()}: {symptom}, and {self.name} learns from {needs}: its gradient would teach nothing; "
             f"{self._mend()}, or choose another loss"
         )
 
@@ -146,13 +145,13 @@ class _Set:
     def _config(self) -> DatasetConfig:
         return self.job.dataset[self.examples.name]
 
-    def _need_batch(self, others: str) -> None:
+    def _need_batch(self, partner: str) -> None:
         if self.batch_rows > 1:
             return
         if len(self.examples) == 1:
-            raise self._refusal("there is no other", f"comparing a row with {others}")
+            raise self._refusal("there is no other", f"comparing a row with {partner}")
         raise UserError(
-            f"{self.size_key}=1: {self.name} compares a row with {others} in its batch, and there are none; type "
+            f"{self.size_key}=1: {self.name} compares a row with {partner} in its batch, and there are none; type "
             f"{self.size_key}=16 or more, or choose a loss that takes rows one by one"
         )
 
@@ -168,8 +167,8 @@ class _Set:
         columns = self.examples.columns
         if self.examples.kind is not Kind.TRIPLET:
             return
-        others = [values for column, values in columns.items() if column.startswith("negative")]
-        equal = np.all([values == columns["positive"] for values in others], axis=0)
+        negatives = [values for column, values in columns.items() if column.startswith("negative")]
+        equal = np.all([values == columns["positive"] for values in negatives], axis=0)
         if equal.all() and self.loss.contrast is Contrast.NEGATIVES:
             raise self._refusal("every negative is its row's positive", "what is closer to the anchor")
         if count := int(equal.sum()):
@@ -189,8 +188,8 @@ class _Set:
         if self.examples.kind is Kind.SCORED_PAIR:
             low, high = config.score_range
             return f"{low + value * (high - low):g}"
-        words = [word for word, number in (config.labels or {}).items() if number == value]
-        return " or ".join(words) or f"{value:g}"
+        labels = [word for word, number in (config.labels or {}).items() if number == value]
+        return " or ".join(labels) or f"{value:g}"
 
 
 def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
@@ -223,9 +222,26 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
             f"no dev split is scored (evaluation.splits=[{splits}], files that are there), so nothing is validated: "
             "the weights of the last step are kept, and training.patience ends nothing"
         )
-    for one, metric in zip(rows.selection.sets, rows.selection.metrics, strict=True):
-        if why := why_undefined(metric, one):
+    for examples, metric in zip(rows.selection.sets, rows.selection.metrics, strict=True):
+        if why := why_undefined(metric, examples):
             yield (
-                f"dev/{one.name}: {why} ({len(one):,} rows), so its {metric} is undefined and chooses no checkpoint; "
-                "where no other set does, the weights of the last step are kept"
+                f"dev/{examples.name}: {why} ({len(examples):,} rows), so its {metric} is undefined and chooses no "
+                "checkpoint; where no other set does, the weights of the last step are kept"
             )
+
+
+def require_grades(examples: Examples, config: DatasetConfig) -> None:
+    """Raises UserError that names the first row of graded pairs whose score is none of its `grades`."""
+    assert examples.targets is not None  # graded pairs have scores
+    grades = np.asarray(class_grades(config, examples.kind), dtype=np.float32)
+    wrong = np.flatnonzero(np.abs(examples.targets[:, None] - grades).min(axis=1) > 1e-5)
+    if not len(wrong):
+        return
+    low, high = config.score_range or (0.0, 1.0)
+    location = "" if examples.lines is None else f":{examples.lines[wrong[0]]}"
+    score = low + (high - low) * examples.targets[wrong[0]]
+    raise UserError(
+        f"{config.name}/{examples.split}{location}: the score is {score:g}, which is not among "
+        f"dataset.{config.name}.grades={list(config.grades or ())}, and {len(wrong) - 1:,} more rows are "
+        "none of them; name every score that there is, or choose a loss of scores, such as loss=cosent"
+    )

@@ -1,17 +1,23 @@
-"""TF-IDF and word overlap as a model: nothing is learnt, and the whole evaluation is the same as for the others."""
+"""TF-IDF, word overlap and BM25 as models: nothing is learnt, and the evaluation is the same as for the others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from conf.job import JobConfig
-from juzhen.core.batch import Batch, Encoded
-from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.packing import pack
-from juzhen.evaluation.evaluators import LexicalEvaluator
-from lightning_modules.base import SentenceModule
+from juzhen.core.examples import Kind
+from juzhen.core.measures import UNSCORED_BY_BM25
+from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator
+from juzhen.families import FAMILIES
+from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.chosen_losses import Match
+
+
+@dataclass(frozen=True, kw_only=True)
+class LexicalSettings(ModelSettings):
+    method: Literal["tf_idf", "jaccard", "dice"] = "tf_idf"
+    tokens: Literal["characters", "jieba"] = "characters"
 
 
 class Lexical(SentenceModule):
@@ -24,10 +30,7 @@ class Lexical(SentenceModule):
 
     trains = False
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(SentenceModule.Settings):
-        method: Literal["tf_idf", "jaccard", "dice"] = "tf_idf"
-        tokens: Literal["characters", "jieba"] = "characters"
+    Settings = LexicalSettings
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
@@ -36,18 +39,39 @@ class Lexical(SentenceModule):
     def __init__(self, *, encoder: None, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
-        self.collate = SentenceCollator(
-            tokenize=lambda texts: [[0]] * len(texts),
-            pack=pack,
-        )
+        self.collate = FAMILIES["lexical"].collate(encoder)
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> None:
         """No weights."""
 
-    def encode(self, batch: Batch) -> Encoded:
-        raise TypeError("a lexical baseline has nothing to encode")
-
     @property
     def evaluator(self) -> LexicalEvaluator:
         return LexicalEvaluator(**vars(self.settings(self.job)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BM25ModuleSettings(ModelSettings):
+    tokens: Literal["characters", "jieba"]
+    k1: float
+    b: float
+
+
+class BM25Module(Lexical):
+    """The documents of a query by the terms that they share, see `juzhen.metrics.bm25`.
+
+    tokens  terms of Chinese: characters and pairs of neighbouring ones, or words as jieba cuts them
+    k1, b   how much a term counts that occurs again, and how much a long document is held against it
+    """
+
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_BM25
+
+    Settings = BM25ModuleSettings
+
+    @classmethod
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        BM25Evaluator(**vars(cls.settings(job)))
+
+    @property
+    def evaluator(self) -> BM25Evaluator:
+        return BM25Evaluator(**vars(self.settings(self.job)))

@@ -7,10 +7,12 @@ from torch import nn
 
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_CLASSES, TARGET_COLUMN, TEACHER_SCORE, Kind
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import NLI_CLASSES, TEACHER_SCORE, Kind
 from juzhen.core.named import name_of, numbers_of
 from juzhen.data.spec import Source
+from juzhen.encoders.views import Views
+from juzhen.encoders.views_text import TextViews
 from juzhen.losses.loss import Loss
 from lightning_modules.chosen_losses import Match, chosen_losses
 
@@ -22,21 +24,9 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
         if match.loss:  # its constructor refuses numbers it cannot use; better now than later
             build_loss(match.loss, dim=1, num_classes=2)
     model = own_class(job.model["_target_"])
-    _require_labels(job, matches)
     _require_teacher_scores(job, matches)
     model.check(job, matches)
     return matches
-
-
-def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
-    """Raises UserError where batches shall hold labels in proportion, and no row that is learnt from has any."""
-    by = job.training.stratify_by
-    if "label" in by and matches and not any(match.kind in TARGET_COLUMN for match in matches.values()):
-        read = ", ".join(f"{name} as {match.kind.replace('_', ' ')}s" for name, match in matches.items())
-        raise UserError(
-            f"training.stratify_by={by}: what is learnt from has no labels ({read}); "
-            "choose training.stratify_by=length or none"
-        )
 
 
 def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> None:
@@ -59,7 +49,11 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
     """The loss of a configuration node; only one with a head is told the sizes."""
     target = own_class(config["_target_"])
     numbers = numbers_of(config)
-    return target(**numbers, **({"dim": dim, "num_classes": num_classes} if target.has_head else {}))
+    sizes = {"dim": dim, "num_classes": num_classes} if target.has_head else {}
+    try:
+        return target(**numbers, **sizes)
+    except UserError as error:  # it names the parameter
+        raise UserError(f"loss.{error}") from None
 
 
 def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping[str, int]) -> nn.ModuleDict:
@@ -79,3 +73,34 @@ def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping
             shared[key] = build_loss(match.loss, dim=dim, num_classes=classes)
         losses[name] = shared[key]
     return losses
+
+
+GROUP = "augmentation"
+
+
+def check_augmentation(job: JobConfig, matches: Mapping[str, Match], *, model: type) -> None:
+    """Raises UserError where what is asked for could not be done in a stage with `matches`, before data are read.
+
+    job    the whole one, with the sets of other stages
+    model  class of the model, whose `input_kind` says whether it makes its own pairs of sentences
+    """
+    config = job.augmentation
+    if not config.views or not matches:
+        return
+    setting = f"{GROUP}.views={list(config.views)}"
+    for name in config.sets or ():
+        if name not in job.dataset:
+            hint = nearest(name, job.dataset)
+            raise UserError(f"{GROUP}.sets={list(config.sets)}: this job does not learn from {name}; {hint}")
+    if model.input_kind is not None:
+        raise UserError(
+            f"{setting}: {model.__name__} learns from text alone and makes of it what it compares; leave {GROUP} out. "
+            "Changed sentences as positives are model=views"
+        )
+    for name, match in matches.items():
+        if match.kind is Kind.SENTENCE and (config.sets is None or name in config.sets):
+            raise UserError(
+                f"{setting}: the loss of {name} learns from single sentences, of which there are no labels to keep; "
+                "for changed sentences as positives type model=views loss=info_nce"
+            )
+    TextViews(Views.of(vars(config), group=GROUP))  # a file of translations is read here

@@ -15,9 +15,6 @@ from torchmetrics import Metric
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.evaluation.scoring import assemble_outputs, score_set
 
-MEASURED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-"""Kinds whose rows have one score each."""
-
 
 class RowOutputs(Metric):
     """What a model puts out for numbered rows, by all processes together, in the order of the rows.
@@ -52,8 +49,8 @@ class RowOutputs(Metric):
         )
         count = 1 + int(rows.max())
         sizes = [size for size in self.shape.tolist() if size >= 0]
-        whole = [(rows.cpu().numpy(), values.cpu().numpy().reshape(len(rows), *sizes))]
-        return torch.from_numpy(assemble_outputs(whole, count))
+        parts = [(rows.cpu().numpy(), values.cpu().numpy().reshape(len(rows), *sizes))]
+        return torch.from_numpy(assemble_outputs(parts, count))
 
     def as_array(self) -> Float[np.ndarray, "rows *numbers"]:
         """`compute`, also in a process that no batch came to."""
@@ -90,20 +87,12 @@ class PairMeasures(Metric):
 
     def __init__(self, kind: str, *, measure: str | None = None, **options: Any) -> None:
         super().__init__(**options)
-        if Kind(kind) not in MEASURED:
-            raise ValueError(
-                f"kind={kind}: expected one of {', '.join(MEASURED)}, whose rows have one score each"
-            )
         self.kind, self.measure = Kind(kind), measure
         self.add_state("scores", [], dist_reduce_fx="cat")
         self.add_state("targets", [], dist_reduce_fx="cat")
 
     def update(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> None:
         """scores  of the model, higher = closer · targets  grade from 0 to 1, label 0 or 1, or class number"""
-        if scores.shape != targets.shape or scores.ndim != 1:
-            raise ValueError(
-                f"{tuple(scores.shape)} scores and {tuple(targets.shape)} targets: expected one per row"
-            )
         self.scores.append(scores.detach())
         self.targets.append(targets.detach())
 
@@ -114,12 +103,12 @@ class PairMeasures(Metric):
         )
         columns = dict.fromkeys(TEXT_COLUMNS[self.kind], np.zeros(len(scores), dtype=np.int32))
         rows = Examples("rows", "dev", self.kind, ["-"], columns, targets)
-        found = {
-            name: torch.tensor(float("nan") if one.value is None else one.value, dtype=torch.float64)
-            for name, one in score_set(scores, rows, dev=None, bootstrap_samples=0, seed=0).items()
+        values = {
+            name: torch.tensor(float("nan") if score.value is None else score.value, dtype=torch.float64)
+            for name, score in score_set(scores, rows, dev=None, bootstrap_samples=0, seed=0).items()
         }
         if self.measure is None:
-            return found
-        if self.measure not in found:
-            raise ValueError(f"measure={self.measure}: a {self.kind} has {', '.join(found)}")
-        return found[self.measure]
+            return values
+        if self.measure not in values:
+            raise ValueError(f"measure={self.measure}: a {self.kind} has {', '.join(values)}")
+        return values[self.measure]

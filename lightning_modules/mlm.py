@@ -16,8 +16,7 @@ from juzhen.core.result import Score
 from juzhen.data.transfer import TransferTask
 from juzhen.data.views import apply_view
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.masking import Masking, Vocabulary
-from juzhen.encoders.mlm_head import MaskedTokenHead
+from juzhen.encoders.masking import MaskedTokenHead, Masking, Vocabulary
 from juzhen.encoders.text_collate import TextCollator
 from juzhen.evaluation.plan import ALIKE, CosinePlan, EvaluationPlan
 from juzhen.evaluation.ranked_lists import Matcher
@@ -25,7 +24,7 @@ from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features
-from lightning_modules.biencoder import BiEncoder
+from lightning_modules.biencoder import BiEncoder, BiEncoderSettings
 
 EVALUATION_STEP = -1
 """Stands for the step wherever dev is masked: each validation hides the same tokens."""
@@ -53,16 +52,16 @@ class MaskedPlan(EvaluationPlan):
     ) -> None:
         super().__init__(sets, tasks)
         self._pairs = CosinePlan(sets, tasks, sides=sides)
-        chosen = [one for one in sets if one.name in trained] or list(sets)
-        self.texts = [apply_view(one, Kind.SENTENCE) for one in chosen]
+        chosen = [examples for examples in sets if examples.name in trained] or list(sets)
+        self.texts = [apply_view(examples, Kind.SENTENCE) for examples in chosen]
         sentences, of_pairs = list(self._pairs.examples.sentences), self._pairs.examples.sides
         self._first = len(sentences)
         # Targets: 0 for a sentence of a pair; for one that is guessed in, its number in its own set, from 1, so
         # that what is hidden depends on nothing else.
         targets = [np.zeros(self._first)]
-        for one in self.texts:
-            sentences += one.texts("text")
-            targets.append(1.0 + np.arange(len(one)))
+        for texts in self.texts:
+            sentences += texts.texts("text")
+            targets.append(1.0 + np.arange(len(texts)))
         self.examples = Examples(
             "union",
             "evaluation",
@@ -84,26 +83,35 @@ class MaskedPlan(EvaluationPlan):
 
     def text_scores(self, outputs: Float[np.ndarray, "sentences outputs"]) -> dict[str, Score]:
         """Loss and accuracy of each text, over all its hidden tokens."""
-        found, first = {}, self._first
-        for one in self.texts:
-            loss, right, count = outputs[first : first + len(one), :3].astype(np.float64).sum(axis=0)
-            first += len(one)
+        scores, first = {}, self._first
+        for examples in self.texts:
+            loss, right, count = outputs[first : first + len(examples), :3].astype(np.float64).sum(axis=0)
+            first += len(examples)
             values = {"mlm_loss": loss, "mlm_accuracy": right}
-            found |= {
-                f"{one.split}/{one.name}/{name}": Score(
+            scores |= {
+                f"{examples.split}/{examples.name}/{name}": Score(
                     value / count if count else None,
                     count=int(count),
                     why=None if count else "no token was hidden",
                 )
                 for name, value in values.items()
             }
-        return found
+        return scores
 
 
 def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:
     """What an encoder's tokens are hidden by."""
     size = encoder.backbone.get_input_embeddings().num_embeddings
     return Vocabulary.of(encoder.tokenizer, size=size, prompt=encoder.prompt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedLanguageModelSettings(BiEncoderSettings):
+    mask_rate: float
+    strategy: str
+    mean_span: float
+    mask_share: float
+    random_share: float
 
 
 class MaskedLanguageModel(BiEncoder):
@@ -121,18 +129,18 @@ class MaskedLanguageModel(BiEncoder):
     unscored: ClassVar[Mapping[Kind, str]] = {}
     metric = "mlm_accuracy"
 
-    @dataclass(frozen=True, kw_only=True)
-    class Settings(BiEncoder.Settings):
-        mask_rate: float
-        strategy: str
-        mean_span: float
-        mask_share: float
-        random_share: float
+    Settings = MaskedLanguageModelSettings
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
-        own = self.settings(self.job)
-        self.masking = Masking(own.mask_rate, own.strategy, own.mean_span, own.mask_share, own.random_share)
+        settings = self.settings(self.job)
+        self.masking = Masking(
+            settings.mask_rate,
+            settings.strategy,
+            settings.mean_span,
+            settings.mask_share,
+            settings.random_share,
+        )
         self.vocabulary = vocabulary_of(self.encoder)
         self.head = MaskedTokenHead(self.encoder.backbone)
         for parameter in self.encoder.projections.parameters():
@@ -161,7 +169,7 @@ class MaskedLanguageModel(BiEncoder):
         """Per sentence: summed loss, hidden tokens named rightly, hidden tokens; then its embedding."""
         rows = batch.columns["text"]
         in_text = torch.zeros(len(batch.sentence_ids), device=rows.device)
-        in_text[rows] = batch.targets
+        in_text[rows] = batch.tensors["targets"]
         seen, hidden = self._masked(batch.tokens, in_text.long(), step=EVALUATION_STEP, where=in_text > 0)
         states, embeddings = self.encoder.states_and_embeddings(seen)
         losses, right = self._guessed(states[hidden], batch.tokens.input_ids[hidden])
@@ -175,10 +183,10 @@ class MaskedLanguageModel(BiEncoder):
     ) -> tuple[Float[Tensor, "some"], Float[Tensor, "some"]]:
         """Loss of each hidden token, and 1.0 where the likeliest token is the right one."""
         losses, right = [], []
-        for piece, wanted in zip(states.split(HEAD_PIECE), targets.split(HEAD_PIECE), strict=True):
+        for piece, piece_targets in zip(states.split(HEAD_PIECE), targets.split(HEAD_PIECE), strict=True):
             logits = self.head(piece).float()
-            losses.append(F.cross_entropy(logits, wanted, reduction="none"))
-            right.append((logits.argmax(-1) == wanted).float())
+            losses.append(F.cross_entropy(logits, piece_targets, reduction="none"))
+            right.append((logits.argmax(-1) == piece_targets).float())
         return torch.cat(losses), torch.cat(right)
 
     def _masked(
@@ -198,6 +206,6 @@ class MaskedLanguageModel(BiEncoder):
     def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> MaskedPlan:
         return MaskedPlan(sets, tasks, trained=list(self.job.dataset), sides=self.encoder.sides)
 
-    def measured(self, plan: MaskedPlan, outputs: np.ndarray, **how: Any) -> Evaluation:
-        others = super().measured(plan, outputs, **how)
-        return replace(others, scores=plan.text_scores(outputs) | others.scores)
+    def measured(self, plan: MaskedPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
+        evaluation = super().measured(plan, outputs, **options)
+        return replace(evaluation, scores=plan.text_scores(outputs) | evaluation.scores)

@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.network import wandb_problem
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report
-from juzhen.report.command import write_report
+from juzhen.report.files import write_report
 from juzhen.report.matrix import Matrix
 from juzhen.report.table import heading
 
@@ -41,13 +41,18 @@ def publish(
     specification = folder / SPECIFICATION
     write_text(specification, specification_text(workspace))
     problem = wandb_problem()
-    where = {"group": group, "project": project, "entity": entity, "mode": "offline" if problem else "online"}
-    place = log_summary(report, [*files, specification], folder, **where)
+    target = {
+        "group": group,
+        "project": project,
+        "entity": entity,
+        "mode": "offline" if problem else "online",
+    }
+    run_folder = log_summary(report, [*files, specification], folder, **target)
     print(specification)
     if problem:
         print(
             f"nothing published: {problem}. Then type the same again; or send the summary alone: "
-            f"{command('wandb', 'sync', place)}"
+            f"{command('wandb', 'sync', run_folder)}"
         )
     else:
         import wandb
@@ -58,16 +63,15 @@ def publish(
 
 def group_of(report: Report) -> str:
     """The group that the runs of the sweep are in. Raises UserError where they are in none, or in several."""
-    groups = {
-        group
-        for row in report.matrix.rows
-        for results in row.results.values()
-        for one in results
-        if (group := (one.config.get("logger") or {}).get("group"))
-    }
+    results = [result for row in report.matrix.rows for column in row.results.values() for result in column]
+    groups = {(result.config.get("logger") or {}).get("group") for result in results} - {None}
     if len(groups) != 1:
-        given = f"runs of the groups {', '.join(sorted(groups))}" if groups else "no run that says its group"
-        raise UserError(f"this folder holds {given}; name the one that the summary belongs to: --group NAME")
+        content = (
+            f"runs of the groups {', '.join(sorted(groups))}" if groups else "no run that says its group"
+        )
+        raise UserError(
+            f"this folder holds {content}; name the one that the summary belongs to: --group NAME"
+        )
     return groups.pop()
 
 
@@ -77,52 +81,37 @@ def summary_id(group: str) -> str:
 
 
 def matrix_rows(matrix: Matrix) -> tuple[list[str], list[list[Any]]]:
-    """Columns and lines of the logged table: what a row was trained on, its setup, and its scores ×100."""
+    """Columns and rows of the logged table: what a row was trained on, its setup, and its scores ×100."""
     columns = ["trained on", "setup", "seeds", *map(heading, matrix.columns)]
-    lines = [
+    rows = [
         [row.label, row.setup, row.num_seeds]
         + [100 * row.cells[column].mean if column in row.cells else None for column in matrix.columns]
         for row in matrix.rows
     ]
-    return columns, lines
+    return columns, rows
 
 
-def log_summary(
-    report: Report,
-    files: Iterable[Path],
-    folder: Path,
-    *,
-    group: str,
-    **where: Any,
-) -> str:
+def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: str, **target: Any) -> str:
     """Logs the matrix as a table, the heat map as a picture, and all files as an artifact; the run's folder."""
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")
-    summary = wandb.init(
-        group=group,
-        job_type="summary",
-        id=summary_id(group),
-        name=f"{group} summary",
-        resume="allow",
-        dir=str(folder),
-        **where,
-    )
-    columns, lines = matrix_rows(report.matrix)
-    logged: dict[str, Any] = {"matrix": wandb.Table(columns=columns, data=lines)}
+    identity = {"id": summary_id(group), "name": f"{group} summary", "group": group, "job_type": "summary"}
+    summary = wandb.init(**identity, resume="allow", dir=str(folder), **target)
+    columns, rows = matrix_rows(report.matrix)
+    logged: dict[str, Any] = {"matrix": wandb.Table(columns=columns, data=rows)}
     artifact = wandb.Artifact(f"report-{summary_id(group)}", type="report", metadata={"group": group})
     for path in files:
         artifact.add_file(str(path))
         if path.name == "matrix.png":
             logged["heat_map"] = wandb.Image(str(path))
     summary.log(logged)
-    summary.summary.update(
-        {f"fidelity/{one.source}/{one.scope}": one.value for one in report.fidelity if one.value is not None}
-    )
+    fidelity = report.fidelity.dropna(subset="value").itertuples()
+    summary.summary.update({f"fidelity/{row.source}/{row.scope}": row.value for row in fidelity})
     summary.log_artifact(artifact)
-    place = str(Path(summary.dir).parent)
+    run_folder = str(Path(summary.dir).parent)
     summary.finish()
-    return place
+    return run_folder
 
 
 def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "ws.Workspace":
@@ -150,22 +139,19 @@ def specification_text(workspace: "ws.Workspace") -> str:
 
 
 def _matrix_panels(group: str) -> list[Any]:
-    told = f"Row: trained on, column: evaluated on. All files of the report are in the artifact of *{group} summary*."
+    text = f"Row: trained on, column: evaluated on. All files of the report are in the artifact of *{group} summary*."
     return [
         wr.MediaBrowser(title="Heat map", media_keys=["heat_map"], layout=wr.Layout(0, 0, 12, 12)),
         wr.WeavePanelSummaryTable(table_name="matrix", layout=wr.Layout(12, 0, 12, 10)),
-        wr.MarkdownPanel(markdown=told, layout=wr.Layout(12, 10, 12, 2)),
+        wr.MarkdownPanel(markdown=text, layout=wr.Layout(12, 10, 12, 2)),
     ]
 
 
 def _all_at_once(scores: Sequence[str]) -> Any:
-    keys = [wr.Config(key) for key in (*DIMENSIONS.values(), "seed")]
-    columns = [
-        wr.ParallelCoordinatesPlotColumn(metric=one) for one in (*keys, *map(wr.SummaryMetric, scores))
-    ]
-    return wr.ParallelCoordinatesPlot(
-        title="From configuration to scores", columns=columns, layout=wr.Layout(0, 0, 24, 10)
-    )
+    metrics = [*map(wr.Config, (*DIMENSIONS.values(), "seed")), *map(wr.SummaryMetric, scores)]
+    columns = [wr.ParallelCoordinatesPlotColumn(metric=metric) for metric in metrics]
+    layout = wr.Layout(0, 0, 24, 10)
+    return wr.ParallelCoordinatesPlot(title="From configuration to scores", columns=columns, layout=layout)
 
 
 def _bars(scores: Sequence[str], key: str | None) -> list[Any]:

@@ -3,208 +3,179 @@
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from filelock import FileLock
 
 from juzhen.core.commands import command
 from juzhen.core.errors import MISTAKE_STATUS, UserError
 from juzhen.core.result import Result
 from juzhen.core.texts import time_in_words
 from juzhen.evaluation.finished import missing_sets
-from sweeps.backends.interface import Backend, Ended, Work
-from sweeps.ledger import Cell, Event, Ledger
-from sweeps.processes import last_words
+from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
+from sweeps.local import Attempt, Ended, Runner
 
 
 @dataclass
 class Turn:
-    """A cell and how often it has been tried in this sweep."""
+    """A cell and how often it was tried in this sweep; at work it has a claim, which keeps other sweeps away."""
 
-    cell: Cell
+    cell: SweepCell
     attempts: int = 0
+    attempt: Attempt | None = None
+    claim: FileLock | None = None
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self.attempt.since, 2)
 
 
 @dataclass
-class Running:
-    """A cell at work; `claim` keeps other sweeps away."""
-
-    turn: Turn
-    work: Work
-    claim: ExitStack
-    since: float
-
-
-@dataclass(frozen=True)
 class Summary:
-    """How a sweep ended: cells by what became of them, and error and log of each that failed."""
+    """How a sweep ended: cells by what became of them, and the error of each that failed."""
 
-    finished: list[Cell]
-    skipped: list[Cell]
-    failed: dict[Cell, str]
+    finished: list[SweepCell] = field(default_factory=list)
+    skipped: list[SweepCell] = field(default_factory=list)
+    failed: dict[SweepCell, str] = field(default_factory=dict)
 
 
 class Planner:
     """One sweep over `cells`.
 
-    backend   where cells run
+    runner    where cells run
     attempts  how often a cell is tried at most, in this sweep
     report    is called with each line that a person may want to read
     """
 
     def __init__(
         self,
-        cells: Sequence[Cell],
+        cells: Iterable[SweepCell],
         ledger: Ledger,
-        backend: Backend,
+        runner: Runner,
         *,
         attempts: int,
         report: Callable[[str], None],
     ) -> None:
         self.cells = list({cell.name: cell for cell in cells}.values())
         self.ledger = ledger
-        self.backend = backend
+        self.runner = runner
         self.attempts = attempts
         self.report = report
-        self.running: list[Running] = []
-        self.finished: list[Cell] = []
-        self.skipped: list[Cell] = []
-        self.failed: dict[Cell, str] = {}
-        self.seconds: list[float] = []
+        self.waiting: list[Turn] = []
+        self.running: list[Turn] = []
+        self.summary = Summary()
 
     def run(self) -> Summary:
         """Returns when nothing is left to do. On SIGTERM and Ctrl-C the cells at work save what they have."""
         self._plan()
-        self.waiting = [Turn(cell) for cell in self.cells]
         before = signal.signal(signal.SIGTERM, _exit)
         try:
-            while self.waiting or self.running:
-                self._reap()
+            while self._fill() or self.waiting or self.running:
                 if not self._start_next():
-                    time.sleep(self.backend.poll_seconds)
+                    time.sleep(self.runner.poll_seconds)
+                self._reap()
         finally:
             signal.signal(signal.SIGTERM, before)
             self._stop_all()
-            self.backend.close()
-        return Summary(self.finished, self.skipped, self.failed)
+            self.runner.close()
+        return self.summary
 
     def _plan(self) -> None:
-        sizes = {"cells": len(self.cells), "jobs": self.backend.capacity()}
+        sizes = {"cells": len(self.cells), "jobs": self.runner.capacity()}
         self.ledger.plan(self.cells, (Event.SWEEP, sizes))
         done = sum(cell.finished for cell in self.cells)
-        self.report(f"{len(self.cells)} cells, {done} of them finished already; {self.backend.describe()}")
-        if (line := late_columns_line(self.cells)) is not None:
+        self.report(f"{len(self.cells)} cells, {done} of them finished already; {self.runner.describe()}")
+        if line := late_columns_line(self.cells):
             self.report(line)
+        self.waiting = [Turn(cell) for cell in self.cells]
+
+    def _fill(self) -> bool:
+        """Adds turns where there is room; a search asks for its cells one by one."""
+        return False
 
     def _start_next(self) -> bool:
         """Starts the first cell that can be, where there is room; true if something came forward."""
-        if len(self.running) >= self.backend.capacity():
+        if len(self.running) >= self.runner.capacity():
             return False
         for turn in self.waiting:
             if turn.cell.finished:
                 self.waiting.remove(turn)
-                self.skipped.append(turn.cell)
+                self.summary.skipped.append(turn.cell)
                 return True
-            with ExitStack() as claim:
-                if not claim.enter_context(self.ledger.claim(turn.cell)):
-                    continue  # another sweep is at it
-                left = None if turn.cell.finished else self.backend.adopt(turn.cell)
-                if turn.cell.finished or (left is None and self._is_busy(turn.cell)):
-                    continue  # its sweep was killed, and it is saving what it has
-                self.waiting.remove(turn)
-                self._begin(turn, left, claim.pop_all())
-                return True
+            claim = self.ledger.claim(turn.cell)
+            if claim is None:
+                continue  # another sweep is at it
+            if turn.cell.finished or is_at_work(turn.cell):
+                claim.release()  # its sweep was killed, and it is saving what it has, or runs on in a cluster
+                continue
+            self.waiting.remove(turn)
+            self._begin(turn, claim)
+            return True
         return False
 
-    def _is_busy(self, cell: Cell) -> bool:
-        if self.ledger.is_at_work(cell):
-            return True
-        return self.backend.is_busy(cell, self.ledger.histories().get(cell.name))
-
-    def _begin(self, turn: Turn, left: Work | None, claim: ExitStack) -> None:
-        """Starts a cell, or takes over what an earlier sweep has left."""
-        name, work, done = turn.cell.name, left, "is at work already, and is waited for"
-        with ExitStack() as undo:
-            undo.push(claim)  # it is given back when the start is refused
-            turn.attempts += 1
-            if work is None:
-                log = self.ledger.log_of(turn.cell)
-                log.parent.mkdir(parents=True, exist_ok=True)
-                work, done = self.backend.start(turn.cell, log), str(self.backend.begins)
-            self.running.append(Running(turn, work, claim, time.monotonic()))
-            undo.pop_all()
-        if left is None:
-            self.ledger.add(self.backend.begins, cell=name, attempt=turn.attempts, **work.facts)
-        self.report(f"{self._count()} {name}: {done}")
+    def _begin(self, turn: Turn, claim: FileLock) -> None:
+        log = self.ledger.log_of(turn.cell)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        turn.attempt = self.runner.start(turn.cell, log)
+        turn.claim = claim
+        turn.attempts += 1
+        self.running.append(turn)
+        begins = self.runner.begins
+        self.ledger.add(begins, cell=turn.cell.name, attempt=turn.attempts, **turn.attempt.facts)
+        self.report(f"{self._count()} {turn.cell.name}: {begins}")
 
     def _reap(self) -> None:
-        for one in list(self.running):
-            ended = one.work.poll()
-            if ended is None:
-                continue
-            self.running.remove(one)
-            with one.claim:
-                self._end(one, ended, self._seconds(one))
+        for turn in list(self.running):
+            ended = turn.attempt.poll()
+            if ended is not None:
+                self.running.remove(turn)
+                self._end(turn, ended)
+                turn.claim.release()
 
-    def _seconds(self, one: Running) -> float:
-        """How long the cell was at work; in a cluster that is not how long it has been submitted."""
-        if self.backend.begins is Event.STARTED:
-            return time.monotonic() - one.since
-        history = self.ledger.histories()[one.turn.cell.name]
-        if history.last is not Event.STARTED:
-            return 0.0
-        return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(history.at)).total_seconds())
-
-    def _end(self, one: Running, ended: Ended, seconds: float) -> None:
-        turn, name, status = one.turn, one.turn.cell.name, ended.status
-        if status == 0 and turn.cell.finished:
-            self.ledger.add(Event.FINISHED, cell=name, seconds=round(seconds, 2))
-            self.finished.append(turn.cell)
-            self.seconds.append(seconds)
-            self.report(f"{self._count()} {name}: finished in {time_in_words(seconds)}{self._left()}")
+    def _end(self, turn: Turn, ended: Ended) -> None:
+        cell, name = turn.cell, turn.cell.name
+        if cell.finished:
+            self.ledger.add(Event.FINISHED, cell=name, seconds=turn.seconds)
+            self.summary.finished.append(cell)
+            self.report(f"{self._count()} {name}: finished in {time_in_words(turn.seconds)}")
             return
-        error = ended.error
-        if not error and status:
-            error = last_words(self.ledger.log_of(turn.cell)) if status > 0 else f"ended by signal {-status}"
-        error = error or "ended without a result"
-        self.ledger.add(Event.FAILED, cell=name, seconds=round(seconds, 2), status=status, error=error)
-        is_final = status == MISTAKE_STATUS
-        again = turn.attempts < self.attempts and not is_final
-        outlook = (
-            "; it will be tried again" if again else "; the same command would fail again" if is_final else ""
-        )
+        if is_at_work(cell):  # a job that a killed sweep had left in the queue was faster
+            turn.attempts -= 1
+            self.waiting.append(turn)
+            return
+        error = ended.error or "ended without a result"
+        if not ended.error and ended.status:
+            error = (
+                last_line(self.ledger.log_of(cell))
+                if ended.status > 0
+                else f"ended by signal {-ended.status}"
+            )
+        self.ledger.add(Event.FAILED, cell=name, seconds=turn.seconds, status=ended.status, error=error)
+        if ended.status == MISTAKE_STATUS:
+            outlook = "; the same command would fail again"
+        else:
+            outlook = "; it will be tried again" if turn.attempts < self.attempts else ""
         self.report(f"{name}: failed ({error}){outlook}")
-        if again:
+        if turn.attempts < self.attempts and ended.status != MISTAKE_STATUS:
             self.waiting.append(turn)
         else:
-            self.failed[turn.cell] = error
+            self.summary.failed[cell] = error
 
     def _count(self) -> str:
-        done = len(self.finished) + len(self.skipped) + len(self.failed)
+        done = len(self.summary.finished) + len(self.summary.skipped) + len(self.summary.failed)
         return f"[{done}/{len(self.cells)}]"
-
-    def _left(self) -> str:
-        left = len(self.waiting) + len(self.running)
-        if not left:
-            return ""
-        mean = sum(self.seconds) / len(self.seconds)
-        at_a_time = max(1, min(left, self.backend.capacity()))
-        return f", about {time_in_words(mean * left / at_a_time)} left"
 
     def _stop_all(self) -> None:
         """Ends the cells that are at work, or leaves them to their cluster; none are when the sweep ended by itself."""
         if not self.running:
             return
-        ended = self.backend.stop([one.work for one in self.running], self.report)
-        for one in self.running:
-            name = one.turn.cell.name
-            with one.claim:
-                # A cell of a cluster has told itself that it stopped, unless it never began.
-                if ended and self.ledger.histories()[name].last in (Event.STARTED, Event.SUBMITTED):
-                    self.ledger.add(Event.STOPPED, cell=name, seconds=round(self._seconds(one), 2))
-        self.running.clear()
+        if self.runner.stop([turn.attempt for turn in self.running], self.report):
+            for turn in self.running:
+                self.ledger.add(Event.STOPPED, cell=turn.cell.name, seconds=turn.seconds)
+        for turn in self.running:
+            turn.claim.release()
 
 
 def _exit(signum: int, frame: object) -> None:
@@ -216,19 +187,25 @@ def show(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def has_late_columns(cell: Cell) -> bool:
-    """An evaluation split of a finished cell had no file and now has one; no file of rows is opened."""
-    try:
-        return bool(missing_sets(Result.read(cell.run_dir)))
-    except (UserError, OSError, KeyError):
-        return False  # the commands that read this result, or that file, say what is wrong with it
+def last_line(log: Path) -> str:
+    """The last line that a program printed: its error, if it is one of juzhen's."""
+    text = log.read_bytes()[-8192:].decode(errors="replace") if log.exists() else ""
+    printed = [line.strip() for line in text.splitlines() if line.strip()]
+    return printed[-1][:300] if printed else "it printed nothing"
 
 
-def late_columns_line(cells: Iterable[Cell]) -> str | None:
-    """What to type for the finished ones among `cells` that lack something; None when there are none."""
-    lacking = [cell for cell in cells if cell.finished and has_late_columns(cell)]
+def late_columns_line(cells: Iterable[SweepCell]) -> str | None:
+    """What to type for finished cells with an evaluation split that had no file and now has one; None without any."""
+
+    def lacks(cell: SweepCell) -> bool:
+        try:
+            return cell.finished and bool(missing_sets(Result.read(cell.run_dir)))
+        except (UserError, OSError, KeyError):
+            return False  # the commands that read this result, or that file, say what is wrong with it
+
+    lacking = [cell for cell in cells if lacks(cell)]
     if not lacking:
         return None
-    folder = Path(lacking[0].run_dir).parent
-    which = "1 finished cell lacks" if len(lacking) == 1 else f"{len(lacking)} finished cells lack"
-    return f"{which} columns whose files are there now: {command('juzhen', 'evaluate', folder)}"
+    lead = "1 finished cell lacks" if len(lacking) == 1 else f"{len(lacking)} finished cells lack"
+    line = command("juzhen", "evaluate", Path(lacking[0].run_dir).parent)
+    return f"{lead} columns whose files are there now: {line}"

@@ -13,8 +13,7 @@ from juzhen.core.markup import markdown_table
 from juzhen.core.measures import MEASURES
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import Result
-from juzhen.report.compare import unlike
-from juzhen.report.comparison import spoken
+from juzhen.report.compare import figure_text, unlike
 from juzhen.report.figures import MEASURED, Published
 from juzhen.report.training import Training, stand_ins, training_of
 
@@ -35,12 +34,7 @@ NO_RUN_BY_ITSELF = "published"
 
 @dataclass(frozen=True)
 class Job:
-    """A run that a sweep or an experiment names.
-
-    group   `sweep=simclue` or `experiment=csts_cosent`
-    row     of the sweep, "" for an experiment
-    config  as it is composed, in plain containers
-    """
+    """A run that a sweep or an experiment names, as it is composed; `row` is one of the sweep, or empty."""
 
     group: str
     row: str
@@ -49,11 +43,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a stage of a job has learnt from.
-
-    less    in what way from less than the sets' names say
-    is_end  the job's last stage
-    """
+    """What a stage of a job has learnt from; `less`: in what way from less than the sets' names say."""
 
     job: Job
     training: Training
@@ -75,38 +65,45 @@ def all_jobs() -> Iterator[Job]:
 
 def sweep_jobs(name: str, rows: Sequence[str] | None = None) -> list[Job]:
     """The rows of a sweep, or those that are named; none where it is a grid."""
-    params, found = _grid_and_rows(f"sweep={name}")
-    chosen = {row: shlex.split(words) for row, words in found.items() if rows is None or row in rows}
-    lines = [_words(params, words) for words in chosen.values()]
-    return [Job(f"sweep={name}", row, one) for row, one in zip(chosen, _composed(lines), strict=True)]
+    from omegaconf import OmegaConf
+
+    (config,) = _composed([[f"sweep={name}"]], with_hydra=True)
+    params, row_texts = (
+        OmegaConf.to_container(OmegaConf.create(config.hydra.sweeper.get(key) or {}))
+        for key in ("params", "rows")
+    )
+    chosen = {row: shlex.split(text) for row, text in row_texts.items() if rows is None or row in rows}
+    cells = [_cell(params, row) for row in chosen.values()]
+    return [Job(f"sweep={name}", row, job) for row, job in zip(chosen, _composed(cells), strict=True)]
 
 
 def offers(jobs: Iterable[Job]) -> list[Offer]:
-    found = []
-    for job in jobs:
-        stages = stage_results(job.config)
-        found += [Offer(job, training_of(one), tuple(stand_ins(one)), one is stages[-1]) for one in stages]
-    return found
+    return [
+        Offer(job, training_of(result), tuple(stand_ins(result)), result is results[-1])
+        for job in jobs
+        for results in [stage_results(job.config)]
+        for result in results
+    ]
 
 
-def giving(number: Published, known: Iterable[Offer]) -> list[Offer]:
+def giving(number: Published, offered: Iterable[Offer]) -> list[Offer]:
     """The stages that give a figure of the like of this one; of a group those that end with it, if any does."""
     column = f"{number.split}/{number.dataset}"
-    found = [
-        one
-        for one in known
-        if not unlike(number, one.training, column, number.metric) and _scores(one.job.config, number)
+    alike = [
+        offer
+        for offer in offered
+        if not unlike(number, offer.training, column, number.metric) and _scores(offer.job.config, number)
     ]
-    ends = {one.job.group for one in found if one.is_end}
-    return [one for one in found if one.is_end or one.job.group not in ends]
+    ends = {offer.job.group for offer in alike if offer.is_end}
+    return [offer for offer in alike if offer.is_end or offer.job.group not in ends]
 
 
 def stage_results(config: Mapping[str, Any]) -> list[Result]:
     """What the stages of a job would leave behind, without a score: what each has learnt from, oldest first."""
     schedule, sets = config["schedule"], list(config["dataset"])
     order = (schedule["order"] or sets) if schedule["name"] == "serial" else ["+".join(sets)]
-    own = [(schedule["stages"].get(name) or {}).get("dataset") for name in order]
-    stages = ["+".join(names or [name]) for name, names in zip(order, own, strict=True)]
+    chosen = [(schedule["stages"].get(name) or {}).get("dataset") for name in order]
+    stages = ["+".join(names or [name]) for name, names in zip(order, chosen, strict=True)]
     one_by_one = stages[0].split("+") if len(stages) == 1 and sets else []
     return [
         Result("", "", one_by_one or stages[: index + 1], {}, dict(config), {}, {}, {}, 0, index)
@@ -123,41 +120,33 @@ def _scores(config: Mapping[str, Any], number: Published) -> bool:
     return number.split in files and number.metric in MEASURES[Kind(described["kind"])]
 
 
-def _words(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
+def _cell(params: Mapping[str, Any], row: Sequence[str]) -> list[str]:
     """A cell of a sweep whose grid has one choice a key: the row's words take the place of the grid's."""
-    given = {word.partition("=")[0].lstrip("+") for word in row}
-    return [*(f"{key}={value}" for key, value in params.items() if key not in given), *row]
+    in_row = {word.partition("=")[0].lstrip("+") for word in row}
+    return [*(f"{key}={value}" for key, value in params.items() if key not in in_row), *row]
 
 
-def _grid_and_rows(sweep: str) -> Iterator[dict[str, Any]]:
+def _composed(cells: Iterable[Sequence[str]], *, with_hydra: bool = False) -> list[Any]:
+    """Compositions of command lines, in plain containers; with Hydra's own node as they are."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        sweeper = compose("train", overrides=[sweep], return_hydra_config=True).hydra.sweeper
-    for key in ("params", "rows"):
-        yield OmegaConf.to_container(OmegaConf.create(sweeper.get(key) or {}))
-
-
-def _composed(lines: Iterable[Sequence[str]]) -> list[dict[str, Any]]:
-    from hydra import compose, initialize_config_dir
-    from omegaconf import OmegaConf
-
-    with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        return [OmegaConf.to_container(compose("train", overrides=list(one))) for one in lines]
+        configs = [compose("train", overrides=list(cell), return_hydra_config=with_hydra) for cell in cells]
+        return configs if with_hydra else [OmegaConf.to_container(config) for config in configs]
 
 
 def page(published: Sequence[Published], jobs: Iterable[Job]) -> str:
     """The page: measurements source by source, then claims, which nothing is compared with."""
-    known = offers(jobs)
-    measured = [one for one in published if one.standing == MEASURED]
-    parts = [HEAD, _counts(measured, known)]
-    for source in dict.fromkeys(one.source for one in measured):
-        parts.append(_source(source, [one for one in measured if one.source == source], known))
+    offered = offers(jobs)
+    measured = [number for number in published if number.standing == MEASURED]
+    parts = [HEAD, _counts(measured, offered)]
+    for source in dict.fromkeys(number.source for number in measured):
+        parts.append(_source(source, [number for number in measured if number.source == source], offered))
     parts.append(
         "## Claims\n\nFor reading; `compare` shows the plain claims among them as goals, beside our best.\n"
     )
-    claims = [one for one in published if one.standing != MEASURED]
+    claims = [number for number in published if number.standing != MEASURED]
     columns = ("source", "what", "figure", "standing", "named", "note")
     parts.append(markdown_table(columns, map(_claim, claims)) + "\n")
     return "\n".join(parts)
@@ -172,46 +161,49 @@ def reason(number: Published) -> str:
     return f"no row or experiment trains a {number.family} on {number.trained_on}{by} and scores this"
 
 
-def _counts(measured: Sequence[Published], known: Sequence[Offer]) -> str:
+def _counts(measured: Sequence[Published], offered: Sequence[Offer]) -> str:
     columns = ("source", "figures", "given by a job", "of these by small jobs alone", "by none")
-    lines = []
-    for source in dict.fromkeys(one.source for one in measured):
-        found = [giving(one, known) for one in measured if one.source == source]
-        small = sum(bool(one) and all(each.less for each in one) for one in found)
-        none = sum(not one for one in found)
-        lines.append((source, str(len(found)), str(len(found) - none), str(small), str(none)))
-    return markdown_table(columns, lines, numbers=range(1, 5)) + "\n"
+    rows = []
+    for source in dict.fromkeys(number.source for number in measured):
+        given_by = [giving(number, offered) for number in measured if number.source == source]
+        small = sum(bool(offers) and all(offer.less for offer in offers) for offers in given_by)
+        none = sum(not offers for offers in given_by)
+        rows.append((source, str(len(given_by)), str(len(given_by) - none), str(small), str(none)))
+    return markdown_table(columns, rows, numbers=range(1, 5)) + "\n"
 
 
-def _source(source: str, numbers: Sequence[Published], known: Sequence[Offer]) -> str:
+def _source(source: str, numbers: Sequence[Published], offered: Sequence[Offer]) -> str:
     """One line for figures of a model of a table that the same jobs give."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for one in numbers:
-        found = giving(one, known)
-        whole, small = [each for each in found if not each.less], [each for each in found if each.less]
-        told = (_spoken(whole) or ("" if small else reason(one)), _spoken(small))
-        groups.setdefault((one.table, one.model, one.trained_on, *told), []).append(_figure(one))
+    for number in numbers:
+        given_by = giving(number, offered)
+        complete = _named(offer for offer in given_by if not offer.less)
+        small = _named(offer for offer in given_by if offer.less)
+        complete = complete or ("" if small else reason(number))
+        key = (number.table, number.model, number.trained_on, complete, small)
+        groups.setdefault(key, []).append(_figure(number))
     columns = ("table", "model", "trained on", "figures", "given by", "small")
-    lines = [
-        (table, model, f"`{trained}`" if trained else "", ", ".join(figures), whole, small)
-        for (table, model, trained, whole, small), figures in groups.items()
+    rows = [
+        (table, model, f"`{trained}`" if trained else "", ", ".join(figures), complete, small)
+        for (table, model, trained, complete, small), figures in groups.items()
     ]
-    return f"## {source}\n\n{markdown_table(columns, lines)}\n"
+    return f"## {source}\n\n{markdown_table(columns, rows)}\n"
 
 
-def _figure(one: Published) -> str:
-    metric = "" if one.metric == "spearman" else f" {one.metric}"
-    return " ".join(filter(None, (one.dataset, f"{one.split}{metric}", f"{one.percent:.2f}")))
+def _figure(number: Published) -> str:
+    metric = "" if number.metric == "spearman" else f" {number.metric}"
+    return " ".join(filter(None, (number.dataset, f"{number.split}{metric}", f"{number.percent:.2f}")))
 
 
-def _spoken(found: Sequence[Offer]) -> str:
+def _named(offers: Iterable[Offer]) -> str:
     """Jobs, the rows of a sweep together: `sweep=simclue` v1, v2."""
     groups: dict[str, list[str]] = {}
-    for one in found:
-        groups.setdefault(one.job.group, []).append(one.job.row)
+    for offer in offers:
+        groups.setdefault(offer.job.group, []).append(offer.job.row)
     return "; ".join(f"`{group}` {', '.join(filter(None, rows))}".strip() for group, rows in groups.items())
 
 
-def _claim(one: Published) -> tuple[str, ...]:
-    what = f"{one.table}: {one.model}, {one.metric}{f' on {one.dataset}' if one.dataset else ''}"
-    return (one.source, what, spoken(one), one.standing, one.named, one.note)
+def _claim(number: Published) -> tuple[str, ...]:
+    on = f" on {number.dataset}" if number.dataset else ""
+    label = f"{number.table}: {number.model}, {number.metric}{on}"
+    return (number.source, label, figure_text(number), number.standing, number.named, number.note)

@@ -3,9 +3,9 @@
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,16 @@ from optuna.distributions import distribution_to_json
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from callbacks.trial import TrialAddress, open_journal
+from callbacks.trial import open_journal
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.texts import short, short_where_apart
 from juzhen.core.whole import remove_file
-from sweeps.ledger import FOLDER
+from sweeps.ledger import FOLDER, JOBS
 from sweeps.search_space import Space
+
+BEST_DEV = "best_dev_"
+"""`callbacks/training_record.py` keeps the score that chose the weights under a key that begins so."""
 
 JUDGED_BY = "judged_by"
 """Attribute of the study: what chose the weights of its trials, in words."""
@@ -40,24 +43,23 @@ SAMPLERS: dict[str, Callable[..., BaseSampler]] = {
 }
 
 PRUNERS: dict[str, Callable[[int, int], dict[str, Any]]] = {
-    "none": lambda trials, validations: {"_target_": "optuna.pruners.NopPruner"},
-    "median": lambda trials, validations: {
-        "_target_": "optuna.pruners.MedianPruner",
-        "n_startup_trials": trials,
-        "n_warmup_steps": validations,
-    },
-    "hyperband": lambda trials, validations: {
-        "_target_": "optuna.pruners.HyperbandPruner",
-        "min_resource": max(1, validations),
-    },
+    "none": lambda trials, validations: _pruner("Nop"),
+    "median": lambda trials, validations: _pruner(
+        "Median", n_startup_trials=trials, n_warmup_steps=validations
+    ),
+    "hyperband": lambda trials, validations: _pruner("Hyperband", min_resource=max(1, validations)),
 }
 
 
+def _pruner(name: str, **numbers: int) -> dict[str, Any]:
+    return {"_target_": f"optuna.pruners.{name}Pruner", **numbers}
+
+
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """How a search goes about it; conf/hydra/sweeper/optuna.yaml says what each key means.
 
-    Raises UserError for a name or a number that cannot be meant.
+    Raises UserError for a sampler or pruner that there is not, and for a study that would lie in another folder.
     """
 
     study: str
@@ -70,51 +72,12 @@ class Settings:
     prune_after_trials: int
     prune_after_validations: int
 
-    @classmethod
-    def read(cls, keys: Mapping[str, Any]) -> "Settings":
-        known = [field.name for field in fields(cls)]
-        for key in keys:
-            if key not in known:
-                raise UserError(f"hydra.sweeper.{key}: a search has no such key; {nearest(key, known)}")
-        seeds = [] if keys["seeds"] is None else keys["seeds"]
-        if not isinstance(seeds, Sequence) or not all(isinstance(seed, int) for seed in seeds):
-            raise UserError(
-                f"hydra.sweeper.seeds={seeds}: expected whole numbers, as in 'hydra.sweeper.seeds=[1,2]'"
-            )
-        return cls(**{**keys, "seeds": tuple(seeds)})
-
     def __post_init__(self) -> None:
-        for key, known in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
-            given = getattr(self, key)
-            if given not in known:
-                raise UserError(f"hydra.sweeper.{key}={given}: {nearest(str(given), known)}")
-        least = {
-            "num_trials": 1,
-            "sampler_seed": 0,
-            "random_trials": 0,
-            "prune_after_trials": 0,
-            "prune_after_validations": 0,
-        }
-        for key, limit in least.items():
-            given = getattr(self, key)
-            if type(given) is not int or given < limit:
-                raise UserError(f"hydra.sweeper.{key}={given}: expected a whole number, at least {limit}")
+        for key, table in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
+            if (name := getattr(self, key)) not in table:
+                raise UserError(f"hydra.sweeper.{key}={name}: {nearest(str(name), table)}")
         if not self.study or {*self.study} & {*"/\\#"}:
             raise UserError(f"hydra.sweeper.study={self.study}: expected a name without / \\ and #")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise UserError(f"hydra.sweeper.seeds={list(self.seeds)}: a seed is there twice; keep one")
-
-    @property
-    def pruning(self) -> dict[str, Any]:
-        return PRUNERS[self.pruner](self.prune_after_trials, self.prune_after_validations)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A trial that this process has to run."""
-
-    number: int
-    values: Mapping[str, Any]
 
 
 class Search:
@@ -125,11 +88,11 @@ class Search:
     Raises UserError when a study of that name was begun with another space or other words.
     """
 
-    def __init__(self, folder: str | Path, space: Space, settings: Settings, *, key: str) -> None:
+    def __init__(self, folder: str | Path, space: Space, settings: SearchSettings, *, key: str) -> None:
         self.space = space
         self.settings = settings
         self.path = Path(folder) / FOLDER / f"{settings.study}.journal"
-        refuse_links(Path(folder), [FOLDER])
+        refuse_links(Path(folder), [FOLDER], within=[JOBS])
         self.storage = open_journal(self.path)
         self.lock = FileLock(self.path.with_suffix(".lock"), is_singleton=False)
         self.worker = uuid.uuid4().hex
@@ -153,36 +116,32 @@ class Search:
         self._alive.release()
         remove_file(Path(self._alive.lock_file))
 
-    def next(self) -> Candidate | None:
+    def next(self) -> optuna.Trial | None:
         """A trial for this process: one that a dead process left, else a new one; None when there are enough."""
         with self.lock:
             self._take_back()
             trials = self.study.get_trials(deepcopy=False)
-            left = any(trial.state is TrialState.WAITING for trial in trials)
-            if not left and sum(map(counts, trials)) >= self.settings.num_trials:
+            has_waiting = any(trial.state is TrialState.WAITING for trial in trials)
+            if not has_waiting and sum(map(counts, trials)) >= self.settings.num_trials:
                 return None
             # Not one sampler for all: processes with the same seed would draw the same points.
             seed = (self.settings.sampler_seed * 100_003 + len(trials)) % 2**32
             self.study.sampler = SAMPLERS[self.settings.sampler](seed, self.settings.random_trials)
             trial = self.study.ask(dict(self.space.varied))
             trial.set_user_attr(WORKER, self.worker)
-            return Candidate(trial.number, dict(trial.params))
+            return trial
 
-    def address(self, number: int) -> TrialAddress:
-        return TrialAddress(str(self.path), number)
-
-    def complete(self, number: int, score: float, runs: Sequence[str]) -> None:
+    def tell(
+        self, number: int, outcome: float | TrialState, *, runs: Sequence[str] = (), error: str = ""
+    ) -> None:
+        """How a trial has ended: with that score, or in that state; one that fails has no score and counts as tried."""
         self._note(number, RUNS, list(runs))
-        self.study.tell(number, score)
-
-    def prune(self, number: int, runs: Sequence[str]) -> None:
-        self._note(number, RUNS, list(runs))
-        self.study.tell(number, state=TrialState.PRUNED)
-
-    def fail(self, number: int, error: str) -> None:
-        """The trial has no score and will have none; it counts as tried."""
-        self._note(number, ERROR, error)
-        self.study.tell(number, state=TrialState.FAIL)
+        if error:
+            self._note(number, ERROR, error)
+        if isinstance(outcome, TrialState):
+            self.study.tell(number, state=outcome)
+        else:
+            self.study.tell(number, outcome)
 
     def pruned_at(self, number: int) -> int | None:
         """The validation after which the trial's run ended itself."""
@@ -196,23 +155,23 @@ class Search:
         return self.study.get_trials(deepcopy=False)
 
     def _agree(self, key: str) -> None:
+        settings = self.settings
         mine = {
-            "space": {name: distribution_to_json(one) for name, one in self.space.varied.items()},
-            "seeds": list(self.settings.seeds),
+            "space": {name: distribution_to_json(kind) for name, kind in self.space.varied.items()},
+            "seeds": list(settings.seeds),
             "run_key": key,
-            PRUNER: self.settings.pruning,
+            PRUNER: PRUNERS[settings.pruner](settings.prune_after_trials, settings.prune_after_validations),
         }
         theirs = self.study.user_attrs
         for name, value in mine.items():
-            if name in theirs and theirs[name] != value:
+            if theirs.get(name, value) != value:
                 raise UserError(
-                    f"{self.path}: the study {self.settings.study} was begun with another {name.replace('_', ' ')} "
+                    f"{self.path}: the study {settings.study} was begun with another {name.replace('_', ' ')} "
                     f"({short('; '.join(differences(theirs[name], value)), 400)}). Repeat its words, or begin another: "
                     f"hydra.sweeper.study=<name>"
                 )
-        for name, value in mine.items():
-            if name not in theirs:
-                self.study.set_user_attr(name, value)
+        for name in mine.keys() - theirs.keys():
+            self.study.set_user_attr(name, mine[name])
 
     def judge_by(self, measure: str) -> None:
         """Raises UserError where trials before were judged by another number or other sets, which rank nothing."""
@@ -271,47 +230,20 @@ class Search:
         self.storage.set_trial_user_attr(self._id(number), name, value)
 
 
-def differences(then: Any, now: Any, at: str = "") -> Iterator[str]:
-    """What differs between two values of a study, a phrase each: a search that grew is told where.
+def differences(then: Any, now: Any) -> Iterator[str]:
+    """What differs between two values of a study, a phrase each.
 
-    >>> list(differences({"lr": '{"high": 0.1}', "seed": [1]}, {"lr": '{"high": 0.2}', "rows": [2], "seed": [1]}))
-    ['lr.high was 0.1, now 0.2', 'rows is new']
+    >>> list(differences({"lr": 0.1, "seed": [1]}, {"lr": 0.2, "rows": [2], "seed": [1]}))
+    ['lr was 0.1, now 0.2', 'rows was null, now [2]']
     """
-    then, now = (_parsed(one) for one in (then, now))
-    if isinstance(then, dict) and isinstance(now, dict):
-        for key in dict.fromkeys([*then, *now]):
-            place = f"{at}.{key}" if at else key
-            if key not in now or key not in then:
-                yield f"{place} {'is gone' if key in then else 'is new'}"
-            elif then[key] != now[key]:
-                yield from differences(then[key], now[key], place)
-    elif then != now:
-        lists = isinstance(then, list) and isinstance(now, list)
-        gone, new = (
-            ([one for one in a if one not in b] for a, b in ((then, now), (now, then))) if lists else ([], [])
-        )
-        texts = {what: [_told(one) for one in part] for what, part in (("gone", gone), ("new", new))}
-        every = [text for part in texts.values() for text in part]
-        words = [
-            f"[{', '.join(short_where_apart(text, every) for text in part)}] {what}"
-            for what, part in texts.items()
-            if part
-        ]
-        pair = _told(then), _told(now)
-        was, is_now = (short_where_apart(text, pair) for text in pair)
-        yield f"{at} {' and '.join(words) or f'was {was}, now {is_now}'}".strip()
-
-
-def _told(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _parsed(value: Any) -> Any:
-    """What a text of JSON holds, as distributions are kept; anything else as it is."""
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+    if not (isinstance(then, dict) and isinstance(now, dict)):
+        then, now = {"": then}, {"": now}
+    for key in dict.fromkeys([*then, *now]):
+        values = [side.get(key) for side in (then, now)]
+        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+        if texts[0] != texts[1]:
+            before, after = (short_where_apart(text, texts) for text in texts)
+            yield f"{key} was {before}, now {after}".strip()
 
 
 def counts(trial: FrozenTrial) -> bool:

@@ -1,6 +1,5 @@
 """How far the sweeps of a folder are, read from their ledger and from the results that are there."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -10,11 +9,11 @@ from rich.console import Group
 
 from juzhen.core.errors import UserError
 from juzhen.core.texts import time_in_words
-from juzhen.report.stacked_table import Column, StackedTable
-from sweeps.ledger import Event, History, Ledger
+from juzhen.report.terminal import console_table
+from sweeps.ledger import Event, History, Ledger, is_at_work
 from sweeps.planner import late_columns_line
 
-COLUMNS = [Column(one) for one in ("state", "cell", "tried", "time", "what it said last")]
+COLUMNS = ("state", "cell", "tried", "time", "what it said last")
 
 
 class State(StrEnum):
@@ -32,67 +31,51 @@ class Status:
     """Every cell that was ever planned below a folder, with its state.
 
     jobs          cells at a time of the latest sweep
-    seconds_left  for what is not finished, from the time that finished cells took; None before the first has
     late_columns  what to type for finished cells that lack a column whose file has come since; None without any
     """
 
     cells: list[tuple[History, State]]
     jobs: int
-    seconds_left: float | None
     late_columns: str | None = None
 
     def count(self, state: State) -> int:
-        return sum(one is state for _, one in self.cells)
+        return sum(cell_state is state for _, cell_state in self.cells)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The mean of finished cells for each that is to be run; None before the first has finished."""
+        seconds = [
+            history.seconds for history, state in self.cells if state is State.FINISHED and history.seconds
+        ]
+        num_left = len(self.cells) - self.count(State.FINISHED) - self.count(State.PRUNED)
+        return sum(seconds) / len(seconds) * num_left / self.jobs if seconds and num_left else None
 
 
 def read_status(folder: str | Path) -> Status:
     """The status of the sweeps of a folder. Raises UserError where none was ever planned."""
     ledger = Ledger(folder)
-    histories = ledger.histories()
+    histories = list(ledger.histories().values())
     if not histories:
         raise UserError(
             f"{folder}: no sweep was planned here; python train.py -m sweep=transfer_matrix plans one"
         )
-    cells = [(history, state_of(history, ledger)) for history in histories.values()]
-    jobs = [event["jobs"] for event in ledger.events() if event["event"] == Event.SWEEP]
-    jobs = max([1, *jobs[-1:]])
-    late_columns = late_columns_line(history.cell for history in histories.values())
-    return Status(cells, jobs, _seconds_left(cells, jobs), late_columns)
+    cells = [(history, state_of(history, ledger)) for history in histories]
+    jobs = [event["jobs"] for event in ledger.events() if isinstance(event.get("jobs"), int)]
+    return Status(cells, max([1, *jobs[-1:]]), late_columns_line(history.cell for history in histories))
 
 
 def state_of(history: History, ledger: Ledger) -> State:
     """A result and a claim are facts; only where there is neither does the ledger decide."""
-    if history.cell.finished:
+    cell, last = history.cell, history.last
+    if cell.finished:
         return State.FINISHED
-    if ledger.is_at_work(history.cell):
-        return State.RUNNING
-    if history.last is Event.SUBMITTED:
+    if last is Event.SUBMITTED:
         return State.QUEUED
-    if ledger.is_claimed(history.cell):
+    if ledger.is_claimed(cell) or (last is Event.STARTED and is_at_work(cell)):
         return State.RUNNING
-    if history.last is Event.FAILED:
-        return State.FAILED
-    if history.last is Event.PRUNED:
-        return State.PRUNED
-    return State.WAITING if history.last is Event.PLANNED else State.INTERRUPTED
-
-
-def _seconds_left(cells: Sequence[tuple[History, State]], jobs: int) -> float | None:
-    """The mean of finished cells for each that is not, less what running ones have had already."""
-    took = [history.seconds for history, state in cells if state is State.FINISHED and history.seconds]
-    if not took:
-        return None
-    mean, left = sum(took) / len(took), 0.0
-    for history, state in cells:
-        if state is State.RUNNING:
-            left += max(0.0, mean - _since(history))
-        elif state not in (State.FINISHED, State.PRUNED):
-            left += mean
-    return left / jobs
-
-
-def _since(history: History) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(history.at)).total_seconds()
+    return {Event.FAILED: State.FAILED, Event.PRUNED: State.PRUNED, Event.PLANNED: State.WAITING}.get(
+        last, State.INTERRUPTED
+    )
 
 
 def to_console(status: Status) -> Group:
@@ -100,22 +83,22 @@ def to_console(status: Status) -> Group:
     rows = []
     order = list(State)
     for history, state in sorted(status.cells, key=lambda cell: order.index(cell[1])):
-        if state is not State.FINISHED:
-            seconds = _since(history) if state is State.RUNNING else history.seconds
-            error = history.error if state is State.FAILED else ""
-            tried = str(history.attempts)
-            rows.append(
-                (str(state), history.cell.name, tried, time_in_words(seconds) if seconds else "", error)
-            )
-    lines = [summary(status), *([status.late_columns] if status.late_columns else [])]
-    return Group(*lines, *([StackedTable(COLUMNS, rows, labels=2)] if rows else []))
+        if state is State.FINISHED:
+            continue
+        seconds = history.seconds
+        if state is State.RUNNING:
+            seconds = (datetime.now(UTC) - datetime.fromisoformat(history.at)).total_seconds()
+        error = history.error if state is State.FAILED else ""
+        time = time_in_words(seconds) if seconds else ""
+        rows.append((str(state), history.cell.name, str(history.attempts), time, error))
+    head = [summary(status), *([status.late_columns] if status.late_columns else [])]
+    return Group(*head, *([console_table(COLUMNS, rows)] if rows else []))
 
 
 def summary(status: Status) -> str:
-    """One line: how many cells are in which state, and how long the rest will take."""
+    """One line: how many cells are in which state, and about how long the others will take."""
     counts = [f"{status.count(state)} {state}" for state in reversed(State) if status.count(state)]
     line = f"{len(status.cells)} cells: {', '.join(counts)}"
-    done = status.count(State.FINISHED) + status.count(State.PRUNED)
-    if status.seconds_left is not None and done < len(status.cells):
+    if status.seconds_left is not None:
         line += f"; about {time_in_words(status.seconds_left)} left, {status.jobs} at a time"
     return line

@@ -9,7 +9,7 @@ from forks import python
 import train
 from juzhen.cli.about import info_lines, tell_about
 from juzhen.cli.main import main
-from juzhen.cli.program import status_of
+from juzhen.core.answer import status_of
 from juzhen.core.errors import UserError
 from launch.words import parse_flags
 
@@ -38,7 +38,7 @@ def test_info_names_machine_device_and_folders(monkeypatch, project_root):
     text = "\n".join(info_lines(project_root / "conf"))
     for part in (
         sys.version.split()[0],
-        "hardware=auto takes ",
+        "auto takes ",
         f"configuration  {project_root / 'conf'}",
         "/somewhere/data (from JUZHEN_DATA)",
         ".cache (JUZHEN_CACHE is not set)",

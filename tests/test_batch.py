@@ -7,21 +7,20 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from juzhen.core.batch import Batch
 from juzhen.core.examples import Kind
 from juzhen.encoders.packing import pack
-from juzhen.encoders.prompt_templates import PromptTokens
+from juzhen.encoders.template_tokens import TemplateTokens
 
 
 def batch(tokens) -> Batch:
     rows = torch.arange(2)
-    return Batch("demo", Kind.SCORED_PAIR, tokens, rows, {"text_a": rows, "text_b": rows}, None, rows)
+    return Batch("demo", Kind.SCORED_PAIR, tokens, rows, {"text_a": rows, "text_b": rows}, rows)
 
 
 def test_a_loader_that_pins_pins_every_tensor(monkeypatch):
     """A CPU build of torch cannot pin: here a pinned tensor is one plus 1."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 1)
-    tokens = PromptTokens.of(pack([[5, 6, 7], [8, 9]]), torch.zeros(2, dtype=torch.long))
+    tokens = TemplateTokens.of(pack([[5, 6, 7], [8, 9]]), torch.zeros(2, dtype=torch.long))
     pinned = pin_memory(batch(tokens))
     assert pinned.task == "demo"
-    assert pinned.targets is None
     assert pinned.columns["text_b"].tolist() == pinned.rows.tolist() == [1, 2]
     assert pinned.tokens.views.tolist() == [1, 1]
     assert pinned.tokens.input_ids.tolist() == [9, 10, 6, 7, 8]

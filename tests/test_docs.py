@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from pages import EDITIONS, appended, commands, page, programs, shown_files, sit
 
 import callbacks
 import juzhen.losses
-from juzhen.cli.verbs import VERBS, parser_of
+from juzhen.cli.verbs import VERBS, verb
 from juzhen.core.examples import Kind
 from juzhen.data.source import load_examples
 from launch import check_command_line, read_job
@@ -148,9 +149,9 @@ def test_the_other_commands_exist(name):
     for program, arguments in programs(name):
         if program == "make":
             assert set(arguments[:1]) <= set(verbs)
-        elif program == "juzhen" and arguments[0] not in ("--help", "--version"):
+        elif program == "juzhen" and not arguments[0].startswith("--"):
             if arguments[1:] != ["--help"]:
-                parser_of(arguments[0]).parse_intermixed_args(arguments[1:])
+                verb(arguments[0]).make_context(arguments[0], arguments[1:])
         elif program == "python" and arguments[0] == "-m":
             assert importlib.util.find_spec(arguments[1]), arguments
         elif program == "python":
@@ -162,7 +163,7 @@ def test_the_other_commands_exist(name):
 def test_every_verb_is_shown_somewhere():
     found = [one for name in WITH_COMMANDS for one in programs(name)]
     seen = {arguments[0] for program, arguments in found if program in ("make", "juzhen") and arguments}
-    assert seen >= {"demo", "test", "check", *VERBS} - {"published", "dashboards", "completion"}
+    assert seen >= {"demo", "test", "check", *VERBS} - {"published", "dashboards"}
 
 
 def test_markers_and_extras_named_in_contributing_are_declared():
@@ -179,7 +180,7 @@ def test_markers_and_extras_named_in_contributing_are_declared():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_path_in_the_text_exists(name):
-    made = {*MADE_BY_RUNS, *examples()}
+    made = {*MADE_BY_RUNS, *examples(), *(path for path, *_ in PLACED.findall(page(name)))}
     found = {path for path in PATH.findall(page(name)) if path not in made}
     assert found
     missing = [path for path in sorted(found) if not (ROOT / path).exists()]
@@ -253,6 +254,35 @@ def take_a_step(root):
 def test_the_loss_of_contributing_takes_a_step(extended_root, capfd):
     """In a process of its own: the class would stay among the losses that other tests look at."""
     assert in_a_fork(take_a_step, extended_root) == 0, capfd.readouterr().err
+
+
+PLACED = re.compile(
+    r"^In `([^`\n]+)`, (after `([^`\n]+)`|at the end|a new file):\n\n```\w+\n(.*?)^```$", re.M | re.S
+)
+"""Where CONTRIBUTING.md puts lines into a file that is there, or beside it."""
+
+
+def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbone):
+    places = PLACED.findall(page("CONTRIBUTING.md"))
+    assert len({path for path, *_ in places}) == len(places) <= 4
+    root = tmp_path / "project"
+    for folder in (one for one in tree() if one.endswith("/") and one != "tests/"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "train.py", root)
+    for path, where, line, text in places:
+        old = "" if where == "a new file" else (root / path).read_text(encoding="utf-8")
+        new = f"{old}\n\n{text}" if old else text
+        if line:
+            (found,) = [each for each in old.split("\n") if each.strip() == line]
+            margin = " " * (len(found) - len(line) + 4 * line.endswith("{"))
+            new = old.replace(f"{found}\n", f"{found}\n{indent(text, margin)}")
+        (root / path).write_text(new, encoding="utf-8")
+    words = ["dataset=demo_sts", "loss=squared_error_of_long", f"backbone.path={tiny_backbone}", "debug=fast"]
+    words += ["backbone=embedded", "logger.wandb=off"]
+    done = python("train.py", *words, f"output_dir={tmp_path}", cwd=root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (result,) = tmp_path.glob("*/result.json")
+    assert json.loads(result.read_text())["config"]["loss"]["name"] == "squared_error_of_long"
 
 
 def watch_a_run(root, backbone, folder):

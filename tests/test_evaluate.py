@@ -14,7 +14,7 @@ from juzhen.core.result import Result
 from juzhen.data.files import BUILTIN_DATA
 from juzhen.encoders import load_encoder
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.report.matrix import build_matrix
 
 WORDS = (
@@ -121,7 +121,7 @@ def test_scores_of_other_arithmetic_are_not_written_into_a_row(grown, tmp_path, 
 @pytest.mark.parametrize("as_path", [str, load_encoder], ids=["path", "loaded"])
 def test_a_saved_encoder_is_scored_without_its_run(grown, as_path):
     result = Result.read(grown[0])
-    sets, settings = ["demo_qmc", "demo_sts"], Settings.of(result.config)
+    sets, settings = ["demo_qmc", "demo_sts"], EvaluationSettings.of(result.config)
     found = evaluate(as_path(grown[0]), sets, data_dir=grown[2], settings=settings)
     for key, score in found.scores.items():
         assert score.value == pytest.approx(result.scores[key].value, abs=1e-5), key

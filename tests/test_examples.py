@@ -11,7 +11,7 @@ from forks import ROOT, in_a_fork
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = {
-    "train_encoder": ["--steps", "2"],
+    "train_encoder": ["--epochs", "0.01"],
     "own_loss": ["--steps", "1"],
     "score_file": [],
     "search": ["--top", "2"],

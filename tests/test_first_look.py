@@ -27,7 +27,7 @@ class NoTorch(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, NoTorch())
 import train
-from juzhen.cli.program import status_of
+from juzhen.core.answer import status_of
 for words in json.loads(sys.argv[1]):
     sys.argv = ["train.py", *words]
     told, since = io.StringIO(), time.process_time()
@@ -57,7 +57,7 @@ def place(tmp_path_factory):
 def mistakes(root):
     """Words of a command line → what is said of them."""
     return {
-        (f"data_dir={root}/nowhere", *OWN): "nowhere: no such folder; type data_dir=",
+        (f"data_dir={root}/nowhere", *OWN): "nowhere: no such folder; choose data_dir=",
         (f"data_dir={root}", *OWN): "there is no file",
         (f"data_dir={root}/label", *OWN): "'viel', not a number",
         (f"data_dir={root}/column", *OWN): "did you mean sentence_2?",

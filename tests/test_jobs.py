@@ -304,7 +304,10 @@ def test_each_batch_of_a_job_holds_labels_and_lengths_in_proportion(tmp_path, ti
     monkeypatch.setattr(
         SentenceModule,
         "training_step",
-        lambda module, batch, index: (seen.append(batch.targets.tolist()), step(module, batch, index))[1],
+        lambda module, batch, index: (
+            seen.append(batch.tensors["targets"].tolist()),
+            step(module, batch, index),
+        )[1],
     )
     words = ("dataset=[demo_qmc]", "training.duration=1 epochs", "evaluation.splits=[dev]")
     run_job(tmp_path, tiny_backbone, *words, "training.stratify_by=label_length")

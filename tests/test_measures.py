@@ -23,7 +23,7 @@ from juzhen.metrics.ranking import score_ranking
 from juzhen.report.matrix import build_matrix
 from launch import read_job
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.crossencoder import CrossEncoder
+from lightning_modules.crossencoder import CrossEncoderModule
 
 FEW = ("training.duration=2 steps", "debug_rows=40", "evaluation.bootstrap_samples=20")
 KINDS = {"cmrc2018": Kind.POSITIVE_PAIR, "triclue": Kind.TRIPLET, "tnews": Kind.LABELLED_TEXT}
@@ -191,7 +191,7 @@ def test_a_cross_encoder_ranks_and_says_what_it_cannot_measure(data, tmp_path, t
 def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_backbone):
     words = ("debug_rows=9", "model=crossencoder", "dataset=[]", *sets(data, "cmrc2018"))
     job = typed_job(*words, "suite=none", "backbone=embedded", f"backbone.path={tiny_backbone}")
-    dev = loading.load_job_data(job, {}, unscored=CrossEncoder.unscored).evaluation[0]
+    dev = loading.load_job_data(job, {}, unscored=CrossEncoderModule.unscored).evaluation[0]
     plan = CrossEncoderPlan([dev])
     first, second = (plan.examples.texts(column) for column in ("text_a", "text_b"))
     known = {pair: np.float32(number) for number, pair in enumerate(zip(first, second, strict=True))}
@@ -227,14 +227,10 @@ def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, t
     (tmp_path / "wiki1m" / "dev.txt").write_text("some\nlines\n")
     (tmp_path / "tnews").mkdir()
     (tmp_path / "tnews" / "dev.tsv").write_text("text\tlabel\na\tnews_story\n")
-    model = CrossEncoder if "model=crossencoder" in words else BiEncoder
-
-    def load():
-        job = typed_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
-        return loading.load_job_data(job, {}, unscored=model.unscored)
-
+    job = typed_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
+    model = CrossEncoderModule if "model=crossencoder" in words else BiEncoder
     with pytest.raises(UserError, match=message):
-        load()
+        loading.load_job_data(job, {}, unscored=model.unscored)
 
 
 @pytest.mark.slow

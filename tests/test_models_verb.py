@@ -5,7 +5,7 @@ import json
 import pytest
 from omegaconf import OmegaConf
 
-from juzhen.cli.models import run
+from juzhen.cli.models import models as run
 from juzhen.core.errors import UserError
 from juzhen.core.places import BUILTIN
 from juzhen.report.encoders import OURS, SOURCES, TABLE, Need, load_models, recommendation

@@ -5,7 +5,7 @@ import torch
 
 from juzhen.core import processor, threads
 from launch import check_command_line
-from sweeps.machine import Machine
+from sweeps.local import LocalRunner
 from train import CONFIGURATION
 
 WITH = "processor\t: 0\nmodel name\t: Fast One\nflags\t\t: fpu avx2 avx512_bf16\n\nmodel name\t: Fast One\n"
@@ -123,6 +123,6 @@ def test_threads_and_sweeps_keep_to_the_quota_and_say_so(groups, monkeypatch, ca
     )
     threads.limit_threads(5)
     assert chosen == [2, 5]
-    machine = Machine(jobs=2, threads=None, gpus=None, devices=0)
-    assert machine.threads == 1
-    assert Machine(jobs=None, threads=None, gpus=None, devices=0).jobs == 1
+    place = LocalRunner([], jobs=2, threads=None, gpus=None, devices=0)
+    assert place.threads == 1
+    assert LocalRunner([], jobs=None, threads=None, gpus=None, devices=0).jobs == 1

@@ -13,19 +13,18 @@ from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.named import deciding_set
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set
-from juzhen.data.rankings import RankingSet
-from juzhen.data.retrieval import as_ranking, as_retrieval
+from juzhen.data.rankings import RankingSet, as_ranking, as_retrieval
 from juzhen.data.source import load_examples
 from juzhen.data.views import apply_view
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.augmentation import Augmentation
-from juzhen.encoders.cut import cut_of
+from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.plan import CosinePlan
+from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.run import Pass
-from juzhen.evaluation.settings import Settings
-from juzhen.mining.candidates import EncoderSource
+from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.mining.candidates import DenseRetriever
 from juzhen.mining.in_training import MinedRows
 from juzhen.mining.options import MiningOptions
 from launch.digests import examples_digest, start_digest
@@ -101,7 +100,7 @@ def test_a_prompt_that_was_given_stands_before_everything(prompted):
 @pytest.mark.parametrize("symmetric", READ)
 def test_a_ranking_is_scored_behind_its_prompts(prompted, default, include, symmetric):
     encoder = prompted(default, include)
-    run = Pass(encoder, Settings())
+    run = Pass(encoder, EvaluationSettings())
     found, _ = run.lists(ranking(symmetric), depth=len(CORPUS))
     assert found.documents.tolist() == lists(expected(encoder, symmetric))
 
@@ -136,13 +135,13 @@ def test_an_encoder_without_such_prompts_is_left_alone(tiny_backbone, symmetric)
         assert plan.examples.sides is None
         found, then = (evaluate(encoder, [ranking(one)]) for one in (symmetric, None))
         assert found.scores == then.scores
-        one, other = (EncoderSource(encoder, ranking(kind))._vectors for kind in (symmetric, None))
+        one, other = (DenseRetriever(encoder, ranking(kind))._vectors for kind in (symmetric, None))
         assert all((left == right).all() for left, right in zip(one, other, strict=True))
         assert encoder.search(QUERIES, CORPUS, 3) == encoder.search(QUERIES, encoder.encode(CORPUS), 3)
 
 
 def test_embeddings_of_two_prompts_are_kept_apart(prompted, tmp_path, monkeypatch):
-    settings = Settings()
+    settings = EvaluationSettings()
     settings.evaluation.cache_embeddings = True
     encoder, set_ = prompted(), ranking()
     first = evaluate(encoder, [set_], settings=settings, cache_dir=str(tmp_path))
@@ -158,7 +157,7 @@ def test_embeddings_of_two_prompts_are_kept_apart(prompted, tmp_path, monkeypatc
 
 def test_a_part_of_the_embeddings_may_be_known(prompted, tmp_path):
     """Of a text that is both, what is known as a query is not known as a document."""
-    settings = Settings()
+    settings = EvaluationSettings()
     settings.evaluation.cache_embeddings = True
     encoder, cache = prompted(), EmbeddingCache(tmp_path)
     encoder.encode_query(CORPUS, cache=cache)
@@ -171,10 +170,10 @@ def test_a_part_of_the_embeddings_may_be_known(prompted, tmp_path):
 def test_mining_looks_behind_the_prompts(prompted, symmetric, tmp_path):
     encoder = prompted("other")
     wanted = expected(encoder, symmetric)
-    source = EncoderSource(encoder, ranking(symmetric), cache=EmbeddingCache(tmp_path))
+    source = DenseRetriever(encoder, ranking(symmetric), cache=EmbeddingCache(tmp_path))
     rows, columns = np.indices(wanted.shape).reshape(2, -1)
     np.testing.assert_allclose(source.score(rows, columns), wanted.ravel(), atol=1e-6)
-    named = EncoderSource(encoder, ranking(symmetric), query_prompt="passage", document_prompt="query")
+    named = DenseRetriever(encoder, ranking(symmetric), query_prompt="passage", document_prompt="query")
     first = encoder.encode(QUERIES, prompt_name="passage", normalize=True)
     other = first @ encoder.encode(CORPUS, prompt_name="query", normalize=True).T
     np.testing.assert_allclose(named.score(rows, columns), other.ravel(), atol=1e-6)
@@ -293,9 +292,9 @@ def test_augmentation_spares_each_prompt(tiny_backbone):
 def test_negatives_are_mined_as_the_rows_are_read(prompted, symmetric, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "juzhen.mining.in_training.EncoderSource",
+        "juzhen.mining.in_training.DenseRetriever",
         lambda encoder, ranking, **how: (
-            seen.append(ranking.symmetric) or EncoderSource(encoder, ranking, **how)
+            seen.append(ranking.symmetric) or DenseRetriever(encoder, ranking, **how)
         ),
     )
     rows = MinedRows(replace(ASKING, symmetric=symmetric))
@@ -308,8 +307,9 @@ def test_texts_that_a_longer_prompt_cuts_are_counted(tiny_backbone):
     encoder = tiny_encoder(tiny_backbone, prompts=PROMPTS, default_prompt_name="query", max_length=12)
     texts = {"anchor": ["今天天气很好"], "positive": ["今天天气很好"]}
     rows = Examples.from_texts("some", "train", kind=Kind.POSITIVE_PAIR, texts=texts)
-    assert [cut_of(encoder, replace(rows, symmetric=one)).cut for one in READ] == [0, 1, 0]
-    assert cut_of(encoder, ranking().read_texts).looked_at == len(QUERIES) + len(CORPUS)
+    assert [cut_sentences(encoder, replace(rows, symmetric=one)).cut for one in READ] == [0, 1, 0]
+    ((table, _),) = EmbeddingEvaluator(encoder).plan([ranking()]).tables()
+    assert cut_sentences(encoder, table).looked_at == len(QUERIES) + len(CORPUS)
 
 
 def test_keys_know_it_where_a_set_says_it_and_only_there(tiny_backbone):
@@ -355,7 +355,7 @@ def test_a_job_learns_and_is_scored_by_prompts_as_its_saved_encoder_is(tmp_path,
     assert weights["true"] != weights["false"]
     for one, run in folders.items():
         result = Result.read(run)
-        settings = Settings.of(result.config | {"dataset": {}, "evaluate": {}})
+        settings = EvaluationSettings.of(result.config | {"dataset": {}, "evaluate": {}})
         set_ = replace(configured_set("demo_retrieval"), symmetric=one == "true")
         found = evaluate(run, [set_], settings=settings)
         for key, score in result.scores.items():

@@ -12,7 +12,7 @@ from juzhen.core.result import Result
 from juzhen.data.configured import configured_set
 from juzhen.data.source import load_examples
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.report.matrix import BELOW
 
 FEW = ("training.duration=2 steps", "debug_rows=24", "evaluation.bootstrap_samples=20")
@@ -67,7 +67,7 @@ def test_late_columns_are_those_of_the_evaluator_and_stand_in_tables(runs, tmp_p
     for name, sets in {"late": SETS, "pairs": SETS[1:]}.items():
         result = Result.read(runs[name])
         found = evaluate(
-            runs[name], sets, settings=Settings.of(result.config | {"dataset": {}, "evaluate": {}})
+            runs[name], sets, settings=EvaluationSettings.of(result.config | {"dataset": {}, "evaluate": {}})
         )
         for column in (f"{split}/{one}" for split in ("dev", "test") for one in sets):
             assert_whole(result, column)
@@ -121,7 +121,7 @@ def test_real_duplicates_and_passages_are_found_by_their_characters(name, split)
     examples = load_examples(
         config, split, source="local", data_dir=REAL_DATA, on_bad_row="error", required=True
     )
-    found = evaluate("bm25", [examples], settings=Settings())
+    found = evaluate("bm25", [examples], settings=EvaluationSettings())
     queries = np.unique(examples.columns["query"])
     assert found.per_query[f"{split}/{name}/ndcg_at_10"].shape == queries.shape
     score = found.scores[f"{split}/{name}/recall_at_10"]

@@ -23,12 +23,11 @@ from juzhen.core.result import RESULT_FILE, Result, Score
 MARK = "墨竹甲"
 """A word that all texts have, by which they are known again."""
 
-LONGEST = 25
+LONGEST = 23
 
 BESIDE = {
     "callbacks/training_record.py": "how long training took, and its best validation",
     "juzhen/evaluation/describe.py": "how many rows were scored, their fingerprint, how many texts were cut",
-    "juzhen/metrics/distribution.py": "other numbers of the same set",
     "juzhen/losses/arguments.py": "refuses tensors that do not fit each other",
     "lightning_modules/comparisons.py": "counts the batches that compare nothing, and knows them by their rows",
     "juzhen/encoders/cut.py": "counts the texts that are longer than is read",

@@ -40,7 +40,7 @@ def installed(project_root, tmp_path_factory):
 
 
 def test_the_lines_of_the_readme(project_root, installed):
-    example, _ = PYTHON.findall((project_root / "README.md").read_text(encoding="utf-8"))
+    example, *_ = PYTHON.findall((project_root / "README.md").read_text(encoding="utf-8"))
     where = "import juzhen; print('site' in juzhen.__file__, loss.shape, vectors.shape[0])"
     done = installed("-c", f"{example}\n{where}")
     assert (done.stdout, done.returncode) == ("True torch.Size([]) 2\n", 0), done.stderr

@@ -5,6 +5,7 @@ Writes again what is stale. PAGES has each with the command that writes it and w
 YAML file the values count, comments do not.
 """
 
+import argparse
 import hashlib
 import json
 import shlex
@@ -17,7 +18,6 @@ from typing import NamedTuple
 
 import yaml
 
-from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.owned import add_to_list
 from juzhen.core.places import ROOT
@@ -43,7 +43,9 @@ def _of_runs(folder: str, writes: str, *, chosen: str = "--split dev") -> Page:
     stem, _, suffix = writes.rpartition(".")
     kinds = {"md": f" --markdown {stem}.md", "svg": f" --picture {stem}.svg"}
     options = chosen + (kinds.get(suffix) or "".join(kinds.values()))
-    makers = "juzhen/report/table.py juzhen/report/matrix.py juzhen/report/labels.py juzhen/report/picture.py"
+    makers = (
+        "juzhen/report/table.py juzhen/report/matrix.py juzhen/report/identity.py juzhen/report/picture.py"
+    )
     return Page(writes, f"juzhen table {folder} {options}", f"{folder}/**/result.json {makers}")
 
 
@@ -103,7 +105,7 @@ PAGES = (
         f"{_TRANSFER}/index.html {_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.*",
         f"juzhen report {_TRANSFER}/runs --out {_TRANSFER}",
         f"{_TRANSFER}/runs/**/result.json results/leaks/pairs.json juzhen/report/published/*.csv juzhen/report/page/* "
-        "juzhen/report/build.py juzhen/report/text.py juzhen/report/page.py juzhen/report/picture.py",
+        "juzhen/report/*.py",
     ),
 )
 
@@ -164,7 +166,7 @@ def write(page: Page) -> None:
 
 
 def main() -> None:
-    parser = Parser("python -m tools.generated", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m tools.generated", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--record", action="store_true", help="take all files as they are, and write nothing else"
     )

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.cli.arguments import Parser
-from juzhen.cli.program import run_program, status_of
+from juzhen.cli.program import run_program
+from juzhen.core.answer import status_of
 from juzhen.core.errors import UserError
 from juzhen.core.owned import require_apart, require_outside
 from juzhen.encoders.bundle import load_encoder, save_encoder
@@ -49,7 +49,7 @@ def largest_change(encoder: SentenceEncoder, other: SentenceEncoder) -> float:
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser(prog="python -m tools.halve", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.halve", description=__doc__)
     parser.add_argument("run", help="a run, or the folder of an encoder")
     parser.add_argument("folder", type=Path, help="where the halved encoder is written")
     parser.add_argument("--name", help="title of its README (default: the name of the folder)")

@@ -4,11 +4,11 @@ Reads results/losses/runs, made by sweep=losses. docs/concepts/losses.md has a p
 a table for each set; what stands between their markers is written anew.
 """
 
+import argparse
 import re
 import sys
 from collections.abc import Iterator
 
-from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.measures import FIRST_MEASURES
 from juzhen.core.places import ROOT
@@ -85,7 +85,7 @@ def shown(score: Score) -> str:
 
 
 def main() -> None:
-    Parser("python -m tools.loss_scores", description=__doc__.splitlines()[0]).parse_args()
+    argparse.ArgumentParser("python -m tools.loss_scores", description=__doc__.splitlines()[0]).parse_args()
     for path in PAGES:
         write_text(path, filled(path.read_text(encoding="utf-8")), in_own_folder=True)
 

@@ -4,6 +4,7 @@ Asks the very functions that refuse a job before anything is loaded; no data are
 package of losses exports are written beside it, for type checkers and editors, which do not run code.
 """
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +16,15 @@ from typing import Any
 import juzhen.losses
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
-from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.tensors import TENSORS
 from juzhen.core.whole import write_text, writing_to
-from lightning_modules.base import asked_for
 from lightning_modules.chosen_losses import NEEDS
-from lightning_modules.loss_numbers import losses_for, number_table, options
 from lightning_modules.matching import match_losses
+from tools.loss_numbers import losses_for, number_table, options
 
 WORDS = {
     Kind.SCORED_PAIR: "graded",
@@ -107,17 +106,19 @@ def page() -> str:
     columns: dict[str, list[str]] = {}
     for model, row in table.items():
         # Models that take the same losses in the same way share a column, whatever their messages say.
-        columns.setdefault(str([one.kinds for one in row.values()]), []).append(model)
+        columns.setdefault(str([outcome.kinds for outcome in row.values()]), []).append(model)
     files = options("loss")
     lines = [
         _HEAD
-        + "\n".join(f"| `{name}` | {', '.join(one.axes)} | {one.words} |" for name, one in TENSORS.items()),
+        + "\n".join(
+            f"| `{name}` | {', '.join(spec.axes)} | {spec.words} |" for name, spec in TENSORS.items()
+        ),
         f"\n| loss | {' | '.join(_COLUMNS)} |",
         "|---" * (1 + len(_COLUMNS)) + "|",
     ]
     lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in files.items()]
     lines += [_NUMBERS, *number_table()]
-    headings = [", ".join(f"`{one}`" for one in group) for group in columns.values()]
+    headings = [", ".join(f"`{model}`" for model in group) for group in columns.values()]
     lines += [_PAIRS, f"| loss | {' | '.join(headings)} |", "|---" * (1 + len(columns)) + "|"]
     reasons: dict[str, int] = {}
     for name in files:
@@ -137,7 +138,7 @@ def _facts(name: str, loss: Mapping[str, Any]) -> Sequence[str]:
     target = own_class(loss["_target_"])
     kinds = ", ".join(WORDS[kind] for kind in target.input_kinds)
     numbers = "dim=…, num_classes=…" if target.has_head else ""  # what has no default
-    call = f"`{target.__name__}({numbers})({', '.join(asked_for(target))})`"
+    call = f"`{target.__name__}({numbers})({', '.join(target.reads)})`"
     couples = "yes" if target.couples else "no"
     return [about, target.choose_when, kinds, NEEDS[target.consumes], call, couples, target.paper]
 
@@ -155,7 +156,7 @@ def _cell(loss: str, found: Sequence[Outcome], reasons: dict[str, int]) -> str:
     """The kinds of sets that train, or the numbers of the reasons why none does."""
     kinds = found[0].kinds
     if not kinds:
-        said = dict.fromkeys(one.reason.replace(f"loss={loss}", "loss=…", 1) for one in found)
+        said = dict.fromkeys(outcome.reason.replace(f"loss={loss}", "loss=…", 1) for outcome in found)
         return "no (" + ", ".join(str(reasons.setdefault(one, len(reasons) + 1)) for one in said) + ")"
     if len(kinds) == len(Kind) and set(kinds.values()) == {Kind.SENTENCE}:
         return "all → sentences"
@@ -215,7 +216,7 @@ _REASONS = """
 
 
 def main() -> None:
-    parser = Parser("python -m tools.loss_table", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m tools.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
     given = parser.parse_args()
     text = page()

@@ -15,18 +15,20 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from callbacks.trial import require_optuna
+from callbacks.trial import TrialAddress, require_optuna
 from hydra_plugins.juzhen_sweeps.launcher import FAILED_STATUS, cell_of, require_data_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
 from launch.naming import run_key
 from launch.own_hydra import give_to_launcher
-from sweeps.ledger import Cell, Ledger
+from sweeps.ledger import Ledger, SweepCell
 from sweeps.planner import show
 
 if TYPE_CHECKING:
-    from sweeps.search import Candidate, Search, Settings
+    from optuna import Trial
+
+    from sweeps.search import Search
     from sweeps.search_space import Space
 
 GROUP = "logger.group"
@@ -64,33 +66,35 @@ class SearchSweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> None:
         """Runs trials until the study has enough. Status 1 when none has a score."""
         require_optuna()
-        from sweeps.search import Search, Settings
+        from sweeps.search import Search, SearchSettings
         from sweeps.search_planner import SearchPlanner
         from sweeps.search_report import search_markdown
 
-        settings = Settings.read({"study": self.study, **self.numbers})
-        space = self._space(arguments, settings)
+        seeds = tuple(dict.fromkeys(self.numbers["seeds"] or ()))
+        settings = SearchSettings(**self.numbers | {"study": self.study, "seeds": seeds})
+        space = self._space(arguments, has_seeds=bool(seeds))
         folder = Path(self.config.hydra.sweep.dir)
         ledger = Ledger(folder)
         setup_globals()
-        first = self._compose(space.words(_first_point(space)))
-        key = run_key(first)
-        with Search(folder, space, settings, key=key) as search:
-            SearchPlanner(
-                search,
-                lambda candidate: self._cells(search, candidate),
-                ledger,
-                self.launcher.backend([cell_of(first, [])], ledger),
-                attempts=self.launcher.attempts,
-                report=show,
-            ).run()
-            found = search_markdown(search, seed=first.seed)
-            write_text(search.path.with_suffix(".md"), found, in_own_folder=True)
-        print(found, end="")
+        first_point = {
+            key: getattr(kind, "choices", None) or [kind.low] for key, kind in space.varied.items()
+        }
+        first = self._compose(space.words({key: values[0] for key, values in first_point.items()}))
+        runner = self.launcher.runner([cell_of(first, [])], ledger)
+        with Search(folder, space, settings, key=run_key(first)) as search:
+
+            def cells_of(trial: "Trial") -> list[SweepCell]:
+                return self._cells(search, trial)
+
+            attempts = self.launcher.attempts
+            SearchPlanner(search, cells_of, ledger, runner, attempts=attempts, report=show).run()
+            text = search_markdown(search, seed=first.seed)
+            write_text(search.path.with_suffix(".md"), text, in_own_folder=True)
+        print(text, end="")
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)
 
-    def _space(self, arguments: Sequence[str], settings: "Settings") -> "Space":
+    def _space(self, arguments: Sequence[str], *, has_seeds: bool) -> "Space":
         from sweeps.search_space import read_space
 
         if self.rows:
@@ -98,36 +102,32 @@ class SearchSweeper(Sweeper):
                 f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}); leave them out, or say which "
                 "choices there are: 'dataset=choice([csts],[afqmc])'"
             )
-        if not hasattr(self.launcher, "backend"):
+        if not hasattr(self.launcher, "runner"):
             name = self.config.hydra.runtime.choices["hydra/launcher"]
             raise UserError(
                 f"hydra/launcher={name}: a search needs one that runs each trial as a process of its own"
             )
-        words = [f"{key}={value}" for key, value in self.params.items()]
+        params = [f"{key}={value}" for key, value in self.params.items()]
         parser = OverridesParser.create(config_loader=self.context.config_loader)
-        overrides = parser.parse_overrides([f"{GROUP}={self.study}", *words, *arguments])
-        if settings.seeds and any(one.key_or_group == "seed" for one in overrides):
-            raise UserError(
-                f"hydra.sweeper.seeds={list(settings.seeds)}: seed=… is given, too; keep one of them"
-            )
+        overrides = parser.parse_overrides([f"{GROUP}={self.study}", *params, *arguments])
+        if has_seeds and any(override.key_or_group == "seed" for override in overrides):
+            raise UserError("hydra.sweeper.seeds: seed=… is given, too; keep one of them")
         return read_space(overrides)
 
-    def _cells(self, search: "Search", candidate: "Candidate") -> list[Cell]:
+    def _cells(self, search: "Search", trial: "Trial") -> list[SweepCell]:
         """The runs of a trial, one for each seed; the first reports to it."""
-        words = search.space.words(candidate.values)
-        rows = [[*words, f"seed={seed}"] for seed in search.settings.seeds] or [words]
-        address = QuotedString(str(search.address(candidate.number)), Quote.double).with_quotes()
-        composed = [self._compose(row) for row in rows]
-        for config in composed:
+        overrides = search.space.words(trial.params)
+        cells = []
+        for number, seed in enumerate(search.settings.seeds or [None]):
+            row = overrides if seed is None else [*overrides, f"seed={seed}"]
+            config = self._compose(row)
             if (Path(config.run_dir) / RESULT_FILE).exists():
                 require_data_of(config, self.launcher)
-        rows[0] = [*rows[0], f"trial={address}"]
-        return [cell_of(config, row) for config, row in zip(composed, rows, strict=True)]
+            if number == 0:
+                address = QuotedString(str(TrialAddress(str(search.path), trial.number)), Quote.double)
+                row = [*row, f"trial={address.with_quotes()}"]
+            cells.append(cell_of(config, row))
+        return cells
 
-    def _compose(self, words: Sequence[str]) -> DictConfig:
-        return self.context.config_loader.load_sweep_config(self.config, list(words))
-
-
-def _first_point(space: "Space") -> dict[str, Any]:
-    """Some point of the space, the same in every process."""
-    return {key: one.choices[0] if hasattr(one, "choices") else one.low for key, one in space.varied.items()}
+    def _compose(self, overrides: Sequence[str]) -> DictConfig:
+        return self.context.config_loader.load_sweep_config(self.config, list(overrides))

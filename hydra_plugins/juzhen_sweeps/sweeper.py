@@ -55,13 +55,13 @@ class RowSweeper(BasicSweeper):
         """Nothing: `launch.check` has composed every choice, and the launcher composes every cell."""
 
     def split_arguments(self, overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:
-        (grid,) = BasicSweeper.split_arguments(overrides, None)
-        cells = [
-            [*with_row(cell, row, self.typed), *self._named(name)]
-            for name, row in self.rows.items()
-            for cell in grid
-        ]
-        cells = cells if self.rows else grid
+        (cells,) = BasicSweeper.split_arguments(overrides, None)
+        if self.rows:
+            cells = [
+                [*with_row(cell, row, self.typed), *_named(name, self.typed)]
+                for name, row in self.rows.items()
+                for cell in cells
+            ]
         if self.waiting:
             cells = self._each_with_what_it_has(cells)
         if self.group is not None:
@@ -71,19 +71,20 @@ class RowSweeper(BasicSweeper):
     def _each_with_what_it_has(self, cells: Sequence[Sequence[str]]) -> list[list[str]]:
         """The cells without words for keys that they do not have; those that are then the same come once."""
         keys = {key_of(word) for word in self.waiting}
-        found: dict[tuple[str, ...], None] = {}
+        distinct: dict[tuple[str, ...], None] = {}
         for cell in cells:
-            words = [word for word in cell if key_of(word) not in keys]
+            overrides = [word for word in cell if key_of(word) not in keys]
             waiting = [word for word in cell if key_of(word) in keys]
-            found[tuple(with_waiting(words, waiting, self._compose))] = None
-        return [list(cell) for cell in found]
+            distinct[tuple(with_waiting(overrides, waiting, self._compose))] = None
+        return [list(cell) for cell in distinct]
 
-    def _compose(self, words: list[str]) -> DictConfig:
-        return self.hydra_context.config_loader.load_sweep_config(self.config, words)
+    def _compose(self, overrides: list[str]) -> DictConfig:
+        return self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
 
-    def _named(self, row: str) -> list[str]:
-        """The word by which a run learns which row it is; its tables call it so."""
-        return [] if ROW in self.typed else [f"{ROW}={QuotedString(row, Quote.double).with_quotes()}"]
+
+def _named(row: str, typed: set[str]) -> list[str]:
+    """The word by which a run learns which row it is; its tables call it so."""
+    return [] if ROW in typed else [f"{ROW}={QuotedString(row, Quote.double).with_quotes()}"]
 
 
 def group_of(config: Any, arguments: Sequence[str]) -> str:

@@ -72,15 +72,10 @@ class OnnxBackend:
             self._session = _session(path)
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
-        if not isinstance(tokens.unpooled, int):
+        if not isinstance(tokens.unpooled, int) or tokens.unpooled != self._unpooled:
             raise UserError(
-                f"backend {self.name}: queries and documents have prompts of different lengths here, which are not "
-                "pooled; type evaluation.backend=torch, or make batches of the one and of the other"
-            )
-        if tokens.unpooled != self._unpooled:
-            raise UserError(
-                f"backend {self.name}: was opened for a prompt of {self._unpooled} tokens that are not pooled, not of "
-                f'{tokens.unpooled}; open it for the other one: open_backend(encoder.with_prompt(…), "{self.name}")'
+                f"backend {self.name}: was opened for a prompt of {self._unpooled} tokens that are not pooled, here "
+                f'are others; open it for the other one: open_backend(encoder.with_prompt(…), "{self.name}")'
             )
         embeddings = np.empty((len(tokens), self._dim), dtype=np.float32)
 
@@ -116,18 +111,18 @@ def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
     Raises UserError when the architecture cannot be exported, or when the graph computes something else.
     """
     # A copy: other attention, other linear layers. On the CPU, where the graph will run.
-    wanted = copy.deepcopy(encoder).cpu().eval()
-    tokens = wanted.collate(wanted.tokenize(PROOF))
+    copied = copy.deepcopy(encoder).cpu().eval()
+    tokens = copied.collate(copied.tokenize(PROOF))
     # Transformers' own states, one text at a time: two paths of ours might be wrong alike.
-    alone = torch.stack([embedding_alone(wanted, text) for text in PROOF]).numpy()
-    expected = [alone] if wanted.score_head is None else [alone, sides(alone, wanted.score_head)[0]]
+    alone = torch.stack([embedding_alone(copied, text) for text in PROOF]).numpy()
+    expected = [alone] if copied.score_head is None else [alone, sides(alone, copied.score_head)[0]]
     if quantised:
-        scale_rows(wanted)
+        scale_rows(copied)
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "encoder.onnx" if quantised else path
-        _export(PaddedEncoder(wanted).eval(), plain, OUTPUTS[: len(expected)])
+        _export(PaddedEncoder(copied).eval(), plain, OUTPUTS[: len(expected)])
         pairs = zip(_computed(plain, tokens, pad=encoder.pad), expected, strict=True)
-        difference = max(float(np.abs(unit(one) - unit(other)).max()) for one, other in pairs)
+        difference = max(float(np.abs(unit(first) - unit(other)).max()) for first, other in pairs)
         if not difference <= MOST_DIFFERENCE:
             raise UserError(
                 f"{encoder.backbone.config.model_type}: exported to ONNX it computes something else (unit embeddings "
@@ -137,7 +132,7 @@ def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
         if quantised:
             _quantise(plain, path)
             pairs = zip(_computed(path, tokens, pad=encoder.pad), expected, strict=True)
-            least = min((unit(one) * unit(other)).sum(1).min() for one, other in pairs)
+            least = min((unit(first) * unit(other)).sum(1).min() for first, other in pairs)
             if not least >= LEAST_COSINE:
                 raise UserError(
                     "onnx_int8: these weights do not bear 8 bits (a sentence's embedding has cosine "

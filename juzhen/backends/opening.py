@@ -47,7 +47,7 @@ def open_backend(encoder: PooledEncoder, name: str) -> Backend:
     name = backend_name(name, key="backend")
     require_packages(name)
     if name.needs_onnx:
-        if encoder.prompts is not None:
+        if encoder.templates is not None:
             raise UserError(
                 f"backend {name}: an encoder with templates is not exported; use torch or torch_bf16"
             )

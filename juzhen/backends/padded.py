@@ -1,48 +1,36 @@
 """The encoder as a function of padded tensors: the form in which it can be written down as a graph."""
 
-from collections.abc import Callable, Sequence
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import READS_FIRST_LAYER
-
-Layers = Sequence[Float[Tensor, "sentences length dim"]]
-Mask = Float[Tensor, "sentences length 1"]
-Pooled = Float[Tensor, "sentences dim"]
+from juzhen.encoders.pooling import POOLINGS
 
 
-def _average(states: Tensor, weights: Mask) -> Pooled:
-    return (states * weights).sum(1) / weights.sum(1)
+class PaddedSentences:
+    """What `juzhen.encoders.pooling` asks of token states that are padded on the right.
 
+    mask      1 on tokens, 0 on padding
+    unpooled  tokens at the start of each sentence that are not pooled; its last one always is
+    """
 
-def _places(mask: Mask) -> Mask:
-    """1, 2, 3, … from the start of the sentence on its pooled tokens, 0 elsewhere."""
-    return torch.ones_like(mask).cumsum(1) * mask
+    def __init__(self, mask: Float[Tensor, "sentences length 1"], unpooled: int) -> None:
+        length = mask.sum(1)
+        self.skipped = (length - 1).clamp(min=0, max=unpooled)
+        self.count = length - self.skipped
+        self.places = torch.ones_like(mask).cumsum(1)
+        self.mask = mask * (self.places > self.skipped.unsqueeze(1)) if unpooled else mask
 
+    def sum(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
+        return (states * self.mask).sum(1)
 
-def _first(states: Tensor, mask: Mask) -> Pooled:
-    """State of the first pooled token."""
-    return (states * (mask.cumsum(1) == 1) * mask).sum(1)
+    def max(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
+        return states.masked_fill(self.mask == 0, torch.finfo(torch.float32).min).amax(1)
 
-
-def _without_prompt(mask: Mask, unpooled: int) -> Mask:
-    """The mask without the first tokens of each sentence; its last one stays."""
-    left_out = (mask.sum(1, keepdim=True) - 1).clamp(min=0, max=unpooled)
-    return mask * (torch.ones_like(mask).cumsum(1) > left_out)
-
-
-POOLINGS: dict[str, Callable[[Layers, Mask], Pooled]] = {
-    "mean": lambda layers, mask: _average(layers[-1], mask),
-    "cls": lambda layers, mask: _first(layers[-1], mask),
-    "max": lambda layers, mask: layers[-1].masked_fill(mask == 0, torch.finfo(torch.float32).min).amax(1),
-    "first_last": lambda layers, mask: (_average(layers[0], mask) + _average(layers[-1], mask)) / 2,
-    "weighted": lambda layers, mask: _average(layers[-1], _places(mask)),
-}
-"""The poolings of juzhen.encoders.pooling over padded token states, where the mask is 1; tests hold them to those."""
+    def first(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
+        return (states * (self.mask.cumsum(1) == 1) * self.mask).sum(1)
 
 
 class PaddedEncoder(nn.Module):
@@ -61,11 +49,10 @@ class PaddedEncoder(nn.Module):
 
     def forward(
         self, input_ids: Int[Tensor, "sentences length"], attention_mask: Int[Tensor, "sentences length"]
-    ) -> Pooled | tuple[Pooled, Pooled]:
+    ) -> Float[Tensor, "sentences dim"] | tuple[Tensor, Tensor]:
         encoder, mask = self.encoder, attention_mask.unsqueeze(-1).float()
-        if encoder.unpooled:
-            mask = _without_prompt(mask, encoder.unpooled)
-        embeddings = POOLINGS[encoder.pooling](self._layers(input_ids, attention_mask), mask)
+        sentences = PaddedSentences(mask, encoder.unpooled)
+        embeddings = POOLINGS[encoder.pooling].pool(self._layers(input_ids, attention_mask), sentences)
         for projection in encoder.projections:
             embeddings = projection(embeddings)
         embeddings = F.normalize(embeddings, dim=-1) if encoder.normalize else embeddings
@@ -73,9 +60,9 @@ class PaddedEncoder(nn.Module):
             return embeddings
         return embeddings, F.normalize(embeddings, dim=-1) @ encoder.score_head.form
 
-    def _layers(self, input_ids: Tensor, attention_mask: Tensor) -> Layers:
+    def _layers(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         encoder = self.encoder
-        needs_layers = encoder.pooling in READS_FIRST_LAYER
+        needs_layers = POOLINGS[encoder.pooling].reads_first_layer
         segments = {"token_type_ids": torch.zeros_like(input_ids)} if encoder.gives_segments else {}
         output = encoder.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=needs_layers, **segments

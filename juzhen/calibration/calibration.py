@@ -43,13 +43,13 @@ def fit_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
     """
     scores, labels = _checked(scores, labels)
     unit = float(np.std(scores)) or 1.0
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         lambda log: nll(scores / (unit * np.exp(log)), labels),
         bounds=LOG_TEMPERATURES,
         method="bounded",
         options={"xatol": 1e-8},
     )
-    return unit * float(np.exp(found.x))
+    return unit * float(np.exp(minimum.x))
 
 
 def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
@@ -76,10 +76,10 @@ def fit_platt(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
 def reliability(probabilities: np.ndarray, labels: np.ndarray, *, num_bins: int = NUM_BINS) -> list[Bin]:
     """Rows in bins of equal width by their probability of label 1; an empty bin has no means."""
     probabilities, labels = as_numbers(probabilities=probabilities, labels=labels)
-    places = np.minimum((probabilities * num_bins).astype(int), num_bins - 1)
+    indices = np.minimum((probabilities * num_bins).astype(int), num_bins - 1)
     bins = []
-    for place in range(num_bins):
-        rows = places == place
+    for index in range(num_bins):
+        rows = indices == index
         count = int(rows.sum())
         means = (float(probabilities[rows].mean()), float(labels[rows].mean())) if count else (None, None)
         bins.append(Bin(count, *means))
@@ -92,11 +92,11 @@ def expected_calibration_error(bins: list[Bin]) -> float:
     Of the probability of label 1. Guo et al. 2017 take that of the likelier class, which for two classes folds the
     bins below one half onto those above.
     """
-    total = sum(one.count for one in bins)
+    total = sum(stretch.count for stretch in bins)
     gaps = (
-        one.count * abs(one.probability - one.positives)
-        for one in bins
-        if one.probability is not None and one.positives is not None
+        stretch.count * abs(stretch.probability - stretch.positives)
+        for stretch in bins
+        if stretch.probability is not None and stretch.positives is not None
     )
     return sum(gaps) / total
 
@@ -110,7 +110,7 @@ def calibration_errors(logits: np.ndarray, labels: np.ndarray) -> dict[str, obje
         "ece": expected_calibration_error(bins),
         "brier": float(np.mean((probabilities - labels) ** 2)),
         "nll": nll(logits, labels),
-        "bins": [vars(one) for one in bins],
+        "bins": [vars(stretch) for stretch in bins],
     }
 
 
@@ -122,8 +122,8 @@ def calibrated(fitted: Labelled, judged: Labelled) -> dict[str, object]:
     temperature, (slope, shift) = fit_temperature(*fitted), fit_platt(*fitted)
     scores, labels = as_numbers(scores=judged[0], labels=judged[1])
     logits = {"raw": scores, "temperature": scores / temperature, "platt": slope * scores + shift}
-    found = {method: calibration_errors(values, labels) for method, values in logits.items()}
-    return {"fitted": {"temperature": [temperature], "platt": [slope, shift]}, **found}
+    errors = {method: calibration_errors(values, labels) for method, values in logits.items()}
+    return {"fitted": {"temperature": [temperature], "platt": [slope, shift]}, **errors}
 
 
 def _checked(scores: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:

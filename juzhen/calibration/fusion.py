@@ -24,11 +24,11 @@ def fit_weight(first: np.ndarray, second: np.ndarray, grades: np.ndarray) -> flo
     """
     first, second, grades = as_numbers(first=first, second=second, grades=grades)
     weights = np.linspace(0, 1, STEPS + 1)
-    found = [spearman(weight * first + (1 - weight) * second, grades) for weight in weights]
-    if all(value is None for value in found):
+    correlations = [spearman(weight * first + (1 - weight) * second, grades) for weight in weights]
+    if all(value is None for value in correlations):
         raise UnfitError(
             "fusion needs rows of different gold values and scores that differ; these are constant"
         )
-    best = max(value for value in found if value is not None)
-    ties = [weight for weight, value in zip(weights, found, strict=True) if value == best]
+    best = max(value for value in correlations if value is not None)
+    ties = [weight for weight, value in zip(weights, correlations, strict=True) if value == best]
     return float(min(ties, key=lambda weight: abs(weight - 0.5)))

@@ -1,76 +1,204 @@
-"""Scores of new pairs by what was fitted on a set: the options of `juzhen score` for it, and what they do to scores."""
+"""Scores of new pairs: of one encoder or of two runs fused, as they are or as probabilities; of a table of pairs."""
 
-import argparse
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from juzhen.backends.names import BackendName
-from juzhen.core.errors import UserError
-from juzhen.core.fitted import SCALINGS, Calibration, Fusion, is_fusion
+from juzhen.core.csv_rows import csv_text
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.fitted import Calibration, Fusion, is_fusion
+from juzhen.core.numerals import is_position
+from juzhen.core.owned import require_ours
+from juzhen.core.texts import short, text_fault
+from juzhen.core.whole import write_text, writing_to
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
 
-
-def add_fitted(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--fuse", nargs=2, metavar="RUN", help="instead of one run: two as one score; needs --calibration"
-    )
-    parser.add_argument(
-        "--calibration",
-        type=Path,
-        metavar="FILE",
-        help="calibration-<set>.json of juzhen calibrate: the score becomes the probability of label 1 · "
-        "with --fuse, fusion-<set>.json of juzhen fuse: the weights of the two",
-    )
-    parser.add_argument(
-        "--scaling",
-        choices=SCALINGS,
-        help="how a score becomes a probability (default: platt; with --fuse: it stays a score)",
-    )
+    from juzhen.data.readers import FileTable
 
 
-def check_fitted(options: argparse.Namespace) -> None:
-    """Reads what --calibration names into `options.fitted`; beside --fuse all words are sentences.
+@dataclass
+class Scorer:
+    """What scores pairs, as the options of `juzhen score` say it.
 
     Raises UserError where --fuse and --calibration do not belong together, and for weights that were not fitted on.
-    Needs no torch.
+    To make one needs no torch.
     """
-    if options.fuse is not None and options.encoder is not None:
-        options.sentences, options.encoder = [options.encoder, *options.sentences], None
-    if options.calibration is None:
-        for name, command in (("fuse", "fuse"), ("scaling", "calibrate")):
-            if getattr(options, name) is not None:
-                raise UserError(f"--{name} needs --calibration FILE, which juzhen {command} writes")
-        return
-    if is_fusion(options.calibration) and options.fuse is None:
-        raise UserError(f"--calibration {options.calibration}: is of two runs; name both: --fuse RUN RUN")
-    if options.fuse is not None:
-        options.fitted = Fusion.read(options.calibration)
-        options.fitted.require(options.fuse)
-        if options.cache is not None or options.backend != BackendName.TORCH:
-            raise UserError("--fuse scores with two runs as they are: leave out --cache and --backend")
-    elif options.encoder is not None:
-        options.fitted = Calibration.read(options.calibration)
-        options.fitted.require(options.encoder)
+
+    encoder: str | None
+    fuse: Sequence[str] | None
+    calibration: Path | None
+    scaling: str | None
+    backend: str
+    cache: Path | None
+    batch_tokens: int
+    fitted: Calibration | Fusion | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.encoder is None and self.fuse is None:
+            raise UserError('expected a run or an encoder: juzhen score <run or folder> "句子一" "句子二"')
+        if self.calibration is None:
+            for name, command in (("fuse", "fuse"), ("scaling", "calibrate")):
+                if getattr(self, name) is not None:
+                    raise UserError(f"--{name} needs --calibration FILE, which juzhen {command} writes")
+        elif self.fuse is not None:
+            self.fitted = Fusion.read(self.calibration)
+            self.fitted.require(self.fuse)
+            if self.cache is not None or self.backend != BackendName.TORCH:
+                raise UserError("--fuse scores with two runs as they are: leave out --cache and --backend")
+        elif is_fusion(self.calibration):
+            raise UserError(f"--calibration {self.calibration}: is of two runs; name both: --fuse RUN RUN")
+        else:
+            assert self.encoder is not None
+            self.fitted = Calibration.read(self.calibration)
+            self.fitted.require(self.encoder)
+
+    def scores(
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        *,
+        progress: bool,
+        columns: Sequence[str] = (),
+        source: str = "",
+    ) -> "np.ndarray":
+        """One for each pair; probabilities of label 1 where --calibration or --scaling ask for them.
+
+        columns  their names in the table `source`. Raises UserError where a cross-encoder reads such pairs in one order
+        """
+        import numpy as np
+        from scipy.special import expit
+
+        scores = self._scores(first, second, progress=progress, columns=columns, source=source)
+        method = self.scaling or (None if self.fuse is not None or self.fitted is None else "platt")
+        if method is None:
+            return scores
+        assert self.fitted is not None  # --scaling needs --calibration
+        return expit(self.fitted.logits(np.asarray(scores, dtype=np.float64), method))
+
+    def _scores(
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        *,
+        progress: bool,
+        columns: Sequence[str],
+        source: str,
+    ) -> "np.ndarray":
+        from juzhen.backends import Deferred
+        from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+        from juzhen.encoders.embedding_cache import EmbeddingCache
+        from juzhen.families import PairScorer, find_family
+
+        options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "progress": progress}
+        if self.fuse is not None:
+            assert isinstance(self.fitted, Fusion)
+            return PairScorer(*self.fuse, fusion=self.fitted)(first, second, **options)
+        assert self.encoder is not None
+        family = find_family(self.encoder)
+        if not family.has_embeddings and (self.cache is not None or self.backend != BackendName.TORCH):
+            raise UserError(
+                f"{self.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
+            )
+        encoder = family.load(self.encoder)
+        for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL):
+            if {*columns} == {*TEXT_COLUMNS[kind]}:
+                family.require_order(encoder, source, kind, False)
+        if family.has_embeddings:
+            options["backend"] = Deferred(encoder, self.backend)
+            options["cache"] = None if self.cache is None else EmbeddingCache(self.cache)
+        if family.cuts:
+            texts = {"text_a": list(first), "text_b": list(second)}
+            examples = Examples.from_texts("file", "test", kind=Kind.SCORED_PAIR, texts=texts)
+            cut = family.cut(encoder, examples)
+            if cut.cut:  # their scores are those of their beginnings
+                print(
+                    f"{cut} are longer than the {cut.max_length} tokens that the encoder reads, and are cut there",
+                    file=sys.stderr,
+                )
+        return encoder.score(list(zip(first, second, strict=True)), **options)
 
 
-def fused_scores(
-    first: Sequence[str], second: Sequence[str], options: argparse.Namespace, *, progress: bool
-) -> "np.ndarray":
-    from juzhen.encoders.pair_scorer import PairScorer
+def score_table(
+    scorer: Scorer,
+    path: Path,
+    *,
+    columns: Sequence[str] | None,
+    header: bool,
+    quoted: bool,
+    output: Path | None,
+    score_column: str,
+) -> Path:
+    """Writes a table of pairs with one more column and gives its path. It is complete or not there.
 
-    scorer = PairScorer(*options.fuse, fusion=options.fitted)
-    return scorer(first, second, batch_tokens=options.batch_tokens, progress=progress)
+    columns  of the two texts; None: sentence1 and sentence2, or the first two where there is no header
+    output   None: <file>.scored.tsv or .csv beside the file
+
+    Raises UserError for a file that cannot be read, a row that is not like the others and an empty sentence.
+    """
+    from juzhen.data.readers import DELIMITERS, read_table
+
+    if not path.is_file():
+        raise UserError(f"--file {path}: no such file{', but something else' if path.exists() else ''}")
+    suffix = next((suffix for suffix in reversed(path.suffixes) if suffix in DELIMITERS), None)
+    if suffix is None:
+        raise UserError(
+            f"--file {path}: expected one of {', '.join(DELIMITERS)}, or one of them with .gz or .zst"
+        )
+    output = output or path.with_name(f"{path.name.split(suffix)[0]}.scored{suffix}")
+    if output.exists() and output.samefile(path):
+        raise UserError(f"--output {output}: this is the file that is read; give another one")
+    if not score_column.strip() or any(sign in score_column for sign in "\t\n\r,"):
+        raise UserError(
+            f"--score-column {score_column!r}: expected a name without tabs, commas and line ends"
+        )
+    require_ours(output)
+    table = read_table(path, header=header, quoted=quoted)
+    for line, reason in sorted(table.faults.items())[:1]:
+        raise UserError(f"{table.at(line)}: {reason}")
+    if table.names and score_column in table.names:
+        raise UserError(
+            f"{path}: there is a column {score_column} already; name the new one with --score-column predicted"
+        )
+    names = columns or (("sentence1", "sentence2") if header else ("0", "1"))
+    first, second = _text_columns(table, names, are_default=not columns)
+    scores = scorer.scores(first, second, progress=True, columns=columns or (), source=str(path))
+    # The shortest digits that are read back as the same number: fewer would tie scores that lie close together.
+    rows = list(zip(*table.columns, map(str, scores), strict=True))
+    if table.names:
+        rows.insert(0, (*table.names, score_column))
+    delimiter = DELIMITERS[suffix]
+    plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
+    with writing_to(f"--output {output}"):
+        write_text(output, csv_text(rows, delimiter=delimiter) if quoted else plain)
+    return output
 
 
-def scaled(scores: "np.ndarray", options: argparse.Namespace) -> "np.ndarray":
-    """Probabilities of label 1 where --calibration or --scaling ask for them, else the scores."""
-    method = options.scaling or (None if options.fuse is not None or options.fitted is None else "platt")
-    if method is None:
-        return scores
-    import numpy as np
-    from scipy.special import expit
+def _text_columns(table: "FileTable", names: Sequence[str], *, are_default: bool) -> list[Sequence[str]]:
+    from juzhen.data.verify import listed, place_in
 
-    return expit(options.fitted.logits(np.asarray(scores, dtype=np.float64), method))
+    header = table.names or [str(position) for position in range(len(table.columns))]
+    if names[0] == names[1]:
+        raise UserError(f"--columns {' '.join(names)}: expected two columns; a sentence with itself scores 1")
+    columns = []
+    for name in names:
+        if name not in header and not (is_position(name) and int(name) < len(header)):
+            hint = nearest(name, map(short, header))
+            hint = hint if hint.startswith("did you mean") else f"known: {listed(header)}"
+            pair = ", or, if the first line is a pair already, type --no-header"
+            raise UserError(
+                f"{table.place}: no column {name}; {hint}. Choose with --columns A B"
+                f"{pair if table.names and are_default else ''}"
+            )
+        position = place_in(header, name, table.place) if name in header else int(name)
+        for line, text in zip(table.lines, table.columns[position], strict=True):
+            if fault := text_fault(text):
+                raise UserError(f"{table.at(int(line))}: the sentence in column {name} {fault}")
+        columns.append(table.columns[position])
+    if not len(table.lines):
+        raise UserError(f"{table.place}: no rows below the header")
+    return columns

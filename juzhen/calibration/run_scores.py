@@ -12,8 +12,8 @@ from juzhen.core.result import Result
 from juzhen.core.weights import weights_digest
 from juzhen.data.loading import load_split
 from juzhen.encoders.locate import ENCODER_FOLDER
-from juzhen.encoders.pair_scorer import PairScorer
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.families import PairScorer
 from juzhen.metrics.threshold import halves
 
 
@@ -88,7 +88,7 @@ class ScoredRun:
     def _examples(self, name: str, split: str) -> Examples:
         stored = {key: self.result.config[key] for key in ("source", "on_bad_row")}
         own = {"data_dir": str(self._data_dir), "evaluate": {name: self.result.described(name)}}
-        settings = Settings.of(stored | own)
+        settings = EvaluationSettings.of(stored | own)
         examples = load_split(settings, settings.evaluate[name], split, required=True)
         assert examples is not None  # a file that is required is there, or there is a UserError
         told = self.result.data[f"{split}/{name}"]

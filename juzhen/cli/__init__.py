@@ -1,8 +1,8 @@
-"""The verbs of the command line, one file each: `parser()` reads the words, `run(…)` does the work, also from Python.
+"""The verbs of the command line: functions that parse, call the library and print; they can be called from Python, too.
 
-from juzhen.cli import table
-table.run("runs", split="both")
+from juzhen.cli.runs import table
+table("runs", split="both")
 
-A new verb is such a file and a line of `juzhen/cli/verbs.py`. Its parser is loaded for help and completion, so what
-takes time to load is imported in `run`. With `OWN_CACHES` a verb says itself where libraries keep their caches.
+A new verb is a function of that name, whose parameters say what typer reads, and a line of `juzhen/cli/verbs.py`. Its
+file is loaded for help and completion, so what takes time to load is imported inside the function.
 """

@@ -43,23 +43,23 @@ def info_lines(conf_dir: Path) -> Iterator[str]:
     from juzhen.core.accelerator import found_hardware
     from juzhen.core.environment import describe_environment
 
-    told = describe_environment()
-    commit = told["git_commit"]
-    changed = ", with changes" if told["git_dirty"] else ""
+    facts = describe_environment()
+    commit = facts["git_commit"]
+    changed = ", with changes" if facts["git_dirty"] else ""
     yield f"juzhen {_version(DISTRIBUTION)}" + (f", commit {commit[:10]}{changed}" if commit else "")
     yield f"libraries      {', '.join(f'{name} {_version(name)}' for name in SHOWN)}"
-    yield f"python         {told['python']}"
-    yield f"machine        {told['platform']}, {told['cpu_cores']} cores, {told['processor']}"
+    yield f"python         {facts['python']}"
+    yield f"machine        {facts['platform']}, {facts['cpu_cores']} cores, {facts['processor']}"
     option, why = found_hardware()
-    yield f"device         hardware=auto takes {option}: {why}"
+    yield f"device         auto takes {option}: {why}"
     yield f"configuration  {conf_dir}"
     yield f"data_dir       {_folder('JUZHEN_DATA', 'data')}"
     yield f"cache_dir      {_folder('JUZHEN_CACHE', '.cache')}"
 
 
 def _folder(variable: str, default: str) -> str:
-    given = os.environ.get(variable)
-    return f"{default} ({variable} is not set)" if given is None else f"{given} (from {variable})"
+    folder = os.environ.get(variable)
+    return f"{default} ({variable} is not set)" if folder is None else f"{folder} (from {variable})"
 
 
 def _version(package: str) -> str:

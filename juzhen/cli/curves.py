@@ -1,61 +1,57 @@
 """`juzhen curves`: learning curves of runs side by side."""
 
+import math
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from juzhen.cli.arguments import VerbParser
-from juzhen.cli.calibrate import require_matplotlib
-from juzhen.core.csv_rows import csv_text
+from typer import Argument, Option
+
+from juzhen.cli.options import require_matplotlib
 from juzhen.core.errors import UserError
-from juzhen.core.numerals import as_number
+from juzhen.core.numerals import number_or_nan
 from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_text, writing_to
-from juzhen.report.curves import Curves, choose_quantities, distinct_labels, read_curves, smoothed
-
-PER_ROW = 3
-LOSS_WINDOW = 10
-"""Logged losses are of single batches; drawn is their mean over so many."""
+from juzhen.core.whole import writing_to
 
 
-def parser() -> VerbParser:
-    parser = VerbParser(
-        "curves",
-        description="Draws what runs logged while they trained: every dev correlation and the loss, a panel each, "
-        "a line per run. Of mixtures also the loss of each set, and how often each was drawn. Runs that are still "
-        "training can be looked at as well.",
-        epilog="Written are curves.svg and curves.csv. Example: juzhen curves runs/csts-* --of "
-        'dev/csts/spearman --line "TF-IDF=0.731"',
-    )
-    parser.add_argument(
-        "folders", nargs="+", metavar="run", help="run folders, or folders with a metrics.csv"
-    )
-    parser.add_argument("--of", nargs="+", metavar="QUANTITY", help="such as dev/csts/spearman train/loss")
-    parser.add_argument("--names", nargs="+", metavar="NAME", help="one for each run, for the legend")
-    parser.add_argument(
-        "--line",
-        action="append",
-        metavar="NAME=VALUE",
-        help="a level to compare scores with; repeatable",
-    )
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: where you are")
-    return parser
-
-
-def run(
-    folders: Sequence[str | Path],
+def curves(
+    folders: Annotated[list[str], Argument(help="run folders, or folders with a metrics.csv")],
     *,
-    of: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
-    line: Sequence[str] = (),
-    output: Path = Path(),
+    of: Annotated[
+        list[str] | None,
+        Option(
+            metavar="QUANTITY…",
+            help="such as dev/csts/spearman train/loss",
+            show_default="dev scores and loss",
+        ),
+    ] = None,
+    names: Annotated[
+        list[str] | None, Option(metavar="NAME…", help="one for each run, for the legend")
+    ] = None,
+    line: Annotated[
+        list[str] | None, Option(metavar="NAME=VALUE", help="a level to compare scores with; repeatable")
+    ] = None,
+    output: Annotated[Path, Option(metavar="FOLDER", help="where to write")] = Path(),
 ) -> None:
-    """Reads the runs, writes a table and a picture."""
+    """Draws what runs logged while they trained, as curves.svg and curves.csv.
+
+    Every dev correlation and the loss have a panel each, every run a line. Mixtures also have the loss of each set, and
+    how often each was drawn. Runs that are still training can be looked at as well.
+
+    juzhen curves runs/csts-* --of dev/csts/spearman --line "TF-IDF=0.731"
+    """
+    from juzhen.report.curves import choose_quantities, distinct_labels, read_curves
+    from juzhen.report.drawn_curves import draw_curves, write_curves
+
     require_matplotlib()
     require_ours(output / "curves.csv", output / "curves.svg")
-    levels = dict(map(_level, line))
+    levels = {}
+    for word in line or ():
+        name, _, value = word.rpartition("=")
+        levels[name] = number_or_nan(value)
+        if math.isnan(levels[name]):
+            raise UserError(f'--line {word}: expected a name and a number, as in --line "TF-IDF=0.731"')
     runs = distinct_labels([read_curves(folder) for folder in folders], folders)
     if names:
         if len(names) != len(runs):
@@ -64,79 +60,6 @@ def run(
     quantities = choose_quantities(runs, of)
     with writing_to(output, "; give --output"):
         output.mkdir(parents=True, exist_ok=True)
-        write_table(runs, quantities, output / "curves.csv")
-        draw(runs, quantities, output / "curves.svg", levels=levels)
+        write_curves(runs, quantities, output / "curves.csv")
+        draw_curves(runs, quantities, output / "curves.svg", levels=levels)
     print(f"written: {output / 'curves.svg'}, {output / 'curves.csv'}", file=sys.stderr)
-
-
-def _level(line: str) -> tuple[str, float]:
-    name, _, value = line.rpartition("=")
-    try:
-        return name, as_number(value)
-    except ValueError:
-        raise UserError(f'--line {line}: expected a name and a number, as in --line "TF-IDF=0.731"') from None
-
-
-def write_table(runs: Sequence[Curves], quantities: Sequence[str], path: Path) -> None:
-    """One row for each value: run, quantity, step, value. Batches of a set are those of the whole training."""
-    rows: list[Sequence[object]] = [("run", "quantity", "step", "value")]
-    for run in runs:
-        for key in quantities:
-            rows += [(run.name, key, step, f"{value:.6g}") for step, value in run.values.get(key, ())]
-        rows += [(run.name, f"train/{name}/batches", "", count) for name, count in run.batches.items()]
-    write_text(path, csv_text(rows))
-
-
-def draw(
-    runs: Sequence[Curves], quantities: Sequence[str], path: Path, *, levels: Mapping[str, float]
-) -> None:
-    """A panel for each quantity, a line for each run; levels are dashed, in panels of scores.
-
-    One more panel shows how often each set was drawn, where runs have mixed several.
-    """
-    from matplotlib.figure import Figure
-
-    from juzhen.report.picture import save_picture
-
-    mixes = any(len(run.batches) > 1 for run in runs)
-    columns = min(PER_ROW, len(quantities) + mixes)
-    rows = -(-(len(quantities) + mixes) // columns)
-    figure = Figure(figsize=(4.2 * columns, 3.0 * rows + 0.3), layout="constrained")
-    panels = iter(figure.subplots(rows, columns, squeeze=False).flat)
-    for key, axes in zip(quantities, panels, strict=False):
-        is_score = key.startswith(("dev/", "test/"))
-        for place, run in enumerate(runs):
-            points = run.values.get(key, [])
-            values = [value for _, value in points]
-            shown = values if is_score else smoothed(values, LOSS_WINDOW)
-            style = {"marker": "o", "markersize": 3} if is_score else {"linewidth": 1}
-            axes.plot([step for step, _ in points], shown, color=f"C{place}", label=run.name, **style)
-        for name, value in levels.items() if is_score else ():
-            axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=name)
-        axes.set(title=key, xlabel="step")
-        axes.grid(color="0.92")
-    if mixes:
-        _draw_batches(next(panels), runs)
-    for axes in panels:
-        axes.set_visible(False)
-    figure.legend(
-        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
-    )
-    save_picture(figure, path)
-
-
-def _draw_batches(axes: Any, runs: Sequence[Curves]) -> None:
-    """Bars of the batches drawn from each set, those of a run in its color, with their share of the run's."""
-    names = sorted({name for run in runs for name in run.batches})
-    height = 0.8 / len(runs)
-    for place, run in enumerate(runs):
-        counts = [run.batches.get(name, 0) for name in names]
-        rows = [number + (place - (len(runs) - 1) / 2) * height for number in range(len(names))]
-        bars = axes.barh(rows, counts, height, color=f"C{place}")
-        total = sum(counts) or 1
-        axes.bar_label(
-            bars, [f"{100 * count / total:.0f} %" if count else "" for count in counts], fontsize=7
-        )
-    axes.set(title="batches of each set", xlabel="batches", yticks=range(len(names)), yticklabels=names)
-    axes.invert_yaxis()
-    axes.margins(x=0.15)

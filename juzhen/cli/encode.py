@@ -2,64 +2,52 @@
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from juzhen.backends.names import BackendName, backend_name
-from juzhen.cli.arguments import BATCH_TOKENS, VerbParser
-from juzhen.core.caches import caches_below
+from typer import Argument, Option
+
+from juzhen.backends.names import BackendName
+from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache, Encoder
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_ours
 from juzhen.core.texts import text_fault
 from juzhen.core.whole import whole_file, writing_to
 
-OWN_CACHES = True
 
-
-def parser() -> VerbParser:
-    parser = VerbParser(
-        "encode",
-        "Writes the embeddings of the lines of a text as a NumPy array, float32, a row for each line.",
-    )
-    parser.add_argument("encoder", help="run folder, or folder of an encoder")
-    parser.add_argument("file", type=Path, help="one text per line: .txt, also .txt.zst or .txt.gz")
-    parser.add_argument("--output", type=Path, metavar="FILE.npy", help="default: <file>.npy beside the file")
-    parser.add_batch_tokens()
-    add_backend(parser)
-    parser.add_argument(
-        "--prompt-name", metavar="NAME", help="prompt of the encoder, such as query or passage"
-    )
-    parser.add_argument("--prompt", metavar="TEXT", help="this before every line; '' for nothing")
-    return parser
-
-
-def add_backend(parser: VerbParser) -> None:
-    """The options --backend and --cache: what computes embeddings, and where they are kept."""
-    parser.add_argument(
-        "--backend",
-        help=f"what computes the embeddings: {', '.join(BackendName)} (default: {BackendName.TORCH})",
-    )
-    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep embeddings here for the next time")
-
-
-def run(
-    encoder: str | Path,
-    file: Path,
+def encode(
+    encoder: Encoder,
+    file: Annotated[
+        Path, Argument(help="one text per line: .txt, also .txt.zst or .txt.gz; - reads standard input")
+    ],
     *,
-    output: Path | None = None,
-    batch_tokens: int = BATCH_TOKENS,
-    backend: str = BackendName.TORCH,
-    cache: Path | None = None,
-    prompt_name: str | None = None,
-    prompt: str | None = None,
+    output: Annotated[
+        Path | None,
+        Option(metavar="FILE.npy", help="where to write", show_default="<file>.npy beside the file"),
+    ] = None,
+    batch_tokens: BatchTokens = BATCH_TOKENS,
+    backend: Backend = BackendName.TORCH,
+    cache: Cache = None,
+    prompt_name: Annotated[str | None, Option(help="prompt of the encoder, such as query or passage")] = None,
+    prompt: Annotated[
+        str | None, Option(metavar="TEXT", help="this before every line; '' for nothing")
+    ] = None,
 ) -> None:
-    """Writes an array (lines, dim). Raises UserError for an empty line and for a file that cannot be read."""
-    caches_below(cache)
-    backend_name(backend, key="--backend")
-    output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
-    require_ours(output)
+    """Writes the embeddings of the lines of a text as a NumPy array, float32, a row for each line.
+
+    juzhen encode runs/NAME lines.txt
+    cut -f2 pairs.tsv | juzhen encode runs/NAME - --output firsts.npy
+    """
     from juzhen.data.audit.sources import text_lines
 
-    texts = text_lines(file, option="encode")
+    is_stream = str(file) == "-"
+    if is_stream and output is None:
+        raise UserError("-: standard input has no name; say where to write: --output FILE.npy")
+    output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
+    require_ours(output)
+    texts = (
+        sys.stdin.read().removesuffix("\n").split("\n") if is_stream else text_lines(file, option="encode")
+    )
     for number, text in enumerate(texts, start=1):
         if fault := text_fault(text):
             raise UserError(f"{file}:{number}: the line {fault}")
@@ -79,8 +67,8 @@ def run(
         backend=Deferred(loaded, backend),
         cache=None if cache is None else EmbeddingCache(cache),
     )
-    with writing_to(f"--output {output}"), whole_file(output, "wb") as place:
-        np.save(place, embeddings)
+    with writing_to(f"--output {output}"), whole_file(output, "wb") as stream:
+        np.save(stream, embeddings)
     if loaded.score_head is not None:
         print(
             "pairs of this encoder are scored by uᵀWv and not by the cosine of these: juzhen score",

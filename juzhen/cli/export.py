@@ -3,48 +3,47 @@
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
-from juzhen.cli.arguments import VerbParser
+from juzhen.cli.options import Encoder
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import whole_file, writing_to
 
 
-def parser() -> VerbParser:
-    parser = VerbParser(
-        "export",
-        "Writes an encoder with its pooling as one ONNX file, input_ids and attention_mask (int64, padded on the "
-        "right) → embeddings, and proves on sentences of several lengths that it computes the same. Where a run learnt "
-        "a form that scores pairs, a second output has what the embedding of the other text is multiplied with.",
-    )
-    parser.add_argument("encoder", help="run folder, or folder of an encoder")
-    parser.add_argument("file", type=Path, metavar="FILE.onnx", help="file to write")
-    parser.add_argument("--int8", action="store_true", help="weights and states of matrix products in 8 bits")
-    return parser
+def export(
+    encoder: Encoder,
+    file: Annotated[Path, Argument(metavar="FILE.onnx", help="file to write")],
+    *,
+    int8: Annotated[bool, Option("--int8", help="weights and states of matrix products in 8 bits")] = False,
+) -> None:
+    """Writes an encoder with its pooling as one ONNX file, and proves that it computes the same.
 
+    It reads input_ids and attention_mask (int64, padded on the right) and gives embeddings; the proof is on sentences
+    of several lengths. Where a run learnt a form that scores pairs, a second output has what the embedding of the other
+    text is multiplied with.
 
-def run(encoder: str | Path, file: Path, *, int8: bool = False) -> None:
-    """Writes the file. Raises UserError for an encoder that cannot be exported, and where packages are missing."""
+    juzhen export runs/NAME encoder.onnx --int8
+    """
     if file.suffix != ".onnx":
         raise UserError(f"{file}: expected a file that ends in .onnx")
     require_ours(file)
     without_hub()
     from juzhen.backends import require_packages
-    from juzhen.encoders import PromptEncoder, load_encoder
+    from juzhen.families import find_family
 
     require_packages(BackendName.ONNX_INT8 if int8 else BackendName.ONNX)
-    loaded = load_encoder(encoder)
-    if isinstance(loaded, PromptEncoder):
-        raise UserError(f"{encoder}: an encoder with templates cannot be exported; only one without can")
-    from juzhen.backends.onnx_backend import export_onnx
-
+    family = find_family(encoder)
+    loaded = family.load(encoder)
     with tempfile.TemporaryDirectory() as folder:
-        made = export_onnx(loaded, Path(folder) / "encoder.onnx", quantised=int8)
+        exported = family.export(loaded, Path(folder) / "encoder.onnx", quantised=int8)
         if len(list(Path(folder).iterdir())) > 1:
             raise UserError(f"{encoder}: more than 2 GB of weights, which one ONNX file cannot hold")
-        with writing_to(file), made.open("rb") as source, whole_file(file, "wb") as target:
+        with writing_to(file), exported.open("rb") as source, whole_file(file, "wb") as target:
             shutil.copyfileobj(source, target)
     print(f"{file}: {file.stat().st_size / 1e6:.1f} MB, computes what {encoder} does")
     if loaded.score_head is not None:

@@ -1,49 +1,66 @@
 """The one command line: `juzhen VERB …`, or `python -m juzhen VERB …`."""
 
+import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from juzhen.cli.about import version_line
-from juzhen.cli.program import run_program, status_of
-from juzhen.cli.verbs import load_verb, overview, parser_of
-from juzhen.core.caches import caches_below, default_cache
-from juzhen.core.errors import UserError
+import typer
+from typer.main import get_command
+
+from juzhen.cli.program import run_program
+from juzhen.cli.verbs import VERBS, app, flags, known_verbs
+from juzhen.core.answer import status_of
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 
-COMPLETE = "--complete"
-"""Asked by the shell's completion: the words so far, the last of which is unfinished."""
+PROGRAM = "juzhen"
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one verb and gives the exit status: 0, 2 for a mistake of the user, 130 after Ctrl-C.
 
     words  the verb and its words; None: those that the program was started with, whose streams are made to last
     """
-    if words is None:
-        return run_program(lambda: _answer(sys.argv[1:]), _named(sys.argv[1:]))
-    return status_of(lambda: _answer(words), _named(words))
+    if arguments is None:
+        return run_program(lambda: _answer(sys.argv[1:]), _spoken(sys.argv[1:]))
+    return status_of(lambda: _answer(arguments), _spoken(arguments))
 
 
-def _named(words: Sequence[str]) -> str:
+def _spoken(arguments: Sequence[str]) -> str:
     """The verb as a line about it names it."""
-    return f"juzhen {short(words[0])}" if words else "juzhen"
+    return f"{PROGRAM} {short(arguments[0])}" if arguments else PROGRAM
 
 
-def _answer(words: Sequence[str]) -> None:
-    name, *more = words or [""]
-    if name in ("-h", "--help"):
-        print(overview())
-    elif name == "--version":
-        print(version_line())
-    elif name == COMPLETE:
-        from juzhen.cli.completion import candidates
+def _answer(arguments: Sequence[str]) -> int:
+    command: Any = get_command(app)
+    if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:  # a shell asks what may come next
+        command.main(list(arguments), prog_name=PROGRAM)
+    try:
+        with command.make_context(PROGRAM, list(arguments)) as context:
+            command.invoke(context)
+    except typer.Exit as ended:
+        return ended.exit_code
+    except typer.TyperException as error:
+        raise UserError(_explained(error, arguments)) from error
+    return 0
 
-        print("\n".join(candidates(more)))
-    elif name:
-        options = vars(parser_of(name).parse_intermixed_args(more))
-        verb = load_verb(name)
-        if not hasattr(verb, "OWN_CACHES"):  # it tells libraries itself where to keep theirs
-            caches_below(default_cache())
-        verb.run(**options)
-    else:
-        raise UserError("missing: command; see juzhen --help")
+
+def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
+    """What is wrong with a command line, and where its help is."""
+    name = arguments[0] if arguments and arguments[0] in VERBS else ""
+    message = error.format_message().rstrip(".").replace("Value error, ", "")
+    if hasattr(error, "possibilities"):  # an option that is not there
+        flag = str(getattr(error, "option_name", ""))
+        hint = nearest(flag, flags(name) if name else ["--help", "--version"])
+        if owners := [verb for verb in known_verbs() if name and flag in flags(verb)]:
+            hint = f"an option of {', '.join(owners)}"
+        elif not hint.startswith("did you mean"):
+            hint = "a text that begins with a dash goes after --"
+        message = f"{flag}: there is no such option; {hint}"
+    for word in arguments:
+        key, is_setting, value = word.partition("=")
+        flag = f"--{key.replace('_', '-')}"
+        if is_setting and word in message and name and flag in flags(name):
+            message = f"{word}: a verb has options; type {flag} {value}"
+    return f"{message}; see {' '.join(filter(None, (PROGRAM, name)))} --help"

@@ -1,102 +1,44 @@
-"""What stands around every program: its streams, its exit status, and what it says while torch is loaded.
+"""What stands around every program: its streams and its exit status.
 
 Imports nothing that takes time, so that Ctrl-C finds this in place.
 """
 
-import codecs
+import errno
+import io
 import os
-import re
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
-from juzhen.cli.streams import open_streams
-from juzhen.core import answer
-from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, UserError
+from juzhen.core.answer import status_of
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 SPINS = "4000"
 """How often a thread that waits for others looks before it sleeps, in libgomp, the OpenMP of torch on Linux."""
 
+NOBODY_READS = (errno.EPIPE, errno.EIO)
+"""The reader of a pipe has seen enough, or the terminal is gone: no reason to lose what was computed."""
 
-def run_program(main: Callable[[], int | None], what: str = "") -> int:
+
+def run_program(main: Callable[[], int | None], work: str = "") -> int:
     """Runs `main` and gives the exit status: its own, 2 after a mistake of the user, 130 after Ctrl-C, 1 after all
     else that is raised, and where its output could not be written (a full disk). A reader that has gone
     (`| head -1`) is no error.
 
-    what  is being done, for the line that tells of an exception
+    work  what is being done, for the line that tells of an exception
     """
-    _take_utf8()
-    _forget_odd_sizes()
     wait_briefly()
     output = open_streams()
-    status = status_of(main, what or Path(sys.argv[0]).name)
+    status = status_of(main, work or Path(sys.argv[0]).name)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if output.problem is not None:
         print(f"error: the output could not be written: {output.problem.strerror}", file=sys.stderr)
         return status or 1
     return status
-
-
-def status_of(main: Callable[[], int | None], what: str = "") -> int:
-    """As `juzhen.core.answer.status_of`, for a program, which needs a folder to stand in."""
-
-    def checked() -> int | None:
-        _require_folder()
-        return main()
-
-    return answer.status_of(checked, what)
-
-
-_announced: set[str] = set()
-
-
-def announce(what: str) -> None:
-    """Says once that `what` is being loaded; nothing where it is loaded already."""
-    if what not in sys.modules and what not in _announced:
-        _announced.add(what)
-        print(f"loading {what} …", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def checking() -> Iterator[None]:
-    """Around what takes a moment before the first word: a person at a terminal sees that it is done."""
-    shown = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
-    if shown:
-        print("checking the job …", end="\r", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if shown:
-            print("\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def loading(what: str = "torch") -> Iterator[None]:
-    """Around the import of `what`, which takes seconds: says so, and lets Ctrl-C end the program at once.
-
-    Somewhere in an import an exception of Ctrl-C may be swallowed, and the program would run on. Nothing is said where
-    it is loaded already.
-    """
-    if what in sys.modules:
-        yield
-        return
-    announce(what)
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
-        yield
-        return
-    signal.signal(signal.SIGINT, _end_at_once)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _end_at_once(signum: int, frame: object) -> None:
-    print(INTERRUPTED, file=sys.stderr, flush=True)
-    os._exit(INTERRUPTED_STATUS)
 
 
 def wait_briefly() -> None:
@@ -109,28 +51,52 @@ def wait_briefly() -> None:
         os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
-def _require_folder() -> None:
-    try:
-        os.getcwd()
-    except OSError:
-        raise UserError(
-            "the folder that this was started in is no longer there; go to another one (cd) and start again"
-        ) from None
+def open_streams() -> "Lasting":
+    """Makes stdout and stderr such that no text and no reader can end the program; gives what stdout writes to.
 
-
-def _forget_odd_sizes() -> None:
-    """Sizes of the terminal that are no numbers, or none at all, would end or mislead what draws tables and bars."""
-    for name in ("COLUMNS", "LINES"):
-        if not re.fullmatch(r"[1-9][0-9]{0,4}", os.environ.get(name, "1")):
-            del os.environ[name]
-
-
-def _take_utf8() -> None:
-    """Arguments as UTF-8. Where the locale knows ASCII alone, Python starts again in its UTF-8 mode.
-
-    File names and what libraries write would otherwise fail at the first Chinese sign.
+    What an encoding lacks is written as \\u4eca. Closed streams go nowhere: the next file to be opened would take their
+    number, and their text.
     """
-    if codecs.lookup(sys.getfilesystemencoding()).name == "ascii":
-        os.environ["PYTHONUTF8"] = "1"
-        os.environ.setdefault("PYTHONIOENCODING", "ascii")
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    output = Lasting(1)
+    sys.stdout, sys.stderr = _over(output, sys.stdout), _over(Lasting(2), sys.stderr)
+    return output
+
+
+class Lasting(io.FileIO):
+    """A file to write to whose reader may go: from then on what is written is dropped.
+
+    problem  why it could not be written, unless because nobody reads it any more
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, "wb", closefd=False)
+        self.name = ("<stdin>", "<stdout>", "<stderr>")[number]
+        self.problem: OSError | None = None
+
+    def write(self, data: "ReadableBuffer") -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.problem = None if error.errno in NOBODY_READS else error
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())  # also for C libraries and for processes that are started
+            os.close(nowhere)
+            return memoryview(data).nbytes
+
+
+def _over(file: Lasting, stream: TextIO | None) -> TextIO:
+    """A text stream over `file` that encodes as `stream` does."""
+    wrapper = stream if isinstance(stream, io.TextIOWrapper) else None
+    return io.TextIOWrapper(
+        io.BufferedWriter(file),
+        encoding=wrapper.encoding if wrapper else "utf-8",
+        errors="backslashreplace",
+        line_buffering=wrapper.line_buffering if wrapper else True,
+        write_through=wrapper.write_through if wrapper else False,
+    )

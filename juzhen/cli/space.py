@@ -1,132 +1,79 @@
 """`juzhen space`: where the embeddings of a finished encoder lie."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Any, Literal
 
-from juzhen.cli.arguments import BATCH_TOKENS, SEED, VerbParser, data_folder
-from juzhen.core.errors import UserError, nearest
+from typer import Option
+
+from juzhen.cli import options
+from juzhen.core.markup import markdown_table
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_ours
 from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_json
 
-if TYPE_CHECKING:
-    from juzhen.data.audit.sources import ConfiguredSets
-    from juzhen.data.probe import Probe
 
-
-MEANINGS = {
-    "norm_mean": "mean length of an embedding",
-    "norm_deviation": "standard deviation of the lengths",
-    "mean_cosine": "of two texts: near 1 in a narrow cone",
-    "neighbour_similarity": "mean cosine with the five nearest texts",
-    "alignment": "mean squared distance of close pairs: lower = closer",
-    "uniformity": "lower = more evenly spread",
-    "effective_rank": "directions that are used",
-    "isotropy": "IsoScore: 0 a line, 1 the same variance in all directions",
-    "first_component_isotropy": "1 − part of the first principal component in the first 50",
-    "silhouette": "of the classes: −1 to 1, higher = tighter and further apart",
-}
-"""Measure → what it says, in the order in which they are shown."""
-
-
-def parser() -> VerbParser:
-    parser = VerbParser(
-        "space",
-        description="Encodes a sample of texts and measures where they lie. Alignment needs a set of pairs, silhouette "
-        "one with classes; without --dataset and --file the sample is of demo_sts.",
-    )
-    parser.add_argument("encoder", help="run folder, or folder of an encoder")
-    parser.add_argument("--dataset", nargs="+", metavar="SET", help="sets of conf/dataset")
-    parser.add_argument(
-        "--split", choices=("dev", "test", "train"), help="default: the first that has a file"
-    )
-    parser.add_argument("--file", type=Path, help="one text per line: .txt, also .zst or .gz")
-    about = "texts of each set, at most (default: 1000)"
-    parser.add_count("--sentences", about, least=10, expected="at least 10, such as 1000")
-    parser.add_seed(of="drawn texts")
-    parser.add_data_dir()
-    parser.add_config_dir()
-    parser.add_batch_tokens()
-    parser.add_argument("--output", type=Path, metavar="FILE", help="also write the numbers here, as JSON")
-    return parser
-
-
-def run(
-    encoder: str | Path,
+def space(
+    encoder: options.Encoder,
     *,
-    dataset: Sequence[str] = (),
-    split: str | None = None,
-    file: Path | None = None,
-    sentences: int = 1000,
-    seed: int = SEED,
-    data_dir: Path | None = None,
-    config_dir: Path | None = None,
-    batch_tokens: int = BATCH_TOKENS,
-    output: Path | None = None,
+    dataset: Annotated[list[str] | None, Option(metavar="SET…", help="sets of conf/dataset")] = None,
+    split: Annotated[
+        Literal["dev", "test", "train"] | None,
+        Option(help="split to read", show_default="the first that has a file"),
+    ] = None,
+    file: Annotated[Path | None, Option(help="one text per line: .txt, also .zst or .gz")] = None,
+    sentences: Annotated[int, Option(min=10, help="texts of each set, at most")] = 1000,
+    seed: options.Seed = options.SEED,
+    data_dir: options.DataDir = None,
+    config_dir: options.ConfigDir = None,
+    batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
+    output: options.Numbers = None,
 ) -> None:
-    """Draws, encodes, measures, prints a table: a row per measure, a column per set."""
+    """Encodes a sample of texts and measures where they lie: a row per measure, a column per set.
+
+    Alignment needs a set of pairs, silhouette one with classes; without --dataset and --file the sample is of demo_sts.
+
+    juzhen space runs/NAME --dataset csts tnews
+    juzhen space runs/NAME --file lines.txt
+    """
     if output:
         require_ours(output)
     without_hub()
-    from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.data.audit.sources import ConfiguredSets, text_lines
+    from juzhen.data.probe import Probe
     from juzhen.encoders import load_encoder
-    from juzhen.metrics.geometry import measure_space
+    from juzhen.metrics.geometry import MEANINGS, measure_space
 
-    sets = ConfiguredSets(DATASETS, data_folder(data_dir), config_dir=config_dir)
-    probes = dict(_probes(sets, dataset, split, file, num_sentences=sentences, seed=seed))
+    sets = ConfiguredSets(DATASETS, options.data_folder(data_dir), config_dir=config_dir)
+    probes = {}
+    for name in dataset or ([] if file else ["demo_sts"]):
+        splits = [split] if split else ["dev", "test", "train"]
+        loaded_splits = (rows for _, rows in sets.splits(name, splits, option="--dataset "))
+        rows = next(rows for rows in loaded_splits if rows is not None)
+        probes[f"{name} ({rows.split})"] = Probe.of(rows, num_sentences=sentences, seed=seed)
+    if file:
+        texts = list(dict.fromkeys(line for line in text_lines(file, option="--file") if line.strip()))
+        probes[file.name] = Probe.of_texts(texts, num_sentences=sentences, seed=seed)
     loaded = load_encoder(encoder)
-    found = {}
+    measures: dict[str, dict[str, Any]] = {}
     for name, probe in probes.items():
         embeddings = loaded.encode(probe.sentences, batch_tokens=batch_tokens, progress=False)
-        measured = measure_space(embeddings, pairs=probe.pairs, grades=probe.grades, classes=probe.classes)
-        found[name] = {"texts": len(probe.sentences), "dimensions": loaded.dim, **measured}
-    print(_table(found))
+        measures[name] = {
+            "texts": len(probe.sentences),
+            "dimensions": loaded.dim,
+            **measure_space(embeddings, pairs=probe.pairs, grades=probe.grades, classes=probe.classes),
+        }
+    table = [
+        [measure, *(_number(values.get(measure)) for values in measures.values()), meaning]
+        for measure, meaning in {"texts": "", "dimensions": "", **MEANINGS}.items()
+        if any(values.get(measure) is not None for values in measures.values())
+    ]
+    print(markdown_table(["measure", *measures, "meaning"], table, numbers=range(1, len(measures) + 1)))
     if output:
-        write_json(output, found)
+        write_json(output, measures)
 
 
-def _probes(
-    sets: "ConfiguredSets",
-    dataset: Sequence[str],
-    split: str | None,
-    file: Path | None,
-    *,
-    num_sentences: int,
-    seed: int,
-) -> "Iterator[tuple[str, Probe]]":
-    """Name of a sample and its texts. Raises UserError for a set or a file that is not there."""
-    from juzhen.data.audit.sources import text_lines
-    from juzhen.data.probe import Probe
-
-    for name in dataset or ([] if file else ["demo_sts"]):
-        if name not in sets.files:
-            raise UserError(f"--dataset {name}: no conf/dataset/{name}.yaml; {nearest(name, sets.files)}")
-        splits = [split] if split else ["dev", "test", "train"]
-        read = next((rows for one in splits if (rows := sets.load(name, one)) is not None), None)
-        if read is None:
-            raise UserError(
-                f"--dataset {name}: no file of {' or '.join(splits)} below {sets.data_dir}; type --data-dir <folder "
-                "that holds the data sets>"
-            )
-        yield f"{name} ({read.split})", Probe.of(read, num_sentences=num_sentences, seed=seed)
-    if file:
-        lines = [line for line in text_lines(file, option="--file") if line.strip()]
-        texts = list(dict.fromkeys(lines))
-        yield file.name, Probe.of_texts(texts, num_sentences=num_sentences, seed=seed)
-
-
-def _table(found: dict[str, dict[str, float | None]]) -> str:
-    lines = [f"| measure | {' | '.join(found)} | |", f"|---|{'--:|' * len(found)}---|"]
-    for name in ("texts", "dimensions", *MEANINGS):
-        values = [one.get(name) for one in found.values()]
-        if any(value is not None for value in values):
-            lines.append(f"| {name} | {' | '.join(map(_shown, values))} | {MEANINGS.get(name, '')} |")
-    return "\n".join(lines)
-
-
-def _shown(value: float | int | None) -> str:
+def _number(value: float | int | None) -> str:
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

@@ -1,11 +1,17 @@
 """What `juzhen` can do: every verb in its group, with one line of help. Its file is loaded when it is asked for."""
 
 import importlib
+import inspect
 import sys
-from types import ModuleType
+from pathlib import Path
+from typing import Annotated, Any
 
-from juzhen.cli.arguments import VerbParser, nearest_of
-from juzhen.core.errors import UserError
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from juzhen.core.caches import caches_below, default_cache
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.places import ROOT
 
 GROUPS = {
@@ -16,9 +22,7 @@ GROUPS = {
         "evaluate": "fill finished runs in: columns whose files came later, sets that were added",
         "export": "write an encoder as one ONNX file, proven to compute the same",
     },
-    "look at data": {
-        "leaks": "evaluation rows that training sets or running text give away",
-    },
+    "look at data": {"leaks": "evaluation rows that training sets or running text give away"},
     "study a model": {
         "calibrate": "scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         "fuse": "two runs as one score, weighted by what does best on dev",
@@ -40,17 +44,18 @@ GROUPS = {
         "published": "which row of a sweep gives which published number",
         "dashboards": "the report and its panels on Weights & Biases",
     },
-    "tools": {
-        "completion": "script that completes verbs and options in bash or zsh",
-    },
 }
+VERBS = {name: about for group in GROUPS.values() for name, about in group.items()}
 SUITE = {
     "evaluate": "launch.evaluate",
-    **{name: f"sweeps.verbs.{name}" for name in ("status", "published", "dashboards")},
+    **dict.fromkeys(("status", "published", "dashboards"), "sweeps.verbs"),
 }
 """Verbs of the suite, which is run from its clone and is no part of the installed library → their modules."""
+RUNS = ("table", "compare", "report", "archive")
+"""Verbs that juzhen/cli/runs.py holds; every other one has a file of its name."""
 
-VERBS = {name: about for group in GROUPS.values() for name, about in group.items()}
+METAVARS = {int: "N", float: "NUMBER", str: "NAME", Path: "FILE"}
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
 def find_suite() -> bool:
@@ -62,39 +67,112 @@ def find_suite() -> bool:
     return True
 
 
-def load_verb(name: str) -> ModuleType:
-    """The file of a verb. Raises UserError for a word that is none, and for a verb of the suite outside of a clone."""
+def known_verbs() -> list[str]:
+    return [name for name in VERBS if name not in SUITE or find_suite()]
+
+
+class Verb(TyperCommand):
+    """The command line of one verb."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        arguments = self._one_value_each(args)
+        values, _, _ = self.make_parser(ctx).parse_args(list(arguments))
+        param: Any
+        for param in self.get_params(ctx):
+            value = values.get(param.name)
+            if isinstance(value, str) and not value.strip() and param.type_descriptor.is_path:
+                raise UserError(
+                    f"{max(param.opts)}: expected a file or a folder, not an empty text; . is where you are"
+                )
+        return super().parse_args(ctx, arguments)
+
+    def _one_value_each(self, args: list[str]) -> list[str]:
+        """`--sets a b` as `--sets a --sets b`, which is what typer reads."""
+        many = {flag for param in self.params for flag in param.opts if (param.metavar or "").endswith("…")}
+        arguments: list[str] = []
+        flag = ""
+        for position, word in enumerate(args):
+            if word == "--":
+                return [*arguments, *args[position:]]
+            if word.startswith("-"):
+                flag = word if word in many else ""
+            elif flag and arguments[-1] != flag:
+                arguments.append(flag)
+            arguments.append(word)
+        return arguments
+
+    def invoke(self, ctx: Any) -> Any:
+        caches_below(ctx.params.get("cache", default_cache()))
+        return super().invoke(ctx)
+
+
+class Verbs(TyperGroup):
+    """`juzhen` itself."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return known_verbs()
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if ctx.resilient_parsing and cmd_name not in self.list_commands(ctx):  # for a shell that completes
+            return None
+        return verb(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{name:{max(map(len, VERBS))}}", about) for name, about in group.items()]
+                )
+
+
+def verb(name: str) -> Any:
+    """The command line of a verb. Raises UserError for a word that is none, and for a verb of the suite without it."""
     if name not in VERBS:
-        raise UserError(f"{name}: there is no such command; {nearest_of(name, VERBS)}; see juzhen --help")
+        hint = nearest(name, VERBS)
+        listed = "" if hint.startswith("known") else f" Known: {', '.join(VERBS)}"
+        raise UserError(f"{name}: there is no such command; {hint}{listed}; see juzhen --help")
     if not find_suite() and name in SUITE:
         raise UserError(
             f"juzhen {name} is of the suite, which is not installed with the library: clone juzhen, and type "
             "pip install -e . there"
         )
-    return importlib.import_module(SUITE.get(name, f"juzhen.cli.{name}"))
+    module = SUITE.get(name, "juzhen.cli.runs" if name in RUNS else f"juzhen.cli.{name}")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    function = getattr(importlib.import_module(module), name)
+    # Behind \b the lines of an example stay as they are.
+    text = (inspect.getdoc(function) or "").replace("\n\njuzhen ", "\n\n\b\njuzhen ")
+    app.command(name, cls=Verb, help=text, context_settings=HELP)(function)
+    command: Any = get_command(app)
+    for param in command.params:
+        if param.param_type_name == "option" and param.metavar is None:
+            param.metavar = METAVARS.get(param.type_descriptor.annotation)
+    return command
 
 
-def parser_of(name: str) -> VerbParser:
-    """The parser of a verb, which knows which verbs of its group have the options that it lacks itself."""
-    parser: VerbParser = load_verb(name).parser()
-    (group,) = [group for group in GROUPS.values() if name in group]
-    others = [one for one in group if one != name and (find_suite() or one not in SUITE)]
-    parser.owners = lambda flag: [one for one in others if flag in load_verb(one).parser().flags()]
-    return parser
+def flags(name: str) -> list[str]:
+    """The options of a verb."""
+    return [flag for param in verb(name).params for flag in param.opts if flag.startswith("--")]
 
 
-def overview() -> str:
-    width = max(map(len, VERBS))
-    lines = [
-        "usage: juzhen VERB …",
-        "",
-        "Sentence embeddings: use, study and compare encoders and their runs.",
-        "",
-    ]
-    for title, group in GROUPS.items():
-        lines += [f"{title}:", *(f"  {name:{width}}  {about}" for name, about in group.items()), ""]
-    lines += [
-        "juzhen VERB --help shows the options of a verb, juzhen --version the version.",
-        "To train: python train.py --help, in a clone.",
-    ]
-    return "\n".join(lines)
+app = typer.Typer(cls=Verbs, rich_markup_mode=None, context_settings=HELP)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from juzhen.cli.about import version_line
+
+        print(version_line())
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="juzhen VERB --help shows the options of a verb. To train: juzhen.fit, from Python, or the suite in a clone "
+    "of the project."
+)
+def juzhen(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="of juzhen, torch and Python"),
+    ] = False,
+) -> None:
+    """Sentence embeddings: use, study and compare encoders and their runs."""

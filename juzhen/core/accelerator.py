@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 
@@ -60,33 +58,30 @@ def require_accelerator(hardware: Any) -> None:
 
     What passes may still be refused by `juzhen.evaluation.devices`, which asks torch.
     """
-    accelerators = ", ".join(
-        ["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])]
-    )
-    setting = f"hardware.accelerator={hardware.accelerator}"
+    there = ", ".join(["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])])
+    asked = f"accelerator={hardware.accelerator}"
     if hardware.accelerator == "cuda" and not torch_has("hip"):
         if not torch_has("cuda"):
             raise UserError(
-                f"{setting}: the installed torch was built without CUDA; type hardware=cpu, or install one with it"
+                f"{asked}: the installed torch was built without CUDA; choose accelerator=cpu, or install one with it"
             )
         if not (devices := cuda_devices()):
             raise UserError(
-                f"{setting}: NVIDIA's driver is not there, or shows no device. There is: {accelerators}; "
-                "type hardware=cpu"
+                f"{asked}: NVIDIA's driver is not there, or shows no device. There is: {there}; choose accelerator=cpu"
             )
         if hardware.devices > devices:
-            raise UserError(f"hardware.devices={hardware.devices}: {devices} CUDA devices are visible here")
+            raise UserError(f"devices={hardware.devices}: {devices} CUDA devices are visible here")
     if hardware.accelerator == "mps" and platform.system() != "Darwin":
         raise UserError(
-            f"{setting}: Metal is Apple's, and this is {platform.system()}. There is: {accelerators}; type hardware=cpu"
+            f"{asked}: Metal is Apple's, and this is {platform.system()}. There is: {there}; choose accelerator=cpu"
         )
     if hardware.accelerator == "mps" and hardware.devices > 1:
-        raise UserError(f"hardware.devices={hardware.devices}: Metal has one device; type hardware.devices=1")
+        raise UserError(f"devices={hardware.devices}: Metal has one device; choose devices=1")
     if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
         # Lightning would quietly take bfloat16 instead on a CPU.
         raise UserError(
-            f"hardware.precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}; "
-            f"type hardware.precision=bf16-mixed or 32-true"
+            f"precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}; "
+            f"choose bf16-mixed or 32-true"
         )
 
 
@@ -101,10 +96,3 @@ def found_hardware() -> tuple[str, str]:
     if devices:
         return "cpu", "there is a CUDA device, but this build of torch has no CUDA"
     return "cpu", "no CUDA device and no Metal"
-
-
-def this_machine(key: str) -> Any:
-    """`${this_machine:key}`: the value of a key in the file of conf/hardware that suits this machine."""
-    settings = OmegaConf.load(HARDWARE / f"{found_hardware()[0]}.yaml")
-    assert isinstance(settings, DictConfig)  # each option of conf/hardware is keys and values
-    return settings[key]

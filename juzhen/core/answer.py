@@ -34,17 +34,7 @@ ADVICE = {
 }
 """What the system refuses → what to do."""
 
-MISTAKES = (
-    errno.EEXIST,
-    errno.ENOENT,
-    errno.EROFS,
-    errno.EACCES,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.EINVAL,
-)
+MISTAKES = ADVICE.keys() - {errno.ENOSPC, errno.EDQUOT, errno.EPERM}
 """Refusals that will come again with the same command."""
 
 LONGEST_REASON = 400
@@ -52,19 +42,19 @@ LONGEST_REASON = 400
 
 
 @contextmanager
-def doing(what: str) -> Iterator[None]:
+def doing(work: str) -> Iterator[None]:
     """Around a piece of work: what is raised inside is told with these words, "writing the result" and the like."""
     try:
         yield
     except Exception as error:
-        error.add_note(what)
+        error.add_note(work)
         raise
 
 
-def status_of(main: Callable[[], int | None], what: str = "") -> int:
+def status_of(main: Callable[[], int | None], work: str = "") -> int:
     """Runs `main` and gives the exit status; what it raises is answered in one line.
 
-    what  is being done, for the line: the program or the verb
+    work  what is being done, for the line: the program or the verb
     """
     try:
         return main() or 0
@@ -76,14 +66,14 @@ def status_of(main: Callable[[], int | None], what: str = "") -> int:
     except (Exception, KeyboardInterrupt) as error:
         if wants_traceback() and isinstance(error, Exception):
             raise
-        return answer(error, what)
+        return answer(error, work)
 
 
 def wants_traceback() -> bool:
     return os.environ.get(FULL_ERROR) == "1"
 
 
-def answer(error: BaseException, what: str = "") -> int:
+def answer(error: BaseException, work: str = "") -> int:
     """Says in one line on stderr what was raised, and where its traceback is; gives the exit status."""
     if isinstance(error, KeyboardInterrupt):
         print(INTERRUPTED, file=sys.stderr)
@@ -91,8 +81,8 @@ def answer(error: BaseException, what: str = "") -> int:
     if isinstance(error, UserError):
         print_error(error)
         return MISTAKE_STATUS
-    work = ", ".join(filter(None, (what, *reversed(getattr(error, "__notes__", [])))))
-    line = f"{work}: {reason_of(error)}" if work else reason_of(error)
+    task = ", ".join(filter(None, (work, *reversed(getattr(error, "__notes__", [])))))
+    line = f"{task}: {reason_of(error)}" if task else reason_of(error)
     log = None if _tells_all(error) else _logged(error)
     line = f"{line}; the traceback is in {log}" if log else line
     try:
@@ -105,19 +95,21 @@ def answer(error: BaseException, what: str = "") -> int:
 def reason_of(error: BaseException) -> str:
     """What an exception says, in the words of whoever raised it, with the file and what can be done about it."""
     if isinstance(error, OSError) and error.strerror:
-        names = [short(os.fsdecode(one), 200) for one in (error.filename, error.filename2) if _is_name(one)]
+        names = [
+            short(os.fsdecode(name), 200) for name in (error.filename, error.filename2) if _is_name(name)
+        ]
         parts = [": ".join([*names[:1], error.strerror]), ADVICE.get(error.errno or 0, "")]
         return "; ".join(filter(None, parts))
     if isinstance(error, MemoryError):
-        said = f" ({_last_line(error)})" if str(error) else ""
-        return f"out of memory{said}; take smaller batches or less data, or allow more memory"
+        message = f" ({_last_line(error)})" if str(error) else ""
+        return f"out of memory{message}; take smaller batches or less data, or allow more memory"
     if isinstance(error, RecursionError):
         return "what was read is nested too deeply, brackets in brackets"
     if isinstance(error, UnicodeEncodeError):
         return f"{short(error.object, 100)}: a name or a text that is no UTF-8; give it another name"
     kind = type(error).__name__
-    said = _last_line(error)
-    return said if said.startswith(kind) else f"{kind}: {said}" if said else kind
+    message = _last_line(error)
+    return message if message.startswith(kind) else f"{kind}: {message}" if message else kind
 
 
 def _is_name(name: object) -> bool:
@@ -126,10 +118,10 @@ def _is_name(name: object) -> bool:
 
 def _last_line(error: BaseException) -> str:
     """The message on one line; of a worker's traceback that another process has sent, its end."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if any("Traceback (most recent call last)" in line for line in lines):
-        lines = lines[-1:]
-    return short(" ".join(lines), LONGEST_REASON)
+    text_lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if any("Traceback (most recent call last)" in line for line in text_lines):
+        text_lines = text_lines[-1:]
+    return short(" ".join(text_lines), LONGEST_REASON)
 
 
 def _tells_all(error: BaseException) -> bool:

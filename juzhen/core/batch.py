@@ -17,8 +17,8 @@ Axis legend, used in every shape annotation of the project:
     documents  texts of a row that its anchor is compared with: the positive, then its negatives
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Self
@@ -26,7 +26,7 @@ from typing import Any, Self
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import cosine_similarity, pad
 
 from juzhen.core.examples import Kind
 
@@ -96,25 +96,29 @@ class Tokens(Movable):
         """
         runs: list[list[Group]] = [[]]
         for group in self.groups:
-            if runs[-1] and sum(one.num_tokens for one in runs[-1]) + group.num_tokens > max_tokens:
+            if runs[-1] and sum(member.num_tokens for member in runs[-1]) + group.num_tokens > max_tokens:
                 runs.append([])
             runs[-1].append(group)
         sizes = [sum(group.num_tokens for group in run) for run in runs]
         counts = [sum(group.num_sentences for group in run) for run in runs]
         input_ids, lengths = self.input_ids.split(sizes), self.lengths.split(counts)
         segments = [None] * len(runs) if self.segments is None else self.segments.split(sizes)
-        given = self.unpooled
-        unpooled = [given] * len(runs) if isinstance(given, int) else given.split(counts)
+        unpooled_tokens = self.unpooled
+        unpooled = (
+            [unpooled_tokens] * len(runs)
+            if isinstance(unpooled_tokens, int)
+            else unpooled_tokens.split(counts)
+        )
         parts = zip(runs, counts, input_ids, lengths, segments, unpooled, strict=True)
-        for run, count, ids, of_run, its, left_out in parts:
-            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, its, left_out)
+        for run, count, ids, of_run, segment, left_out in parts:
+            yield Tokens(ids, of_run, torch.arange(count, device=ids.device), run, segment, left_out)
 
     @property
     def sentence_of_token(self) -> Int[Tensor, "tokens"]:
         """Packed place of the sentence that each token belongs to."""
-        places = torch.arange(len(self), device=self.lengths.device)
+        order = torch.arange(len(self), device=self.lengths.device)
         # The size is told because otherwise a GPU would have to be waited for.
-        return places.repeat_interleave(self.lengths, output_size=self.input_ids.shape[0])
+        return order.repeat_interleave(self.lengths, output_size=self.input_ids.shape[0])
 
     @cached_property
     def boundaries(self) -> Int[Tensor, "sentences+1"]:
@@ -134,8 +138,8 @@ class Tokens(Movable):
     @property
     def positions(self) -> Int[Tensor, "tokens"]:
         """Position of each token in its sentence, from 0."""
-        every = torch.arange(self.input_ids.shape[0], device=self.input_ids.device)
-        return every - self.starts[self.sentence_of_token]
+        indices = torch.arange(self.input_ids.shape[0], device=self.input_ids.device)
+        return indices - self.starts[self.sentence_of_token]
 
     @property
     def num_unpooled(self) -> Int[Tensor, "sentences"]:
@@ -157,11 +161,8 @@ class Batch(Movable):
     tokens        the sentences of the step: each distinct one once, or more often, as `Sharing` says
     sentence_ids  number in the dataset's table of each sentence of `tokens`; equal numbers = equal texts
     columns       text column → position of its sentence in `tokens`, per row
-    targets       gold value per row (see Examples.targets), None for kinds without one
     rows          row numbers in the dataset, to name a batch in a message
-    teacher       vector that a teacher gives for each row, None where nobody is taught
-    guide         vectors that a guide gives for the texts of each row, one for each of `columns`; None: there is none
-    teacher_scores  what a teacher scores the documents of each row, None for sets without
+    tensors       what is given of each row, by the names of `juzhen.core.tensors`; what a set does not have is left out
     compares      rows of the step, over all processes, differ in what their loss compares; else it moves no weight
     """
 
@@ -170,11 +171,8 @@ class Batch(Movable):
     tokens: Tokens
     sentence_ids: Int[Tensor, "sentences"]
     columns: dict[str, Int[Tensor, "batch"]]
-    targets: Float[Tensor, "batch"] | None
     rows: Int[Tensor, "batch"]
-    teacher: Float[Tensor, "batch teacher"] | None = None
-    guide: Float[Tensor, "batch texts guide"] | None = None
-    teacher_scores: Float[Tensor, "batch documents"] | None = None
+    tensors: dict[str, Tensor] = field(default_factory=dict)
     compares: bool = True
 
     def __len__(self) -> int:
@@ -185,35 +183,43 @@ class Batch(Movable):
         return mapped(self, lambda tensor: tensor.pin_memory())
 
 
-@dataclass
-class Encoded:
-    """What a model hands to a loss: one row per example, whatever the model.
+def text_tensors(columns: Sequence[Float[Tensor, "batch dim"]]) -> dict[str, Tensor]:
+    """The embeddings of the text columns of rows, in order, by every name that losses have for them."""
+    tensors = dict.fromkeys(("embeddings", "first", "anchors", "student"), columns[0])
+    if len(columns) > 1:
+        tensors |= dict.fromkeys(("second", "positives"), columns[1])
+    if len(columns) > 2:
+        tensors["negatives"] = torch.stack(list(columns[2:]), dim=1)
+    return tensors
 
-    embeddings  text column → embedding (not normalized unless the encoder normalizes); empty for a cross-encoder
-    text_ids    text column → number of the text; equal numbers = equal texts (masks false negatives)
-    scores      the model's similarity per row, higher = closer (cosine, or a cross-encoder's logit)
-    targets     gold value per row, as in Batch
-    logits      one number per class and row, from a cross-encoder that classifies; None from other models
-    layer_scores  as scores, of the states at each of the loss's `depths`; None where it names none
-    teacher     vectors that the embeddings are held to, from a model that is taught
-    projected   the embeddings in the teacher's space, likewise
-    guide       vectors of another encoder for the texts of each row, as in Batch
-    document_scores  the model's similarity of the anchor and each document of a row; None where no loss asks for it
-    teacher_scores   as in Batch
+
+def row_tensors(
+    batch: Batch,
+    embeddings: Float[Tensor, "sentences dim"],
+    score: Callable[[Tensor, Tensor], Tensor],
+    *,
+    reads: Sequence[str] = (),
+    layers: Sequence[Float[Tensor, "sentences dim"]] = (),
+) -> dict[str, Tensor]:
+    """What a bi-encoder gives a loss, by the names of `juzhen.core.tensors`: the batch's own, and what is made of it.
+
+    score   of two embeddings, row by row
+    reads   the scores of documents are computed where they are among these
+    layers  embeddings of the same sentences at several depths
     """
-
-    kind: Kind
-    embeddings: dict[str, Float[Tensor, "batch dim"]]
-    text_ids: dict[str, Int[Tensor, "batch"]]
-    scores: Float[Tensor, "batch"] | None
-    targets: Float[Tensor, "batch"] | None
-    logits: Float[Tensor, "batch classes"] | None = None
-    layer_scores: Float[Tensor, "batch layers"] | None = None
-    teacher: Float[Tensor, "batch teacher"] | None = None
-    projected: Float[Tensor, "batch teacher"] | None = None
-    guide: Float[Tensor, "batch texts guide"] | None = None
-    document_scores: Float[Tensor, "batch documents"] | None = None
-    teacher_scores: Float[Tensor, "batch documents"] | None = None
+    columns = [embeddings[rows] for rows in batch.columns.values()]
+    tensors = batch.tensors | text_tensors(columns)
+    if "document_scores" in reads:
+        anchors, *documents = columns
+        tensors["document_scores"] = torch.stack([score(anchors, text) for text in documents], dim=1)
+    tensors["text_ids"] = torch.stack([batch.sentence_ids[rows] for rows in batch.columns.values()], dim=1)
+    if len(columns) > 1:  # one text has no score
+        tensors["scores"] = score(*columns[:2])
+    if layers:
+        first, second, *_ = batch.columns.values()
+        cosines = [cosine_similarity(layer[first].float(), layer[second].float(), dim=-1) for layer in layers]
+        tensors["layer_scores"] = torch.stack(cosines, dim=1)
+    return tensors
 
 
 def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

@@ -29,7 +29,7 @@ def require_cache(folder: str | Path | None) -> None:
     there = next((one for one in (place, *place.parents) if one.exists()), place)
     if not there.is_dir():
         raise UserError(
-            f"cache_dir={folder}: {there} is a file, not a folder; type another cache_dir, or null for none"
+            f"cache_dir={folder}: {there} is a file, not a folder; choose another folder, or null for none"
         )
 
 

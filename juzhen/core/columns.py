@@ -33,17 +33,9 @@ def as_column(values: Any, name: str) -> list[Any]:
         raise UserError(f"{name}: got {_described(values)}, which is a table; expected {remedy}")
     if isinstance(values, str):
         raise UserError(f"{name}: got one text; expected a list: [{short(repr(values))}]")
-    if isinstance(values, Mapping):
-        raise UserError(
-            f"{name}: got {_described(values)}; expected a list: list(…) of its keys, or .values()"
-        )
-    if isinstance(values, set | frozenset):
-        raise UserError(f"{name}: got {_described(values)}, which has no order; expected a list: sorted(…)")
-    if isinstance(values, bytes | bytearray) or not isinstance(values, Iterable):
-        raise UserError(f"{name}: expected a list of texts, got {_described(values)}{_remedy(values)}")
-    if getattr(values, "ndim", 1) != 1:
-        shape = getattr(values, "shape", ())
-        raise UserError(f"{name}: got an array of the shape {tuple(shape)}; expected one dimension")
+    no_column = isinstance(values, Mapping | set | frozenset | bytes | bytearray)
+    if no_column or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
+        raise UserError(f"{name}: got {_described(values)}; expected a list{_remedy(values)}")
     if hasattr(values, "to_pylist"):  # an array of Arrow, by the thousand
         return values.to_pylist()
     return [value.as_py() if hasattr(value, "as_py") else value for value in values]
@@ -89,15 +81,6 @@ def as_pairs(pairs: Iterable[tuple[str, str]] | tuple[str, str]) -> tuple[list[s
 
     Raises UserError naming what is no pair.
     """
-    columns = table_columns(pairs)
-    if columns is not None:
-        left, right = (repr(name) for name in (columns * 2)[:2]) if columns else ("'a'", "'b'")
-        raise UserError(
-            f"pairs: got {_described(pairs)}, which is a table; expected pairs of texts, such as "
-            f"list(zip(table[{left}], table[{right}]))"
-        )
-    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
-        raise UserError(f"expected pairs of texts, got {_described(pairs)}; write [{EXAMPLE}]")
     is_rows = isinstance(pairs, np.ndarray) and pairs.ndim == 2
     rows: list[Any] = np.asarray(pairs).tolist() if is_rows else as_column(pairs, "pairs")
     is_one = isinstance(pairs, tuple | list | np.ndarray) and len(rows) == 2 and _are_texts(rows)
@@ -116,8 +99,7 @@ def _as_pair(pair: Any, position: int) -> Sequence[Any]:
         except UserError:
             two = ()
     if len(two) != 2:
-        keys = ': (row["…"], row["…"])' if isinstance(pair, Mapping) else f", for example {EXAMPLE}"
-        raise UserError(f"pair {position} is {_described(pair)}; expected two texts{keys}")
+        raise UserError(f"pair {position} is {_described(pair)}; expected two texts, for example {EXAMPLE}")
     return two
 
 

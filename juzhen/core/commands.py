@@ -18,15 +18,15 @@ def setting(key: str, value: object) -> str:
     text = str(value)
     if PLAIN.fullmatch(text) and text.lower() not in WORDS_OF_YAML:
         return f"{key}={text}"
-    escaped = re.sub(r'(\\*)("|$)', lambda found: found[1] * 2 + found[2].replace('"', '\\"'), text)
+    escaped = re.sub(r'(\\*)("|$)', lambda quote: quote[1] * 2 + quote[2].replace('"', '\\"'), text)
     escaped = escaped.replace("${", "\\${")  # no interpolation
     return f'{key}="{escaped}"'
 
 
-def command(*words: object, more: Iterable[str] = ()) -> str:
-    """A line for a shell that holds these words, each as it is; `more`, such as …, stands behind them unquoted.
+def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
+    """A line for a shell that holds these words, each as it is; `unquoted`, such as …, stands behind them.
 
     >>> command("juzhen", "table", "my runs")
     "juzhen table 'my runs'"
     """
-    return " ".join([shlex.join(map(str, words)), *more])
+    return " ".join([shlex.join(map(str, arguments)), *unquoted])

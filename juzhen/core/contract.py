@@ -45,7 +45,7 @@ def choose_view(
     if wanted is not None:
         if wanted not in reachable:
             raise UserError(
-                f"dataset.{dataset}.view={wanted}: no view leads there from a {kind}; "
+                f"{dataset}: view={wanted}: no view leads there from a {kind}; "
                 f"possible: {', '.join(VIEWS[kind])}"
             )
         reachable = (Kind(wanted),)

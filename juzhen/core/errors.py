@@ -38,7 +38,7 @@ def foreign_reason(error: BaseException) -> str:
 
 def print_error(error: UserError) -> None:
     """Shows a mistake on stderr, without what looks like a secret."""
-    from juzhen.core.secrets import redacted  # loads OmegaConf, which a program that goes well may not need
+    from juzhen.core.secrets import redacted
 
     print(f"error: {redacted(str(error))}", file=sys.stderr)
 

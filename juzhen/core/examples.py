@@ -3,7 +3,7 @@
 Many sets are one table of distinct sentences, so that each sentence is encoded once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -271,16 +271,17 @@ class Comparisons:
 
 
 class SentenceUnion:
-    """The union of the sentences of several sets.
+    """The union of the sentences of several sets, and of further lists of texts.
 
     examples  the distinct sentences as Examples of kind `sentence`, one row each
+    numbers   of each set and each list: rows of `examples` for the sentences of its table, or for its texts
     """
 
-    def __init__(self, sets: Sequence[Examples]) -> None:
+    def __init__(self, sets: Sequence[Examples], lists: Iterable[Iterable[str]] = ()) -> None:
         table: dict[str, int] = {}
-        self._numbers = [
-            np.array([table.setdefault(text, len(table)) for text in one.sentences], dtype=np.int64)
-            for one in sets
+        self.numbers = [
+            np.array([table.setdefault(text, len(table)) for text in texts], dtype=np.int64)
+            for texts in (*(one.sentences for one in sets), *lists)
         ]
         self.sets = list(sets)
         columns = {"text": np.arange(len(table), dtype=np.int32)}
@@ -289,9 +290,9 @@ class SentenceUnion:
     def rows(self, position: int) -> dict[str, np.ndarray]:
         """Text columns of the set at `position` as row numbers of the union."""
         return {
-            column: self._numbers[position][values] for column, values in self.sets[position].columns.items()
+            column: self.numbers[position][values] for column, values in self.sets[position].columns.items()
         }
 
     def comparisons(self, position: int) -> Comparisons:
         """What is compared in the set at `position`, by numbers of the union."""
-        return Comparisons.of(self.sets[position]).renumbered(self._numbers[position])
+        return Comparisons.of(self.sets[position]).renumbered(self.numbers[position])

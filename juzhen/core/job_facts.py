@@ -26,7 +26,7 @@ SIZED_VIEWS = {
 VIEW_OF_KEY = {"translations": "translation"}
 
 LEARNING_KEYS: dict[str, dict[str, Any]] = {
-    "CrossEncoder": {"symmetric_training": False},
+    "CrossEncoderModule": {"symmetric_training": False},
     "CropEncoder": dict.fromkeys(("shares", "delete", "neighbour_share", "mlm_weight", "mask_rate"), GONE),
     "ViewEncoder": dict.fromkeys(("views", "changes_anchor", *SIZED_VIEWS), GONE),
     "Guided": dict.fromkeys(("teacher", "teacher_revision", "teacher_prompt"), GONE),
@@ -40,7 +40,7 @@ MADE = {
     "CropEncoder": "positive_pair",
     "ViewEncoder": "positive_pair",
     "CotEncoder": "positive_pair",
-    "Distill": "sentence",
+    "DistillModule": "sentence",
     "DistillTranslations": "sentence",
 }
 """Class of a model → kind of the rows that it makes, for which its loss is chosen."""
@@ -51,7 +51,7 @@ def model_class(job: Job) -> str:
 
 
 def is_lexical(job: Job) -> bool:
-    return name_of(job["model"]) in LEXICAL or model_class(job) in ("Lexical", "BM25")
+    return name_of(job["model"]) in LEXICAL or model_class(job) in ("Lexical", "BM25Module")
 
 
 def learns(job: Job) -> bool:
@@ -63,8 +63,8 @@ def is_model(job: Job, *names: str) -> bool:
 
 
 def schedule_of(job: Job) -> Mapping[str, Any]:
-    found = job.get("schedule")
-    return found if isinstance(found, Mapping) else {}
+    schedule = job.get("schedule")
+    return schedule if isinstance(schedule, Mapping) else {}
 
 
 def stages_of(job: Job) -> list[tuple[str, list[str], Mapping[str, Any]]]:
@@ -85,18 +85,18 @@ def set_value(job: Job, name: str, key: str) -> Any:
 
 def overruled(job: Job) -> dict[str, Any]:
     """Keys of the job for which every set, or every stage, has a value of its own."""
-    stages, found = stages_of(job), {}
-    for key, place in (("loss", "loss"), ("batch_size", "training.batch_size")):
+    stages, keys = stages_of(job), {}
+    for key, path in (("loss", "loss"), ("batch_size", "training.batch_size")):
         by_stage = [
-            value_at(one, place) is not None or all(set_value(job, name, key) is not None for name in sets)
-            for _, sets, one in stages
+            value_at(node, path) is not None or all(set_value(job, name, key) is not None for name in sets)
+            for _, sets, node in stages
         ]
         if all(by_stage):
-            found[place] = GONE if key == "loss" else AS_IT_IS
+            keys[path] = GONE if key == "loss" else AS_IT_IS
     for group in ("training", "optimizer"):
         owned = [set(one.get(group) or {}) for _, _, one in stages]
-        found |= {f"{group}.{key}": AS_IT_IS for key in (set.intersection(*owned) if owned else ())}
-    return found
+        keys |= {f"{group}.{key}": AS_IT_IS for key in (set.intersection(*owned) if owned else ())}
+    return keys
 
 
 def overruled_in_stages(job: Job) -> dict[str, Any]:
@@ -111,8 +111,8 @@ def overruled_in_stages(job: Job) -> dict[str, Any]:
 
 def kinds_of(job: Job) -> set[str]:
     """Kinds of examples that losses are chosen for."""
-    if made := MADE.get(model_class(job)):
-        return {made}
+    if kind := MADE.get(model_class(job)):
+        return {kind}
     return {str(one.get("view") or one.get("kind")) for one in job["dataset"].values()}
 
 
@@ -139,7 +139,7 @@ def unread_templates(job: Job) -> dict[str, Any]:
     language, templates = model.get("language"), model.get("templates") or {}
     if language is None:
         of_sets = {
-            one.get("language") for one in (job.get("dataset") or {}).values() if isinstance(one, Mapping)
+            node.get("language") for node in (job.get("dataset") or {}).values() if isinstance(node, Mapping)
         }
         language = of_sets.pop() if len(of_sets) == 1 else None
     if language not in templates:  # sets do not agree, which matters to a job that learns alone
@@ -157,20 +157,20 @@ def has_loss(job: Job, name: str) -> bool:
     schedule = schedule_of(job)
     owners = [job, *(schedule.get("stages") or {}).values(), *(schedule.get("sets") or {}).values()]
     losses = [
-        one["loss"] for one in owners if isinstance(one, Mapping) and isinstance(one.get("loss"), Mapping)
+        node["loss"] for node in owners if isinstance(node, Mapping) and isinstance(node.get("loss"), Mapping)
     ]
     each = [one for loss in losses for one in ([loss] if "_target_" in loss else loss.values())]
     return any(isinstance(one, Mapping) and name_of(one) == name for one in each)
 
 
 def has_kind(job: Job, *kinds: str) -> bool:
-    every = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
-    return any(one.get("kind") in kinds for one in every if isinstance(one, Mapping))
+    sets = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
+    return any(one.get("kind") in kinds for one in sets if isinstance(one, Mapping))
 
 
 def are_built_in(job: Job) -> bool:
-    every = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
-    return not (job.get("evaluation") or {}).get("transfer") and all(one.get("source") for one in every)
+    sets = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
+    return not (job.get("evaluation") or {}).get("transfer") and all(one.get("source") for one in sets)
 
 
 def is_here(path: Any) -> bool:
@@ -188,5 +188,5 @@ def value_at(node: Mapping[str, Any], key: str) -> Any:
 
 
 def all_sets_have(job: Job, key: str) -> bool:
-    own = [(one.get("learning") or {}).get(key) for one in job["dataset"].values()]
-    return all(one is not None for one in own)
+    values = [(node.get("learning") or {}).get(key) for node in job["dataset"].values()]
+    return all(one is not None for one in values)

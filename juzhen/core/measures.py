@@ -17,7 +17,7 @@ DEEPEST = 10_000
 """Documents of a query's list that can be asked for."""
 
 V_MEASURE = "v_measure"
-"""How well k-means finds the classes of texts again, see `juzhen.metrics.clustering`."""
+"""How well k-means finds the classes of texts again, see `juzhen.metrics.classes`."""
 
 MEASURES: dict[Kind, tuple[str, ...]] = {
     Kind.SCORED_PAIR: CORRELATIONS,
@@ -33,8 +33,8 @@ MEASURES: dict[Kind, tuple[str, ...]] = {
 """Kind → metrics, the one that speaks for the set first. The last two of NLI pairs need a model that names classes."""
 
 UNSCORED: Mapping[Kind, str] = {
-    Kind.SENTENCE: "a sentence alone has nothing that it could be compared with; model=mlm measures how well its "
-    "hidden tokens are named"
+    Kind.SENTENCE: "a sentence alone has nothing that it could be compared with; a masked language model measures "
+    "how well its hidden tokens are named"
 }
 """Kinds of sets of which no embedding has a measure, and why."""
 
@@ -46,7 +46,7 @@ UNSCORED_BY_PAIRS: Mapping[Kind, str] = {
 """The same of a cross-encoder."""
 
 UNSCORED_BY_BM25: Mapping[Kind, str] = {
-    kind: "BM25 puts the documents of a query in order; model=lexical scores pairs by the characters that they share"
+    kind: "BM25 puts the documents of a query in order; TF-IDF scores pairs by the characters that they share"
     for kind in Kind
     if kind not in JUDGED
 }

@@ -72,12 +72,18 @@ def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
     """A data set's description without what it leaves to the loss: as before it could say how it is learnt from."""
-    kept = {
-        key: one for key, one in described.items() if key not in ("symmetric", "grades") or one is not None
+    settings = {
+        key: value
+        for key, value in described.items()
+        if key not in ("symmetric", "grades") or value is not None
     }
-    if isinstance(kept.get("learning"), Mapping):
-        kept["learning"] = {key: one for key, one in kept["learning"].items() if one is not None}
-    return kept if kept.get("learning") else {key: one for key, one in kept.items() if key != "learning"}
+    if isinstance(settings.get("learning"), Mapping):
+        settings["learning"] = {key: one for key, one in settings["learning"].items() if one is not None}
+    return (
+        settings
+        if settings.get("learning")
+        else {key: one for key, one in settings.items() if key != "learning"}
+    )
 
 
 def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:

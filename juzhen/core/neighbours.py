@@ -14,12 +14,12 @@ def neighbours_in_batches(num_rows: int) -> np.ndarray:
     """
     size = min(NUM_CANDIDATES, num_rows)
     shuffled = np.random.default_rng(0).permutation(num_rows)
-    places = np.arange(num_rows)
-    starts = np.minimum(places // max(size, 1) * size, num_rows - size)
-    turns = (places - starts)[:, None] + np.arange(size)
-    found = np.empty((num_rows, size), dtype=np.int64)
-    found[shuffled] = shuffled[starts[:, None] + turns % max(size, 1)]
-    return found
+    positions = np.arange(num_rows)
+    starts = np.minimum(positions // max(size, 1) * size, num_rows - size)
+    turns = (positions - starts)[:, None] + np.arange(size)
+    candidates = np.empty((num_rows, size), dtype=np.int64)
+    candidates[shuffled] = shuffled[starts[:, None] + turns % max(size, 1)]
+    return candidates
 
 
 def known_answers(
@@ -32,8 +32,8 @@ def known_answers(
     The rule of juzhen.losses.contrast.false_negatives, over the whole set; a row's own, the first, is never marked.
     """
     span = 1 + int(positives.max(initial=0))
-    known = anchors.astype(np.int64) * span + positives
-    marked = np.isin(anchors[:, None].astype(np.int64) * span + candidates, known)
+    pairs = anchors.astype(np.int64) * span + positives
+    marked = np.isin(anchors[:, None].astype(np.int64) * span + candidates, pairs)
     marked |= candidates == anchors[:, None]
     marked[:, :1] = False
     return marked

@@ -64,8 +64,8 @@ def wandb_problem() -> str | None:
 
 
 def _in_netrc(host: str) -> bool:
-    place = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
+    path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
     try:
-        return bool(host) and host.encode() in place.read_bytes()
+        return bool(host) and host.encode() in path.read_bytes()
     except OSError:
         return False

@@ -1,9 +1,6 @@
 """Numbers as people write them in files and on the command line: ASCII digits, and nothing that Python adds to them."""
 
 import math
-from collections.abc import Callable
-
-from juzhen.core.errors import UserError
 
 LARGEST = 2**32 - 1
 """That numpy and scikit-learn take for a seed; no number of rows or tokens is beyond it."""
@@ -36,35 +33,6 @@ def number_or_nan(text: str) -> float:
 def is_position(text: str) -> bool:
     """Whether `text` is a place counted from 0, in ASCII digits: isdigit() alone is also true of ² and ３."""
     return text.isascii() and text.isdigit()
-
-
-def whole_number(option: str, *, least: int, expected: str) -> Callable[[str], int]:
-    """A `type` for argparse: the whole number that a text spells.
-
-    expected  what is meant, for the message, as in "at least 2 pairs, such as 20000"
-
-    Raises UserError for another text, and for a number below `least` or above LARGEST.
-    """
-
-    def read(text: str) -> int:
-        digits = text.strip().removeprefix("-")
-        if not is_position(digits) or len(digits) > 10 or not least <= int(text) <= LARGEST:
-            raise UserError(f"{option} {text}: expected {expected}")
-        return int(text)
-
-    return read
-
-
-def finite_number(option: str, *, example: float) -> Callable[[str], float]:
-    """A `type` for argparse: the number that a text spells. Raises UserError for another, and for nan and inf."""
-
-    def read(text: str) -> float:
-        number = number_or_nan(text)
-        if not math.isfinite(number):
-            raise UserError(f"{option} {text}: expected a number, such as {option} {example:g}")
-        return number
-
-    return read
 
 
 def percent(part: float, whole: float) -> str:

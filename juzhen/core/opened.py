@@ -10,12 +10,11 @@ import os
 import stat
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import yaml
 
 from juzhen.core.errors import UserError
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig, ListConfig
 
 MOST_NODES = 100_000
 """Values that a YAML file may spell out with its aliases: nine lines of them can say 10^9."""
@@ -67,31 +66,35 @@ def read_json(path: str | Path) -> Any:
         raise ValueError("brackets in brackets, hundreds deep") from None
 
 
-def read_yaml(path: str | Path) -> "DictConfig | ListConfig":
-    """The content of a YAML file. Raises UserError, with the path, where it cannot be read."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
+class _KeysOnce(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
+    """Refuses a key that stands in a mapping twice, of which YAML would take the last."""
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise ValueError(f"line {node.start_mark.line + 1}: the key {twice[0]} is there twice")
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: str | Path) -> Any:
+    """The content of a YAML file. Raises UserError, with the path, where it cannot be read."""
     try:
-        _require_few_nodes(read_text(path))
-        created = OmegaConf.load(path)
+        text = read_text(path)
+        _require_few_nodes(text)
+        return yaml.load(text, Loader=_KeysOnce)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     except RecursionError as error:
         raise UserError(f"{path}: no YAML that can be read (brackets in brackets, hundreds deep)") from error
-    except (ValueError, YAMLError, OmegaConfBaseException) as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise UserError(f"{path}: no YAML that can be read: {' '.join(str(error).split())[:300]}") from error
-    return created
 
 
 def require_yaml(path: str | Path) -> None:
     """Raises UserError for a file that cannot be read without harm; whether it is YAML, its reader says."""
-    from yaml import YAMLError
-
     try:
         _require_few_nodes(read_text(path))
-    except (UnicodeDecodeError, YAMLError, RecursionError):
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError):
         return
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
@@ -103,8 +106,6 @@ def _require_few_nodes(text: str) -> None:
     """Raises ValueError for a text whose aliases spell out more than MOST_NODES values."""
     if "*" not in text or "&" not in text:
         return
-    import yaml
-
     sizes: dict[int, int] = {}
 
     def size(node: Any) -> int:

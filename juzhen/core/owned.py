@@ -43,9 +43,9 @@ def require_own_folder(path: Path, *, earlier: str = "") -> None:
         raise not_ours(path, "is a link, and what it leads to is not")
     if _is_marked(path) or not path.is_dir():
         return
-    known = re.compile(rf"\..+\.part|\.lock|{earlier}")
-    if others := sorted(one.name for one in path.iterdir() if not known.fullmatch(one.name)):
-        raise not_ours(path, f"holds {', '.join(others[:3])}{' …' if others[3:] else ''}, which is not")
+    pattern = re.compile(rf"\..+\.part|\.lock|{earlier}")
+    if foreign := sorted(entry.name for entry in path.iterdir() if not pattern.fullmatch(entry.name)):
+        raise not_ours(path, f"holds {', '.join(foreign[:3])}{' …' if foreign[3:] else ''}, which is not")
 
 
 def is_own_folder(path: Path, *, earlier: str = "") -> bool:
@@ -90,8 +90,8 @@ def is_ours(path: Path) -> bool:
 
 def require_outside(out: str | Path) -> None:
     """Raises UserError for a place in a folder that is ours alone: the encoder of a run gives way to no other."""
-    place = Path(out).resolve()
-    if owner := next((one for one in place.parents if _is_marked(one)), None):
+    folder = Path(out).resolve()
+    if owner := next((entry for entry in folder.parents if _is_marked(entry)), None):
         raise UserError(
             f"{out}: lies in {owner}, the folder of a run or a cache; choose a place outside of it"
         )
@@ -99,10 +99,10 @@ def require_outside(out: str | Path) -> None:
 
 def require_apart(out: str | Path, *sources: str | Path) -> None:
     """Raises UserError for a place to write to that is, holds, or lies within what is read."""
-    place = Path(out).resolve()
+    folder = Path(out).resolve()
     for source in sources:
         read = Path(source).resolve()
-        if place.is_relative_to(read) or read.is_relative_to(place):
+        if folder.is_relative_to(read) or read.is_relative_to(folder):
             raise UserError(f"{out}: {source} is read, and would be written over; choose another place")
 
 
@@ -132,11 +132,11 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield from [path] if os.path.lexists(path) else []
         return
-    for place, folders, names in os.walk(path):
+    for folder, folders, names in os.walk(path):
         folders.sort()
-        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         yield from (
-            Path(place, name) for name in sorted([*links, *names]) if Path(place, name) != path / LIST
+            Path(folder, name) for name in sorted([*links, *names]) if Path(folder, name) != path / LIST
         )
 
 
@@ -181,8 +181,8 @@ def refuse_links(
         for path in _tree(folder / name, {*within, *read}):
             if path.is_symlink() and path.name not in read:
                 raise UserError(
-                    f"{path}: is a link, and a run would write to where it leads; take it away, or choose another "
-                    "folder with run_dir=…"
+                    f"{path}: is a link, and a run would write to where it leads; take it away, or choose "
+                    "another folder"
                 )
 
 
@@ -190,6 +190,6 @@ def _tree(path: Path, skipped: set[str]) -> Iterator[Path]:
     """A path and all below it, through no link, and not what is below folders of some names."""
     yield path
     if path.name not in skipped and not path.is_symlink():
-        for place, folders, names in os.walk(path):
-            yield from (Path(place, name) for name in [*folders, *names])
+        for folder, folders, names in os.walk(path):
+            yield from (Path(folder, name) for name in [*folders, *names])
             folders[:] = [name for name in folders if name not in skipped]

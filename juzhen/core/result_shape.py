@@ -1,6 +1,6 @@
 """What a result file must be like. Versions have added keys; none of them is required that one of them lacked."""
 
-from juzhen.core.shape import Object, Table
+from juzhen.core.shape import Entries, Object
 
 NOTHING = type(None)
 NUMBER = (float, NOTHING)
@@ -8,7 +8,7 @@ ANYTHING = (dict, list, str, bool, float, NOTHING)
 METRIC = r"[^/]+/[^/]+/[^/]+"
 COLUMN = r"[^/]+/[^/]+"
 
-SCORES = Table(
+SCORES = Entries(
     Object(
         {"value": NUMBER},
         {
@@ -22,13 +22,13 @@ SCORES = Table(
     ),
     keys=METRIC,
 )
-SETS = Table(
+SETS = Entries(
     Object(
         optional={
             "name": str,
             "kind": str,
             "layout": str,
-            "layouts": Table((Object(optional={"files": (dict, NOTHING)}), NOTHING)),
+            "layouts": Entries((Object(optional={"files": (dict, NOTHING)}), NOTHING)),
             "source": (str, NOTHING),
             "hub": (Object(optional={"splits": (dict, NOTHING)}), NOTHING),
             "limit": (int, NOTHING),
@@ -55,8 +55,8 @@ CONFIG = Object(
                 {"name": str},
                 {
                     "order": ([str], NOTHING),
-                    "stages": Table((dict, NOTHING)),
-                    "sets": Table((dict, NOTHING)),
+                    "stages": Entries((dict, NOTHING)),
+                    "sets": Entries((dict, NOTHING)),
                     "sample_by": str,
                     "temperature": float,
                 },
@@ -74,13 +74,13 @@ CONFIG = Object(
         "debug_rows": (int, NOTHING),
     }
 )
-DATA = Table(
+DATA = Entries(
     Object(
         optional={
             "rows": int,
             "kind": str,
             "fingerprint": str,
-            "leaked": Object({"rows": int, "share": float}, {"by_set": Table(int)}),
+            "leaked": Object({"rows": int, "share": float}, {"by_set": Entries(int)}),
         }
     ),
     keys=COLUMN,
@@ -92,7 +92,7 @@ TRAINING = Object(
         "rows_per_second": NUMBER,
         "peak_memory_mib": NUMBER,
         "selected_on": [str],
-        "sets": Table(
+        "sets": Entries(
             Object({"batches": int, "rows": int, "share_of_batches": float, "share_of_rows": float})
         ),
     }
@@ -118,8 +118,8 @@ RESULT = Object(
         "finished_at": str,
         "weights": str,
         "filled": [Object({"sets": SETS}, {"data": DATA, "weights": str})],
-        "transfer": Table(dict),
-        "unscored": Table(str),
+        "transfer": Entries(dict),
+        "unscored": Entries(str),
         "format_version": int,
     },
 )

@@ -9,12 +9,10 @@ from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationEr
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.secrets import register_environment
 from juzhen.core.texts import short
 
 T = TypeVar("T")
 
-register_environment()  # whoever reads a configuration has this, and with it what it may take from the environment
 
 SCHEMA = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_enum_values=True)
 """Of every description: no key that it does not know, numbers where texts are expected are spelt, kinds are texts."""

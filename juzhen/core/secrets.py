@@ -1,8 +1,4 @@
-"""What a configuration may take from the environment, and what is never written down.
-
-Configurations are stored in results, logs and at W&B, and recipes and data sets may come from anybody. So `${oc.env:…}`
-gives a short list of variables and no other, and what looks like a secret is blotted out wherever something is stored.
-"""
+"""What is never written down: what looks like a secret is blotted out of results, logs and what goes to W&B."""
 
 import logging
 import os
@@ -10,11 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-
-from omegaconf import OmegaConf
-
-READABLE = ("JUZHEN_DATA", "JUZHEN_CACHE", "HOME", "TMPDIR", "SCRATCH")
-"""Environment variables that a configuration may use."""
 
 REDACTED = "<redacted>"
 
@@ -41,22 +32,6 @@ NO_SECRETS = (
 
 SHORTEST = 8
 """Characters of a variable's value that is looked for; shorter ones are words such as `true`."""
-
-
-def register_environment() -> None:
-    """Makes `${oc.env:…}` give the variables of READABLE and refuse all others; may be called again."""
-
-    def read(name: str, *default: str | None) -> str | None:
-        if name not in READABLE:
-            raise ValueError(
-                f"a configuration may not read the environment variable {name}, since it is stored with each result; "
-                f"it may read {', '.join(READABLE)}"
-            )
-        if name not in os.environ and not default:
-            raise ValueError(f"the environment variable {name} is not set")
-        return os.environ.get(name, *default)
-
-    OmegaConf.register_new_resolver("oc.env", read, replace=True)
 
 
 def redacted(value: Any) -> Any:

@@ -19,11 +19,11 @@ SPOKEN = {
 }
 
 Shape = Any
-"""A type · a tuple of shapes, one of which must fit · [shape] for a list of such · a Table · an Object."""
+"""A type · a tuple of shapes, one of which must fit · [shape] for a list of such · an Entries · an Object."""
 
 
 @dataclass(frozen=True)
-class Table:
+class Entries:
     """An object whose keys are any texts, or those that match `keys`, and whose values have one shape."""
 
     values: Shape
@@ -38,7 +38,7 @@ class Object:
     optional: Mapping[str, Shape] = field(default_factory=dict)
 
 
-def require_shape(value: Any, shape: Shape, place: str) -> None:
+def require_shape(value: Any, shape: Shape, path: str) -> None:
     """Raises ValueError that names the first place where the value has another shape; `place` is where it stands.
 
     Numbers are finite, a whole number passes for a number, and true for none.
@@ -49,27 +49,27 @@ def require_shape(value: Any, shape: Shape, place: str) -> None:
     """
     match shape:
         case tuple():
-            fitting = [one for one in shape if _is_kind(value, one)]
+            fitting = [item for item in shape if _is_kind(value, item)]
             if not fitting:
-                raise _unfit(value, shape, place)
-            require_shape(value, fitting[0], place)
+                raise _unfit(value, shape, path)
+            require_shape(value, fitting[0], path)
         case _ if not _is_kind(value, shape):
-            raise _unfit(value, shape, place)
+            raise _unfit(value, shape, path)
         case list():
             for number, one in enumerate(value):
-                require_shape(one, shape[0], f"{place}[{number}]")
-        case Table():
+                require_shape(one, shape[0], f"{path}[{number}]")
+        case Entries():
             for key, one in value.items():
                 if not re.fullmatch(shape.keys, key):
-                    raise ValueError(f"{place} has the key {short(repr(key))}, which is none there")
-                require_shape(one, shape.values, f"{place}.{short(key)}")
+                    raise ValueError(f"{path} has the key {short(repr(key))}, which is none there")
+                require_shape(one, shape.values, f"{path}.{short(key)}")
         case Object():
             for key, inner in shape.required.items():
                 if key not in value:
-                    raise ValueError(f"{place} lacks {key}")
-                require_shape(value[key], inner, f"{place}.{key}")
+                    raise ValueError(f"{path} lacks {key}")
+                require_shape(value[key], inner, f"{path}.{key}")
             for key in shape.optional.keys() & value.keys():
-                require_shape(value[key], shape.optional[key], f"{place}.{key}")
+                require_shape(value[key], shape.optional[key], f"{path}.{key}")
 
 
 def _is_kind(value: Any, shape: Shape) -> bool:
@@ -87,10 +87,10 @@ def _is_kind(value: Any, shape: Shape) -> bool:
 def _kind(shape: Shape) -> type:
     if isinstance(shape, list):
         return list
-    return dict if isinstance(shape, Table | Object) else shape
+    return dict if isinstance(shape, Entries | Object) else shape
 
 
-def _unfit(value: Any, shape: Shape, place: str) -> ValueError:
+def _unfit(value: Any, shape: Shape, path: str) -> ValueError:
     shapes = shape if isinstance(shape, tuple) else (shape,)
-    expected = " or ".join(dict.fromkeys(SPOKEN[_kind(one)] for one in shapes))
-    return ValueError(f"{place} is {short(repr(value))}, expected {expected}")
+    expected = " or ".join(dict.fromkeys(SPOKEN[_kind(item)] for item in shapes))
+    return ValueError(f"{path} is {short(repr(value))}, expected {expected}")

@@ -65,8 +65,10 @@ def short(text: str, length: int = 60) -> str:
     >>> short("今天" * 50, 5), short("a\\nb")
     ('今天今天今… (100 characters)', 'a\\\\nb')
     """
-    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text[:length])
-    return shown if len(text) <= length else f"{shown}… ({len(text):,} characters)"
+    printable = "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text[:length]
+    )
+    return printable if len(text) <= length else f"{printable}… ({len(text):,} characters)"
 
 
 def short_where_apart(text: str, others: Iterable[str], length: int = 60) -> str:
@@ -77,7 +79,8 @@ def short_where_apart(text: str, others: Iterable[str], length: int = 60) -> str
     """
     if len(text) <= length:
         return short(text)
-    start = max((len(os.path.commonprefix([text, one])) for one in others if one != text), default=0)  # noqa: RUF071
+    shared = (len(os.path.commonprefix([text, other])) for other in others if other != text)  # noqa: RUF071
+    start = max(shared, default=0)
     start = max(0, min(start - length // 4, len(text) - length))
     return f"…{short(text[start + 1 :], length)}" if start else short(text, length)
 
@@ -89,7 +92,10 @@ def in_a_line(text: str) -> str:
     ('a\\\\nb\\\\x1b[31m', 221)
     """
     if not text.isprintable():
-        text = "".join(ascii(one)[1:-1] if unicodedata.category(one) in MOVING else one for one in text)
+        text = "".join(
+            ascii(character)[1:-1] if unicodedata.category(character) in MOVING else character
+            for character in text
+        )
     return re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda word: f"{word[0][:140]}…{word[0][-80:]}", text)
 
 

@@ -31,7 +31,7 @@ def _limit_once() -> None:
         return
     print(
         f"threads: {num_cores()} in the place of {torch.get_num_threads()}: the CPU quota of this process's control "
-        f"group is {quota:g}; hardware.threads or OMP_NUM_THREADS choose another number",
+        f"group is {quota:g}; OMP_NUM_THREADS sets another number",
         file=sys.stderr,
     )
     torch.set_num_threads(num_cores())

@@ -86,12 +86,12 @@ def whole_file(
 
 
 @contextmanager
-def writing_to(place: object, advice: str = "") -> Iterator[None]:
+def writing_to(target: object, advice: str = "") -> Iterator[None]:
     """Around writing to a place that the user chose: where the disk refuses, a UserError that ends with `advice`."""
     try:
         yield
     except OSError as error:
-        raise UserError(f"{place}: cannot write there ({error.strerror or error}){advice}") from error
+        raise UserError(f"{target}: cannot write there ({error.strerror or error}){advice}") from error
 
 
 def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> None:
@@ -122,8 +122,8 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     try:
         yield part
         write_list(part)
-        for one in [*part.rglob("*"), part]:
-            _flush(one)
+        for entry in [*part.rglob("*"), part]:
+            _flush(entry)
         _rename_over(part, path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -158,14 +158,14 @@ def remove_folder(path: Path, names: str) -> None:
     """
     if not is_own_folder(path, earlier=names):
         return
-    for place, _, files in os.walk(path, topdown=False):
-        for file in (Path(place, name) for name in files if name != MARKER):
+    for folder, _, files in os.walk(path, topdown=False):
+        for file in (Path(folder, name) for name in files if name != MARKER):
             if re.fullmatch(names, file.relative_to(path).as_posix()) or LEFT_BEHIND.fullmatch(file.name):
                 file.unlink(missing_ok=True)
-        if not {*os.listdir(place)} - {MARKER, LIST}:
+        if not {*os.listdir(folder)} - {MARKER, LIST}:
             for name in (MARKER, LIST):
-                Path(place, name).unlink(missing_ok=True)
-            os.rmdir(place)
+                Path(folder, name).unlink(missing_ok=True)
+            os.rmdir(folder)
 
 
 def move(path: Path, folder: Path) -> None:
@@ -187,9 +187,9 @@ def _clear(folder: Path, name: str | None = None) -> None:
     """As `clear_leftovers`, in one folder; `name`: only what belongs to the target of that name."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            found = LEFT_BEHIND.fullmatch(entry.name)
-            if found and name in (None, found["target"]):
-                _remove(Path(entry.path), folder / found["target"] if found["old"] else None)
+            match = LEFT_BEHIND.fullmatch(entry.name)
+            if match and name in (None, match["target"]):
+                _remove(Path(entry.path), folder / match["target"] if match["old"] else None)
 
 
 def _remove(left: Path, target: Path | None) -> None:

@@ -77,19 +77,19 @@ def read_columnar(path: Path, kind: str, content: "bytes | mmap") -> ColumnarFil
             decode = partial(_of_arrow, table)
     if num_rows > MOST_ROWS_PER_BYTE * size:
         raise UserError(f"{path}: {num_rows:,} rows in {size:,} bytes, which no text fits in; is it damaged?")
-    columns = [Column(path, partial(decode, place)) for place in range(len(schema.names))]
+    columns = [Column(path, partial(decode, position)) for position in range(len(schema.names))]
     return ColumnarFile(schema.names, columns, num_rows, _classes(schema.metadata or {}))
 
 
-def _of_parquet(file: "parquet.ParquetFile", place: int) -> "pyarrow.ChunkedArray":
+def _of_parquet(file: "parquet.ParquetFile", position: int) -> "pyarrow.ChunkedArray":
     names = file.schema_arrow.names
-    if names.count(names[place]) > 1:
-        return file.read().column(place)
-    return file.read(columns=[names[place]]).column(names[place])
+    if names.count(names[position]) > 1:
+        return file.read().column(position)
+    return file.read(columns=[names[position]]).column(names[position])
 
 
-def _of_arrow(table: "pyarrow.Table", place: int) -> "pyarrow.ChunkedArray":
-    column = table.column(place)
+def _of_arrow(table: "pyarrow.Table", position: int) -> "pyarrow.ChunkedArray":
+    column = table.column(position)
     column.validate(full=True)  # numbers of a strange file may point outside of it
     return column
 

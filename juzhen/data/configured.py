@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_yaml
 from juzhen.core.places import DATASETS
@@ -35,4 +33,4 @@ def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | Non
 
 def read_description(path: Path) -> DatasetConfig:
     """What a file of conf/dataset says. Raises UserError where it is no such file."""
-    return validated(DatasetConfig, OmegaConf.to_container(read_yaml(path)), where=str(path))
+    return validated(DatasetConfig, read_yaml(path), where=str(path))

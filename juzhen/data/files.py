@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import require_file
 from juzhen.core.places import BUILTIN
-from juzhen.core.texts import short
 from juzhen.data.spec import Source
 
 BUILTIN_DATA = BUILTIN / "data"
@@ -19,36 +17,16 @@ def on_disk(path: Path) -> Path | None:
 
     Raises UserError when only other forms are there, and more than one.
     """
-    there = forms_of(path)
-    if path in there:
+    if path.exists():
         return path
-    if len(there) > 1:
-        raise UserError(
-            f"{path}: not there, but {' and '.join(form.name for form in there)} are; keep only one"
-        )
-    return there[0] if there else None
-
-
-def forms_of(path: Path) -> list[Path]:
-    """The files that are there under that name, packed or not. Raises UserError for what cannot be a file's name."""
     plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    try:
-        forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
-        there = [require_file(form) for form in forms if form.exists()]
-    except (OSError, ValueError) as error:  # too long; without a name; a NUL byte in it; a pipe
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{short(str(path), 200)}: cannot be read: {reason}") from error
-    return there
-
-
-def require_paths(files: Mapping[str, Any], key: str) -> None:
-    """Raises UserError for the files of a layout where one is neither a path nor a list of paths."""
-    for split, named in files.items():
-        paths = named if isinstance(named, list | tuple) else [named]
-        if named is not None and not all(isinstance(one, str) for one in paths):
-            raise UserError(
-                f"{key}: files.{split}: {short(repr(named))}: expected a path below data_dir, or a list of paths"
-            )
+    forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
+    present = [form for form in forms if form.exists()]
+    if len(present) > 1:
+        raise UserError(
+            f"{path}: not there, but {' and '.join(form.name for form in present)} are; keep only one"
+        )
+    return present[0] if present else None
 
 
 def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path) -> bool:
@@ -61,8 +39,8 @@ def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir
     """
     if (described.get("source") or source) == Source.HUB:
         return split in ((described.get("hub") or {}).get("splits") or {})
-    found = _found(described, split, source=source, data_dir=data_dir)
-    return bool(found) and all(found)
+    paths = _found(described, split, source=source, data_dir=data_dir)
+    return bool(paths) and all(paths)
 
 
 def files_of(
@@ -74,11 +52,11 @@ def files_of(
     """
     if (described.get("source") or source) == Source.HUB:
         return None
-    found = _found(described, split, source=source, data_dir=data_dir)
-    if not found and split == "dev":
-        found = _found(described, "train", source=source, data_dir=data_dir)
-    there = [path for path in found if path is not None]
-    return there if found and len(there) == len(found) else None
+    paths = _found(described, split, source=source, data_dir=data_dir)
+    if not paths and split == "dev":
+        paths = _found(described, "train", source=source, data_dir=data_dir)
+    present = [path for path in paths if path is not None]
+    return present if paths and len(present) == len(paths) else None
 
 
 def _found(
@@ -89,7 +67,6 @@ def _found(
     folder = BUILTIN_DATA if is_builtin else Path(data_dir).expanduser()
     layout = described["layouts"].get(described["layout"]) or {}
     files = layout.get("files") or {}
-    require_paths(files, str(described.get("name")))
     named = files.get(split) or []
     named = [named] if isinstance(named, str) else named
     beside = [files[part] for part in ("queries", "corpus") if part in files] if named else []

@@ -7,11 +7,11 @@ import numpy as np
 
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.network import hub_problem
-from juzhen.data.readers import Table
+from juzhen.data.readers import FileTable
 from juzhen.data.spec import HubConfig
 
 
-def read_hub(name: str, hub: HubConfig, split: str) -> Table:
+def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
     """The hub's split that `hub.splits` gives for ours.
 
     Raises UserError when the hub cannot be reached, or has no such dataset or split.
@@ -28,17 +28,17 @@ def read_hub(name: str, hub: HubConfig, split: str) -> Table:
     except Exception as error:  # of a dozen unrelated types, those of network layers included
         raise UserError(
             f"{name}/{split}: cannot be read from the hub as {hub.id}, split {hub.splits[split]} "
-            f"({foreign_reason(error)}). With the files in a folder of yours type source=local data_dir=<folder>"
+            f"({foreign_reason(error)}). With the files in a folder of yours choose source=local and data_dir=<folder>"
         ) from error
-    wanted = set(hub.columns.values())
+    names = set(hub.columns.values())
     columns = [
-        rows[column][:] if wanted & {column, position} else ()
+        rows[column][:] if names & {column, position} else ()
         for position, column in enumerate(rows.column_names)
     ]
-    place = f"{hub.id}/{hub.splits[split]}"
+    folder = f"{hub.id}/{hub.splits[split]}"
     numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
     classes = {column: one.names for column, one in rows.features.items() if hasattr(one, "names")}
-    return Table(place, rows.column_names, columns, numbers, has_lines=False, classes=classes)
+    return FileTable(folder, rows.column_names, columns, numbers, has_lines=False, classes=classes)
 
 
 def require_hub(name: str, hub_id: str) -> None:
@@ -51,7 +51,7 @@ def require_hub(name: str, hub_id: str) -> None:
         return
     raise UserError(
         f"{name}: source=hub, but {problem}, and {hub_id} is not in the local cache. Try again with a network (and "
-        "without HF_HUB_OFFLINE), or fetch the files elsewhere and type source=local data_dir=<folder>"
+        "without HF_HUB_OFFLINE), or fetch the files elsewhere and choose source=local and data_dir=<folder>"
     )
 
 
@@ -60,13 +60,13 @@ def _is_kept(hub_id: str) -> bool:
     home = Path(
         os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "huggingface"
     )
-    places = {
+    folders = {
         os.environ.get("HF_HUB_CACHE") or home / "hub": f"datasets--{hub_id}",
         os.environ.get("HF_DATASETS_CACHE") or home / "datasets": hub_id,
     }
     return any(
         _letters(entry.name) == _letters(wanted)
-        for place, wanted in places.items()
+        for place, wanted in folders.items()
         if (folder := Path(os.path.expanduser(place))).is_dir()
         for entry in folder.iterdir()
     )

@@ -13,7 +13,7 @@ import numpy as np
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.texts import short
-from juzhen.data.readers import Table
+from juzhen.data.readers import FileTable
 from juzhen.data.spec import SplitRequest
 from juzhen.data.verify import raw_values, refuse_faults, verified
 
@@ -36,8 +36,8 @@ def kind_of_rows(columns: Mapping[str, Any]) -> Kind | None:
 
 
 def judged(
-    table: Table,
-    part: Callable[[str], Table],
+    table: FileTable,
+    part: Callable[[str], FileTable],
     asked: SplitRequest,
     *,
     columns: Mapping[str, Any],
@@ -61,41 +61,41 @@ def judged(
     key = asked.key
     _require_fields(columns, asked.config.kind, key)
     read = {field: _texts(part(PARTS[field]), asked, columns, field) for field in PARTS}
-    texts = {field: one for field, (one, *_) in read.items()}
+    texts = {field: text_id for field, (text_id, *_) in read.items()}
     ids = {field: _ids(table, field, columns, key) for field in PARTS}
     _note_unknown(table, ids, texts)
     gains = raw_values(table, "gain", columns["gain"], key)
     named = replace(table, names=[*PARTS, "gain"], columns=[*ids.values(), gains])
     fields = {field: field for field in named.names or ()}
-    found = verified(named, asked, columns=fields, promised=promised)
+    examples = verified(named, asked, columns=fields, promised=promised)
     corpus = texts["document"]
-    found, beyond, counts = _reachable(found, corpus)
-    found = _without_unanswered(found, beyond, table, asked.on_bad_row)
+    examples, beyond, counts = _reachable(examples, corpus)
+    examples = _without_unanswered(examples, beyond, table, asked.on_bad_row)
     _tell(table.place, counts | {"documents without text": read["document"][2]})
-    named_queries = dict.fromkeys([*found.texts("query"), *beyond])
+    named_queries = dict.fromkeys([*examples.texts("query"), *beyond])
     queries = [one for one in named_queries if not _is_document(one, texts)]
-    of_one_count = not any(map(operator.eq, found.texts("query"), found.texts("document")))
+    of_one_count = not any(map(operator.eq, examples.texts("query"), examples.texts("document")))
     of_documents = dict(zip(corpus, count(len(queries)), strict=False))
     of_queries = of_documents | dict(zip(queries, count(), strict=False))
     numbers = {
-        field: np.array([of[one] for one in found.texts(field)], dtype=np.int32)
+        field: np.array([of[one] for one in examples.texts(field)], dtype=np.int32)
         for field, of in zip(PARTS, (of_queries, of_documents), strict=True)
     }
     sentences = [*(texts["query"][one] for one in queries), *corpus.values()]
     documents = np.arange(len(queries), len(sentences), dtype=np.int32)
     unreachable = {of_queries[one]: tuple(gains) for one, gains in beyond.items()}
-    own = {of_queries[one]: of_documents[one] for one in queries if of_one_count and one in corpus}
-    more = [repr(one) for one in (unreachable, own) if one]
+    copies = {of_queries[one]: of_documents[one] for one in queries if of_one_count and one in corpus}
+    extra = [repr(one) for one in (unreachable, copies) if one]
     return replace(
-        found,
+        examples,
         sentences=sentences,
         columns=numbers,
-        num_dropped=found.num_dropped + sum(dropped for _, dropped, _ in read.values()),
+        num_dropped=examples.num_dropped + sum(dropped for _, dropped, _ in read.values()),
         unreachable=unreachable,
-        own=own,
-        documents=documents if found.kind is Kind.RETRIEVAL else None,
+        own=copies,
+        documents=documents if examples.kind is Kind.RETRIEVAL else None,
         fingerprint=hashlib.blake2b(
-            "\n".join([found.fingerprint, *sentences, *more]).encode(), digest_size=16
+            "\n".join([examples.fingerprint, *sentences, *extra]).encode(), digest_size=16
         ).hexdigest(),
     )
 
@@ -110,16 +110,16 @@ def _require_fields(columns: Mapping[str, Any], kind: str, key: str) -> None:
             raise UserError(f"{key}: `columns` names the field {field}, which a {kind} does not have; {hint}")
 
 
-def _is_document(one: str, texts: Mapping[str, Mapping[str, str]]) -> bool:
+def _is_document(text_id: str, texts: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether the query of an id has the text of the document of that id: then both are one sentence."""
-    return texts["document"].get(one) == texts["query"][one]
+    return texts["document"].get(text_id) == texts["query"][text_id]
 
 
 def _texts(
-    table: Table, asked: SplitRequest, columns: Mapping[str, Any], field: str
+    table: FileTable, request: SplitRequest, columns: Mapping[str, Any], field: str
 ) -> tuple[dict[str, str], int, int]:
     """id → text of one file, how many faulty rows were left out, and how many documents without text."""
-    key = asked.key
+    key = request.key
     ids = _ids(table, "id", columns, key)
     texts = raw_values(table, "text", columns["text"], key)
     if columns.get("title") in (table.names or ()):
@@ -134,41 +134,45 @@ def _texts(
         ]
     lines = table.lines.tolist()
     first: dict[str, int] = {}
-    for line, one in zip(lines, ids, strict=True):
-        if not one:
+    for line, text_id in zip(lines, ids, strict=True):
+        if not text_id:
             table.faults.setdefault(line, "the id is missing")
-        elif first.setdefault(one, line) != line:
-            table.faults.setdefault(line, f"the id {short(one)} is that of line {first[one]} too")
+        elif first.setdefault(text_id, line) != line:
+            table.faults.setdefault(line, f"the id {short(text_id)} is that of line {first[text_id]} too")
     blank = [field == "document" and isinstance(text, str) and not text.strip() for text in texts]
     rows = [row for row, is_blank in enumerate(blank) if not is_blank]
-    given = replace(
+    filled = replace(
         table,
         names=["text"],
         columns=[[texts[row] for row in rows]],
         lines=table.lines[np.array(rows, dtype=int)],
     )
-    as_texts = replace(asked, config=replace(asked.config, kind=Kind.SENTENCE, labels=None))
-    found = verified(given, as_texts, columns={"text": "text"})
+    as_texts = replace(request, config=replace(request.config, kind=Kind.SENTENCE, labels=None))
+    examples = verified(filled, as_texts, columns={"text": "text"})
     id_of = dict(zip(lines, ids, strict=True))
-    assert found.lines is not None  # `verified` knows them
-    kept = [id_of[line] for line in found.lines.tolist()]
-    return dict(zip(kept, found.texts("text"), strict=True)), found.num_dropped, sum(blank)
+    assert examples.lines is not None  # `verified` knows them
+    remaining = [id_of[line] for line in examples.lines.tolist()]
+    return dict(zip(remaining, examples.texts("text"), strict=True)), examples.num_dropped, sum(blank)
 
 
-def _ids(table: Table, field: str, columns: Mapping[str, Any], key: str) -> list[str]:
+def _ids(table: FileTable, field: str, columns: Mapping[str, Any], key: str) -> list[str]:
     """The values of a column as texts: in typed files ids may be whole numbers. What is neither is a fault."""
-    found = []
-    for line, one in zip(table.lines.tolist(), raw_values(table, field, columns[field], key), strict=True):
-        one = int(one) if isinstance(one, float) and one.is_integer() else one
-        if one is not None and (isinstance(one, bool) or not isinstance(one, str | int)):
+    ids = []
+    for line, text_id in zip(
+        table.lines.tolist(), raw_values(table, field, columns[field], key), strict=True
+    ):
+        text_id = int(text_id) if isinstance(text_id, float) and text_id.is_integer() else text_id
+        if text_id is not None and (isinstance(text_id, bool) or not isinstance(text_id, str | int)):
             what = "the id" if field == "id" else f"the id of the {field}"
-            table.faults.setdefault(line, f"{what} is {short(repr(one))}, expected a text or a whole number")
-        found.append("" if one is None else str(one).strip())
-    return found
+            table.faults.setdefault(
+                line, f"{what} is {short(repr(text_id))}, expected a text or a whole number"
+            )
+        ids.append("" if text_id is None else str(text_id).strip())
+    return ids
 
 
 def _note_unknown(
-    table: Table, ids: Mapping[str, Sequence[str]], texts: Mapping[str, Mapping[str, str]]
+    table: FileTable, ids: Mapping[str, Sequence[str]], texts: Mapping[str, Mapping[str, str]]
 ) -> None:
     """Adds to the faults of the judgements those of queries that are not there, or are the document itself."""
     for line, query, document in zip(table.lines.tolist(), *ids.values(), strict=True):
@@ -187,7 +191,7 @@ def _reachable(
     assert found.targets is not None  # `verified` knows them
     first: dict[tuple[str, str], float] = {}
     beyond: dict[str, list[float]] = {}
-    kept, missing, again, other = [], 0, 0, 0
+    remaining, missing, again, other = [], 0, 0, 0
     for row, (*pair, gain) in enumerate(
         zip(found.texts("query"), found.texts("document"), found.targets.tolist(), strict=True)
     ):
@@ -197,7 +201,7 @@ def _reachable(
             continue
         first[query, document] = gain
         if document in corpus:
-            kept.append(row)
+            remaining.append(row)
             continue
         missing += 1
         if gain > 0:
@@ -207,17 +211,17 @@ def _reachable(
         "judgements that stand twice (the first counts)": again,
         "of these with another gain": other,
     }
-    return found.select(np.array(kept, dtype=int)), beyond, counts
+    return found.select(np.array(remaining, dtype=int)), beyond, counts
 
 
-def _tell(place: str, counts: Mapping[str, int]) -> None:
+def _tell(origin: str, counts: Mapping[str, int]) -> None:
     """One warning of what was left out, if anything was."""
-    if told := [f"{what}: {count:,}" for what, count in counts.items() if count]:
-        warnings.warn(f"{place}: left out are {'; '.join(told)}", stacklevel=3)
+    if counted := [f"{what}: {count:,}" for what, count in counts.items() if count]:
+        warnings.warn(f"{origin}: left out are {'; '.join(counted)}", stacklevel=3)
 
 
 def _without_unanswered(
-    found: Examples, beyond: Mapping[str, object], table: Table, on_bad_row: str
+    found: Examples, beyond: Mapping[str, object], table: FileTable, on_bad_row: str
 ) -> Examples:
     """The judgements of queries that something answers; where others are no reason to stop, these are counted."""
     assert found.targets is not None  # `verified` knows both
@@ -240,5 +244,5 @@ def _without_unanswered(
         raise UserError(
             f"{table.place}: no rows are left ({len(found)} were read, and none has a gain above 0)"
         )
-    kept = found.select(np.setdiff1d(np.arange(len(found)), rows)) if len(rows) else found
-    return replace(kept, num_dropped=found.num_dropped + len(rows))
+    remaining = found.select(np.setdiff1d(np.arange(len(found)), rows)) if len(rows) else found
+    return replace(remaining, num_dropped=found.num_dropped + len(rows))

@@ -8,7 +8,8 @@ than to load torch.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.core.measures import UNSCORED, first_measure
 from juzhen.core.result import Score
 from juzhen.core.transfer import too_few
+from juzhen.data.configured import configured_set
 from juzhen.data.files import files_of, has_split
 from juzhen.data.hub import require_hub
+from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DataRequest, DatasetConfig, Source
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.data.transfer import TransferTask, asked_tasks
 from juzhen.data.views import apply_view, with_negatives
 
@@ -71,7 +74,7 @@ def load_job_data(
     known     what a first look has read (`look_at_data`)
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
-        raise UserError(f"evaluation.transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
+        raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
     asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
     read = {
         name: cast(
@@ -103,6 +106,23 @@ def load_job_data(
     evaluation = [cut(sampled(one, job.evaluation.limit), job.debug_rows, job.seed) for one in evaluation]
     tasks, without = _text_tasks(job, evaluation, read, made={one.name for one in asked})
     return JobData(train, evaluation, absent, [*asked, *tasks], reasons | without)
+
+
+def load_stages(
+    job: DataRequest, stages: Sequence[DataRequest], kinds: Sequence[Mapping[str, Kind]], **options: Any
+) -> list[JobData]:
+    """What each stage reads, by the kinds that its losses take; options as of `load_job_data`.
+
+    Sets are read once, except those that two stages learn from in two ways.
+    """
+    first = {name: kind for wanted in reversed(kinds) for name, kind in wanted.items()}
+    shared, loaded = load_job_data(job, first, **options), []
+    for stage, wanted in zip(stages, kinds, strict=True):
+        if wanted.items() <= first.items():
+            loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
+        else:
+            loaded.append(load_job_data(stage, wanted, **options))
+    return loaded
 
 
 def _text_tasks(
@@ -155,12 +175,12 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
     if reasons:
         told += [f"no file of {', '.join(lost)} below data_dir={job.data_dir}"] if lost else []
         raise UserError(
-            f"there is nothing to evaluate: {'; '.join(told)}. Choose a suite with sets of pairs, such as suite=demo"
+            f"there is nothing to evaluate: {'; '.join(told)}. Choose sets of pairs too, such as demo_sts"
         )
     raise UserError(
-        f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (suite=none and dataset=[])'} with "
+        f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (no set is named)'} with "
         f"source={job.source}, data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or "
-        "suite=demo."
+        "sets that are in the box, such as demo_sts."
     )
 
 
@@ -294,3 +314,32 @@ def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
         return READ_AT_ONCE_BYTES + 1
     files = files_of(asdict(config), split, source=source, data_dir=job.data_dir)
     return None if files is None else sum(file.stat().st_size for file in files)
+
+
+def load_ranking(
+    name: str,
+    split: str = "test",
+    *,
+    data_dir: str | Path = "data",
+    config_dir: str | Path | None = None,
+    on_bad_row: str = "error",
+) -> RankingSet:
+    """Queries, documents, and which answers which: of a set of retrieval or reranking, or of pairs or triplets.
+
+    name        of conf/dataset
+    data_dir    where sets lie that are not built in
+    config_dir  a further folder of dataset/ files; None: there is none
+    on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out
+
+    Raises UserError for an unknown set, for one without that split, and for rows that do not say what answers what.
+    """
+    found = load_examples(
+        configured_set(name, config_dir=None if config_dir is None else Path(config_dir)),
+        split,
+        source=Source.LOCAL,
+        data_dir=data_dir,
+        on_bad_row=on_bad_row,
+        required=True,
+    )
+    assert found is not None  # or it is a UserError
+    return as_ranking(found)

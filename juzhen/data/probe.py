@@ -29,7 +29,7 @@ class Probe:
         Of sets with graded pairs; where there are none, of positive pairs and of anchors with their positives, whose
         grade is 1. None where there are no such sets.
         """
-        paired = [one for one in sets if one.grades() is not None and len(one)]
+        paired = [examples for examples in sets if examples.grades() is not None and len(examples)]
         paired = paired or [one for one in sets if one.kind in RANKED and len(one)]
         if not paired:
             return None
@@ -40,10 +40,10 @@ class Probe:
         columns = [list(union.rows(position).values())[:2] for position in range(len(chosen))]
         pairs = np.concatenate([np.stack(two) for two in columns], axis=1)
         # The tables of the sets are whole: only the sentences of the pairs are wanted.
-        numbers, places = np.unique(pairs, return_inverse=True)
+        numbers, positions = np.unique(pairs, return_inverse=True)
         sentences = [union.examples.sentences[number] for number in numbers]
         grades = [np.ones(len(one), np.float32) if (gold := one.grades()) is None else gold for one in chosen]
-        return cls(sentences, places.reshape(pairs.shape), np.concatenate(grades))
+        return cls(sentences, positions.reshape(pairs.shape), np.concatenate(grades))
 
     @classmethod
     def of_texts(
@@ -57,9 +57,9 @@ class Probe:
     @classmethod
     def of(cls, examples: Examples, *, num_sentences: int, seed: int) -> "Probe":
         """The sample of one set, of whatever kind."""
-        found = cls.drawn([examples], num_sentences=num_sentences, seed=seed)
-        if found is not None:
-            return found
+        probe = cls.drawn([examples], num_sentences=num_sentences, seed=seed)
+        if probe is not None:
+            return probe
         classes = examples.targets if examples.kind is Kind.LABELLED_TEXT else None
         classes = None if classes is None else classes.astype(np.int64)
         texts = examples.texts("text")

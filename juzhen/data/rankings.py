@@ -1,15 +1,18 @@
-"""A set that is ranked: queries, documents, and which documents answer which query."""
+"""A set that is ranked: queries, documents, and which documents answer which; and sets of pairs as such."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind, sides_of
+from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind
 
 
 @dataclass(frozen=True)
@@ -98,26 +101,141 @@ class RankingSet:
         """`split/dataset`, as the names of its metrics begin."""
         return f"{self.split}/{self.name}"
 
-    @property
-    def texts(self) -> Examples:
-        """All queries and then all documents, as sentences."""
-        texts = {"text": [*self.queries, *self.corpus]}
-        return Examples.from_texts(self.name, self.split, kind=Kind.SENTENCE, texts=texts)
 
-    @property
-    def read_texts(self) -> Examples:
-        """The same with the Side by which each is read; a text of two sides is two sentences."""
-        of = dict(zip(("query", "document"), sides_of(self.symmetric), strict=True))
-        pairs = [(text, of["query"]) for text in self.queries]
-        pairs += [(text, of["document"]) for text in self.corpus]
-        numbers: dict[tuple[str, int], int] = {}
-        rows = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
-        return Examples(
-            self.name,
-            self.split,
-            Kind.SENTENCE,
-            [text for text, _ in numbers],
-            {"text": np.array(rows, dtype=np.int32)},
-            None,
-            sides=np.array([side for _, side in numbers], dtype=np.int8),
+Judgements = tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]
+"""Numbers of queries, of documents, and 1 where the document answers, 0 where it is known not to."""
+
+
+Sliced = TypeVar("Sliced", list[Any], np.ndarray)
+
+
+def as_ranking(examples: Examples) -> RankingSet:
+    """A set as queries, documents and which answers which; pairs and triplets are read as `as_retrieval` says.
+
+    A query that is a document itself, by its number in the table of sentences or by `own`, never finds it. Judgements
+    that do not say whether they are symmetric are not.
+    """
+    symmetric = False if examples.kind in JUDGED and examples.symmetric is None else examples.symmetric
+    examples = as_judgements(replace(examples, symmetric=symmetric))
+    assert examples.targets is not None  # JUDGED kinds have gains, as TARGET_COLUMN says
+    order = np.lexsort((examples.columns["document"], examples.columns["query"]))
+    queries, documents = (examples.columns[name][order] for name in TEXT_COLUMNS[examples.kind])
+    gains = examples.targets[order]
+    corpus = np.unique(documents) if examples.documents is None else examples.documents
+    beyond = examples.unreachable
+    query_numbers = np.union1d(queries, np.fromiter(beyond, np.int32, len(beyond)))
+    positions, answers = np.searchsorted(corpus, documents), gains > 0
+    answer, gain = (
+        _by_query(one[answers].tolist(), queries[answers], query_numbers) for one in (positions, gains)
+    )
+    own = np.fromiter(
+        (examples.own.get(one, one) for one in query_numbers.tolist()), np.int64, len(query_numbers)
+    )
+    return RankingSet(
+        examples.name,
+        examples.split,
+        queries=[examples.sentences[number] for number in query_numbers.tolist()],
+        corpus=[examples.sentences[number] for number in corpus.tolist()],
+        relevant=[dict(zip(*one, strict=True)) for one in zip(answer, gain, strict=True)],
+        candidates=_by_query(positions, queries, query_numbers) if examples.documents is None else None,
+        own=np.where(np.isin(own, corpus), np.searchsorted(corpus, own), -1),
+        irrelevant=_by_query(positions[~answers], queries[~answers], query_numbers),
+        symmetric=examples.symmetric,
+        unreachable=[beyond.get(one, ()) for one in query_numbers.tolist()] if beyond else None,
+    )
+
+
+def as_judgements(examples: Examples) -> Examples:
+    """A set of judgements as it is; pairs and triplets as `as_retrieval` reads them."""
+    return examples if examples.kind in JUDGED else as_retrieval(examples)
+
+
+def as_retrieval(examples: Examples) -> Examples:
+    """Pairs or triplets as judgements over the same sentences, every gain 1 or 0. No query finds its own text.
+
+    Of labelled pairs the corpus is all distinct sentences. What label 1 joins, directly or through others, is one group
+    of duplicates, and each sentence of a group is a query for the others. A sentence without a duplicate is no query
+    and stays in the corpus. Two sentences with label 0 are known not to answer one another. Where label 0 contradicts
+    a group, the group is believed. They are symmetric, unless they say that they are not.
+
+    Of positive pairs and triplets the corpus is all distinct positives and negatives, with the documents of a retrieval
+    set that the pairs are made of, and the queries are all distinct anchors. An anchor's positives answer it. Its
+    negatives are known not to, except where they are its positives too.
+
+    Raises UserError for a set in which nothing answers anything, and for rows of other kinds.
+    """
+    column, symmetric = f"{examples.split}/{examples.name}", examples.symmetric
+    if examples.kind is Kind.LABELLED_PAIR:
+        corpus, judgements = _duplicates(examples)
+        symmetric = True if symmetric is None else symmetric
+    elif examples.kind in (Kind.POSITIVE_PAIR, Kind.TRIPLET):
+        corpus, judgements = _answers(examples)
+    else:
+        raise UserError(
+            f"{column}: rows of kind {examples.kind} do not say what answers what; expected labelled_pair, "
+            "positive_pair or triplet"
         )
+    queries, documents, gains = _believed(*judgements, size=len(examples.sentences))
+    if not len(queries):
+        raise UserError(f"{column}: no text is paired with another one that answers it")
+    return replace(
+        examples,
+        kind=Kind.RETRIEVAL,
+        columns={"query": queries, "document": documents},
+        targets=gains.astype(np.float32),
+        lines=None,
+        num_classes=0,
+        documents=corpus,
+        symmetric=symmetric,
+    )
+
+
+def _duplicates(examples: Examples) -> tuple[Int[np.ndarray, "documents"], Judgements]:
+    first, second = (examples.columns[name] for name in TEXT_COLUMNS[examples.kind])
+    same, size = np.flatnonzero(examples.targets == 1), len(examples.sentences)
+    joined = coo_array((np.ones(len(same)), (first[same], second[same])), shape=(size, size))
+    _, groups = connected_components(joined, directed=False)
+    order, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
+    # Each sentence beside each of its group: as often as the group is large, and then all places of the group.
+    queries = np.repeat(np.arange(size), counts[groups])
+    starts = np.cumsum(counts[groups]) - counts[groups]
+    positions = (np.cumsum(counts) - counts)[groups[queries]] + np.arange(len(queries)) - starts[queries]
+    apart = groups[first] != groups[second]
+    query = np.concatenate([queries, first[apart], second[apart]])
+    document = np.concatenate([order[positions], second[apart], first[apart]])
+    gains = (np.arange(len(query)) < len(queries)).astype(np.int64)
+    return np.unique([first, second]).astype(np.int32), (query, document, gains)
+
+
+def _answers(examples: Examples) -> tuple[Int[np.ndarray, "documents"], Judgements]:
+    anchors, *others = examples.columns.values()
+    documents = np.concatenate(others)
+    gains = (np.arange(len(documents)) < len(examples)).astype(np.int64)  # positives come first
+    corpus = np.unique(documents)
+    if examples.documents is not None:
+        corpus = np.union1d(corpus, examples.documents)
+    return corpus, (np.tile(anchors, len(others)), documents, gains)
+
+
+def _believed(
+    queries: Int[np.ndarray, "rows"],
+    documents: Int[np.ndarray, "rows"],
+    gains: Int[np.ndarray, "rows"],
+    *,
+    size: int,
+) -> Judgements:
+    """Each query and document once, with the higher gain, of queries that something other than their text answers."""
+    order = np.lexsort((-gains, documents, queries))
+    queries, documents, gains = queries[order], documents[order], gains[order]
+    is_first = np.diff(queries.astype(np.int64) * size + documents, prepend=-1) != 0
+    is_first &= queries != documents
+    is_first &= np.isin(queries, queries[is_first & (gains > 0)])
+    return queries[is_first].astype(np.int32), documents[is_first].astype(np.int32), gains[is_first]
+
+
+def _by_query(
+    values: Sliced, queries: Int[np.ndarray, "rows"], query_numbers: Int[np.ndarray, "queries"]
+) -> list[Sliced]:
+    """The values of the rows of each query; rows are in order of queries."""
+    ends = [0, *np.searchsorted(queries, query_numbers, side="right").tolist()]
+    return [values[start:end] for start, end in pairwise(ends)]

@@ -2,7 +2,7 @@
 
 The suffix decides: .tsv .txt .csv .json .jsonl .parquet .arrow .feather, with .zst or .gz behind it or not; what is
 packed unpacks to no more than a text can hold. Nothing is guessed from the content, no text is taken for a missing
-value, and every row knows its line.
+value, and every row knows its line, which the readers of pyarrow do not tell of rows that cannot be read.
 """
 
 import csv
@@ -21,62 +21,53 @@ import numpy as np
 import zstandard
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import open_input
-from juzhen.core.texts import short
+from juzhen.core.opened import open_input, read_bytes
 from juzhen.data.columnar import COLUMNAR, read_columnar
-from juzhen.data.encodings import (
-    BYTE_ORDER_MARK,
-    refuse_lone_returns,
-    refuse_other_encodings,
-    undecodable_lines,
-)
 from juzhen.data.files import COMPRESSIONS
 
 ALWAYS_BYTES = 2**26
-
-
 MOST_TIMES = 200
 """A file may unpack to so many times its size, or to ALWAYS_BYTES. Text packs to a third or a tenth; what packs to less
 than a two-hundredth says next to nothing, and may be made to fill the memory."""
-
-
 LONGEST_LINE = 2**24
 """Characters of a line, 16 million: a text of a book's length. What is longer has no line ends, or is no table."""
-
-
 CHUNK = 4096
 """Bytes of a zstd file that are unpacked at a time: one block of it can hold 32,000 times its size."""
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+"""How files of other encodings begin; the longer first, since that of UTF-32 begins like that of UTF-16."""
 
 
 def decompressed(path: Path) -> bytes:
     """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
     try:
-        with open_input(path) as file:
-            raw = file.read()
+        raw = read_bytes(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    room = max(ALWAYS_BYTES, MOST_TIMES * len(raw))
     suffix = path.suffix.lower()
-    if suffix not in (".zst", ".gz"):
+    if suffix not in COMPRESSIONS:
         return raw
+    room = max(ALWAYS_BYTES, MOST_TIMES * len(raw))
     try:
-        content = (
-            _unzstd(raw, room) if suffix == ".zst" else gzip.GzipFile(fileobj=io.BytesIO(raw)).read(room + 1)
-        )
+        if suffix == ".zst":
+            content = _unzstd(raw, room)
+        else:
+            content = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(room + 1)
     except EOFError:
         raise UserError(f"{path}: the compressed file is cut short; fetch or copy it again") from None
     except (OSError, zlib.error, zstandard.ZstdError) as error:
         raise UserError(f"{path}: damaged, or not compressed as its suffix says ({error})") from error
     if len(content) > room:
-        program = "zstd" if suffix == ".zst" else "gzip"
         raise UserError(
             f"{path}: unpacks to more than {MOST_TIMES} times its size ({room / 2**20:.0f} MiB and more), as no text "
-            f"does; if it is meant, unpack it yourself: {program} -dk {path.name}"
+            "does; if it is meant, unpack it yourself"
         )
     return content
 
 
-def _mapped(path: Path) -> mmap.mmap:
+def mapped(path: Path) -> mmap.mmap:
     """The file's bytes, of which only those that are looked at take room. Errors: as `decompressed`."""
     try:
         with open_input(path) as file:
@@ -85,6 +76,28 @@ def _mapped(path: Path) -> mmap.mmap:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError:
         raise UserError(f"{path}: the file is empty") from None
+
+
+def require_utf8(path: Path, start: bytes) -> None:
+    """Raises UserError where a file, which begins so, is UTF-16 or UTF-32 by its mark, as spreadsheets write it."""
+    if found := next((name for mark, name in MARKS.items() if start.startswith(mark)), None):
+        raise UserError(
+            f"{path}: this is {found.upper()}, and UTF-8 is expected; convert it: iconv -f {found} -t utf-8"
+        )
+
+
+def undecodable_lines(raw: bytes, *, first_line: int = 1) -> dict[int, str]:
+    """Line → the first byte of it that is not UTF-8."""
+    faults = {}
+    for number, line in enumerate(raw.split(b"\n"), start=first_line):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            faults[number] = (
+                f"byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not UTF-8; "
+                "a GBK file is converted by `iconv -f gb18030 -t utf-8`"
+            )
+    return faults
 
 
 def _unzstd(raw: bytes, room: int) -> bytes:
@@ -107,7 +120,7 @@ DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 
 
 @dataclass
-class Table:
+class FileTable:
     """The rows of one file or hub split, column by column.
 
     place    what was read, for messages
@@ -140,7 +153,7 @@ class Table:
         return f"{self.place}:{line}" if self.has_lines else f"{self.place}, row {line}"
 
 
-def read_table(path: Path, *, header: bool, quoted: bool) -> Table:
+def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
     """The file as columns. Raises UserError for a file that cannot be read as what its suffix says.
 
     header, quoted  as in LayoutConfig; they concern .tsv, .txt and .csv only
@@ -154,29 +167,25 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> Table:
             f".jsonl, {', '.join(COLUMNAR)}, and .zst or .gz behind it if compressed"
         )
     if kind in COLUMNAR:
-        file = read_columnar(path, kind, decompressed(path) if is_packed else _mapped(path))
+        file = read_columnar(path, kind, decompressed(path) if is_packed else mapped(path))
         numbers = np.arange(1, file.num_rows + 1, dtype=np.int32)
-        return Table(str(path), file.names, file.columns, numbers, has_lines=False, classes=file.classes)
+        return FileTable(str(path), file.names, file.columns, numbers, has_lines=False, classes=file.classes)
     raw = decompressed(path)
-    if not raw.removeprefix(BYTE_ORDER_MARK).strip():
-        raise UserError(f"{path}: the file is empty")
-    refuse_other_encodings(path, raw)
+    require_utf8(path, raw)
     text, undecodable = _decoded(raw)
-    refuse_lone_returns(path, text)
+    if not text.strip():
+        raise UserError(f"{path}: the file is empty")
     if kind in DELIMITERS:
         return _delimited(path, text, undecodable, DELIMITERS[kind], header=header, quoted=quoted)
     return _json_lines(path, text, undecodable)
 
 
-def refuse_long_lines(path: Path, rows: Sequence[str]) -> None:
+def _require_short_lines(path: Path, rows: Sequence[str]) -> None:
     """Raises UserError that names the first line which is longer than any text."""
     if max(map(len, rows), default=0) > LONGEST_LINE:
-        number, length = next(
-            (place, len(row)) for place, row in enumerate(rows, 1) if len(row) > LONGEST_LINE
-        )
+        number, length = next((line, len(row)) for line, row in enumerate(rows, 1) if len(row) > LONGEST_LINE)
         raise UserError(
-            f"{path}:{number}: the line has {length:,} characters; expected {LONGEST_LINE:,} at most. Cut its texts, "
-            "or take it out"
+            f"{path}:{number}: the line has {length:,} characters; expected {LONGEST_LINE:,} at most"
         )
 
 
@@ -191,7 +200,7 @@ def _decoded(raw: bytes) -> tuple[str, dict[int, str]]:
 
 def _delimited(
     path: Path, text: str, undecodable: dict[int, str], delimiter: str, *, header: bool, quoted: bool
-) -> Table:
+) -> FileTable:
     """Table of a tsv or csv text; rows must have as many fields as the header, or else as most rows."""
     text = text.replace("\r\n", "\n").rstrip("\n")
     if quoted:
@@ -200,12 +209,12 @@ def _delimited(
     else:
         rows = text.split("\n")
         lines = np.arange(1, len(rows) + 1, dtype=np.int32)
-        refuse_long_lines(path, rows)
+        _require_short_lines(path, rows)
         counts = np.fromiter(map(str.count, rows, itertools.repeat(delimiter)), np.int32, len(rows)) + 1
     width = int(counts[0] if header else np.bincount(counts).argmax())
     faults = {}
     for row in np.flatnonzero(counts != width).tolist():
-        faults[int(lines[row])] = _wrong_count(counts[row], width, lines, row, quoted)
+        faults[int(lines[row])] = f"the row has {counts[row]} fields, expected {width}"
         if not quoted and counts[row] > width and '"' in rows[row]:
             faults[int(lines[row])] += "; fields in double quotes want quoted: true in the layout"
     for line in reversed(undecodable):  # a quoted row may span several of them: the first one is named
@@ -224,7 +233,7 @@ def _delimited(
     cells = cells if len(lines) else []
     columns = [cells[position + (width if header else 0) :: width] for position in range(width)]
     names = cells[:width] if header else None
-    return Table(str(path), names, columns, lines[1:] if header else lines, faults)
+    return FileTable(str(path), names, columns, lines[1:] if header else lines, faults)
 
 
 def _quoted_rows(path: Path, text: str, delimiter: str) -> tuple[list[list[str]], np.ndarray]:
@@ -237,28 +246,14 @@ def _quoted_rows(path: Path, text: str, delimiter: str) -> tuple[list[list[str]]
             lines.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
-        if "new-line character" in str(error):
-            raise UserError(
-                f"{path}:{start}: a CR that ends no line stands outside of quotes; quote the field, or take it out"
-            ) from error
-        if "field limit" in str(error):
-            raise UserError(
-                f"{path}:{start}: a field has more than {csv.field_size_limit():,} characters; is a quote unbalanced?"
-            ) from error
         raise UserError(
-            f"{path}:{start}: the quotes that open on this line are unbalanced ({error}); a quote inside a "
+            f"{path}:{start}: no quoted field that can be read ({error}); are the quotes unbalanced? A quote inside a "
             f"quoted field is written twice. If this file has no quoting, set quoted: false in its layout"
         ) from error
     return rows, np.asarray(lines, dtype=np.int32)
 
 
-def _wrong_count(count: int, width: int, lines: np.ndarray, row: int, quoted: bool) -> str:
-    last = int(lines[row + 1]) - 1 if row + 1 < len(lines) else int(lines[row])
-    spans = f" and reaches to line {last}: is a quote unbalanced?" if quoted and last > lines[row] else ""
-    return f"the row has {count} field{'s' if count != 1 else ''}, expected {width}{spans}"
-
-
-def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> Table:
+def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> FileTable:
     """Table of JSON objects, one per line."""
     if text.lstrip().startswith("["):
         raise UserError(
@@ -266,17 +261,14 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> Table:
         )
     records, lines, faults = [], [], dict(undecodable)
     rows = text.replace("\r\n", "\n").rstrip("\n").split("\n")
-    refuse_long_lines(path, rows)
+    _require_short_lines(path, rows)
     for number, line in enumerate(rows, start=1):
         if number in faults:
             continue
         try:
-            record = json.loads(line, object_pairs_hook=_record)
-        except ValueError as error:
-            faults[number] = str(error) if isinstance(error, _RepeatedKeyError) else f"not JSON ({error})"
-            continue
-        except RecursionError:
-            faults[number] = "not JSON that can be read (brackets in brackets, hundreds deep)"
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            faults[number] = f"not JSON ({error})"
             continue
         if isinstance(record, dict):
             records.append(record)
@@ -285,20 +277,7 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> Table:
             faults[number] = 'not a JSON object such as {"sentence1": …}'
     names = list(dict.fromkeys(itertools.chain.from_iterable(records)))
     columns = [_Field(records, name) for name in names]
-    return Table(str(path), names, columns, np.asarray(lines, dtype=np.int32), faults)
-
-
-class _RepeatedKeyError(ValueError):
-    """A JSON object has a key twice: the parser would silently take the last."""
-
-
-def _record(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _RepeatedKeyError(f"the key {short(twice)!r} stands twice in the object")
-    return record
+    return FileTable(str(path), names, columns, np.asarray(lines, dtype=np.int32), faults)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import numpy as np
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import JUDGED, Examples, Kind
-from juzhen.data.files import BUILTIN_DATA, forms_of, on_disk, require_paths
+from juzhen.data.files import BUILTIN_DATA, on_disk
 from juzhen.data.hub import read_hub
 from juzhen.data.judgements import judged, kind_of_rows
-from juzhen.data.readers import Table, decompressed, read_table
-from juzhen.data.retrieval import as_retrieval
+from juzhen.data.rankings import as_retrieval
+from juzhen.data.readers import FileTable, read_table
 from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 from juzhen.data.text import load_text
 from juzhen.data.verify import verified
@@ -68,7 +68,6 @@ def _rows(asked: SplitRequest) -> Examples | None:
     folder = BUILTIN_DATA if asked.source == Source.BUILTIN else Path(asked.data_dir).expanduser()
     _one_of(config.layout, config.layouts, f"{key}.layout")
     layout = asked.layout
-    require_paths(layout.files, key)
     if layout.window is not None:
         return _text_from_file(asked, folder)
     if not isinstance(layout.files.get(split), list):
@@ -143,7 +142,7 @@ def _from_hub(asked: SplitRequest) -> Examples | None:
     config, hub, split = asked.config, asked.config.on_hub, asked.split
     if hub is None:
         raise UserError(
-            f"{config.name} is on no hub that juzhen knows of; type source=local data_dir=<folder>, "
+            f"{config.name} is on no hub that juzhen knows of; choose source=local and data_dir=<folder>, "
             f"or for this set alone {asked.key}.source=local"
         )
     if split not in hub.splits:
@@ -154,7 +153,7 @@ def _from_hub(asked: SplitRequest) -> Examples | None:
     if config.kind not in JUDGED:
         return verified(table, asked, columns=hub.columns)
 
-    def part(name: str) -> Table:
+    def part(name: str) -> FileTable:
         own = replace(hub, subset=name, splits={name: hub.splits.get(name, hub.splits[split])})
         return read_hub(config.name, own, name)
 
@@ -171,7 +170,7 @@ def _from_file(asked: SplitRequest, folder: Path) -> Examples | None:
     if config.kind not in JUDGED:
         return verified(table, asked, columns=layout.columns, promised=promised)
 
-    def part(name: str) -> Table:
+    def part(name: str) -> FileTable:
         path = _file(asked, name, folder, required=True)
         assert path is not None  # or it is a UserError
         return read_table(path, header=layout.header, quoted=layout.quoted)
@@ -185,7 +184,7 @@ def _text_from_file(asked: SplitRequest, folder: Path) -> Examples | None:
     if config.kind != Kind.SENTENCE:
         raise UserError(
             f"{asked.key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
-            f"of kind sentence; {config.name} is of kind {config.kind}. Type window=null"
+            f"of kind sentence; {config.name} is of kind {config.kind}. Choose window=null"
         )
     dev = _file(asked, "dev", folder, required=False)
     holds_out = dev is None and layout.held_out_percent > 0 and split in ("train", "dev")
@@ -196,24 +195,14 @@ def _text_from_file(asked: SplitRequest, folder: Path) -> Examples | None:
 def _file(asked: SplitRequest, split: str, folder: Path, *, required: bool) -> Path | None:
     """Where the split lies; None when it has no file and may do without."""
     if not folder.is_dir():
-        raise UserError(f"data_dir={folder}: no such folder; type data_dir=<folder that holds the data sets>")
+        raise UserError(
+            f"data_dir={folder}: no such folder; choose data_dir=<folder that holds the data sets>"
+        )
     named = asked.layout.files.get(split)
     path = on_disk(folder / named) if named else None
     if path is None and required:
         raise UserError(_absence(asked, split, folder))
-    if path is not None:
-        _refuse_another_form(path)
     return path
-
-
-def _refuse_another_form(path: Path) -> None:
-    """Raises UserError where the same name, packed otherwise, lies beside the file and holds something else."""
-    for other in forms_of(path):
-        if other != path and decompressed(other) != decompressed(path):
-            raise UserError(
-                f"{path}: {other.name} lies beside it and holds something else, so it is not clear which is meant; "
-                "keep only one"
-            )
 
 
 def _absence(asked: SplitRequest, split: str, folder: Path) -> str:
@@ -227,10 +216,10 @@ def _absence(asked: SplitRequest, split: str, folder: Path) -> str:
         else f"its layout {config.layout} names no such file (only {', '.join(layout.files)})"
     )
     others = [name for name in config.layouts if name != config.layout]
-    ways = [f"type data_dir=<folder that holds {named}>"] if named else []
+    ways = [f"choose data_dir=<folder that holds {named}>"] if named else []
     ways += [f"{key}.layout={name}" for name in others]
     ways += [f"{key}.source=hub"] if config.on_hub and split in config.on_hub.splits else []
-    ways += [] if named else [f"type +{key}.layouts.{config.layout}.files.{split}=<path>"]
+    ways += [] if named else [f"name it in {key}.layouts.{config.layout}.files.{split}=<path>"]
     return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
 
 

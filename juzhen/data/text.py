@@ -6,30 +6,21 @@ lines fall on the same side in every file and on every machine.
 """
 
 import hashlib
-import mmap
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.opened import open_input
 from juzhen.core.texts import NUL_FAULT
-from juzhen.data.encodings import (
-    BYTE_ORDER_MARK,
-    LOOKED_AT,
-    refuse_lone_returns,
-    refuse_other_encodings,
-    undecodable_lines,
-)
 from juzhen.data.files import COMPRESSIONS
-from juzhen.data.readers import decompressed
+from juzhen.data.readers import BYTE_ORDER_MARK, decompressed, mapped, require_utf8, undecodable_lines
 from juzhen.data.spec import LayoutConfig, SplitRequest
-from juzhen.data.text_table import TextTable
 
 SHORTEST = 4
 """Characters; shorter lines, and shorter rests of cut lines, say too little."""
@@ -39,6 +30,52 @@ SENTENCE_ENDS = "。！？；!?;…"
 CLAUSE_ENDS = "，、：,:"
 CLOSING = "”’」』）》】〉)\"'"
 NEW_LINE, SPACE = ord("\n"), ord(" ")
+
+
+class TextTable(Sequence[str]):
+    """Stretches of running UTF-8 text, in the order of the file; read-only, and possibly mapped from the file.
+
+    content  uint8, the whole text
+    starts   int64, where each text begins in `content`
+    ends     int64, where it ends
+
+    >>> table = TextTable(np.frombuffer("今天。明天。".encode(), np.uint8), np.array([0, 9]), np.array([9, 18]))
+    >>> table[1], table[0:2], len(table), table.sizes.tolist()
+    ('明天。', ['今天。', '明天。'], 2, [9, 9])
+    """
+
+    def __init__(self, content: UInt8[np.ndarray, "bytes"], starts: np.ndarray, ends: np.ndarray) -> None:
+        self.content = content
+        self.starts = starts
+        self.ends = ends
+
+    @property
+    def sizes(self) -> Int[np.ndarray, "texts"]:
+        """Bytes per text."""
+        return self.ends - self.starts
+
+    def follows(self, number: int) -> bool:
+        """Whether text `number` + 1 comes right after text `number` in the file, white space apart."""
+        if number + 1 >= len(self):
+            return False
+        return not self.content[self.ends[number] : self.starts[number + 1]].tobytes().strip()
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, chosen: int) -> str: ...
+
+    @overload
+    def __getitem__(self, chosen: slice) -> list[str]: ...
+
+    def __getitem__(self, chosen: int | slice) -> str | list[str]:
+        if isinstance(chosen, slice):
+            return [self[number] for number in range(*chosen.indices(len(self)))]
+        return self.content[self.starts[chosen] : self.ends[chosen]].tobytes().decode().strip()
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[number] for number in range(len(self)))
 
 
 @dataclass
@@ -59,71 +96,60 @@ class Windows:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def load_text(path: Path, asked: SplitRequest, *, holds_out: bool) -> Examples:
+def load_text(path: Path, request: SplitRequest, *, holds_out: bool) -> Examples:
     """The windows of a text file, as sentences in the order of the file.
 
     holds_out  whether the file holds dev and train: then `split` chooses between the lines held out and the rest
     """
-    layout, split = asked.layout, asked.split
+    layout, split = request.layout, request.split
     content = _content(path)
-    found, faults = _all_windows(content, layout)
-    if faults and asked.on_bad_row == "error":
+    windows, faults = _all_windows(content, layout)
+    if faults and request.on_bad_row == "error":
         line, reason = min(faults.items())
         raise UserError(
-            f"{path}:{line}: {reason}. Mend the file, or type on_bad_row=drop to leave such lines out and count them"
+            f"{path}:{line}: {reason}. Mend the file, or choose on_bad_row=drop to leave such lines out and count them"
         )
     if holds_out:
-        found = found.chosen(np.flatnonzero(found.held_out == (split == "dev")))
+        windows = windows.chosen(np.flatnonzero(windows.held_out == (split == "dev")))
         if split == "dev" and layout.held_out_rows is not None:
             # Spread over the file, which may be about one thing here and another there.
-            places = np.linspace(0, len(found.starts) - 1, min(layout.held_out_rows, len(found.starts)))
-            found = found.chosen(places.astype(np.int64))
-    if not len(found.starts):
+            offsets = np.linspace(0, len(windows.starts) - 1, min(layout.held_out_rows, len(windows.starts)))
+            windows = windows.chosen(offsets.astype(np.int64))
+    if not len(windows.starts):
         raise UserError(f"{path}: no line of {SHORTEST} or more characters is left for {split}")
-    table = TextTable(content, found.starts, found.ends)
+    table = TextTable(content, windows.starts, windows.ends)
     return Examples(
-        asked.config.name,
+        request.config.name,
         split,
         Kind.SENTENCE,
         table if split == "train" else list(table),
-        {"text": np.arange(len(found.starts), dtype=np.int32)},
+        {"text": np.arange(len(windows.starts), dtype=np.int32)},
         None,
-        fingerprint=_fingerprint(content, found),
+        fingerprint=_fingerprint(content, windows),
         num_dropped=len(faults),
-        lines=found.lines.astype(np.int32),
+        lines=windows.lines.astype(np.int32),
     )
 
 
 def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
     """The bytes of the file: mapped into memory, or, where it is compressed, unpacked there as one block."""
-    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    if plain.suffix.lower() != ".txt":
+    packed = path.suffix in COMPRESSIONS
+    if (path.with_suffix("") if packed else path).suffix.lower() != ".txt":
         raise UserError(
             f"{path}: a layout with `window` reads plain text; expected .txt, .txt.zst or .txt.gz"
         )
-    packed = path.suffix in COMPRESSIONS
-    content = np.frombuffer(decompressed(path) if packed else _mapped(path), dtype=np.uint8)
-    refuse_other_encodings(path, content[:LOOKED_AT].tobytes())
-    mark = len(BYTE_ORDER_MARK)
-    content = content[mark:] if content[:mark].tobytes() == BYTE_ORDER_MARK else content
+    content = np.frombuffer(decompressed(path) if packed else mapped(path), dtype=np.uint8)
+    mark = content[: len(BYTE_ORDER_MARK)].tobytes()
+    require_utf8(path, mark + content[3:4].tobytes())
+    content = content[len(mark) :] if mark == BYTE_ORDER_MARK else content
     if not len(content):
         raise UserError(f"{path}: the file is empty")
-    refuse_lone_returns(path, content[:LOOKED_AT].tobytes().decode(errors="replace"))
     return content
 
 
-def _mapped(path: Path) -> mmap.mmap | bytes:
-    try:
-        with open_input(path) as file:
-            is_empty = not path.stat().st_size  # which cannot be mapped
-            return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-def _fingerprint(content: UInt8[np.ndarray, "bytes"], found: Windows) -> str:
+def _fingerprint(content: UInt8[np.ndarray, "bytes"], windows: Windows) -> str:
     digest = hashlib.blake2b(content.data, digest_size=16)
-    digest.update(np.stack([found.starts, found.ends]).astype("<i8").tobytes())
+    digest.update(np.stack([windows.starts, windows.ends]).astype("<i8").tobytes())
     return digest.hexdigest()
 
 
@@ -141,11 +167,11 @@ def _all_windows(content: UInt8[np.ndarray, "bytes"], layout: LayoutConfig) -> t
                 for number, one in enumerate(block.split(b"\n"))
             )
         text = block.decode()
-        found = _windows(text, window=layout.window, held_out_percent=layout.held_out_percent)
-        found.starts += start
-        found.ends += start
-        found.lines += line
-        parts.append(found)
+        windows = _windows(text, window=layout.window, held_out_percent=layout.held_out_percent)
+        windows.starts += start
+        windows.ends += start
+        windows.lines += line
+        parts.append(windows)
         line += block.count(b"\n")
     return Windows.joined(parts), faults
 
@@ -182,17 +208,17 @@ def _windows(text: str, *, window: int, held_out_percent: float) -> Windows:
     """Windows of some whole lines; bytes count from their beginning, lines from 0."""
     points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
     widths = 1 + (points > 0x7F).astype(np.int64) + (points > 0x7FF) + (points > 0xFFFF)
-    places = np.concatenate([[0], np.cumsum(widths)])  # character → byte
+    offsets = np.concatenate([[0], np.cumsum(widths)])  # character → byte
     breaks = np.flatnonzero(points == NEW_LINE)
     starts, ends = np.append(0, breaks + 1), np.append(breaks, len(points))
-    raw, spans = text.encode(), zip(places[starts].tolist(), places[ends].tolist(), strict=True)
+    raw, spans = text.encode(), zip(offsets[starts].tolist(), offsets[ends].tolist(), strict=True)
     buckets = np.array([zlib.crc32(raw[first:last]) for first, last in spans])
     held_out = buckets % 10_000 < held_out_percent * 100
     starts, ends, lines = _cut(points, starts, ends, window=window)
     solid = np.concatenate([[0], np.cumsum(points > SPACE)])  # characters that are no ASCII white space
-    kept = solid[ends] - solid[starts] >= SHORTEST
-    starts, ends, lines = starts[kept], ends[kept], lines[kept]
-    return Windows(places[starts], places[ends], lines, held_out[lines])
+    is_long = solid[ends] - solid[starts] >= SHORTEST
+    starts, ends, lines = starts[is_long], ends[is_long], lines[is_long]
+    return Windows(offsets[starts], offsets[ends], lines, held_out[lines])
 
 
 def _cut(
@@ -218,9 +244,9 @@ def _cut(
             if not len(marks):
                 continue
             last = marks[np.maximum(np.searchsorted(marks, cuts, side="right") - 1, 0)]
-            found = undecided & (last > starts + window // 3) & (last <= cuts)
-            cuts = np.where(found, last, cuts)
-            undecided &= ~found
+            windows = undecided & (last > starts + window // 3) & (last <= cuts)
+            cuts = np.where(windows, last, cuts)
+            undecided &= ~windows
         done.append((starts, cuts, lines))
         goes_on = cuts < ends
         starts, ends, lines = cuts[goes_on], ends[goes_on], lines[goes_on]

@@ -61,14 +61,14 @@ def asked_tasks(job: DataRequest, load: Load) -> list[TransferTask]:
 
     Raises UserError for a set that is not known, has no file, no classes, or too few rows of one.
     """
-    known = {**job.evaluate, **job.dataset}
+    described = {**job.evaluate, **job.dataset}
     tasks = []
     for name in dict.fromkeys(job.evaluation.transfer):
         try:
-            config = known.get(name) or configured_set(name)
+            config = described.get(name) or configured_set(name)
             tasks.append(_task(config, job, load))
         except UserError as error:
-            raise UserError(f"evaluation.transfer: {error}") from error
+            raise UserError(f"transfer: {error}") from error
     return tasks
 
 
@@ -78,8 +78,8 @@ def _task(config: DatasetConfig, job: DataRequest, load: Load) -> TransferTask:
             f"{config.name} has {config.kind.replace('_', ' ')}s, and a classifier needs classes: 0/1 pairs or NLI "
             "pairs, such as mrpc, qqp or snli, or texts with a class, such as tnews"
         )
-    found = {split: load(config, split) for split in SPLITS}
-    splits = {split: one for split, one in found.items() if one is not None}
+    loaded = {split: load(config, split) for split in SPLITS}
+    splits = {split: examples for split, examples in loaded.items() if examples is not None}
     if not splits:
         raise UserError(
             f"{config.name} has no file: source={config.source or job.source}, data_dir={job.data_dir}; set data_dir="

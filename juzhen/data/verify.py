@@ -17,9 +17,8 @@ from juzhen.core.examples import (
     Examples,
     Kind,
 )
-from juzhen.core.numerals import as_number, number_or_nan
 from juzhen.core.texts import is_unseen, short, text_fault
-from juzhen.data.readers import Table
+from juzhen.data.readers import FileTable
 from juzhen.data.spec import DatasetConfig, SplitRequest
 
 MOST_NAMES = 20
@@ -27,15 +26,15 @@ MOST_NAMES = 20
 
 
 def verified(
-    table: Table, asked: SplitRequest, *, columns: Mapping[str, Any], promised: int | None = None
+    table: FileTable, request: SplitRequest, *, columns: Mapping[str, Any], promised: int | None = None
 ) -> Examples:
     """The rows of `table` as Examples, or a UserError that names the first faulty line.
 
     columns     field of the example → column name or 0-based position
     promised    rows expected after those with an ignored label are left out; None: any number
     """
-    config, key, on_bad_row = asked.config, asked.key, asked.on_bad_row
-    kind, rows_key = Kind(config.kind), f"{key}.rows.{asked.split}"
+    config, key, on_bad_row = request.config, request.key, request.on_bad_row
+    kind, rows_key = Kind(config.kind), f"{key}.rows.{request.split}"
     fields = _text_fields(kind, columns, key)
     faults = dict(table.faults)
     if faults and not len(table.lines):  # then columns that a file without a header would have are not known
@@ -64,7 +63,7 @@ def verified(
         scores = None if scores is None else scores[keep]
     return Examples.from_texts(
         config.name,
-        asked.split,
+        request.split,
         kind=kind,
         texts=texts,
         targets=targets,
@@ -105,22 +104,22 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
     return [*TEXT_COLUMNS[kind], *sorted(negatives, key=lambda field: (len(field), field))]
 
 
-def raw_values(table: Table, field: str, column: str | int, key: str) -> Sequence[Any]:
+def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Sequence[Any]:
     """The values of one column, by name or position."""
     names = table.names
-    found = f"the columns found are {listed(names)}" if names else "it has no header line that names columns"
+    header = f"the columns found are {listed(names)}" if names else "it has no header line that names columns"
     if isinstance(column, int):
         if not 0 <= column < len(table.columns):
             raise UserError(
                 f"{table.place}: {field} is read from column {column} (counted from 0), but there are "
-                f"only {len(table.columns)} columns; {found}. Mend `columns` in the layout of {key}"
+                f"only {len(table.columns)} columns; {header}. Mend `columns` in the layout of {key}"
             )
         position = column
     elif names and column in names:
         position = place_in(names, column, table.place)
     else:
         raise UserError(
-            f"{table.place}: no column {column}, from which {field} is read; {found}{_hint(column, names or (), key)}"
+            f"{table.place}: no column {column}, from which {field} is read; {header}{_hint(column, names or (), key)}"
         )
     values = table.columns[position]
     return values.to_pylist() if hasattr(values, "to_pylist") else values
@@ -128,8 +127,8 @@ def raw_values(table: Table, field: str, column: str | int, key: str) -> Sequenc
 
 def _class_words(gold: Sequence[Any], names: Sequence[str], labels: Mapping[str, int]) -> Sequence[Any]:
     """Class numbers as their names, where `labels` knows these."""
-    words = {number: word for number, word in enumerate(names) if word in labels}
-    return [words.get(value, value) if isinstance(value, int) else value for value in gold] if words else gold
+    spelt = {number: word for number, word in enumerate(names) if word in labels}
+    return [spelt.get(value, value) if isinstance(value, int) else value for value in gold] if spelt else gold
 
 
 def _hint(column: str, names: Sequence[str], key: str) -> str:
@@ -146,28 +145,24 @@ def _hint(column: str, names: Sequence[str], key: str) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names of columns for a message, which they do not drown.
-
-    >>> listed(["a", "b"])
-    'a, b'
-    """
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return short(", ".join(names[:MOST_NAMES]), 300) + more
+    """The names of columns for a message, which they do not drown."""
+    ending = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return short(", ".join(names[:MOST_NAMES]), 300) + ending
 
 
-def place_in(names: Sequence[str], column: str, place: str) -> int:
+def place_in(names: Sequence[str], column: str, origin: str) -> int:
     """Where a column stands. Raises UserError when the header has that name twice."""
-    places = [number for number, name in enumerate(names) if name == column]
-    if len(places) > 1:
+    positions = [number for number, name in enumerate(names) if name == column]
+    if len(positions) > 1:
         raise UserError(
-            f"{place}: the header has the column {short(column)} {len(places)} times, and it is not clear which is "
-            f"meant; name it by its place, from 0: {' or '.join(map(str, places))}"
+            f"{origin}: the header has the column {short(column)} {len(positions)} times, and it is not clear which is "
+            f"meant; name it by its place, from 0: {' or '.join(map(str, positions))}"
         )
-    return places[0]
+    return positions[0]
 
 
 def _stripped(
-    values: Sequence[Any], field: str, table: Table, keep: np.ndarray, faults: dict[int, str]
+    values: Sequence[Any], field: str, table: FileTable, keep: np.ndarray, faults: dict[int, str]
 ) -> list[str]:
     """The texts without surrounding whitespace; those that are no text are noted in `faults`."""
     try:
@@ -184,19 +179,21 @@ def _stripped(
     return [value.strip() if isinstance(value, str) else "" for value in values]
 
 
-def refuse_faults(table: Table, faults: dict[int, str], on_bad_row: str) -> None:
+def refuse_faults(table: FileTable, faults: dict[int, str], on_bad_row: str) -> None:
     """Raises UserError that names the first faulty line, unless such lines are to be left out."""
     if not faults or on_bad_row != "error":
         return
-    first, others = min(faults), len(faults) - 1
-    more = {0: "", 1: " One more row is faulty."}.get(others, f" {others} more rows are faulty.")
+    first, num_others = min(faults), len(faults) - 1
+    ending = {0: "", 1: " One more row is faulty."}.get(num_others, f" {num_others} more rows are faulty.")
     raise UserError(
-        f"{table.at(first)}: {faults[first]}.{more} Mend the file, or type on_bad_row=drop to leave such "
+        f"{table.at(first)}: {faults[first]}.{ending} Mend the file, or choose on_bad_row=drop to leave such "
         f"rows out and count them"
     )
 
 
-def _check_count(table: Table, rows_key: str, num_rows: int, num_dropped: int, promised: int | None) -> None:
+def _check_count(
+    table: FileTable, rows_key: str, num_rows: int, num_dropped: int, promised: int | None
+) -> None:
     """Raises UserError when nothing is left, or when another number of rows was read than promised."""
     dropped = f", {num_dropped} of them faulty" if num_dropped else ""
     if not num_rows:
@@ -212,7 +209,7 @@ NUM_CLASSES = {Kind.LABELLED_PAIR: 2, Kind.NLI_PAIR: len(NLI_CLASSES)}
 
 
 def read_targets(
-    gold: Sequence[object], table: Table, config: DatasetConfig, *, key: str, faults: dict[int, str]
+    gold: Sequence[object], table: FileTable, config: DatasetConfig, *, key: str, faults: dict[int, str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Targets float32 (rows,), and which rows stay, bool (rows,): those with an ignored label do not.
 
@@ -220,31 +217,32 @@ def read_targets(
     goes to `faults`.
     """
     target_of = _target_of(config, Kind(config.kind), key)
-    words = [value if isinstance(value, str) else _word(value) for value in gold]
-    known = {word: target_of(word.strip()) for word in set(words)}
-    wrong = {word: target for word, target in known.items() if isinstance(target, str)}
+    spelt = [value if isinstance(value, str) else _word(value) for value in gold]
+    target_by_word = {word: target_of(word.strip()) for word in set(spelt)}
+    wrong = {word: target for word, target in target_by_word.items() if isinstance(target, str)}
     if wrong:
-        for row, word in enumerate(words):
+        for row, word in enumerate(spelt):
             if word in wrong:
                 faults.setdefault(int(table.lines[row]), wrong[word])
     numbers = {
-        word: math.nan if target is None or word in wrong else target for word, target in known.items()
+        word: math.nan if target is None or word in wrong else target
+        for word, target in target_by_word.items()
     }
-    targets = np.fromiter(map(numbers.__getitem__, words), dtype=np.float32, count=len(words))
-    ignored = {word for word, target in known.items() if target is None}
-    keep = np.fromiter((word not in ignored for word in words), dtype=bool, count=len(words))
+    targets = np.fromiter(map(numbers.__getitem__, spelt), dtype=np.float32, count=len(spelt))
+    ignored = {word for word, target in target_by_word.items() if target is None}
+    keep = np.fromiter((word not in ignored for word in spelt), dtype=bool, count=len(spelt))
     return targets, keep
 
 
 def read_teacher_scores(
-    columns: Mapping[str, Sequence[object]], table: Table, *, faults: dict[int, str]
+    columns: Mapping[str, Sequence[object]], table: FileTable, *, faults: dict[int, str]
 ) -> np.ndarray:
     """Scores float32 (rows, documents), one column each; what is no finite number goes to `faults`."""
     scores = np.empty((len(table.lines), len(columns)), dtype=np.float32)
-    for place, (field, values) in enumerate(columns.items()):
+    for origin, (field, values) in enumerate(columns.items()):
         for row, value in enumerate(values):
-            scores[row, place] = number_or_nan(_word(value))
-            if not np.isfinite(scores[row, place]):
+            scores[row, origin] = _number(_word(value))
+            if not np.isfinite(scores[row, origin]):
                 wrong = f"{field} is {short(_word(value))!r}, expected a finite number"
                 faults.setdefault(int(table.lines[row]), wrong)
     return scores
@@ -286,7 +284,7 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
 
 def _gain(word: str) -> float | str:
     """How well a document answers; the official judgements of some sets have −1 or −2 where it does not at all."""
-    gain = number_or_nan(word)
+    gain = _number(word)
     if not math.isfinite(gain):
         return f"the gain is {short(word)!r}, not a finite number" if word else "the gain is missing"
     return max(gain, 0.0)
@@ -295,10 +293,16 @@ def _gain(word: str) -> float | str:
 def _scaled(word: str, low: float, high: float) -> float | str:
     """The score mapped from [low, high] to [0, 1], or what is wrong with it."""
     try:
-        score = as_number(word)
+        score = float(word)
     except ValueError:
-        foreign = "" if word.isascii() else " in ASCII digits"
-        return f"the score is {short(word)!r}, not a number{foreign}" if word else "the score is missing"
+        return f"the score is {short(word)!r}, not a number" if word else "the score is missing"
     if not low <= score <= high:
         return f"the score is {short(word)}, outside of score_range [{low:g}, {high:g}]"
     return (score - low) / (high - low)
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan

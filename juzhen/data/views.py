@@ -16,24 +16,24 @@ ENTAILMENT, CONTRADICTION = NLI_CLASSES.index("entailment"), NLI_CLASSES.index("
 SAME, DIFFERENT = 1, 0
 
 
-def apply_view(examples: Examples, wanted: Kind) -> Examples:
+def apply_view(examples: Examples, target_kind: Kind) -> Examples:
     """The examples as `wanted` kind; themselves when they are of that kind already.
 
     Raises UserError when no row is left, for instance because no premise has both classes.
     """
-    if examples.kind == wanted:
+    if examples.kind == target_kind:
         return examples
-    if wanted is Kind.SENTENCE:
+    if target_kind is Kind.SENTENCE:
         return _distinct_sentences(examples)
-    if (examples.kind, wanted) not in _VIEWS:
-        raise ValueError(f"there is no view from {examples.kind} to {wanted}")
-    function, reason = _VIEWS[examples.kind, wanted]
+    if (examples.kind, target_kind) not in _VIEWS:
+        raise ValueError(f"there is no view from {examples.kind} to {target_kind}")
+    function, reason = _VIEWS[examples.kind, target_kind]
     viewed = function(examples)
     if not len(viewed):
         name = examples.name
         raise UserError(
-            f"{name}/{examples.split}: {reason}, so there is no {wanted} in it; choose a loss that takes "
-            f"a {examples.kind}, or another view with dataset.{name}.view=…"
+            f"{name}/{examples.split}: {reason}, so there is no {target_kind} in it; choose a loss that takes "
+            f"a {examples.kind}, or another view=…"
         )
     return viewed
 
@@ -43,8 +43,8 @@ def with_negatives(triplets: Examples, count: int) -> Examples:
     columns = list(triplets.columns)
     if count > len(columns) - 2:
         raise UserError(
-            f"dataset.{triplets.name}.learning.num_negatives={count}: rows of {triplets.name}, read as triplets, have "
-            f"{len(columns) - 2}; name more columns negative_2, negative_3, … in its file, or type a smaller number"
+            f"num_negatives={count}: rows of {triplets.name}, read as triplets, have "
+            f"{len(columns) - 2}; name more columns negative_2, negative_3, … in its file, or choose a smaller number"
         )
     scores = triplets.teacher_scores
     return replace(
@@ -117,11 +117,11 @@ def _triplet_pairs(examples: Examples) -> Examples:
 def _distinct_sentences(examples: Examples) -> Examples:
     """Every sentence that occurs in the rows, once, by first occurrence."""
     columns = list(examples.columns.values())
-    _, places = np.unique(np.stack(columns, axis=1).ravel(), return_index=True)
-    places = np.sort(places)
-    rows = places // len(columns)
-    found = _rebuilt(examples, Kind.SENTENCE, {"text": np.stack(columns, axis=1).ravel()[places]}, rows)
-    return replace(found, symmetric=None)  # alone, no sentence asks another one
+    _, positions = np.unique(np.stack(columns, axis=1).ravel(), return_index=True)
+    positions = np.sort(positions)
+    rows = positions // len(columns)
+    distinct = _rebuilt(examples, Kind.SENTENCE, {"text": np.stack(columns, axis=1).ravel()[positions]}, rows)
+    return replace(distinct, symmetric=None)  # alone, no sentence asks another one
 
 
 def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], rows: np.ndarray) -> Examples:

@@ -44,12 +44,16 @@ class SentenceChanges:
         if self._text_views:
             self._require_translations(examples)
             texts = [examples.sentences[number] for number in numbers]
-            changed = [self._text_views(text, one) for text, one in zip(texts, generators, strict=True)]
-            places = [place for place, text in enumerate(texts) if changed[place] != text]
-            fresh = self._tokenize([changed[place] for place in places]) if places else []
-            for place, ids in zip(places, TokenTable.of(fresh), strict=True):
-                token_lists[place] = ids
-        return [self._token_views(ids, one) for ids, one in zip(token_lists, generators, strict=True)]
+            changed = [
+                self._text_views(text, generator) for text, generator in zip(texts, generators, strict=True)
+            ]
+            rows = [row for row, text in enumerate(texts) if changed[row] != text]
+            fresh = self._tokenize([changed[row] for row in rows]) if rows else []
+            for row, ids in zip(rows, TokenTable.of(fresh), strict=True):
+                token_lists[row] = ids
+        return [
+            self._token_views(ids, generator) for ids, generator in zip(token_lists, generators, strict=True)
+        ]
 
     def _require_translations(self, examples: Examples) -> None:
         """Once per set: a file that translates none of it is a mistake and not a view."""
@@ -96,12 +100,12 @@ class Augmentation:
         generators = [
             np.random.default_rng([self._seed, index, number, DRAWS]) for number in numbers.tolist()
         ]
-        every = [place for place, one in enumerate(generators) if one.random() < self._probability]
+        chosen = [row for row, generator in enumerate(generators) if generator.random() < self._probability]
         token_lists = list(tokens)
         for side in np.unique(sides).tolist():
-            places = [place for place in every if sides[place] == side]
-            drawn = [generators[place] for place in places]
-            changed = self._changes[side](examples, numbers[places], tokens[places], drawn)
-            for place, ids in zip(places, changed, strict=True):
-                token_lists[place] = ids
+            rows = [row for row in chosen if sides[row] == side]
+            of_rows = [generators[row] for row in rows]
+            changed = self._changes[side](examples, numbers[rows], tokens[rows], of_rows)
+            for row, ids in zip(rows, changed, strict=True):
+                token_lists[row] = ids
         return TokenTable.of(token_lists)

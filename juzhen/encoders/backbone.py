@@ -44,13 +44,11 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         return encoder
     if config.model_type not in GROWS:
         raise UserError(
-            f"backbone.layers={layers}: {config.model_type} cannot be given other layers; "
+            f"layers={layers}: {config.model_type} cannot be given other layers; "
             f"only {', '.join(GROWS)} can. Leave it at null"
         )
-    if encoder.prompts is not None:
-        raise UserError(
-            f"backbone.layers={layers}: an encoder with templates keeps its layers; leave it at null"
-        )
+    if encoder.templates is not None:
+        raise UserError(f"layers={layers}: an encoder with templates keeps its layers; leave it at null")
     grown = SentenceEncoder(
         _with_layers(encoder.backbone, layers, seed=seed),
         encoder.tokenizer,
@@ -58,7 +56,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         normalize=encoder.normalize,
         max_length=encoder.max_length,
         projections=encoder.output_layers,
-        prefix=encoder.prefix,
+        prompts=encoder.prompts,
     )
     grown.score_head = encoder.score_head
     return grown.train(encoder.training)
@@ -69,7 +67,7 @@ def _with_layers(backbone: PreTrainedModel, layers: int, *, seed: int) -> PreTra
     before, architecture.num_hidden_layers = architecture.num_hidden_layers, layers
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        grown = from_scratch(architecture, shown=f"backbone.layers={layers}")
+        grown = from_scratch(architecture, shown=f"layers={layers}")
     grown.load_state_dict(
         {name: weight for name, weight in backbone.state_dict().items() if name in grown.state_dict()},
         strict=False,

@@ -16,24 +16,16 @@ from safetensors.torch import save_file, save_model
 from juzhen.core.whole import whole_folder, write_json, write_text
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import GRADES
-from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE, POOLING_OF_MODE
+from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE
 from juzhen.encoders.locate import HEAD_FILE, encoder_folder
 from juzhen.encoders.model_card import model_card, pair_card
 from juzhen.encoders.pooled_encoder import TYPES, PooledEncoder
-from juzhen.encoders.pooling import READS_FIRST_LAYER
-from juzhen.encoders.prefix import PROMPTS_FILE
+from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.projection import IDENTITY, SCORES, Projection
+from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.proof import layers_that_add_up
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import quiet
-
-_MODE_OF_POOLING = {pooling: mode for mode, pooling in POOLING_OF_MODE.items()}
-_SWITCHES = {
-    "mean": "mean_tokens",
-    "cls": "cls_token",
-    "max": "max_tokens",
-    "weightedmean": "weightedmean_tokens",
-}
 
 
 def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
@@ -70,25 +62,24 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
         encoder.score_head.save(folder)
     pooling = _their_pooling(encoder)
     layers = _write_layers(encoder, folder, start=len(pooling) + 1)
-    prompts = encoder.prompts
-    loads_elsewhere = prompts is None and bool(pooling) and encoder.score_head is None
+    templates, prompts = encoder.templates, encoder.prompts
+    loads_elsewhere = templates is None and bool(pooling) and encoder.score_head is None
     if loads_elsewhere:
-        settings = encoder.prefix.as_dict() | {"similarity_fn_name": "cosine"}
+        settings = prompts.as_dict() | {"similarity_fn_name": "cosine"}
         if encoder.normalize:
             layers = {**layers, f"{len(pooling) + len(layers) + 1}_Normalize": None}
         _write_modules(encoder, folder, pooling | layers, settings)
     else:
-        own = {
+        settings_of_ours = {
             "pooling": encoder.pooling,
             "normalize": encoder.normalize,
             "max_length": encoder.input_length,
             "projections": list(layers),
         }
-        prefix = encoder.prefix
-        if prefix.prompts:
-            own["prefix"] = prefix.as_dict() | {"include_prompt": prefix.include_prompt}
-        _json(folder / OWN_FILE, own | ({"prompts": prompts.as_dict()} if prompts else {}))
-        _refuse_elsewhere(folder, "PromptEncoder" if prompts else "SentenceEncoder")
+        if prompts.texts:
+            settings_of_ours["prefix"] = prompts.as_dict() | {"include_prompt": prompts.include_prompt}
+        _json(folder / OWN_FILE, settings_of_ours | ({"prompts": templates.as_dict()} if templates else {}))
+        _refuse_elsewhere(folder, "PromptEncoder" if templates else "SentenceEncoder")
     text = model_card(encoder, card, loads_elsewhere=loads_elsewhere)
     write_text(folder / "README.md", text, in_own_folder=True)
 
@@ -107,7 +98,7 @@ def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | 
         tokenizer.backend_tokenizer.no_padding()
     tokenizer.model_max_length = encoder.input_length
     if segments is not None:
-        names = [one for one in tokenizer.model_input_names if one != TYPES]
+        names = [name for name in tokenizer.model_input_names if name != TYPES]
         tokenizer.model_input_names = [*names, TYPES] if segments else names
     tokenizer.save_pretrained(folder)
 
@@ -130,17 +121,19 @@ def _write_layers(encoder: PooledEncoder, folder: Path, *, start: int) -> Module
 
 def _their_pooling(encoder: PooledEncoder) -> Modules:
     """The modules of sentence-transformers that pool as this encoder does; none where there are none."""
+    pooling = POOLINGS[encoder.pooling]
+    if pooling.switch is None:
+        return {}
     size = {"word_embedding_dimension": encoder.backbone.config.hidden_size}
     modules: Modules = {}
-    if encoder.pooling in READS_FIRST_LAYER:
+    if pooling.reads_first_layer:
         layers = layers_that_add_up(encoder)
         if layers is None:
             return {}
         modules["1_WeightedLayerPooling"] = size | {"layer_start": 1, "num_hidden_layers": layers}
-    mode = _MODE_OF_POOLING.get(encoder.pooling, "mean")
-    pooling = size | {f"pooling_mode_{switch}": name == mode for name, switch in _SWITCHES.items()}
-    pooling |= {} if encoder.prefix.include_prompt else {"include_prompt": False}
-    return modules | {f"{len(modules) + 1}_Pooling": pooling}
+    switches = {other.switch: other.switch == pooling.switch for other in POOLINGS.values() if other.switch}
+    prompt = {} if encoder.prompts.include_prompt else {"include_prompt": False}
+    return modules | {f"{len(modules) + 1}_Pooling": size | switches | prompt}
 
 
 def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, settings: dict[str, Any]) -> None:

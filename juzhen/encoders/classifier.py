@@ -15,7 +15,7 @@ from juzhen.encoders.locate import CLASSIFIER, WEIGHTS
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection, load_projections
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.settings_file import Settings, told_simply
+from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
 
 _ACTIVATION = "torch.nn.modules.activation."
@@ -57,7 +57,7 @@ def read_head(
 
     Raises UserError for heads that are no such layers, and for classes that are not known.
     """
-    with told_simply(f"{folder}: the head does not load"):
+    with naming(f"{folder}: the head does not load"):
         layers = _of_modules(layout, architecture) if layout.head else _of_classifier(layout, architecture)
     *between, last = layers
     if not isinstance(last, Projection) or last.activation_name != IDENTITY or last.adds_input:
@@ -82,8 +82,6 @@ def _of_classifier(layout: Layout, architecture: PretrainedConfig) -> Sequence[O
             f"{folder}: the head of {family}{CLASSIFIER} is not read here; those of {', '.join(HEADS)} are, and what "
             "sentence-transformers wrote as Transformer, Pooling and Dense"
         )
-    if not (folder / WEIGHTS[0]).is_file():
-        raise UserError(f"{folder}: the head is looked for in {WEIGHTS[0]} alone, which is missing")
     with safe_open(folder / WEIGHTS[0], framework="pt") as file:
         stored = {name: file.get_tensor(name) for name in file.keys() if _is_of_head(name, family)}  # noqa: SIM118
     return [_layer(stored, name, activation) for name, activation in HEADS[family]]
@@ -120,7 +118,7 @@ def _pooling_of(layout: Layout, folder: Path) -> str:
     """What the head reads; of a classifier the first token's state. Raises UserError for what no head reads here."""
     if not layout.head:
         path = layout.transformer / "config.json"
-        pooling = Settings.read(path).values.get("classifier_pooling", "cls")
+        pooling = read_settings(path).get("classifier_pooling", "cls")
     else:
         pooling = layout.pooling_for(None)
     if pooling not in ("cls", "mean"):

@@ -6,10 +6,10 @@ from types import MappingProxyType
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from juzhen.core.batch import Batch, Sharing, Tokens
-from juzhen.core.examples import Examples, Kind, Side
+from juzhen.core.examples import NLI_GRADES, Examples, Kind, Side
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.token_table import CachedTokenizer, TokenTable
 
@@ -156,7 +156,6 @@ class SentenceCollator:
             numbers = apart.places(numbers, examples.read_as(rows))
         chosen, places = _appearances(numbers, sharing)
         positions = torch.from_numpy(places)
-        targets = examples.targets
         tokens = self._pack(self.shown(examples, chosen, index=index))
         if apart is not None:
             tokens, chosen = _leave_out(tokens, apart.unpooled(chosen)), chosen % len(examples.sentences)
@@ -166,9 +165,8 @@ class SentenceCollator:
             tokens=tokens,
             sentence_ids=torch.from_numpy(chosen),
             columns=dict(zip(examples.columns, positions, strict=True)),
-            targets=None if targets is None else torch.from_numpy(targets[rows]),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
-            teacher_scores=teacher_scores(examples, rows),
+            tensors=given_tensors(examples, rows),
         )
 
     def _apart(self, examples: Examples) -> SideTable | None:
@@ -192,9 +190,17 @@ def _leave_out(tokens: Tokens, unpooled: Int[np.ndarray, "sentences"]) -> Tokens
     return tokens
 
 
-def teacher_scores(examples: Examples, rows: np.ndarray) -> Float[torch.Tensor, "batch documents"] | None:
-    """What a teacher scores the documents of these rows, where the set says."""
-    return None if examples.teacher_scores is None else torch.from_numpy(examples.teacher_scores[rows])
+def given_tensors(examples: Examples, rows: np.ndarray) -> dict[str, torch.Tensor]:
+    """What a set says of these rows, by the names of `juzhen.core.tensors`."""
+    arrays = {
+        "teacher_scores": examples.teacher_scores,
+        "classes": examples.targets,
+        "targets": examples.targets,
+    }
+    chosen = {name: values[rows] for name, values in arrays.items() if values is not None}
+    if examples.kind is Kind.NLI_PAIR and chosen:  # the class of entailment is 0, and closest
+        chosen["targets"] = np.asarray(NLI_GRADES, dtype=np.float32)[chosen["classes"].astype(np.int64)]
+    return {name: torch.from_numpy(values) for name, values in chosen.items()}
 
 
 def _appearances(numbers: np.ndarray, sharing: Sharing) -> tuple[np.ndarray, np.ndarray]:

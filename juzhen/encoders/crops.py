@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.text_collate import TextCollator
 from juzhen.encoders.token_table import CachedTokenizer, TokenTable
@@ -34,12 +34,8 @@ class Crops:
     ) -> None:
         if len(shares) != 2 or not 0 < shares[0] <= shares[1] <= 1:
             raise UserError(
-                f"model.shares={list(shares)}: expected the shortest and the longest share of a text, as in [0.3, 0.8]"
+                f"shares={list(shares)}: expected the shortest and the longest share of a text, as in [0.3, 0.8]"
             )
-        if not 0 <= delete < 1:
-            raise UserError(f"model.delete={delete}: expected a share of at least 0 and less than 1")
-        if not 0 <= neighbour_share <= 1:
-            raise UserError(f"model.neighbour_share={neighbour_share}: expected a share of 0 to 1")
         self.shares = shares
         self.delete = delete
         self.neighbour_share = neighbour_share
@@ -52,8 +48,8 @@ class Crops:
         size = max(round(generator.uniform(*self.shares) * len(body)), 1)
         start = int(generator.integers(0, len(body) - size + 1)) if len(body) else 0
         piece = body[start : start + size]
-        kept = generator.random(len(piece)) >= self.delete
-        piece = piece[kept] if kept.any() else piece[:1]
+        stays = generator.random(len(piece)) >= self.delete
+        piece = piece[stays] if stays.any() else piece[:1]
         return np.concatenate([ids[: self._before], piece, ids[last:]])
 
 
@@ -82,11 +78,11 @@ class CropCollator(TextCollator):
         numbers = examples.columns["text"][rows].astype(np.int64)
         generators = [np.random.default_rng([self.seed, index, number]) for number in numbers.tolist()]
         seconds = self._seconds(examples, numbers, generators)
-        wanted, places = np.unique(np.concatenate([numbers, seconds]), return_inverse=True)
-        tokens = self.token_lists(examples)[wanted]
+        distinct, rows = np.unique(np.concatenate([numbers, seconds]), return_inverse=True)
+        tokens = self.token_lists(examples)[distinct]
         pieces = [
-            self.crops.cut(tokens[place], generator)
-            for place, generator in zip(places.tolist(), [*generators, *generators], strict=True)
+            self.crops.cut(tokens[row], generator)
+            for row, generator in zip(rows.tolist(), [*generators, *generators], strict=True)
         ]
         return self._forms(examples, rows, self._pack(TokenTable.of(pieces)))
 
@@ -98,7 +94,7 @@ class CropCollator(TextCollator):
         texts = examples.sentences
         if not self.crops.neighbour_share:
             return seconds
-        for place, generator in enumerate(generators):
+        for row, generator in enumerate(generators):
             if generator.random() < self.crops.neighbour_share and isinstance(texts, TextTable):
-                seconds[place] += texts.follows(int(numbers[place]))
+                seconds[row] += texts.follows(int(numbers[row]))
         return seconds

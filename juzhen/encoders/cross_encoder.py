@@ -32,19 +32,23 @@ from juzhen.encoders.locate import (
 )
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.parts import read_parts
-from juzhen.encoders.prefix import JOINT, prompt_refused
 from juzhen.encoders.projection import OutputLayer, load_projections
+from juzhen.encoders.prompts import JOINT, prompt_refused
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.settable_encoder import SettablePairs
-from juzhen.encoders.settings_file import Settings, told_simply
+from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, check_batch_tokens, progress_bar
+from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, progress_bar
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
+SEGMENTS_UNKNOWN = (
+    "segments=true: this encoder, or its tokenizer, does not tell two sentences apart by segments, as that of "
+    "builtin/mini_zh does not; leave it at null"
+)
 
-class CrossEncoder(SettablePairs):
+
+class CrossEncoder(nn.Module):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -55,6 +59,7 @@ class CrossEncoder(SettablePairs):
     grades    how close two sentences are in each class, from 0 to 1; None: as GRADES has it. Empty without classes
     """
 
+    family: ClassVar[str] = "cross_encoder"
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
 
     def __init__(
@@ -74,13 +79,12 @@ class CrossEncoder(SettablePairs):
             raise prompt_refused(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
-        inner._serves_head = True
         self.symmetric = symmetric
         self.template = PairTemplate.of(inner.tokenizer)
         self.segments = segments and self.marks_segments
         if inner.max_length < self.template.num_special + 2:
             raise UserError(
-                f"backbone.max_length={inner.max_length}: two sentences and {self.template.num_special} special "
+                f"max_length={inner.max_length}: two sentences and {self.template.num_special} special "
                 f"tokens need {self.template.num_special + 2} at least; 128 is customary"
             )
         self.dropout = nn.Dropout(dropout_rate(inner.backbone.config))
@@ -105,7 +109,7 @@ class CrossEncoder(SettablePairs):
         if not scores_pairs(folder):
             raise UserError(
                 f"{source}: holds an encoder of single sentences and no {HEAD_FILE}: SentenceEncoder.load(…). Expected "
-                "a run of model=crossencoder, or a cross-encoder of sentence-transformers"
+                "a run of a cross-encoder, or a cross-encoder of sentence-transformers"
             )
         if not (folder / HEAD_FILE).is_file():
             inner, layers, head = read_theirs(folder, path, revision)
@@ -115,25 +119,16 @@ class CrossEncoder(SettablePairs):
             )
             encoder.head.load_state_dict(head.state_dict(), strict=False)
             return encoder.eval()
-        if not (folder / PAIRS_FILE).is_file():
-            raise UserError(f"{folder}: {PAIRS_FILE} is missing; copy it from where {HEAD_FILE} came from")
-        settings = Settings.read(folder / PAIRS_FILE)
-        config = BackboneConfig(
-            path=path, revision=revision, initialize="pretrained", pooling=settings.get("pooling", str)
-        )
-        wanted = {
-            "outputs": settings.get("outputs", int),
-            "segments": settings.get("segments", bool),
-            "symmetric": settings.get("symmetric", bool),
-        }
-        inner = SentenceEncoder.of(read_parts(config, seed=0))
-        names = settings.get("layers", list, default=[])
-        between = [inside(folder, name, settings.path) for name in names]
-        with told_simply(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
-            layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
-            encoder = cls(
-                inner, **wanted, seed=0, layers=layers, grades=settings.get("grades", list, default=None)
+        with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
+            settings = read_settings(folder / PAIRS_FILE)
+            config = BackboneConfig(
+                path=path, revision=revision, initialize="pretrained", pooling=settings["pooling"]
             )
+            inner = SentenceEncoder.of(read_parts(config, seed=0))
+            between = [inside(folder, name) for name in settings.get("layers", [])]
+            layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
+            options = {name: settings[name] for name in ("outputs", "segments", "symmetric")}
+            encoder = cls(inner, **options, seed=0, layers=layers, grades=settings.get("grades"))
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
         return encoder.eval()
 
@@ -141,14 +136,14 @@ class CrossEncoder(SettablePairs):
     def saved_as_symmetric(source: str | Path) -> bool:
         """Whether a run or a folder, which holds a cross-encoder, says that scores are the mean of both orders."""
         settings = encoder_folder(source) / PAIRS_FILE
-        return settings.is_file() and Settings.read(settings).get("symmetric", bool)
+        return settings.is_file() and bool(read_settings(settings)["symmetric"])
 
     def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
         """Raises UserError for a set whose two sides may not be exchanged, where scores are the mean of both orders."""
         if self.symmetric and (sides := sorts_of_texts(kind, symmetric)):
             raise UserError(
                 f"{name}: {sides} cannot be exchanged, and this cross-encoder scores the mean of both orders "
-                "(symmetric: true in its crossencoder.json); leave the set out, or train one with model.symmetric=false"
+                "(symmetric: true in its crossencoder.json); leave the set out, or train one with symmetric=false"
             )
 
     def set(
@@ -159,7 +154,9 @@ class CrossEncoder(SettablePairs):
         symmetric: bool | None,
         head_dropout: float | None = None,
     ) -> None:
-        """Takes over what is not None."""
+        """Takes over what is not None. Raises UserError for segments that the encoder does not have."""
+        if segments and not self.marks_segments:
+            raise UserError(SEGMENTS_UNKNOWN)
         self.inner.pooling = pooling or self.inner.pooling
         self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric
@@ -209,8 +206,8 @@ class CrossEncoder(SettablePairs):
 
     def room(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Tokens of the joint inputs of sentences of these lengths."""
-        kept = self.template.lengths(first, second, max_length=self.inner.max_length)
-        return kept[0] + kept[1] + self.template.num_special
+        counts = self.template.lengths(first, second, max_length=self.inner.max_length)
+        return counts[0] + counts[1] + self.template.num_special
 
     def score(
         self,
@@ -246,20 +243,15 @@ class CrossEncoder(SettablePairs):
 
         Options and errors: as `score`. Raises UserError for a number that is no document, and for more than there are.
         """
-        asked, texts = as_text(query, "query"), as_text_list(documents, "documents")
+        question, texts = as_text(query, "query"), as_text_list(documents, "documents")
         chosen = range(len(texts)) if among is None else as_column(among, "among")
-        for number in chosen:
-            is_number = isinstance(number, int | np.integer) and not isinstance(number, bool)
-            if not is_number or not 0 <= number < len(texts):
-                raise UserError(
-                    f"among: {number} is no number of a document; expected 0 to {len(texts) - 1}, such as "
-                    "[hit.document for hit in hits]"
-                )
+        if not all(0 <= number < len(texts) for number in chosen):
+            raise UserError(f"among: expected numbers of documents, 0 to {len(texts) - 1}")
         numbers = sorted({int(number) for number in chosen})
         check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
-        scores = self.score([(asked, texts[number]) for number in numbers], **options)
+        scores = self.score([(question, texts[number]) for number in numbers], **options)
         order = np.argsort(-scores, kind="stable")[:top_k]
-        return [Hit(numbers[place], float(scores[place])) for place in order.tolist()]
+        return [Hit(numbers[rank], float(scores[rank])) for rank in order.tolist()]
 
     @torch.no_grad()
     def logits(
@@ -279,27 +271,26 @@ class CrossEncoder(SettablePairs):
             raise UserError(
                 f"{len(first)} first texts and {len(second)} second ones: expected as many of each"
             )
-        check_batch_tokens(batch_tokens)
         tell_of_fork()
         table = self.inner.tokenize([*first, *second], progress=progress)
         sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))
         orders = [sides, sides[::-1]] if self.symmetric else [sides]
         lengths = self.room(table.lengths[sides[0]], table.lengths[sides[1]])
-        found = np.empty((len(first), self.outputs), dtype=np.float32)
+        logits = np.empty((len(first), self.outputs), dtype=np.float32)
         was_training, device = self.training, self.head.weight.device
         self.eval()
         try:
             with progress_bar("scoring pairs", len(first), shown=progress) as advance:
                 for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
                     parts = [self(self.join(table[a[rows]], table[b[rows]]).to(device)) for a, b in orders]
-                    found[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()
+                    logits[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()
                     advance(len(rows))
         finally:
             self.train(was_training)
-        return found
+        return logits
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:
     """The dropout of the transformer's layers, which the head shares unless told; 0 where the architecture has none."""
-    found = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
-    return float(found[0]) if found else 0.0
+    rates = [getattr(architecture, name) for name in DROPOUTS if hasattr(architecture, name)]
+    return float(rates[0]) if rates else 0.0

@@ -12,7 +12,7 @@ from juzhen.core.batch import Batch, Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders.augmentation import Augmentation
-from juzhen.encoders.collate import SentenceCollator, teacher_scores
+from juzhen.encoders.collate import SentenceCollator, given_tensors
 from juzhen.encoders.packing import pack
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.token_table import TokenTable, runs
@@ -41,15 +41,15 @@ class PairTemplate:
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "PairTemplate":
         """Reads the format off a pair of one-letter sentences. Raises UserError where nothing tells the two apart."""
-        wanted = {"return_special_tokens_mask": True, "return_token_type_ids": True}
-        joined = tokenizer("a", "b", **wanted)
-        places = np.flatnonzero(np.asarray(joined["special_tokens_mask"]) == 0)
+        options = {"return_special_tokens_mask": True, "return_token_type_ids": True}
+        joined = tokenizer("a", "b", **options)
+        letters = np.flatnonzero(np.asarray(joined["special_tokens_mask"]) == 0)
         ids, types = np.asarray(joined["input_ids"]), np.asarray(joined["token_type_ids"])
-        first, second = places[0], places[-1]
-        if len(places) != 2 or second - first < 2:
+        first, second = letters[0], letters[-1]
+        if len(letters) != 2 or second - first < 2:
             raise UserError(
                 f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer puts no special token between two "
-                "sentences, which model=crossencoder needs; choose an encoder such as BERT or RoBERTa"
+                "sentences, which a cross-encoder needs; choose an encoder such as BERT or RoBERTa"
             )
         cuts = (slice(0, first), slice(first + 1, second), slice(second + 1, None))
         return cls(
@@ -63,7 +63,7 @@ class PairTemplate:
     @property
     def marks(self) -> bool:
         """Whether any token of a pair has another segment than 0."""
-        return any(self.segments) or any(one.any() for one in self.types)
+        return any(self.segments) or any(part.any() for part in self.types)
 
     @property
     def num_special(self) -> int:
@@ -93,26 +93,28 @@ class PairTemplate:
         self, first: TokenTable, second: TokenTable, *, max_length: int
     ) -> tuple[TokenTable, TokenTable]:
         """Token numbers of each pair, and the segments of the same tokens, from sentences as they stand alone."""
-        kept = self.lengths(first.lengths, second.lengths, max_length=max_length)
+        counts = self.lengths(first.lengths, second.lengths, max_length=max_length)
         before, between, _ = (len(part) for part in self.parts)
-        ends = np.cumsum(kept[0] + kept[1] + self.num_special)
-        starts = ends - kept[0] - kept[1] - self.num_special
+        ends = np.cumsum(counts[0] + counts[1] + self.num_special)
+        starts = ends - counts[0] - counts[1] - self.num_special
         ids = np.empty(ends[-1] if len(ends) else 0, dtype=np.int32)
         types = np.empty_like(ids)
-        middles = starts + before + kept[0]
-        lasts = middles + between + kept[1]
-        for part, its, places in zip(self.parts, self.types, (starts, middles, lasts), strict=True):
-            for offset, (token, segment) in enumerate(zip(part, its, strict=True)):
-                ids[places + offset], types[places + offset] = token, segment
+        middles = starts + before + counts[0]
+        lasts = middles + between + counts[1]
+        for part, part_types, targets_of_part in zip(
+            self.parts, self.types, (starts, middles, lasts), strict=True
+        ):
+            for offset, (token, segment) in enumerate(zip(part, part_types, strict=True)):
+                ids[targets_of_part + offset], types[targets_of_part + offset] = token, segment
         targets = (starts + before, middles + between)
         for table, lengths, target, segment in zip(
-            (first, second), kept, targets, self.segments, strict=True
+            (first, second), counts, targets, self.segments, strict=True
         ):
             origins = table.starts + self.margins[0]
             if self.keeps_end:
                 origins = table.ends - self.margins[1] - lengths
-            places = runs(target, lengths)
-            ids[places], types[places] = table.ids[runs(origins, lengths)], segment
+            targets_of_part = runs(target, lengths)
+            ids[targets_of_part], types[targets_of_part] = table.ids[runs(origins, lengths)], segment
         return TokenTable(ids, starts, ends), TokenTable(types, starts, ends)
 
 
@@ -148,9 +150,9 @@ class CrossEncoderCollator(SentenceCollator):
     def row_lengths(self, examples: Examples) -> np.ndarray:
         """Tokens of the joint input of each row, int64 (rows,)."""
         lengths = self.lengths(examples)
-        first, *others = examples.columns.values()
-        documents = others if examples.kind is Kind.TRIPLET else others[:1]
-        return np.maximum.reduce([self._room(lengths[first], lengths[one]) for one in documents])
+        first, *later = examples.columns.values()
+        documents = later if examples.kind is Kind.TRIPLET else later[:1]
+        return np.maximum.reduce([self._room(lengths[first], lengths[column]) for column in documents])
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         return self._joint(examples, rows, both=self._both_in_training, index=index)
@@ -159,13 +161,13 @@ class CrossEncoderCollator(SentenceCollator):
         return self._joint(examples, rows, both=self._both_in_evaluation)
 
     def _joint(self, examples: Examples, rows: np.ndarray, *, both: bool, index: int | None = None) -> Batch:
-        first, *others = (values[rows].astype(np.int64) for values in examples.columns.values())
-        documents = others if examples.kind is Kind.TRIPLET and index is not None else others[:1]
+        first, *later = (values[rows].astype(np.int64) for values in examples.columns.values())
+        documents = later if examples.kind is Kind.TRIPLET and index is not None else later[:1]
         first, second = np.tile(first, len(documents)), np.concatenate(documents)
         if both:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
         numbers = torch.from_numpy(np.asarray(rows, dtype=np.int64))
-        places = torch.arange(len(first)).split(len(rows) * len(documents))
+        inputs = torch.arange(len(first)).split(len(rows) * len(documents))
         return Batch(
             task=examples.name,
             kind=examples.kind,
@@ -173,10 +175,9 @@ class CrossEncoderCollator(SentenceCollator):
                 self.shown(examples, first, index=index), self.shown(examples, second, index=index)
             ),
             sentence_ids=numbers.repeat(len(first) // len(rows)),
-            columns=dict(zip((PAIR, SWAPPED), places, strict=False)),
-            targets=None if examples.targets is None else torch.from_numpy(examples.targets[rows]),
+            columns=dict(zip((PAIR, SWAPPED), inputs, strict=False)),
             rows=numbers,
-            teacher_scores=teacher_scores(examples, rows),
+            tensors=given_tensors(examples, rows),
         )
 
 

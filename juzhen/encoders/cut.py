@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 
 from juzhen.core.examples import Examples
 from juzhen.core.numerals import percent
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.token_table import TEXTS_PER_CALL
@@ -50,15 +50,15 @@ def cut_texts(
     is_cut = np.zeros(len(texts), dtype=bool)
     for start in range(0, len(long), TEXTS_PER_CALL):
         chosen = long[start : start + TEXTS_PER_CALL]
-        whole = encoder.tokenizer(
-            encoder.prompted([texts[place] for place in chosen.tolist()]),
+        uncut = encoder.tokenizer(
+            encoder.prompted([texts[row] for row in chosen.tolist()]),
             truncation=False,
             padding=False,
             return_attention_mask=False,
             return_token_type_ids=False,
             verbose=False,  # it would warn of what is asked here
         )["input_ids"]
-        is_cut[chosen] = [len(ids) > encoder.max_length for ids in whole]
+        is_cut[chosen] = [len(ids) > encoder.max_length for ids in uncut]
     return is_cut
 
 
@@ -72,22 +72,15 @@ def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray,
     return np.array([len(text.encode()) + special for text in folded], dtype=np.int64)
 
 
-def cut_of(
-    encoder: PooledEncoder | CrossEncoder, examples: Examples, lengths: np.ndarray | None = None
-) -> Cut:
-    """How many distinct texts of the rows are cut, of running text in a sample; of a cross-encoder how many pairs.
+def cut_sentences(encoder: PooledEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+    """How many distinct texts of the rows are cut, of running text in a sample.
 
     lengths  tokens of each sentence of the table as the encoder reads it alone; None: not known
     """
     columns = list(examples.columns.values())
-    if isinstance(encoder, CrossEncoder) and len(columns) > 1:
-        if lengths is None:
-            lengths = encoder.inner.tokenize(examples.sentences).lengths
-        return _of_pairs(encoder, lengths[columns[0]], lengths[columns[1]])
-    encoder = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
     if isinstance(examples.sentences, TextTable):
         rows = np.unique(np.linspace(0, len(examples) - 1, min(SAMPLED, len(examples))).astype(np.int64))
-        texts = [examples.sentences[int(place)] for place in columns[0][rows]]
+        texts = [examples.sentences[int(row)] for row in columns[0][rows]]
         return Cut(len(texts), int(cut_texts(encoder, texts).sum()), encoder.max_length)
     sides, numbers = encoder.sides[examples.read_as(slice(None))], np.stack(columns)
     is_cut = np.zeros(len(examples.sentences), dtype=bool)
@@ -98,8 +91,14 @@ def cut_of(
     return Cut(len(np.unique(numbers)), int(is_cut.sum()), encoder.max_length)
 
 
-def _of_pairs(encoder: CrossEncoder, first: np.ndarray, second: np.ndarray) -> Cut:
-    """A sentence that was cut alone fills all the room, and the other one does not fit in."""
+def cut_pairs(encoder: CrossEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+    """How many pairs are cut. A sentence that was cut alone fills all the room, and the other one does not fit in.
+
+    lengths  as of `cut_sentences`
+    """
+    if lengths is None:
+        lengths = encoder.inner.tokenize(examples.sentences).lengths
+    first, second, *_ = (lengths[numbers] for numbers in examples.columns.values())
     room = encoder.inner.max_length
     needed = first + second - 2 * sum(encoder.template.margins) + encoder.template.num_special
     return Cut(len(first), int((needed > room).sum()), room, unit="pairs")

@@ -9,8 +9,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
 from juzhen.encoders.layout import Layout, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
-from juzhen.encoders.prefix import Prefix
-from juzhen.encoders.settings_file import Settings, told_simply
+from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ TOKENIZER_FILE = "tokenizer.json"
 
 
 @dataclass(frozen=True)
-class Found:
+class EncoderFiles:
     """The files of an encoder.
 
     shown        how messages name the folder of the transformer
@@ -33,7 +33,7 @@ class Found:
     on_hub_only: bool
 
 
-def find_encoder(config: BackboneConfig) -> Found:
+def find_encoder(config: BackboneConfig) -> EncoderFiles:
     """Where the files lie that a configuration means, and what they say; they are fetched from the hub if need be.
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
@@ -46,7 +46,7 @@ def find_encoder(config: BackboneConfig) -> Found:
     shown = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
     needs_weights = config.initialize == "pretrained" and not on_hub_only
     check_files(layout.transformer, needs_weights=needs_weights, shown=shown)
-    return Found(folder, layout, shown, on_hub_only)
+    return EncoderFiles(folder, layout, shown, on_hub_only)
 
 
 def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
@@ -59,8 +59,8 @@ def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
     folder = locate_folder(config.path)
     if folder is None and config.prompts is None:
         return ""  # the hub is asked later
-    prefix = Prefix() if folder is None else read_layout(folder).prefix
-    return prefix.configured(config).text
+    prompts = Prompts() if folder is None else read_layout(folder).prompts
+    return prompts.configured(config).text
 
 
 def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
@@ -91,7 +91,7 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
     if locate_folder(config.path) is None and hub_problem() is None:
         return
     layout = find_encoder(config).layout
-    layout.prefix.configured(config)
+    layout.prompts.configured(config)
     layout.pooling_for(config.pooling)
     architecture = _architecture(layout.transformer)
     if (tokenizer := read_tokenizer_file(layout.transformer)) is not None:
@@ -102,25 +102,22 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
 
 def _require_prompt_of(start: str, config: BackboneConfig) -> None:
     """Raises UserError for a backbone with another prompt than the encoder that takes its place."""
-    prefix = read_layout(encoder_folder(start)).prefix
-    configured = prefix.configured(config)
-    if (configured.text, configured.include_prompt) != (prefix.text, prefix.include_prompt):
+    own = read_layout(encoder_folder(start)).prompts
+    wanted = own.configured(config)
+    if (wanted.text, wanted.include_prompt) != (own.text, own.include_prompt):
         raise UserError(
-            f"init_from={start} takes the place of the backbone, and its encoder has the prompt {prefix.text!r} "
-            f"({'pooled' if prefix.include_prompt else 'not pooled'}) and not {configured.text!r} "
-            f"({'pooled' if configured.include_prompt else 'not pooled'}); type backbone=local backbone.path=<its "
-            "encoder folder> in place of init_from, and the prompt beside it"
+            f"{start} takes the place of the backbone, and its encoder has the prompt {own.text!r} "
+            f"({'pooled' if own.include_prompt else 'not pooled'}) and not {wanted.text!r} "
+            f"({'pooled' if wanted.include_prompt else 'not pooled'}); start from the path of its encoder "
+            "folder instead, with the prompt beside it"
         )
 
 
 def _architecture(folder: Path) -> Mapping[str, Any]:
-    settings = Settings.read(folder / "config.json")
-    if not isinstance(settings.values.get("model_type"), str):
-        raise UserError(
-            f"{settings.path}: no model_type in it; expected the config.json of a transformers encoder, "
-            'such as {"model_type": "bert", …}'
-        )
-    return settings.values
+    settings = read_settings(folder / "config.json")
+    if "model_type" not in settings:
+        raise UserError(f"{folder}/config.json: no model_type; expected that of a transformers encoder")
+    return settings
 
 
 def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
@@ -130,7 +127,7 @@ def read_tokenizer_file(folder: Path) -> "Tokenizer | None":
     path = folder / TOKENIZER_FILE
     if not path.is_file():
         return None
-    with told_simply(f"{path}: the tokenizer does not load; fetch or copy the file again"):
+    with naming(f"{path}: the tokenizer does not load; fetch or copy the file again"):
         return Tokenizer.from_file(str(path))
 
 

@@ -33,12 +33,12 @@ def similarity(
 
 def checked_grades(outputs: int, grades: Sequence[float] | None) -> tuple[float, ...]:
     """Grades of a head's classes. Raises UserError where there are not as many, or none of some closeness."""
-    found = tuple(grades or GRADES.get(outputs, ()))
-    if outputs == 1 and not found:
+    checked = tuple(grades or GRADES.get(outputs, ()))
+    if outputs == 1 and not checked:
         return ()
-    are_shares = all(isinstance(one, int | float) and 0 <= one <= 1 for one in found)
-    if len(found) != outputs or not are_shares or len(set(found)) < 2:
+    are_shares = all(isinstance(grade, int | float) and 0 <= grade <= 1 for grade in checked)
+    if len(checked) != outputs or not are_shares or len(set(checked)) < 2:
         raise UserError(
-            f"grades={list(found)}: a head of {outputs} classes needs a grade for each, from 0 to 1, not all the same"
+            f"grades={list(checked)}: a head of {outputs} classes needs a grade for each, from 0 to 1, not all the same"
         )
-    return tuple(map(float, found))
+    return tuple(map(float, checked))

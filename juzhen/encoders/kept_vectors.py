@@ -1,7 +1,6 @@
 """What a teacher says: vectors of many texts, computed once and read from the disk, and batches that hold them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,7 +10,7 @@ from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.embedding_cache import HALF, EmbeddingCache, Found
+from juzhen.encoders.embedding_cache import HALF, EmbeddingCache, Vectors
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import progress_bar
@@ -60,13 +59,13 @@ class KeptVectors:
                     raise UserError("the teacher gives numbers that are not finite in half precision")
                 self._shelf.add(portion, vectors, needed=True)
 
-    def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Found:
+    def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Vectors:
         """The vectors of the sentences with these numbers. Raises UserError where one is not there."""
         found = self._shelf.find(sentences[number] for number in numbers)
         if (found.places < 0).any():
             raise UserError(
-                f"{self._shelf.folder}: {int((found.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
-                "are not there, and could not be written; set cache_dir=<a folder with room>"
+                f"{self._shelf.name}: {int((found.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
+                "are not there, and could not be written; choose a cache_dir with room"
             )
         places = np.full(len(sentences), -1)
         places[numbers] = found.places
@@ -85,7 +84,11 @@ class Targets:
     """
 
     def __init__(
-        self, vectors: Mapping[str, tuple[Found, Int[np.ndarray, "some"]]], *, center: float, dim: int | None
+        self,
+        vectors: Mapping[str, tuple[Vectors, Int[np.ndarray, "some"]]],
+        *,
+        center: float,
+        dim: int | None,
     ) -> None:
         self._vectors = {name: found for name, (found, _) in vectors.items()}
         size = next(iter(self._vectors.values())).dim
@@ -142,7 +145,8 @@ class TaughtCollator(SentenceCollator):
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         """The Batch of the given rows, which is the `index`-th of the stage."""
         batch = self._batch(examples, rows, self._sharing.get(examples.name, Sharing.BATCH), index=index)
-        return replace(batch, teacher=self._taught(examples, rows))
+        batch.tensors["teacher"] = self._taught(examples, rows)
+        return batch
 
     def _taught(self, examples: Examples, rows: np.ndarray) -> torch.Tensor:
         numbers = self.read(examples, rows)
@@ -160,4 +164,5 @@ class GuidedCollator(TaughtCollator):
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         batch = SentenceCollator.training_batch(self, examples, rows, index=index)
-        return replace(batch, guide=self._taught(examples, rows))
+        batch.tensors["guide"] = self._taught(examples, rows)
+        return batch

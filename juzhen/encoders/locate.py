@@ -12,8 +12,8 @@ from juzhen.core.opened import require_file
 from juzhen.core.places import PACKAGE, ROOT
 from juzhen.core.texts import short
 from juzhen.encoders.layout import MODULES_FILE, OWN_FILE
-from juzhen.encoders.prefix import PROMPTS_FILE
-from juzhen.encoders.settings_file import Settings
+from juzhen.encoders.prompts import PROMPTS_FILE
+from juzhen.encoders.settings_file import naming, read_settings
 
 BUILTIN = "builtin"
 
@@ -48,27 +48,20 @@ def locate_folder(path: str) -> Path | None:
     Relative paths are taken from the working directory, then from the package (builtin/encoder), then from the
     clone. Raises UserError when the text can only be a path and there is no such folder.
     """
-    if not path.strip():
-        raise UserError("backbone.path is empty; expected a folder or a hub id, for example builtin/encoder")
-    given = Path(path).expanduser()
-    for candidate in (given, PACKAGE / given, ROOT / given):
+    source = Path(path).expanduser()
+    for candidate in (source, PACKAGE / source, ROOT / source):
         if candidate.is_dir():
             return candidate.resolve()
-    if given.exists():
-        raise UserError(f"{path}: this is a file; an encoder is a folder with config.json and a tokenizer")
-    if given.parts[0] == BUILTIN:
-        raise UserError(f"{path}: there is no such built-in encoder; {nearest(given.name, _siblings(given))}")
-    could_be_hub_id = path.count("/") <= 1 and not path.startswith((".", "/", "~")) and "\\" not in path
-    if not could_be_hub_id:
-        places = " and from ".join(dict.fromkeys(map(str, (Path.cwd(), ROOT))))
-        raise UserError(f"{path}: no such folder (looked from {places}){_hint(given)}")
+    is_path = path.count("/") > 1 or path.startswith((".", "/", "~", f"{BUILTIN}/")) or "\\" in path
+    if is_path or source.exists():
+        raise UserError(f"{path}: no such folder{_hint(source)}")
     return None
 
 
 def _siblings(missing: Path) -> list[str]:
     """Folders that lie where a missing one was looked for."""
     parents = {folder / missing.parent for folder in (Path(), PACKAGE, ROOT)}
-    return [one.name for parent in parents if parent.is_dir() for one in parent.iterdir() if one.is_dir()]
+    return [path.name for parent in parents if parent.is_dir() for path in parent.iterdir() if path.is_dir()]
 
 
 def _hint(missing: Path) -> str:
@@ -78,26 +71,22 @@ def _hint(missing: Path) -> str:
 
 def encoder_source(source: str | Path) -> str:
     """The folder of the encoder that a folder or run holds; a hub id as it is. Errors: as `encoder_folder`."""
-    if not isinstance(source, str | Path):
-        raise UserError(
-            f"expected a folder, a run, a built-in encoder such as {BUILTIN}/mini_zh or a hub id, got {source!r}"
-        )
     return str(source) if locate_folder(str(source)) is None else str(encoder_folder(source))
 
 
 def encoder_folder(folder_or_run: str | Path) -> Path:
     """Where the encoder of a run, or an encoder's folder, lies. Raises UserError when there is none."""
-    given = str(folder_or_run)
-    folder = locate_folder(given)
+    source = str(folder_or_run)
+    folder = locate_folder(source)
     if folder is None:
         raise UserError(
-            f"{given}: no such folder; expected a run, or a folder that holds an encoder{_hint(Path(given))}"
+            f"{source}: no such folder; expected a run, or a folder that holds an encoder{_hint(Path(source))}"
         )
     if (folder / ENCODER_FOLDER).is_dir():
         folder = folder / ENCODER_FOLDER
     elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE)):
         raise UserError(
-            f"{given}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
+            f"{source}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
             "config.json. A run has its encoder once training is finished"
         )
     return folder
@@ -110,7 +99,7 @@ def has_score_head(folder_or_run: str | Path) -> bool:
     except UserError:
         return False  # who loads it says what is wrong
     return folder is not None and any(
-        (one / SCORE_FILE).is_file() for one in (folder, folder / ENCODER_FOLDER)
+        (path / SCORE_FILE).is_file() for path in (folder, folder / ENCODER_FOLDER)
     )
 
 
@@ -131,9 +120,9 @@ def scores_pairs(folder: Path) -> bool:
     with suppress(UserError):
         if (folder / MODULES_FILE).is_file():
             path = folder / PROMPTS_FILE
-            return path.is_file() and Settings.read(path).values.get("model_type") == "CrossEncoder"
-        names = Settings.read(folder / "config.json").values.get("architectures")
-        return isinstance(names, list) and bool(names) and str(names[0]).endswith(CLASSIFIER)
+            return path.is_file() and read_settings(path).get("model_type") == "CrossEncoder"
+        names = read_settings(folder / "config.json").get("architectures") or [""]
+        return str(names[0]).endswith(CLASSIFIER)
     return False
 
 
@@ -146,23 +135,20 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
 
     Libraries open more of its files than are named here, so there may be nothing but files and folders in it.
     """
-    for path in sorted(one for one in folder.iterdir() if one.exists() and not one.is_dir()):
+    for path in sorted(path for path in folder.iterdir() if path.exists() and not path.is_dir()):
         try:
             require_file(path)
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}; take it out of the encoder's folder") from error
+    fault = None
     if not (folder / "config.json").is_file():
-        raise UserError(
-            f"{shown}: config.json is missing; "
-            "expected a folder in transformers or sentence-transformers layout"
-        )
-    if not any((folder / name).is_file() for name in _TOKENIZERS):
-        raise UserError(
-            f"{shown}: no tokenizer; expected one of {', '.join(_TOKENIZERS)}. "
-            "Write it with AutoTokenizer.from_pretrained(…).save_pretrained(folder)"
-        )
-    if needs_weights and not has_weights(folder):
-        raise UserError(f"{shown}: {_missing_weights(folder)}")
+        fault = "config.json is missing; expected an encoder in transformers layout"
+    elif not any((folder / name).is_file() for name in _TOKENIZERS):
+        fault = f"no tokenizer; expected one of {', '.join(_TOKENIZERS)}"
+    elif needs_weights and not has_weights(folder):
+        fault = _missing_weights(folder)
+    if fault:
+        raise UserError(f"{shown}: {fault}")
     check_weights_index(folder)
 
 
@@ -170,19 +156,15 @@ def check_weights_index(folder: Path) -> None:
     """Raises UserError for a list of weights that names anything but safetensors files of the same folder."""
     if (folder / ADAPTER).is_file():
         raise UserError(
-            f"{folder}: holds an adapter ({ADAPTER}), whose weights go onto those of another place; put both together "
-            "once (merge_and_unload of PEFT) and save the encoder anew with save_pretrained"
+            f"{folder}: holds an adapter ({ADAPTER}); merge it into its model first (merge_and_unload)"
         )
     path = folder / WEIGHTS[1]
-    if not path.is_file():
-        return
-    named = Settings.read(path).get("weight_map", dict).values()
-    for name in dict.fromkeys(map(str, named)):
+    with naming(f"{path}: no list of weights"):
+        names = read_settings(path)["weight_map"].values() if path.is_file() else ()
+    for name in dict.fromkeys(map(str, names)):
         if Path(name).name != name or not name.endswith(".safetensors") or not (folder / name).is_file():
             raise UserError(
-                f"{path}: names {short(repr(name))} as weights; expected names of .safetensors files in the same "
-                "folder. Pickled weights are not read, and nothing outside of the folder: fetch the encoder again, or "
-                "save it anew with save_pretrained"
+                f"{path}: names {short(repr(name))} as weights; expected .safetensors files of the same folder"
             )
 
 
@@ -193,14 +175,10 @@ def has_weights(folder: Path) -> bool:
 def _missing_weights(folder: Path) -> str:
     if any((folder / name).is_file() for name in _PICKLED):
         return (
-            "only pytorch_model.bin is here, and pickled weights are not read because they can run code. "
-            'If you trust the file, convert it once: python -c "from transformers import AutoModel; '
-            "AutoModel.from_pretrained('<folder>', use_safetensors=False).save_pretrained('<folder>')\""
+            "only pytorch_model.bin is here, and pickled weights are not read because they can run code; if you trust "
+            "the file, load it with transformers and write it with save_pretrained"
         )
-    return (
-        "model.safetensors is missing; put the weights there, "
-        "or train from scratch with backbone.initialize=random"
-    )
+    return "model.safetensors is missing; put the weights there, or train from scratch with initialize=random"
 
 
 def download(hub_id: str, revision: str | None) -> Path:
@@ -227,5 +205,5 @@ def download(hub_id: str, revision: str | None) -> Path:
             reason = f"{problem} and the model is not in the local cache"
         raise UserError(
             f"{hub_id}: no such folder{_hint(Path(hub_id))}, and it could not be fetched from the Hugging Face hub: "
-            f"{reason}. Check the name, or use a folder you have (in a job: backbone=local backbone.path=<folder>)"
+            f"{reason}. Check the name, or use a folder you have"
         ) from error

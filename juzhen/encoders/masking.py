@@ -1,19 +1,29 @@
-"""Which tokens a masked language model must guess, and what it sees in their place.
+"""Which tokens a masked language model must guess, what it sees in their place, and the head that names them.
 
 Everything is drawn by hashing (seed, step, sentence, place): no generator has a state, so a continued run, another
 number of processes or another order of rows hides the very same tokens.
 """
 
+import copy
+import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_outputs import BaseModelOutput
 
 from juzhen.core.batch import Tokens, mapped
 from juzhen.core.errors import UserError, nearest
+from juzhen.encoders.locate import has_weights
+from juzhen.encoders.packing import FILL_TO
 from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.transformer import quiet
+
+log = logging.getLogger(__name__)
 
 STRATEGIES = ("token", "word", "span")
 LONGEST_SPAN = 10
@@ -70,8 +80,9 @@ class Vocabulary:
         """`size` is that of the embedding table, which may be larger than the tokenizer's."""
         if tokenizer.mask_token_id is None:
             raise UserError(
-                f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer has no mask token, which model=mlm "
-                "puts in place of hidden tokens; choose an encoder that was pretrained with masks, such as a BERT"
+                f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer has no mask token, which a masked "
+                "language model puts in place of hidden tokens; choose an encoder that was "
+                "pretrained with masks, such as a BERT"
             )
         numbers = tokenizer.get_vocab()
         special = torch.zeros(size, dtype=torch.bool)
@@ -134,19 +145,13 @@ class Masking:
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             raise UserError(
-                f"model.strategy={self.strategy} is not an option; {nearest(str(self.strategy), STRATEGIES)}"
+                f"strategy={self.strategy} is not an option; {nearest(str(self.strategy), STRATEGIES)}"
             )
         if not 0 < self.rate < 1:
+            raise UserError(f"mask_rate={self.rate}: expected a share above 0 and below 1, for example 0.15")
+        if self.mask_share + self.random_share > 1:
             raise UserError(
-                f"model.mask_rate={self.rate}: expected a share above 0 and below 1, for example 0.15"
-            )
-        if not 1 <= self.mean_span <= LONGEST_SPAN:
-            raise UserError(f"model.mean_span={self.mean_span}: expected 1 to {LONGEST_SPAN} words")
-        shares = (self.mask_share, self.random_share)
-        if min(shares) < 0 or sum(shares) > 1:
-            raise UserError(
-                f"model.mask_share={self.mask_share}, model.random_share={self.random_share}: "
-                "expected two shares of at least 0 and at most 1 together, for example 0.8 and 0.1"
+                f"mask_share={self.mask_share}, random_share={self.random_share}: expected at most 1 together"
             )
 
     def __call__(
@@ -169,13 +174,13 @@ class Masking:
         special = vocabulary.special[ids]
         hidden = self._hidden(tokens, keys, vocabulary.continues[ids]) & ~special
         hidden &= tokens.positions >= vocabulary.spared
-        place = mixed(keys + tokens.positions)
-        draw = uniform(mixed(place ^ _REPLACE))
+        token_keys = mixed(keys + tokens.positions)
+        draw = uniform(mixed(token_keys ^ _REPLACE))
         # In whole numbers: float32 would round up to the size of the vocabulary, and a Mac's GPU has no float64.
-        others = bits(mixed(place ^ _RANDOM)) * len(vocabulary.ordinary) >> BITS
+        drawn_tokens = bits(mixed(token_keys ^ _RANDOM)) * len(vocabulary.ordinary) >> BITS
         seen = torch.where(hidden & (draw < self.mask_share), torch.full_like(ids, vocabulary.mask), ids)
         at_random = hidden & (draw >= self.mask_share) & (draw < self.mask_share + self.random_share)
-        return torch.where(at_random, vocabulary.ordinary[others], seen), hidden
+        return torch.where(at_random, vocabulary.ordinary[drawn_tokens], seen), hidden
 
     def _hidden(
         self, tokens: Tokens, keys: Int[Tensor, "tokens"], continues: Bool[Tensor, "tokens"]
@@ -184,15 +189,71 @@ class Masking:
         if self.strategy == "token":
             return uniform(mixed(mixed(keys + tokens.positions) ^ _START)) < self.rate
         begun = (~continues).long().cumsum(0)
-        words = begun - begun[tokens.starts][tokens.sentence_of_token]
+        word_numbers = begun - begun[tokens.starts][tokens.sentence_of_token]
         if self.strategy == "word":
-            return uniform(mixed(mixed(keys + words) ^ _START)) < self.rate
+            return uniform(mixed(mixed(keys + word_numbers) ^ _START)) < self.rate
         start_rate = span_start_rate(self.rate, mean=self.mean_span)
         reaches = 1 - 1 / self.mean_span  # probability that a span goes on by one more word
         hidden = torch.zeros_like(continues)
         for lag in range(LONGEST_SPAN if reaches else 1):
             # Spans may begin before the sentence does, or its first words would be spared.
-            first = mixed(keys + words - lag)
+            first = mixed(keys + word_numbers - lag)
             begins = uniform(mixed(first ^ _START)) < start_rate
             hidden |= begins & (uniform(mixed(first ^ _LENGTH)) < reaches**lag)
         return hidden
+
+
+class _StatesInstead(nn.Module):
+    """Stands where the transformer was: gives what came in as if it were the transformer's output."""
+
+    def forward(self, *unused: object, inputs_embeds: Tensor, **options: object) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=inputs_embeds)
+
+
+class MaskedTokenHead(nn.Module):
+    """Token states → logits over the vocabulary, as the architecture's `…ForMaskedLM` computes them.
+
+    Its transformer is taken out and the states are handed in, so only the tokens of interest go through it: no
+    token's logits depend on another one's. The output matrix is the backbone's own embedding table where the
+    architecture ties the two.
+    """
+
+    def __init__(self, backbone: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = _with_head(backbone)
+        if backbone.config.get_text_config().tie_word_embeddings:
+            self.model.get_output_embeddings().weight = backbone.get_input_embeddings().weight
+        setattr(self.model, self.model.base_model_prefix, _StatesInstead())
+        self.train()  # what comes from a folder is set to be used, not to learn
+
+    def forward(self, states: Float[Tensor, "some dim"]) -> Float[Tensor, "some vocabulary"]:
+        rows = len(states)
+        # Every step hides another number of tokens, and a bf16 product on a CPU keeps code for each shape.
+        missing = -rows % FILL_TO if states.device.type == "cpu" else 0
+        return self.model(inputs_embeds=F.pad(states, (0, 0, 0, missing)).unsqueeze(0)).logits[0, :rows]
+
+
+def _with_head(backbone: PreTrainedModel) -> PreTrainedModel:
+    """The masked language model of the backbone's architecture; its head from the folder, if that holds one.
+
+    Otherwise the head is drawn from torch's generator.
+    """
+    architecture = copy.deepcopy(backbone.config)
+    # The stand-in takes no masks, so the plainest attention will do.
+    architecture._attn_implementation = "eager"
+    folder = Path(backbone.name_or_path) if backbone.name_or_path else None
+    with quiet():
+        if folder is None or not folder.is_dir() or not has_weights(folder):
+            return AutoModelForMaskedLM.from_config(architecture, dtype=torch.float32)
+        model, report = AutoModelForMaskedLM.from_pretrained(
+            folder,
+            config=architecture,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+    if report["missing_keys"]:
+        log.info("%s holds no head for masked tokens; a new one is trained", folder)
+    return model

@@ -66,24 +66,24 @@ def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere
     """
     facts = dict(facts)
     title = facts.pop("name", "Sentence encoder")
-    own = {
+    features = {
         "architecture": encoder.backbone.config.model_type,
         "pooling": encoder.pooling,
         "normalized": "yes" if encoder.normalize else "no",
         "dimensions": encoder.dim,
         "tokens at most": encoder.max_length,
     }
-    own |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
-    own |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
-    if encoder.prompts is not None:
-        prompts = encoder.prompts.as_dict().items()
+    features |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
+    features |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
+    if encoder.templates is not None:
+        prompts = encoder.templates.as_dict().items()
         facts |= {"templates": {key: value for key, value in prompts if value is not None}}
     plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
     parts = [
         _FRONT_MATTER if loads_elsewhere else "",
         f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n\n",
-        fact_table(own | plain),
+        fact_table(features | plain),
         f"\n## Use\n\n{_USE[loads_elsewhere]}",
         _SCORE if encoder.score_head else "",
         *(
@@ -98,18 +98,22 @@ def pair_card(encoder: CrossEncoder, settings: dict[str, Any], facts: dict[str, 
     """Markdown of a cross-encoder; arguments as of `model_card`, and what its settings file says."""
     facts = dict(facts)
     title = facts.pop("name", "Cross-encoder")
-    own = {"architecture": encoder.backbone.config.model_type} | settings
-    own["tokens at most"] = encoder.inner.max_length
+    features = {"architecture": encoder.backbone.config.model_type} | settings
+    features["tokens at most"] = encoder.inner.max_length
     text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
     return (
-        text + fact_table(own | facts) + f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[encoder.symmetric]}"
+        text
+        + fact_table(features | facts)
+        + f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[encoder.symmetric]}"
     )
 
 
 def fact_table(rows: dict[str, Any]) -> str:
     """A Markdown table of two columns without headings."""
-    lines = [f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()]
-    return "\n".join(["| | |", "|---|---|", *lines]) + "\n"
+    table_rows = [
+        f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()
+    ]
+    return "\n".join(["| | |", "|---|---|", *table_rows]) + "\n"
 
 
 def _words(key: str) -> str:

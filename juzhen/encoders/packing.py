@@ -11,7 +11,7 @@ checkpointing see no difference in kind, only other draws.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,12 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.backends.cuda import SDPAParams, can_use_efficient_attention, can_use_flash_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from juzhen.core.batch import Group, Tokens
-from juzhen.encoders.ragged import ragged_kernel
 from juzhen.encoders.token_table import TokenTable
 
 LEVELS = 2**16
@@ -49,15 +49,15 @@ class _Drop(torch.autograd.Function):
         draws = torch.empty((states.numel() + 3) // 4, dtype=torch.int64)
         # From the lowest number up to the highest: all 64 bits are random, so each 16 of them are.
         draws.random_(-(2**63), None)
-        kept = draws.view(torch.int16)[: states.numel()].view(states.shape) >= threshold - LEVELS // 2
-        context.save_for_backward(kept)
+        survives = draws.view(torch.int16)[: states.numel()].view(states.shape) >= threshold - LEVELS // 2
+        context.save_for_backward(survives)
         context.scale = LEVELS / (LEVELS - threshold)
-        return torch.ops.aten.native_dropout_backward(states, kept, context.scale)
+        return torch.ops.aten.native_dropout_backward(states, survives, context.scale)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (kept,) = context.saved_tensors
-        return torch.ops.aten.native_dropout_backward(gradient, kept, context.scale), None
+        (survives,) = context.saved_tensors
+        return torch.ops.aten.native_dropout_backward(gradient, survives, context.scale), None
 
 
 def drop(states: Tensor, rate: float) -> Tensor:
@@ -115,9 +115,9 @@ def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens:
 def _runs(lengths: np.ndarray, *, max_tokens: int | None) -> Iterator[np.ndarray]:
     """Ascending lengths cut into runs whose longest is at most LENGTH_RATIO times the shortest, plus 2."""
     tokens_before = np.concatenate([[0], np.cumsum(lengths)]).tolist()
-    start, known = 0, lengths.tolist()
-    while start < len(known):
-        end = bisect_right(known, LENGTH_RATIO * known[start] + 2, lo=start)
+    start, sizes = 0, lengths.tolist()
+    while start < len(sizes):
+        end = bisect_right(sizes, LENGTH_RATIO * sizes[start] + 2, lo=start)
         if max_tokens is not None:
             fitting = bisect_right(tokens_before, tokens_before[start] + max_tokens, lo=start) - 1
             end = min(end, max(fitting, start + 1))
@@ -151,12 +151,12 @@ def packed_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     tokens: Tokens | None = None,
-    **more: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention of each sentence to itself, (1, tokens, heads, head_dim); without `tokens` it is plain sdpa."""
     if tokens is None:
         return sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **more
+            module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **options
         )
     attend = ragged_kernel(query, key, value, rate=dropout) or _by_groups
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
@@ -173,7 +173,7 @@ def _by_groups(
     *columns, filling = zip(*(states.split(sizes) for states in (query, key, value)), strict=True)
     parts = []
     for group, states in zip(tokens.groups, columns, strict=True):
-        queries, keys, values = (_unpacked(one, group) for one in states)
+        queries, keys, values = (_unpacked(packed, group) for packed in states)
         attended = _attended(queries, keys, values, group.mask, scale=scale, rate=rate)
         attended = attended.transpose(1, 2).flatten(0, 1)
         parts.append(attended if group.slots is None else attended.index_select(0, group.slots))
@@ -193,11 +193,12 @@ def _attended(
     if query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16)):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate, scale=scale)
     sentences, heads, length, head_dim = query.shape
-    given, scale = query.dtype, head_dim**-0.5 if scale is None else scale
-    taken = torch.float32 if given is torch.bfloat16 else given
+    precision, scale = query.dtype, head_dim**-0.5 if scale is None else scale
+    taken = torch.float32 if precision is torch.bfloat16 else precision
     # Each is copied once: cast in the order in which products want it.
     query, key, value = (
-        one.to(taken, memory_format=torch.contiguous_format).flatten(0, 1) for one in (query, key, value)
+        states.to(taken, memory_format=torch.contiguous_format).flatten(0, 1)
+        for states in (query, key, value)
     )
     bias = query.new_zeros(1)
     if mask is not None:
@@ -206,7 +207,7 @@ def _attended(
     with torch.autocast("cpu", enabled=False):
         weights = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=scale).softmax(-1)
         attended = torch.bmm(drop(weights, rate) if rate else weights, value)
-    return attended.unflatten(0, (sentences, heads)).to(given)
+    return attended.unflatten(0, (sentences, heads)).to(precision)
 
 
 def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> Tensor:
@@ -215,6 +216,53 @@ def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> T
         shape = (group.num_sentences * group.length, *states.shape[1:])
         states = states.new_zeros(shape).index_copy(0, group.slots, states)
     return states.unflatten(0, (group.num_sentences, group.length)).transpose(1, 2)
+
+
+# Kernels of a GPU for sentences of any length: those behind torch's nested tensors, called without these. What a nested
+# tensor costs the processor, 150 times the call, is paid per layer (LOG.md); torch.nn.attention.varlen cannot drop.
+# Dao 2024, https://arxiv.org/abs/2307.08691; Rabe and Staats 2021, https://arxiv.org/abs/2112.05682
+States = Float[Tensor, "tokens heads head_dim"]
+Kernel = Callable[..., States]
+
+ALIGNED = 8
+"""Both kernels want rows of 16 bytes; a head's width that is no multiple of 8 would have to be filled up first."""
+
+
+def ragged_kernel(
+    query: Float[Tensor, "one heads tokens head_dim"], key: Tensor, value: Tensor, *, rate: float
+) -> Kernel | None:
+    """The kernel that the device of these states has for them: flash in half precision, the other one in float32.
+
+    None where there is none: on other devices than CUDA, for odd widths, on GPUs too old for both.
+    """
+    if query.device.type != "cuda" or query.shape[-1] % ALIGNED:
+        return None
+    params = SDPAParams(query, key, value, None, rate, False, False)
+    if can_use_flash_attention(params):
+        return flash
+    return memory_efficient if can_use_efficient_attention(params) else None
+
+
+def flash(
+    query: States, key: States, value: States, tokens: Tokens, *, scale: float | None, rate: float
+) -> States:
+    """float16 and bfloat16 only. The default of `scale` is 1/√head_dim."""
+    ends, longest = tokens.boundaries, tokens.longest
+    return torch.ops.aten._flash_attention_forward(
+        query, key, value, ends, ends, longest, longest, rate, False, False, scale=scale
+    )[0]
+
+
+def memory_efficient(
+    query: States, key: States, value: States, tokens: Tokens, *, scale: float | None, rate: float
+) -> States:
+    """float32 too, and GPUs that are too old for flash. The default of `scale` is 1/√head_dim."""
+    ends, longest = tokens.boundaries, tokens.longest
+    learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
+    rows = (states.unsqueeze(0) for states in (query, key, value))
+    return torch.ops.aten._efficient_attention_forward(
+        *rows, None, ends, ends, longest, longest, rate, 0, learns, scale=scale
+    )[0].squeeze(0)
 
 
 def use_packed_attention(backbone: PreTrainedModel) -> bool:
@@ -259,6 +307,40 @@ def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:
     input_ids = torch.full(mask.shape, pad, device=mask.device)
     input_ids[tokens.places] = tokens.input_ids
     return input_ids, mask.long()
+
+
+class PackedSentences:
+    """What `juzhen.encoders.pooling` asks of packed token states."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+        self.skipped = tokens.num_unpooled.unsqueeze(-1)
+        self.count = tokens.lengths.unsqueeze(-1) - self.skipped
+
+    @property
+    def places(self) -> Float[Tensor, "tokens 1"]:
+        return (self.tokens.positions + 1).unsqueeze(-1).float()
+
+    def sum(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        empty = torch.zeros(len(self.tokens), states.shape[-1], device=states.device)
+        return empty.index_add(0, self.tokens.sentence_of_token, self._pooled(states, filling=0.0))
+
+    def max(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        states = self._pooled(states, filling=float("-inf"))
+        lowest = states.new_full((len(self.tokens), states.shape[-1]), float("-inf"))
+        numbers = self.tokens.sentence_of_token.unsqueeze(-1).expand_as(states)
+        return lowest.scatter_reduce(0, numbers, states, "amax")
+
+    def first(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        return states[self.tokens.starts + self.skipped.squeeze(-1)].float()
+
+    def _pooled(self, states: Float[Tensor, "tokens dim"], *, filling: float) -> Float[Tensor, "tokens dim"]:
+        """The states in float32, with `filling` for those of a prompt that is not pooled."""
+        tokens, states = self.tokens, states.float()
+        if isinstance(tokens.unpooled, int) and not tokens.unpooled:
+            return states
+        left_out = tokens.positions < tokens.num_unpooled[tokens.sentence_of_token]
+        return states.masked_fill(left_out.unsqueeze(-1), filling)
 
 
 AttentionInterface.register(PACKED, packed_attention)

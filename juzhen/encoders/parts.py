@@ -11,13 +11,13 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.core.threads import limit_threads
-from juzhen.encoders.first_look import check_vocabulary, find_encoder, read_tokenizer_file
+from juzhen.encoders.first_look import check_vocabulary, find_encoder
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.projection import load_projections
-from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.settings_file import Settings, told_simply
+from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.templates import Templates
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 
 
@@ -25,15 +25,15 @@ from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_
 class Parts:
     """What a sentence encoder is made of.
 
-    options  keywords that a PooledEncoder takes
-    prompts  templates that sentences are read through; None: there are none
-    folder   where the weights and what else was learnt lie; None: the weights are random
+    options    keywords that a PooledEncoder takes
+    templates  that sentences are read through; None: there are none
+    folder     where the weights and what else was learnt lie; None: the weights are random
     """
 
     backbone: PreTrainedModel
     tokenizer: Tokenizer
     options: dict[str, Any]
-    prompts: Prompts | None
+    templates: Templates | None
     folder: Path | None
 
 
@@ -43,11 +43,11 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     seed  draws the weights under `initialize=random`; the global random state is left as it was
 
     What the configuration leaves open (null) is taken from the folder; what the folder leaves open is pooling
-    mean, not normalized, as many tokens as the model can take. Raises UserError for every mistake that can be
-    seen in the files.
+    mean, not normalized, as many tokens as the model can take. Raises UserError for files that do not load, or do
+    not belong together.
     """
-    found = find_encoder(config)
-    layout = found.layout
+    files = find_encoder(config)
+    layout = files.layout
     limit_threads()
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -55,24 +55,27 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
-            backbone = from_scratch(architecture, shown=found.shown)
-        elif found.on_hub_only:
+            backbone = from_scratch(architecture, shown=files.shown)
+        elif files.on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)
         else:
             backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
-        tokenizer = _read_tokenizer(layout.transformer)
+        with naming(f"{layout.transformer}: the tokenizer does not load"):
+            tokenizer = AutoTokenizer.from_pretrained(
+                layout.transformer, local_files_only=True, trust_remote_code=False
+            )
     check_vocabulary(tokenizer.get_vocab(), len(token_embeddings(backbone).weight), shown=config.path)
     options = {
         "pooling": layout.pooling_for(config.pooling),
         "normalize": bool(layout.normalize) if config.normalize is None else config.normalize,
         "max_length": _max_length(config, layout, backbone, tokenizer),
         "projections": load_projections(
-            layout.projections, width=_state_size(backbone), layer_norm=config.layer_norm
+            layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
         ),
-        "prefix": layout.prefix.configured(config),
+        "prompts": layout.prompts.configured(config),
     }
-    folder = found.folder if config.initialize == "pretrained" else None
-    return Parts(backbone, tokenizer, options, layout.prompts, folder)
+    folder = files.folder if config.initialize == "pretrained" else None
+    return Parts(backbone, tokenizer, options, layout.templates, folder)
 
 
 def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
@@ -82,55 +85,30 @@ def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
     """
     # Weights, which the start of a training from scratch lacks, are not asked for.
     config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="random")
-    found = find_encoder(config)
-    if scores_pairs(found.folder):
+    files = find_encoder(config)
+    if scores_pairs(files.folder):
         raise UserError(f"{source}: holds a cross-encoder, which scores pairs and has no embeddings")
-    for folder in found.layout.projections[-1:]:
-        layer = Settings.read(folder / "config.json")
-        return layer.get("dimension" if "dimension" in layer.values else "out_features", int)
-    return int(read_architecture(found.layout.transformer, dropout=None).hidden_size)
-
-
-def _read_tokenizer(folder: Path) -> Tokenizer:
-    with told_simply(f"{folder}: the tokenizer does not load"):
-        try:
-            return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except Exception:
-            read_tokenizer_file(folder)  # transformers says no more than which key was not there
-            raise
-
-
-def _state_size(backbone: PreTrainedModel) -> int:
-    size = getattr(backbone.config, "hidden_size", None)
-    if not isinstance(size, int):
-        raise UserError(f"{backbone.config.model_type}: this architecture is no encoder of texts alone")
-    return size
+    for folder in files.layout.projections[-1:]:
+        layer = read_settings(folder / "config.json")
+        return int(layer.get("dimension") or layer["out_features"])
+    return int(read_architecture(files.layout.transformer, dropout=None).hidden_size)
 
 
 def _max_length(
     config: BackboneConfig, layout: Layout, backbone: PreTrainedModel, tokenizer: Tokenizer
 ) -> int:
     """Tokens per sentence: what was asked for if the model can take it, else what the folder says."""
-    limit = num_positions(backbone)
-    wanted = config.max_length
-    if wanted is not None:
-        smallest = tokenizer.num_special_tokens_to_add() + 1
-        if wanted < smallest or (limit is not None and wanted > limit):
-            raise UserError(
-                f"backbone.max_length={wanted}: {config.path} takes {smallest} to "
-                f"{limit or 'any number of'} tokens per sentence"
-            )
-        return wanted
-    told = [layout.max_length or tokenizer.model_max_length, limit]
+    limit, least = num_positions(backbone), tokenizer.num_special_tokens_to_add() + 1
+    of_folder = layout.max_length or tokenizer.model_max_length
     # Tokenizers that do not know their length say 10^30.
-    known = [number for number in told if number is not None and number < 10**9]
-    if not known:
-        raise UserError(f"{config.path} does not say how many tokens it takes; add backbone.max_length=128")
-    if min(known) <= (special := tokenizer.num_special_tokens_to_add()):
+    number = config.max_length or min(
+        (size for size in (of_folder, limit) if size and size < 10**9), default=0
+    )
+    if number < least or (limit is not None and number > limit):
         raise UserError(
-            f"{config.path} takes {min(known)} tokens, and {special} of them are special: none is left for the text"
+            f"max_length={number or None}: {config.path} takes {least} to {limit or 'any number of'} tokens"
         )
-    return min(known)
+    return number
 
 
 def num_positions(backbone: PreTrainedModel) -> int | None:

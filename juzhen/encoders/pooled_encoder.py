@@ -3,7 +3,7 @@
 import copy
 import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, cast
 
 import numpy as np
@@ -15,31 +15,32 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, check_texts
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
-from juzhen.encoders.layout import check_pooling
+from juzhen.core.texts import short
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (
+    PackedSentences,
     pack,
     packed_inputs,
     padded_inputs,
     use_cheap_dropout,
     use_packed_attention,
 )
-from juzhen.encoders.pooling import POOLINGS, READS_FIRST_LAYER, BilinearScore
-from juzhen.encoders.prefix import Prefix
-from juzhen.encoders.projection import OutputLayer
-from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.settable_encoder import SettableEncoder
+from juzhen.encoders.pooling import POOLINGS, check_pooling
+from juzhen.encoders.projection import BilinearScore, OutputLayer
+from juzhen.encoders.prompts import Prompts, as_prompts
+from juzhen.encoders.templates import Templates
 from juzhen.encoders.texts import no_garbage_collection, progress_bar
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
 TYPES = "token_type_ids"
+SETTABLE = ("max_length", "micro_batch_tokens", "normalize", "pooling", "prompts", "score_head")
 Places = tuple[int | Tensor, slice | Tensor]
 """Where the states of the tokens are among those that the transformer gives."""
 
 
-class PooledEncoder(SettableEncoder):
+class PooledEncoder(nn.Module):
     """backbone → pooling → projections (usually none) → length 1, if `normalize`.
 
     backbone    a Hugging Face encoder without head
@@ -51,15 +52,12 @@ class PooledEncoder(SettableEncoder):
     takes_segments  the backbone can be told which of two sentences a token belongs to
     gives_segments  it is told that of single sentences, too, because their tokenizer says so
     score_head  what makes a score of two embeddings; None: it is their cosine
-    prompts     templates that sentences are read through; None: there are none
-    prefix      texts that may stand before a sentence, which sentence-transformers calls prompts
+    templates   that sentences are read through; None: there are none
+    prompts     texts that may stand before a sentence
     prompt      the one that stands before every sentence; "": none does
 
-    What can be set later is checked, as pooling, normalize, max_length and prefix, which may be a mapping name → text.
+    What is set later has its effect on the next text and on what is saved; prompts may be a mapping name → text.
     """
-
-    prompt: str
-    _prompt_tokens: int
 
     def __init__(
         self,
@@ -70,7 +68,7 @@ class PooledEncoder(SettableEncoder):
         normalize: bool,
         max_length: int,
         projections: Sequence[OutputLayer],
-        prefix: Prefix = Prefix(),  # noqa: B008  # frozen
+        prompts: Prompts = Prompts(),  # noqa: B008  # frozen
     ) -> None:
         super().__init__()
         self.backbone = backbone
@@ -80,7 +78,7 @@ class PooledEncoder(SettableEncoder):
         self.max_length = max_length
         self.projections = nn.ModuleList(projections)
         self.score_head: BilinearScore | None = None
-        self.prompts: Prompts | None = None
+        self.templates: Templates | None = None
         self.micro_batch_tokens: int | None = None
         self._packs = use_packed_attention(backbone)
         use_cheap_dropout(backbone)
@@ -89,34 +87,77 @@ class PooledEncoder(SettableEncoder):
         self.gives_segments = self.takes_segments and TYPES in tokenizer.model_input_names
         # Models without padding token (GPT-2) never see the number: the mask hides it.
         self.pad: int = tokenizer.pad_token_id or 0
-        self.prefix = prefix
-        self._prompt_is_given = False
-        self._serves_head = False
-        self._put_before(prefix.text)
+        self.prompts = prompts
 
     def with_prompt(self, prompt_name: str | None = None, prompt: str | None = None) -> Self:
         """The same weights with another text before every sentence: the prompt of that name, or the text itself.
 
         Raises UserError for both, for an unknown name, and for an encoder that reads sentences through templates.
         """
-        if self.prompts is not None:
-            raise UserError("this encoder reads sentences through templates, before which no prompt stands")
         other = copy.copy(self)
-        other._prompt_is_given = True
-        other._put_before(self.prefix.chosen(prompt_name, prompt))
+        other.prompt = self.prompts.chosen(prompt_name, prompt)
         return other
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raises UserError for what is no attribute of a finished encoder, such as max_seq_length: it had no effect."""
+        if self.__dict__.get("is_finished") and not hasattr(self, name):
+            raise UserError(
+                f"{type(self).__name__}.{name}: there is no such attribute; {nearest(name, SETTABLE)}"
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def prompts(self) -> Prompts:
+        return self._prompts
+
+    @prompts.setter
+    def prompts(self, value: Prompts | Mapping[str, str]) -> None:
+        prompts = as_prompts(value, getattr(self, "_prompts", Prompts()))
+        self._put_before(prompts.text)
+        self._prompts, self._prompt_is_given = prompts, False
+
+    @property
+    def prompt(self) -> str:
+        return self._prompt
+
+    @prompt.setter
+    def prompt(self, text: str) -> None:
+        self._put_before(text)
+        self._prompt_is_given = True
+
+    def _put_before(self, prompt: str) -> None:
+        """Has a prompt stand before every sentence. Raises UserError where it could not stand there whole."""
+        self._prompt, self._prompt_tokens = prompt, 0
+        if not prompt:
+            return
+        quoted = f"prompt {short(repr(prompt))}"
+        if self.templates is not None:
+            raise UserError("this encoder reads sentences through templates, before which no prompt stands")
+        if self.tokenizer.truncation_side == "left":
+            raise UserError(
+                f"{quoted}: this tokenizer cuts long sentences at the front, where the prompt stands; "
+                "set truncation_side to right in its tokenizer_config.json, or do without a prompt"
+            )
+        ids = self.tokenizer(prompt, verbose=False)["input_ids"]
+        if len(ids) >= self.max_length:
+            raise UserError(
+                f"max_length={self.max_length}: the {quoted} takes {len(ids)} tokens of it, special ones "
+                f"included, which leaves none for the sentence; set at least max_length={len(ids) + 16}"
+            )
+        # Counted as sentence-transformers does: alone, and without the special token behind it.
+        self._prompt_tokens = len(ids) - sum(number in self.tokenizer.all_special_ids for number in ids[-1:])
 
     @property
     def sides(self) -> Int[np.ndarray, "sides"]:
-        """As of `Prefix`; all 0 where templates, or a prompt that `with_prompt` has given, are read with every text."""
-        is_own = self.prompts is None and not self._prompt_is_given
-        return np.array(self.prefix.sides if is_own else [Side.EVERY] * len(Side), dtype=np.int8)
+        """As of `Prompts`; all 0 where templates, or a prompt of `with_prompt`, are read with every text."""
+        is_own = self.templates is None and not self._prompt_is_given
+        return np.array(self.prompts.sides if is_own else [Side.EVERY] * len(Side), dtype=np.int8)
 
     def reading(self, side: Side) -> Self:
         """The same weights with the prompt for queries or for documents; itself where it is the one that it has."""
         if self.sides[side] == Side.EVERY:
             return self
-        return self.with_prompt(None, self.prefix.of_side(side))
+        return self.with_prompt(None, self.prompts.of_side(side))
 
     def prompted(self, texts: Sequence[str]) -> list[str]:
         """The texts as the tokenizer gets them."""
@@ -125,7 +166,12 @@ class PooledEncoder(SettableEncoder):
     @property
     def unpooled(self) -> int:
         """Tokens at the start of each sentence that pooling leaves out."""
-        return 0 if self.prefix.include_prompt else self._prompt_tokens
+        return 0 if self.prompts.include_prompt else self._prompt_tokens
+
+    @property
+    def inner(self) -> Self:
+        """What reads texts: of a cross-encoder its transformer, here the encoder itself."""
+        return self
 
     @property
     def dim(self) -> int:
@@ -181,20 +227,23 @@ class PooledEncoder(SettableEncoder):
                 `forward` gives; layers below are pooled and not projected
         """
         count = self.backbone.config.num_hidden_layers
-        places = [layer_at(depth, count) for depth in depths]
-        inner = sorted({place for place in places if place < count})
+        layers_at = [layer_at(depth, count) for depth in depths]
+        inner = sorted({layer for layer in layers_at if layer < count})
 
         def columns(piece: Tokens) -> Tensor:
             states, real = self._layer_states(piece, needs_layers=True)
             first, last = states[0][real], states[-1][real]
-            pooled = [POOLINGS[self.pooling]((first, states[place - 1][real]), piece) for place in inner]
+            pooled = [self._pool((first, states[layer - 1][real]), piece) for layer in inner]
             return torch.cat([self._pooled((first, last), piece), *pooled], dim=1)
 
         widths = [self.dim] + [self.backbone.config.hidden_size] * len(inner)
         final, *below = self._in_micro_batches(columns, tokens).split(widths, dim=1)
         final = self._finished(final, tokens)
-        found = {place: one[tokens.inverse_permutation] for place, one in zip(inner, below, strict=True)}
-        return final, [found.get(place, final) for place in places]
+        by_layer = {
+            layer: embeddings[tokens.inverse_permutation]
+            for layer, embeddings in zip(inner, below, strict=True)
+        }
+        return final, [by_layer.get(layer, final) for layer in layers_at]
 
     def _in_micro_batches(self, function: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
         """`function` of the tokens, whose rows follow packed order, piece by piece where memory is short."""
@@ -207,7 +256,10 @@ class PooledEncoder(SettableEncoder):
         return self._pooled(self._layers(tokens), tokens)
 
     def _pooled(self, layers: tuple[Tensor, ...], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        return self._projected(POOLINGS[self.pooling](layers, tokens))
+        return self._projected(self._pool(layers, tokens))
+
+    def _pool(self, layers: Sequence[Tensor], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        return POOLINGS[self.pooling].pool(layers, PackedSentences(tokens))
 
     def _projected(self, embeddings: Tensor) -> Float[Tensor, "sentences dim"]:
         for projection in self.projections:
@@ -221,8 +273,8 @@ class PooledEncoder(SettableEncoder):
 
     def _layers(self, tokens: Tokens) -> tuple[Float[Tensor, "tokens dim"], ...]:
         """Token states of the first layer, where the pooling reads it, and of the last."""
-        states, real = self._layer_states(tokens, needs_layers=self.pooling in READS_FIRST_LAYER)
-        return tuple(one[real] for one in (states[:1] + states[-1:] if len(states) > 1 else states))
+        states, real = self._layer_states(tokens, needs_layers=POOLINGS[self.pooling].reads_first_layer)
+        return tuple(layer[real] for layer in (states[:1] + states[-1:] if len(states) > 1 else states))
 
     def _layer_states(self, tokens: Tokens, *, needs_layers: bool) -> tuple[list[Tensor], Places]:
         """States after each layer, or after the last alone, and where among them those of the tokens are."""

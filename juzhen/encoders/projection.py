@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import torch
 from jaxtyping import Float
 from safetensors.torch import load_file, save_model
 from torch import Tensor, nn
+from torch.nn import functional
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.whole import write_json
-from juzhen.encoders.settings_file import Settings, told_simply
+from juzhen.encoders.locate import SCORE_FILE
+from juzhen.encoders.settings_file import naming, read_settings
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "torch.nn.modules.activation.Tanh": nn.Tanh,
@@ -52,13 +55,9 @@ class OutputLayer(nn.Module):
 
     @classmethod
     def _filled(cls, folder: Path, *sizes: int, **options: Any) -> Self:
-        """The layer that `cls` makes of these arguments, with the weights of a folder; pickled ones are refused."""
-        with told_simply(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
+        """The layer that `cls` makes of these arguments, with the weights of a folder; pickled ones are not read."""
+        with naming(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
             layer = cls(*sizes, **options)
-            if not (folder / _WEIGHTS).is_file():
-                raise UserError(
-                    f"{folder}: {_WEIGHTS} is missing; pickled weights are not read, save them anew"
-                )
             layer.load_state_dict(load_file(folder / _WEIGHTS))
         return layer
 
@@ -100,24 +99,21 @@ class Projection(OutputLayer):
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Reads a `Dense` folder. Raises UserError for pickled weights and for variants we do not compute."""
-        settings = Settings.read(folder / "config.json")
-        config = settings.values
-        activation = settings.get("activation_function", str, default="torch.nn.modules.activation.Tanh")
+        config = read_settings(folder / "config.json")
+        activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
         if activation not in ACTIVATIONS:
             raise UserError(
-                f"{folder}: activation {activation!r} is not supported; {nearest(activation, ACTIVATIONS)}"
+                f"{folder}: activation {activation!r} is not supported; {nearest(str(activation), ACTIVATIONS)}"
             )
         source, target = (
-            str(config.get(key) or "sentence_embedding")
-            for key in ("module_input_name", "module_output_name")
+            config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")
         )
         if source != "sentence_embedding" or target not in (source, SCORES):
             raise UserError(f"{folder}: only plain Dense layers over the sentence embedding are supported")
-        sizes = [settings.get(key, int) for key in ("in_features", "out_features")]
-        bias, adds_input = (
-            settings.get(key, bool, default=key == "bias") for key in ("bias", "use_residual")
-        )
-        return cls._filled(folder, *sizes, bias=bias, activation=activation, adds_input=adds_input)
+        with naming(f"{folder}/config.json"):
+            sizes = config["in_features"], config["out_features"]
+        options = {"bias": config.get("bias", True), "adds_input": config.get("use_residual", False)}
+        return cls._filled(folder, *sizes, activation=activation, **options)
 
 
 class OutputNorm(OutputLayer):
@@ -143,7 +139,7 @@ class OutputNorm(OutputLayer):
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Reads a `LayerNorm` folder. Raises UserError for pickled weights."""
-        return cls._filled(folder, Settings.read(folder / "config.json").get("dimension", int))
+        return cls._filled(folder, read_settings(folder / "config.json")["dimension"])
 
 
 def load_projections(folders: Sequence[Path], *, width: int, layer_norm: bool | None) -> list[OutputLayer]:
@@ -154,7 +150,7 @@ def load_projections(folders: Sequence[Path], *, width: int, layer_norm: bool | 
     """
     layers: list[OutputLayer] = []
     for folder in folders:
-        is_norm = "dimension" in Settings.read(folder / "config.json").values
+        is_norm = "dimension" in read_settings(folder / "config.json")
         layer = (OutputNorm if is_norm else Projection).load(folder)
         if layer.in_features != width:
             raise UserError(
@@ -163,7 +159,42 @@ def load_projections(folders: Sequence[Path], *, width: int, layer_norm: bool | 
         width = layer.out_features
         layers.append(layer)
     if layer_norm is False:
-        return [one for one in layers if not isinstance(one, OutputNorm)]
+        return [layer for layer in layers if not isinstance(layer, OutputNorm)]
     if layer_norm and not (layers and isinstance(layers[-1], OutputNorm)):
         layers.append(OutputNorm(width))
     return layers
+
+
+class BilinearScore(nn.Module):
+    """s(u, v) = ûᵀ W v̂, with û = u/‖u‖ and v̂ = v/‖v‖. W starts as the identity, so that s starts as the cosine.
+
+    (Su 2022, https://kexue.fm/archives/9341, where CoSENT takes any function of two texts for its score; there the
+    form is of u and v. Of length 1, long embeddings say no more, and temperatures for cosines fit at the start.)
+    The order of the sentences counts: s(u, v) = s(v, u) only as long as W is symmetric.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.form = nn.Parameter(torch.eye(dim))
+
+    def forward(
+        self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
+    ) -> Float[Tensor, "batch"]:
+        """In float32 also under autocast, which would tie scores that lie close."""
+        with torch.autocast(first.device.type, enabled=False):
+            first, second = (functional.normalize(layer.float(), dim=-1) for layer in (first, second))
+            return ((first @ self.form) * second).sum(dim=-1)
+
+    def save(self, folder: Path) -> None:
+        """Writes SCORE_FILE into `folder`."""
+        save_model(self, str(folder / SCORE_FILE), metadata={"format": "pt"})
+
+    @classmethod
+    def load(cls, folder: Path, *, dim: int) -> "BilinearScore | None":
+        """What SCORE_FILE holds; None where there is none. Raises UserError where it is not of this encoder."""
+        if not (folder / SCORE_FILE).is_file():
+            return None
+        with naming(f"{folder / SCORE_FILE}: no form over embeddings of {dim} numbers"):
+            head = cls(dim)
+            head.load_state_dict(load_file(folder / SCORE_FILE))
+        return head

@@ -1,104 +1,121 @@
-"""Templates that a sentence is put in before it is encoded, and how the state at [MASK] is read. Needs no torch."""
+"""The texts that an encoder wants before a sentence, which sentence-transformers calls its prompts. Needs no torch.
+
+No templates: what a sentence is put into, so that a state at [MASK] can be read, is in `juzhen.encoders.templates`.
+"""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.texts import short
+from juzhen.encoders.spec import NO_PROMPT, BackboneConfig
 
-SENTENCE = "[X]"
-MASK = "[MASK]"
-INJECTED = "[IT_SPECIAL_TOKEN]"
-"""Stands for the sentence, for a state that is read, and for the state of stage 1 in the template of stage 2."""
+if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
+    from juzhen.core.examples import Side
 
-VIEWS = ("anchor", "positive", "negative")
-"""Templates of stage 1, in the order in which a batch has them. Evaluation uses the anchor's."""
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
+"""Names by which encode_query and encode_document of sentence-transformers look for a prompt; the first one counts."""
 
-READS = ("last", "mean", "pooling")
-DENOISINGS = ("none", "positions", "pads")
+PROMPTS_FILE = "config_sentence_transformers.json"
+
+JOINT = "two sentences in one input"
+TEMPLATES = "templates that sentences are put in"
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """What a prompt encoder does with a sentence.
+    """The prompts that an encoder knows, with the meaning of sentence-transformers.
 
-    anchor, positive, negative  templates with one [X] and any number of [MASK]s; null: no such view
-    stage_2     a template with one [IT_SPECIAL_TOKEN], whose word embedding the state of stage 1 replaces, and any
-                number of [MASK]s; null: one stage
-    read        last: the state at the last [MASK] · mean: the mean over all of them · pooling: no [MASK] is read, but
-                what backbone.pooling says
-    denoise     what the template gives without a sentence is taken off: none · positions: nothing stands in the
-                sentence's place, the rest keeps its positions (Jiang et al. 2022) · pads: padding stands there
-                (Zhang et al. 2024)
-    end_to_end  gradients pass from stage 2 to stage 1
-    match_norm  the state of stage 1 is brought to the mean length of a word embedding
+    texts                name → text, such as {"query": "query: "}
+    default_prompt_name  the one before every sentence where nothing else is said; None: none is
+    include_prompt       its tokens count in pooling
     """
 
-    anchor: str
-    positive: str | None = None
-    negative: str | None = None
-    stage_2: str | None = None
-    read: str = "last"
-    denoise: str = "none"
-    end_to_end: bool = True
-    match_norm: bool = False
-
-    def __post_init__(self) -> None:
-        for view in VIEWS:
-            self._check_template(view, SENTENCE, needed=view == "anchor")
-        self._check_template("stage_2", INJECTED, needed=False)
-        for key, known in (("read", READS), ("denoise", DENOISINGS)):
-            value = getattr(self, key)
-            if value not in known:
-                raise UserError(
-                    f"model.{key}={value}: expected {' or '.join(known)}; {nearest(value, known)}"
-                )
-        if self.read == "pooling" and (self.stage_2 or self.denoise != "none"):
-            raise UserError(
-                "model.read=pooling: needs templates.….stage_2=null and denoise=none; or choose read=last"
-            )
-
-    def _check_template(self, key: str, placeholder: str, *, needed: bool) -> None:
-        text = getattr(self, key)
-        if text is None and not needed:
-            return
-        shown = f"template {key}={text!r}"
-        if not isinstance(text, str) or text.count(placeholder) != 1:
-            raise UserError(f"{shown}: expected one {placeholder} in it, as in '{EXAMPLES[placeholder]}'")
-        if self.read != "pooling" and MASK not in text:
-            raise UserError(
-                f"{shown}: expected at least one {MASK}, whose state is read; or choose model.read=pooling"
-            )
-
-    @classmethod
-    def of(cls, model: Mapping[str, Any]) -> "Prompts":
-        """From the model's configuration: `templates` of several languages, and the `language` chosen among them."""
-        templates, language = model["templates"], model["language"]
-        if language is None:
-            raise UserError(
-                "model.language=null: the sets of this job are in several languages, or there are none, and templates "
-                f"are in one; type {' or '.join(f'model.language={one}' for one in templates)}"
-            )
-        if language not in templates:
-            raise UserError(f"model.language={language}: no such templates; {nearest(language, templates)}")
-        known = (*VIEWS, "stage_2")
-        for key in templates[language]:
-            if key not in known:
-                raise UserError(f"model.templates.{language}.{key}: no such template; {nearest(key, known)}")
-        names = ("read", "denoise", "end_to_end", "match_norm")
-        left_out = {} if model["use_negative"] else {"negative": None}
-        return cls(**{**templates[language], **left_out}, **{name: model[name] for name in names})
+    texts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    include_prompt: bool = True
 
     @property
-    def views(self) -> tuple[str, ...]:
-        """The views that have a template, the anchor first."""
-        return tuple(view for view in VIEWS if getattr(self, view) is not None)
+    def text(self) -> str:
+        """What stands before every sentence; "" where nothing does."""
+        return "" if self.default_prompt_name is None else self.texts.get(self.default_prompt_name, "")
+
+    def of_side(self, side: "Side") -> str:
+        """What stands before a query or a document: before every sentence, where no prompt is named for it.
+
+        An instruction for queries that look for documents without one says nothing to queries among themselves.
+        """
+        from juzhen.core.examples import Side
+
+        query, document = (
+            next((self.texts[name] for name in names if name in self.texts), None)
+            for names in (QUERY, DOCUMENT)
+        )
+        alike = query if document is not None else None
+        own_prompt = {Side.EVERY: None, Side.QUERY: query, Side.DOCUMENT: document, Side.ALIKE: alike}[side]
+        return self.text if own_prompt is None else own_prompt
+
+    @property
+    def sides(self) -> list[int]:
+        """For each Side the first one that has the same prompt: all 0 where texts of all sides are read alike."""
+        from juzhen.core.examples import Side
+
+        prompts = [self.of_side(side) for side in Side]
+        return [prompts.index(prompt) for prompt in prompts]
+
+    def chosen(self, prompt_name: str | None, prompt: str | None) -> str:
+        """The prompt of that name, or that text itself. Raises UserError for both, and for a name that is unknown."""
+        if prompt_name is not None and prompt is not None:
+            raise UserError(f"prompt_name={prompt_name!r}, prompt={prompt!r}: give one of the two")
+        if prompt_name is None:
+            return self.text if prompt is None else prompt
+        if prompt_name not in self.texts:
+            choices = nearest(prompt_name, self.texts) if self.texts else "this encoder knows none"
+            raise UserError(
+                f"prompt_name={prompt_name!r}: no such prompt; {choices}, or give it as prompt=<text>"
+            )
+        return self.texts[prompt_name]
+
+    def configured(self, config: BackboneConfig) -> "Prompts":
+        """The prompts of a folder under a configuration, where null leaves them as they are. Raises UserError."""
+        prompts = self.texts if config.prompts is None else config.prompts
+        name = self.default_prompt_name if config.default_prompt_name is None else config.default_prompt_name
+        if config.default_prompt_name == NO_PROMPT:
+            name = None
+        if name is not None and name not in prompts:
+            choices = nearest(name, [*prompts, NO_PROMPT])
+            raise UserError(
+                f"default_prompt_name={short(name)}: no such prompt; {choices}. "
+                f"One of your own: 'prompts={{{short(name)}: \"its text\"}}'"
+            )
+        include = self.include_prompt if config.include_prompt is None else config.include_prompt
+        return Prompts(prompts, name, include)
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """In the spelling of sentence-transformers."""
+        return {"prompts": dict(self.texts), "default_prompt_name": self.default_prompt_name}
 
 
-EXAMPLES = {
-    SENTENCE: 'The sentence of "[X]" means [MASK].',
-    INJECTED: f"so {INJECTED} can be summarized as [MASK].",
-}
+def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts:
+    """Prompts as they are; a mapping name → text with the default name of `before`, where it has that."""
+    if not isinstance(value, Prompts):
+        name = before.default_prompt_name if before.default_prompt_name in value else None
+        value = Prompts(dict(value), name, before.include_prompt)
+    if (name := value.default_prompt_name) is not None and name not in value.texts:
+        raise UserError(f"default_prompt_name={name!r}: no such prompt; {nearest(name, value.texts)}")
+    return value
+
+
+def prompts_of(settings: Mapping[str, Any]) -> Prompts:
+    """The prompts in the settings of a folder, in the spelling of sentence-transformers."""
+    prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text is not None}
+    return Prompts(prompts, settings.get("default_prompt_name"), settings.get("include_prompt", True))
+
+
+def prompt_refused(reader: str, prompt: str) -> UserError:
+    """For a model that reads sentences otherwise than one by one, as they are."""
+    return UserError(
+        f"before {reader}, no prompt stands, and this encoder puts {short(repr(prompt))} before every sentence; "
+        "leave it out: default_prompt_name=none, with the path of its encoder folder"
+    )

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import READS_FIRST_LAYER
-from juzhen.encoders.settings_file import told_simply
+from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.settings_file import naming
 
 TEXTS = (
     "我",
@@ -33,9 +33,9 @@ def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "toke
         encoder.prompted([text]), truncation=True, max_length=encoder.max_length, return_tensors="pt"
     )
     taken = inspect.signature(encoder.backbone.forward).parameters
-    needs_first = encoder.pooling in READS_FIRST_LAYER
+    needs_first = POOLINGS[encoder.pooling].reads_first_layer
     options = {"output_hidden_states": True} if needs_first else {}
-    output = encoder.backbone(**{name: one for name, one in inputs.items() if name in taken}, **options)
+    output = encoder.backbone(**{name: values for name, values in inputs.items() if name in taken}, **options)
     last = output.last_hidden_state[0]
     return (output.hidden_states[1][0], last) if needs_first and len(output.hidden_states) > 2 else (last,)
 
@@ -52,7 +52,7 @@ def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[
     """Last states of each text as this encoder computes them in one batch."""
     tokens = encoder.collate(encoder.tokenize(texts))
     states = encoder.token_states(tokens).split(tokens.lengths.tolist())
-    return [states[place] for place in tokens.inverse_permutation.tolist()]
+    return [states[number] for number in tokens.inverse_permutation.tolist()]
 
 
 def prove(encoder: PooledEncoder) -> None:
@@ -67,12 +67,12 @@ def prove(encoder: PooledEncoder) -> None:
     encoder.eval()
     try:
         with (
-            told_simply(f"{family}: this architecture does not read texts as an encoder of sentences does"),
+            naming(f"{family}: this architecture does not read texts as an encoder of sentences does"),
             torch.random.fork_rng(devices=[]),
         ):
             texts = [text for text in TEXTS if encoder.tokenizer(text)["input_ids"]]  # some know no 我
             alone = [layers_alone(encoder, text)[-1] for text in texts]
-            if {one.shape[1:] for one in alone} != {(config.hidden_size,)}:
+            if {values.shape[1:] for values in alone} != {(config.hidden_size,)}:
                 raise UserError(
                     f"{family}: its states do not have the {config.hidden_size} numbers of its config.json"
                 )

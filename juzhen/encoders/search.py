@@ -7,14 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.processor import num_cores
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import require_finite_vectors
-
-LEAST_CODED = 10_000
-"""Documents from which the codes of ivf_pq can be learnt."""
 
 MADE_OF = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": "IVF{lists},PQ{codes}"}
 """Indexes, as FAISS's factory calls them."""
@@ -35,9 +32,7 @@ class Hit(NamedTuple):
 
 
 def check_top_k(top_k: int, number: int) -> None:
-    """Raises UserError for an empty corpus, and for more documents than there are."""
-    if not number:
-        raise UserError("the corpus is empty: there is no document to find")
+    """Raises UserError for more documents than there are."""
     is_number = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)
     if not is_number or not 1 <= top_k <= number:
         raise UserError(f"top_k={top_k!r}: there are {number:,} documents; expected 1 to {number}")
@@ -63,19 +58,19 @@ class Best:
             kth = np.partition(scores[:, : max(PART, self.k)], -self.k, axis=1)[:, -self.k]
             least = np.maximum(least, np.nextafter(kth, np.float32(-np.inf)))
         rows, columns = np.nonzero(scores > least[:, None])
-        known = self.documents.shape[1]
-        queries = np.concatenate([np.repeat(np.arange(len(scores)), known), rows])
+        width = self.documents.shape[1]
+        queries = np.concatenate([np.repeat(np.arange(len(scores)), width), rows])
         documents = np.concatenate([self.documents.ravel(), columns + first])
         values = np.concatenate([self.scores.ravel(), scores[rows, columns]])
         order = np.lexsort((documents, -values, queries))
         queries, documents, values = queries[order], documents[order], values[order]
         ranks = np.arange(len(queries)) - np.searchsorted(queries, queries)
-        kept = (ranks < self.k) & (documents >= 0)
-        places = queries[kept], ranks[kept]
-        shape = len(self.documents), int(places[1].max(initial=-1)) + 1
+        stays = (ranks < self.k) & (documents >= 0)
+        targets = queries[stays], ranks[stays]
+        shape = len(self.documents), int(targets[1].max(initial=-1)) + 1
         self.documents = np.full(shape, -1, dtype=np.int64)
         self.scores = np.full(shape, -np.inf, dtype=np.float32)
-        self.documents[places], self.scores[places] = documents[kept], values[kept]
+        self.documents[targets], self.scores[targets] = documents[stays], values[stays]
         if shape[1] == self.k:
             self._least = np.maximum(self._least, self.scores[:, -1])
 
@@ -104,17 +99,17 @@ def exact_search(
         return equal.spread(*exact_search(queries, documents[equal.first], k, advance=advance), k)
     require_finite_vectors(queries, "queries")
     require_finite_vectors(documents, "documents")
-    found = []
+    lists = []
     for start in range(0, len(queries), QUERIES_AT_ONCE):
-        some = queries[start : start + QUERIES_AT_ONCE]
-        best = Best(len(some), k)
+        portion = queries[start : start + QUERIES_AT_ONCE]
+        best = Best(len(portion), k)
         for first in range(0, len(documents), DOCUMENTS_AT_ONCE):
-            best.add(some @ documents[first : first + DOCUMENTS_AT_ONCE].T, first)
-        found.append(best.lists())
-        advance(len(some))
-    if not found:
+            best.add(portion @ documents[first : first + DOCUMENTS_AT_ONCE].T, first)
+        lists.append(best.lists())
+        advance(len(portion))
+    if not lists:
         return np.empty((0, k), dtype=np.int64), np.empty((0, k), dtype=np.float32)
-    return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+    return np.concatenate([part for part, _ in lists]), np.concatenate([part for _, part in lists])
 
 
 @dataclass(frozen=True)
@@ -140,33 +135,36 @@ class EqualRows:
         likely = np.flatnonzero(np.isin(heads, rising[1:][rising[1:] == rising[:-1]]))
         del heads, rising
         hashes = _row_hashes(documents, likely)
-        _, firsts, places = np.unique(hashes, return_index=True, return_inverse=True)
+        _, firsts, groups_of = np.unique(hashes, return_index=True, return_inverse=True)
         if len(firsts) == len(likely):
             return None
         groups = np.arange(count, dtype=np.int32)
-        groups[likely] = likely[firsts][places]
-        del hashes, places
+        groups[likely] = likely[firsts][groups_of]
+        del hashes, groups_of
         first, numbers = np.unique(groups, return_inverse=True)
         starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))])
         return cls(first, np.argsort(numbers, kind="stable"), starts)
 
     def spread(
-        self, places: Int[np.ndarray, "queries some"], scores: Float[np.ndarray, "queries some"], k: int
+        self, ranked: Int[np.ndarray, "queries some"], scores: Float[np.ndarray, "queries some"], k: int
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
         """The `k` best documents out of lists of the best distinct ones, −1 where a list has ended."""
-        rows, ranks = np.nonzero(places >= 0)
-        found = places[rows, ranks]
-        counts = np.minimum(np.diff(self.starts)[found], k)
+        rows, ranks = np.nonzero(ranked >= 0)
+        hits = ranked[rows, ranks]
+        counts = np.minimum(np.diff(self.starts)[hits], k)
         turns = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         queries = np.repeat(rows, counts)
-        documents = self.members[np.repeat(self.starts[found], counts) + turns]
+        documents = self.members[np.repeat(self.starts[hits], counts) + turns]
         values = np.repeat(scores[rows, ranks], counts)
         order = np.lexsort((documents, -values, queries))
         queries, documents, values = queries[order], documents[order], values[order]
         rank = np.arange(len(queries)) - np.searchsorted(queries, queries)
-        kept = rank < k
-        lists, of_lists = np.full((len(places), k), -1), np.full((len(places), k), -np.inf, dtype=np.float32)
-        lists[queries[kept], rank[kept]], of_lists[queries[kept], rank[kept]] = documents[kept], values[kept]
+        stays = rank < k
+        lists, of_lists = np.full((len(ranked), k), -1), np.full((len(ranked), k), -np.inf, dtype=np.float32)
+        lists[queries[stays], rank[stays]], of_lists[queries[stays], rank[stays]] = (
+            documents[stays],
+            values[stays],
+        )
         return lists, of_lists
 
 
@@ -177,12 +175,15 @@ def _row_hashes(
     weights = np.random.default_rng(0).integers(
         0, 2**64, (2, documents.shape[1]), dtype=np.uint64
     ) | np.uint64(1)
-    found = np.empty(len(rows), dtype=np.uint64)
+    hashes = np.empty(len(rows), dtype=np.uint64)
     for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
         bits = np.ascontiguousarray(documents[rows[start : start + DOCUMENTS_AT_ONCE]], dtype=np.float32)
-        sums = [(bits.view(np.uint32) * one).sum(axis=1, dtype=np.uint64) >> np.uint64(32) for one in weights]
-        found[start : start + DOCUMENTS_AT_ONCE] = sums[0] << np.uint64(32) | sums[1]
-    return found
+        sums = [
+            (bits.view(np.uint32) * factors).sum(axis=1, dtype=np.uint64) >> np.uint64(32)
+            for factors in weights
+        ]
+        hashes[start : start + DOCUMENTS_AT_ONCE] = sums[0] << np.uint64(32) | sums[1]
+    return hashes
 
 
 class ApproximateIndex:
@@ -195,7 +196,7 @@ class ApproximateIndex:
     encoder  what made the embeddings; another one is refused when it searches here. None: only their size is looked at
 
     It is built by one thread, so that the same documents give the same index. Raises UserError where FAISS is not
-    installed, and for fewer documents than an index of codes can learn from.
+    installed.
     """
 
     def __init__(
@@ -205,25 +206,18 @@ class ApproximateIndex:
         *,
         encoder: PooledEncoder | None = None,
     ) -> None:
-        if kind not in MADE_OF:
-            raise UserError(f"index={kind}: there is no such index; {nearest(str(kind), MADE_OF)}, or exact")
         try:
             import faiss
         except ImportError:
             raise UserError(f"index={kind} needs FAISS: pip install 'juzhen-embeddings[search]'") from None
-        self.shape = number, dim = documents.shape
+        self.shape = _, dim = documents.shape
         self._digest = None if encoder is None else encoder_digest(encoder, kind)
-        if kind == "ivf_pq" and number < LEAST_CODED:
-            raise UserError(
-                f"index=ivf_pq: {number:,} documents are too few to learn codes from; expected {LEAST_CODED:,} "
-                "or more, or index=exact"
-            )
         require_finite_vectors(documents, "documents")
         self.documents, self._kind = documents, kind
         self._equal = EqualRows.of(documents)
         indexed = documents if self._equal is None else documents[self._equal.first]
         self._lists = int(np.sqrt(len(indexed)))
-        codes = max(one for one in range(1, max(dim // 4, 1) + 1) if dim % one == 0)
+        codes = max(size for size in range(1, max(dim // 4, 1) + 1) if dim % size == 0)
         made_of = MADE_OF[kind].format(lists=self._lists, codes=codes)
         threads = min(faiss.omp_get_max_threads(), num_cores())  # FAISS knows no CPU quota
         faiss.omp_set_num_threads(1)
@@ -261,14 +255,14 @@ class ApproximateIndex:
             self._index.hnsw.efSearch = 2 * k
         elif self._kind == "ivf_pq":
             self._index.nprobe = max(self._lists // 8, 1)
-        distinct, known = self._index.search(queries, k)
+        distinct, numbers = self._index.search(queries, k)
         if self._equal is not None:
-            distinct = np.where(known < 0, -np.inf, distinct)
-            known = self._equal.spread(known, distinct, k)[0]
+            distinct = np.where(numbers < 0, -np.inf, distinct)
+            numbers = self._equal.spread(numbers, distinct, k)[0]
         rows = np.repeat(np.arange(len(queries)), k)
-        scores = pair_products(queries, self.documents, rows, known.ravel()).reshape(known.shape)
+        scores = pair_products(queries, self.documents, rows, numbers.ravel()).reshape(numbers.shape)
         advance(len(queries))
-        return in_order(known, scores)
+        return in_order(numbers, scores)
 
 
 def in_order(
@@ -307,9 +301,11 @@ def pair_products(
     columns: Int[np.ndarray, "pairs"],
 ) -> Float[np.ndarray, "pairs"]:
     """The product of `first[row]` and `second[column]` of each pair, float64 rounded to float32, some at a time."""
-    found = np.empty(len(rows), dtype=np.float32)
+    products = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), DOCUMENTS_AT_ONCE):
-        some = slice(start, start + DOCUMENTS_AT_ONCE)
-        left, right = (one.astype(np.float64) for one in (first[rows[some]], second[columns[some]]))
-        found[some] = np.einsum("rd,rd->r", left, right)
-    return found
+        portion = slice(start, start + DOCUMENTS_AT_ONCE)
+        firsts, right = (
+            vectors.astype(np.float64) for vectors in (first[rows[portion]], second[columns[portion]])
+        )
+        products[portion] = np.einsum("rd,rd->r", firsts, right)
+    return products

@@ -1,8 +1,9 @@
 """SentenceEncoder and PromptEncoder: from a saved folder to an encoder, from texts to embeddings and scores."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self, overload
+from typing import Any, ClassVar, Protocol, Self, overload
 
 import numpy as np
 from jaxtyping import Float
@@ -17,21 +18,22 @@ from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import BilinearScore, pair_scores, sides, unit
-from juzhen.encoders.prefix import TEMPLATES, prompt_refused
-from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.pooling import pair_scores, sides, unit
+from juzhen.encoders.projection import BilinearScore
+from juzhen.encoders.prompts import TEMPLATES, prompt_refused
 from juzhen.encoders.proof import prove
 from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
+from juzhen.encoders.templates import Templates
 from juzhen.encoders.texts import (
     BATCH_TOKENS,
     batches_by_length,
-    check_batch_tokens,
     progress_bar,
 )
 
-Corpus = Iterable[str] | Float[np.ndarray, "documents dim"] | ApproximateIndex
+Corpus = Any
+"""Texts, embeddings of texts (documents, dim), or an `ApproximateIndex`."""
 
 BY_ITSELF = "torch"
 """How an encoder computes without a back end: as the one of that name does."""
@@ -57,6 +59,8 @@ class SentenceEncoder(PooledEncoder):
     As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
     """
 
+    family: ClassVar[str] = "bi_encoder"
+
     @classmethod
     def load(cls, source: str | Path, *, revision: str | None = None) -> Self:
         """The encoder in a folder or of a run, a built-in one such as builtin/mini_zh, or one of the Hugging Face hub.
@@ -70,9 +74,9 @@ class SentenceEncoder(PooledEncoder):
         parts = read_parts(config, seed=0)
         if parts.folder is not None and scores_pairs(parts.folder):
             raise UserError(
-                f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…). In "
-                "a job: model=crossencoder init_from=<this>; its transformer alone is backbone=local "
-                "backbone.path=<the folder>"
+                f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…); "
+                "its transformer alone is a "
+                "backbone for an encoder of texts"
             )
         encoder = cls.of(parts)
         if not isinstance(encoder, cls):
@@ -87,10 +91,11 @@ class SentenceEncoder(PooledEncoder):
         encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
         if not encoder._packs:  # tests prove those that are packed
             prove(encoder)
-        if parts.prompts is not None:
-            encoder = PromptEncoder.around(encoder, parts.prompts)
+        if parts.templates is not None:
+            encoder = PromptEncoder.around(encoder, parts.templates)
         if parts.folder is not None:
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
+        encoder.is_finished = True
         return encoder
 
     def encode(
@@ -129,7 +134,8 @@ class SentenceEncoder(PooledEncoder):
                 cache=cache,
             )
         sentences, is_one = as_texts(texts)
-        self._check_options(normalize, batch_tokens, backend)
+        if normalize is False and self.normalize:
+            raise UserError("normalize=False: this encoder gives embeddings of length 1; leave it out")
         distinct: dict[str, int] = {}
         positions = [distinct.setdefault(text, len(distinct)) for text in sentences]
         embeddings = self._looked_up(
@@ -161,7 +167,7 @@ class SentenceEncoder(PooledEncoder):
         A matrix (first, second); one text alone has no axis of its own. Options and errors: as `encode`.
         """
         rows, columns = (self.encode(texts, **options) for texts in (first, second))
-        first, second = (np.atleast_2d(one).astype(np.float64) for one in (rows, columns))
+        first, second = (np.atleast_2d(vectors).astype(np.float64) for vectors in (rows, columns))
         scores = sides(first, self.score_head)[0] @ unit(second).T
         return scores.astype(np.float32).reshape(rows.shape[:-1] + columns.shape[:-1])
 
@@ -208,49 +214,35 @@ class SentenceEncoder(PooledEncoder):
         corpus, for more documents than it has, and for embeddings of another encoder.
         """
         texts, is_one = as_texts(queries)
-        documents: np.ndarray | ApproximateIndex
-        if isinstance(corpus, ApproximateIndex):
-            documents = corpus
-        elif (embedded := _embeddings(corpus)) is not None:
-            documents = embedded
-        else:
-            given = as_text_list(corpus, "corpus")
-            documents = np.empty((0, self.dim))
-            if given:
-                how = {name: one for name, one in options.items() if name not in ("prompt_name", "prompt")}
-                documents = self.encode_document(given, prompt_name=document_prompt, **how)
-        if isinstance(documents, ApproximateIndex):
-            documents.check(self)
+        index = corpus if isinstance(corpus, ApproximateIndex) else None
+        documents = _embeddings(corpus) if index is None else index.documents
+        if index is not None:
+            index.check(self)
+        if documents is None:
+            document_options = {
+                name: value for name, value in options.items() if name not in ("prompt_name", "prompt")
+            }
+            documents = self.encode_document(
+                as_text_list(corpus, "corpus"), prompt_name=document_prompt, **document_options
+            )
         check_top_k(top_k, documents.shape[0])
         if documents.shape[1:] != (self.dim,):
             raise UserError(
                 f"corpus: embeddings of the shape {documents.shape}; those of this encoder have {self.dim} numbers"
             )
-        asked = self.encode_query(texts, **options)
-        first = sides(asked, self.score_head)[0]
-        if isinstance(documents, ApproximateIndex):
-            numbers, documents = documents.search(first, top_k)[0], documents.documents
-        else:
-            numbers = exact_search(first, unit(documents), top_k)[0]
+        query_vectors = self.encode_query(texts, **options)
+        first = sides(query_vectors, self.score_head)[0]
+        numbers = (index.search if index else partial(exact_search, documents=unit(documents)))(
+            first, k=top_k
+        )[0]
         rows = np.repeat(np.arange(len(numbers)), numbers.shape[1])
-        scores = pair_scores(asked, documents, rows, numbers.ravel(), head=self.score_head)
+        scores = pair_scores(query_vectors, documents, rows, numbers.ravel(), head=self.score_head)
         numbers, scores = in_order(numbers, scores.reshape(numbers.shape))
-        found = [
-            [Hit(*one) for one in zip(*row, strict=True) if one[0] >= 0]
+        hits = [
+            [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
             for row in zip(numbers.tolist(), scores.tolist(), strict=True)
         ]
-        return found[0] if is_one else found
-
-    def _check_options(self, normalize: bool | None, batch_tokens: int, backend: Backend | None) -> None:
-        """Raises UserError for an option that would mean something else than it says."""
-        if normalize is False and self.normalize:
-            raise UserError("normalize=False: this encoder gives embeddings of length 1; leave it out")
-        check_batch_tokens(batch_tokens)
-        if isinstance(backend, str):
-            raise UserError(
-                f'backend="{backend}": expected one that is open: open_backend(encoder, "{backend}"), '
-                "from juzhen.backends"
-            )
+        return hits[0] if is_one else hits
 
     def _looked_up(
         self,
@@ -274,9 +266,9 @@ class SentenceEncoder(PooledEncoder):
                 rows = pending[start : start + size]
                 chosen = [sentences[row] for row in rows]
                 table = self.tokenize(chosen)
-                for places in batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens):
-                    embeddings[rows[places]] = compute(self.collate(table[places]))
-                    advance(len(places))
+                for batch in batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens):
+                    embeddings[rows[batch]] = compute(self.collate(table[batch]))
+                    advance(len(batch))
                 if shelf is not None:
                     shelf.add(chosen, embeddings[rows])
         return embeddings
@@ -293,15 +285,17 @@ def _embeddings(corpus: Any) -> Float[np.ndarray, "documents dim"] | None:
 class PromptEncoder(TemplateEncoder, SentenceEncoder):
     """A SentenceEncoder that reads sentences through templates."""
 
+    family = "template"
+
     @classmethod
-    def around(cls, encoder: PooledEncoder, prompts: Prompts) -> "PromptEncoder":
-        """The same backbone, read through `prompts`. Raises UserError where a prefix stands before its sentences."""
+    def around(cls, encoder: PooledEncoder, templates: Templates) -> "PromptEncoder":
+        """The same backbone, read through `templates`. Raises UserError where a prompt stands before its sentences."""
         if encoder.prompt:
             raise prompt_refused(TEMPLATES, encoder.prompt)
         return cls(
             encoder.backbone,
             encoder.tokenizer,
-            prompts=prompts,
+            templates=templates,
             pooling=encoder.pooling,
             normalize=encoder.normalize,
             max_length=encoder.input_length,

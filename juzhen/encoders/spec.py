@@ -6,9 +6,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from juzhen.core.schema import SCHEMA, Among
-
-POOLINGS = ("mean", "cls", "max", "first_last", "weighted")
-"""Values of `backbone.pooling`; `juzhen.encoders.pooling` has the function of each."""
+from juzhen.encoders.pooling import POOLINGS
 
 NO_PROMPT = "none"
 """Value of `backbone.default_prompt_name` with which nothing stands before a sentence, whatever the folder says."""
@@ -26,7 +24,7 @@ class BackboneConfig:
     initialize: Literal["pretrained", "random"] = Field(
         description="pretrained: weights must be there · random: from config.json alone"
     )
-    pooling: Annotated[str, Among(POOLINGS)] | None = Field(
+    pooling: Annotated[str, Among(tuple(POOLINGS))] | None = Field(
         default=None, description="null: what the folder says, else mean"
     )
     normalize: bool | None = Field(

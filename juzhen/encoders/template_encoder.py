@@ -12,11 +12,10 @@ from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Group, Tokens
 from juzhen.core.errors import UserError
-from juzhen.encoders.packing import POSITION_OFFSETS, first_position, pack
+from juzhen.encoders.packing import first_position, pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.prompt_templates import Frame, PromptTokens, blanks, mask_table, read_template, wrap
-from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
+from juzhen.encoders.template_tokens import Frame, TemplateTokens, blanks, mask_table, read_template, wrap
+from juzhen.encoders.templates import INJECTED, SENTENCE, Templates
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import token_embeddings
 
@@ -29,13 +28,13 @@ class TemplateEncoder(PooledEncoder):
     Templates with one stage are PromptBERT's (Jiang et al. 2022, https://arxiv.org/abs/2201.04337) and, with two
     [MASK]s of which the last is read, CoT-BERT's (Zhang et al. 2024, https://arxiv.org/abs/2309.11143).
 
-    prompts     templates, and how they are read
+    templates   texts that a sentence is put in, and how they are read
     max_length  as given: tokens of the whole input; as attribute: what that leaves to the sentence with its special
                 tokens beside the longest template. Longer sentences are cut, templates never.
     norm_ratio  mean length of the last states that were put in stage 2, over that of a word embedding
     """
 
-    prompts: Prompts
+    templates: Templates
     _mask_places: Tensor
     _mask_weights: Tensor
     _stage_2: Tensor
@@ -47,70 +46,41 @@ class TemplateEncoder(PooledEncoder):
         backbone: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         *,
-        prompts: Prompts,
+        templates: Templates,
         max_length: int,
         **options: Any,
     ) -> None:
         super().__init__(backbone, tokenizer, max_length=max_length, **options)
-        self.prompts = prompts
+        self.templates = templates
         self.norm_ratio: Tensor | None = None
-        self._check()
+        if templates.read != "pooling" and tokenizer.mask_token_id is None:
+            raise UserError(
+                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or an "
+                "encoder without templates"
+            )
         self.frame = Frame.of(tokenizer)
-        self.templates = [
-            read_template(getattr(prompts, view), SENTENCE, tokenizer, self.frame) for view in prompts.views
+        self.template_tokens = [
+            read_template(getattr(templates, view), SENTENCE, tokenizer, self.frame)
+            for view in templates.views
         ]
-        self._input_length = max_length
         self.max_length = self._left_to_sentences(max_length)
-        if prompts.read != "pooling":
-            places, weights = mask_table(self.templates, read=prompts.read)
-            self.register_buffer("_mask_places", places, persistent=False)
+        if templates.read != "pooling":
+            masks, weights = mask_table(self.template_tokens, read=templates.read)
+            self.register_buffer("_mask_places", masks, persistent=False)
             self.register_buffer("_mask_weights", weights, persistent=False)
-        if prompts.stage_2 is not None:
-            self._prepare_stage_2(prompts.stage_2)
+        if templates.stage_2 is not None:
+            self._prepare_stage_2(templates.stage_2)
 
     @property
     def input_length(self) -> int:
-        return self._input_length
-
-    def _checked_max_length(self, value: Any) -> int:
-        checked = super()._checked_max_length(value)
-        self._input_length += checked - self.max_length
-        return checked
-
-    def _checked_pooling(self, value: Any) -> str:
-        if self.prompts.read != "pooling":
-            raise UserError(
-                "pooling: this encoder reads the state at [MASK] of its templates, and pools nothing"
-            )
-        return super()._checked_pooling(value)
-
-    def _checked_norm_ratio(self, value: Any) -> Any:
-        return value
-
-    def _check(self) -> None:
-        """Raises UserError for a backbone that cannot do what the templates ask."""
-        config, prompts = self.backbone.config, self.prompts
-        if prompts.read != "pooling" and self.tokenizer.mask_token_id is None:
-            raise UserError(
-                "the tokenizer has no [MASK], which templates are read at; choose another backbone, or model=simcse"
-            )
-        if prompts.denoise == "positions" and config.model_type not in POSITION_OFFSETS:
-            raise UserError(
-                f"model.denoise=positions: positions of {config.model_type} cannot be set; choose model.denoise=pads"
-            )
-        width = token_embeddings(self.backbone).embedding_dim
-        if prompts.stage_2 is not None and width != config.hidden_size:
-            raise UserError(
-                f"two stages: states of {config.hidden_size} numbers cannot stand for word embeddings of {width}; "
-                "choose another backbone, or model=cot_single"
-            )
+        return self.max_length + max(template.size for template in self.template_tokens)
 
     def _left_to_sentences(self, max_length: int) -> int:
-        taken, special = max(template.size for template in self.templates), self.frame.size
+        taken, special = max(template.size for template in self.template_tokens), self.frame.size
         if max_length - taken <= special:
             raise UserError(
-                f"backbone.max_length={max_length}: the longest template takes {taken} tokens of it, which leaves "
-                f"none for the sentence; set at least backbone.max_length={taken + special + 16}"
+                f"max_length={max_length}: the longest template takes {taken} tokens of it, which leaves "
+                f"none for the sentence; set at least max_length={taken + special + 16}"
             )
         return max_length - taken
 
@@ -130,70 +100,78 @@ class TemplateEncoder(PooledEncoder):
         ids = np.concatenate([head, [number], template.suffix, self.frame.after])
         self._injected_at = len(head)
         self.register_buffer("_stage_2", torch.from_numpy(ids.astype(np.int64)), persistent=False)
-        places, weights = mask_table([template], read=self.prompts.read)
+        masks, weights = mask_table([template], read=self.templates.read)
         # Counted from the end, since what stands between the halves is one token.
         self.register_buffer(
-            "_stage_2_places", torch.where(places < 0, places + len(ids), places)[0], persistent=False
+            "_stage_2_places",
+            torch.where(masks < 0, masks + len(ids), masks)[0],
+            persistent=False,
         )
         self.register_buffer("_stage_2_weights", weights[0], persistent=False)
 
     def collate(
         self, token_lists: Sequence[Sequence[int] | np.ndarray], views: np.ndarray | None = None
-    ) -> PromptTokens:
+    ) -> TemplateTokens:
         """The sentences in their templates, packed. views: number of each one's template; None: the anchor's."""
         table = TokenTable.of(token_lists)
         views = np.zeros(len(table), dtype=np.int64) if views is None else np.asarray(views)
         tokens = pack(
-            wrap(table, self.templates, views, frame=self.frame), max_group_tokens=self.micro_batch_tokens
+            wrap(table, self.template_tokens, views, frame=self.frame),
+            max_group_tokens=self.micro_batch_tokens,
         )
         packed = torch.empty(len(table), dtype=torch.long)
         packed[tokens.inverse_permutation] = torch.from_numpy(views)
-        return PromptTokens.of(tokens, packed)
+        return TemplateTokens.of(tokens, packed)
 
-    def stage_1(self, tokens: PromptTokens) -> Float[Tensor, "sentences dim"]:
+    def stage_1(self, tokens: TemplateTokens) -> Float[Tensor, "sentences dim"]:
         """States h of stage 1, in packed order; what denoising takes off is still in them."""
         return self._read(self._states(tokens), tokens)
 
     def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
-        tokens = cast(PromptTokens, tokens)
+        tokens = cast(TemplateTokens, tokens)
         embeddings = self._through_stages(tokens)
-        if self.prompts.denoise != "none":
-            blank, positions, places = self._blanks(tokens)
-            embeddings = embeddings - self._through_stages(blank, positions)[places]
+        if self.templates.denoise != "none":
+            blank, positions, of_sentences = self._blanks(tokens)
+            embeddings = embeddings - self._through_stages(blank, positions)[of_sentences]
         return self._projected(embeddings)
 
     def _through_stages(
-        self, tokens: PromptTokens, positions: Tensor | None = None
+        self, tokens: TemplateTokens, positions: Tensor | None = None
     ) -> Float[Tensor, "sentences dim"]:
-        if self.prompts.read == "pooling":
-            return POOLINGS[self.pooling](self._layers(tokens), tokens)
+        if self.templates.read == "pooling":
+            return self._pool(self._layers(tokens), tokens)
         state = self._read(self._states(tokens, positions=positions), tokens)
-        return state if self.prompts.stage_2 is None else self._second_stage(state)
+        return state if self.templates.stage_2 is None else self._second_stage(state)
 
     def _read(
-        self, states: Float[Tensor, "tokens dim"], tokens: PromptTokens
+        self, states: Float[Tensor, "tokens dim"], tokens: TemplateTokens
     ) -> Float[Tensor, "sentences dim"]:
         """The states at the [MASK]s of each sentence's template. Found by place: a sentence may hold a [MASK], too."""
-        places, weights = self._mask_places[tokens.views], self._mask_weights[tokens.views]
+        masks, weights = self._mask_places[tokens.views], self._mask_weights[tokens.views]
         starts = tokens.starts.unsqueeze(1)
-        places = torch.where(places < 0, starts + tokens.lengths.unsqueeze(1) + places, starts + places)
-        return (states[places] * weights.unsqueeze(-1)).sum(dim=1)
+        masks = torch.where(masks < 0, starts + tokens.lengths.unsqueeze(1) + masks, starts + masks)
+        return (states[masks] * weights.unsqueeze(-1)).sum(dim=1)
 
     def _second_stage(self, state: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
         """The states at [MASK] of stage 2, with `state` where the word embedding of [IT_SPECIAL_TOKEN] would be."""
         table = token_embeddings(self.backbone)
-        if not self.prompts.end_to_end:
+        if not self.templates.end_to_end:
             state = state.detach()
         with torch.no_grad():
             mean_norm = table.weight.norm(dim=1).mean()
             self.norm_ratio = state.norm(dim=1).mean() / mean_norm
-        if self.prompts.match_norm:
+        if self.templates.match_norm:
             state = F.normalize(state, dim=-1) * mean_norm
         count, length = len(state), len(self._stage_2)
-        words = table(self._stage_2).expand(count, -1, -1)
-        place = self._injected_at
-        words = torch.cat(
-            [words[:, :place], state.to(words.dtype).unsqueeze(1), words[:, place + 1 :]], dim=1
+        vectors = table(self._stage_2).expand(count, -1, -1)
+        injected_at = self._injected_at
+        vectors = torch.cat(
+            [
+                vectors[:, :injected_at],
+                state.to(vectors.dtype).unsqueeze(1),
+                vectors[:, injected_at + 1 :],
+            ],
+            dim=1,
         )
         tokens = Tokens(
             self._stage_2.repeat(count),
@@ -201,25 +179,27 @@ class TemplateEncoder(PooledEncoder):
             torch.arange(count, device=state.device),
             [Group(count, length, count * length, slots=None, mask=None)],
         )
-        states = self._states(tokens, words=words.flatten(0, 1)).unflatten(0, (count, length))
+        states = self._states(tokens, words=vectors.flatten(0, 1)).unflatten(0, (count, length))
         return (states[:, self._stage_2_places] * self._stage_2_weights.unsqueeze(-1)).sum(dim=1)
 
-    def _blanks(self, tokens: PromptTokens) -> tuple[PromptTokens, Tensor, Int[Tensor, "sentences"]]:
+    def _blanks(self, tokens: TemplateTokens) -> tuple[TemplateTokens, Tensor, Int[Tensor, "sentences"]]:
         """Each template without a sentence, once per length present; positions; which one belongs to each sentence."""
-        pairs, places = torch.unique(torch.stack([tokens.views, tokens.lengths]), dim=1, return_inverse=True)
+        pairs, of_sentences = torch.unique(
+            torch.stack([tokens.views, tokens.lengths]), dim=1, return_inverse=True
+        )
         views, lengths = pairs.tolist()
         bodies = [
-            length - self.frame.size - self.templates[view].size
+            length - self.frame.size - self.template_tokens[view].size
             for view, length in zip(views, lengths, strict=True)
         ]
-        pad = self.pad if self.prompts.denoise == "pads" else None
-        ids, positions = blanks(self.templates, views, bodies, frame=self.frame, pad=pad)
+        pad = self.pad if self.templates.denoise == "pads" else None
+        ids, positions = blanks(self.template_tokens, views, bodies, frame=self.frame, pad=pad)
         blank = pack(ids)
         order = blank.inverse_permutation.argsort()
         in_order = torch.from_numpy(positions[order.numpy()].flat().astype(np.int64))
         device = tokens.lengths.device
-        packed = PromptTokens.of(blank, torch.tensor(views)[order])
-        return packed.to(device), in_order.to(device), blank.inverse_permutation.to(device)[places]
+        packed = TemplateTokens.of(blank, torch.tensor(views)[order])
+        return packed.to(device), in_order.to(device), blank.inverse_permutation.to(device)[of_sentences]
 
     def _states(
         self,
@@ -243,13 +223,13 @@ class TemplateEncoder(PooledEncoder):
         return self.backbone(**inputs).last_hidden_state[real]
 
     def input_lengths(self, table: TokenTable) -> Int[np.ndarray, "sentences"]:
-        return table.lengths + self.templates[0].size
+        return table.lengths + self.template_tokens[0].size
 
     def token_states(self, tokens: Tokens) -> NoReturn:
         """Raises UserError: states of the tokens of templates are no states of the sentence's."""
         raise UserError(
-            "this encoder reads sentences through templates, which model=mlm cannot learn from; start it from an "
-            "encoder without templates, as in backbone=local backbone.path=<folder>"
+            "this encoder reads sentences through templates, which a masked language model cannot learn from; start it "
+            "from an encoder without templates"
         )
 
     states_and_embeddings = token_states

@@ -7,7 +7,7 @@ import torch
 
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.encoders.augmentation import SentenceChanges
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder
@@ -64,15 +64,14 @@ class TextCollator(SentenceCollator):
         Two forms are two texts, even where nothing was changed: each has a number of its own.
         """
         numbers = examples.columns["text"][rows].astype(np.int64)
-        ids = [len(columns) * numbers + place for place in range(len(columns))]
-        places = torch.arange(len(columns) * len(rows)).split(len(rows))
+        ids = [len(columns) * numbers + form for form in range(len(columns))]
+        rows_of_forms = torch.arange(len(columns) * len(rows)).split(len(rows))
         return Batch(
             task=examples.name,
             kind=Kind.TRIPLET if "negative" in columns else Kind.POSITIVE_PAIR,
             tokens=tokens,
             sentence_ids=torch.from_numpy(np.concatenate(ids)),
-            columns=dict(zip(columns, places, strict=True)),
-            targets=None,
+            columns=dict(zip(columns, rows_of_forms, strict=True)),
             rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
         )
 
@@ -114,7 +113,7 @@ class ViewCollator(TextCollator):
         return self._forms(examples, rows, self._pack(TokenTable.joined(forms)))
 
 
-class PromptCollator(TextCollator):
+class TemplateCollator(TextCollator):
     """In training, a row is a sentence in each of its templates: a triplet, or a pair without a negative template.
 
     Evaluation reads the anchor's.
@@ -129,11 +128,11 @@ class PromptCollator(TextCollator):
         self._encoder = encoder
 
     def lengths(self, examples: Examples) -> np.ndarray:
-        return super().lengths(examples) + self._encoder.templates[0].size
+        return super().lengths(examples) + self._encoder.template_tokens[0].size
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
         """The Batch of the given rows, which is the `index`-th of the stage."""
-        views = self._encoder.prompts.views
+        views = self._encoder.templates.views
         numbers = examples.columns["text"][rows].astype(np.int64)
         table = self.token_lists(examples)[np.tile(numbers, len(views))]
         tokens = self._encoder.collate(table, np.repeat(np.arange(len(views)), len(rows)))

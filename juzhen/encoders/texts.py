@@ -10,19 +10,11 @@ from jaxtyping import Int
 from rich.console import Console
 from rich.progress import Progress
 
-from juzhen.core.errors import UserError
-
 BATCH_TOKENS = 16_384
 """Tokens that an encoder sees at a time where nothing is said."""
 
 PATIENCE = 3.0
 """Seconds of work without a bar, where it is left open whether to show one."""
-
-
-def check_batch_tokens(batch_tokens: int) -> None:
-    """Raises UserError for a number of tokens that is none."""
-    if not isinstance(batch_tokens, int) or batch_tokens < 1:
-        raise UserError(f"batch_tokens={batch_tokens!r}: expected a number of tokens, such as {BATCH_TOKENS}")
 
 
 def batches_by_length(

@@ -2,24 +2,15 @@
 
 import copy
 import hashlib
-import os
-import re
-import warnings
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Protocol, Self, overload
+from typing import Protocol, Self, overload
 
 import numpy as np
-import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
-from juzhen.core.errors import UserError
+from juzhen.core.array_cache import ArrayCache, Stored
 from juzhen.core.examples import Side
-from juzhen.core.opened import require_file
-from juzhen.core.owned import own_folder
-from juzhen.core.whole import clear_leftovers, remove_file, whole_file
 from juzhen.encoders.special_tokens import tokenizer_digest
 
 
@@ -116,21 +107,10 @@ def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return places
 
 
-LAYOUT = "1"
-"""Version of the files; another one gives other names."""
-
 MIN_TEXTS = 2_000
 """Fewer are tokenised each time, which takes up to 50 ms. A file is written in 2 to 20 ms, where the disk is quick."""
 
 MAX_BYTES = 4 * 2**30
-"""Tables that were used longest ago go when those of a cache take more than this."""
-
-TABLE = r"[0-9a-f]{32}\.arrow"
-"""Pattern of the name of a table's file: a digest of all that decides it."""
-
-COLUMN = "tokens"
-BROKEN = (OSError, ValueError, pa.ArrowException)
-"""What reading a file raises that holds no table."""
 
 TEXTS_PER_CALL = 4096
 
@@ -138,12 +118,12 @@ TEXTS_PER_CALL = 4096
 class MappedTable(TokenTable):
     """A token table in a file. Another process gets the path and maps the file itself."""
 
-    def __init__(self, path: Path, *arrays: np.ndarray) -> None:
-        super().__init__(*arrays)
-        self.path = path
+    def __init__(self, stored: Stored) -> None:
+        super().__init__(stored["ids"], stored["offsets"][:-1], stored["offsets"][1:])
+        self.stored = stored
 
     def __reduce__(self) -> tuple[object, ...]:
-        return read_table, (self.path,)
+        return MappedTable, (self.stored,)
 
 
 class Tokenizing(Protocol):
@@ -167,15 +147,15 @@ class Tokenizing(Protocol):
 class CachedTokenizer:
     """`encoder.tokenize`, whose large answers are kept below `folder`.
 
-    A cache that cannot be read or written is worth a warning and nothing else: the answer is the same.
-
     folder    None: nothing is kept
     progress  show a bar on a terminal, where many texts are tokenised
     """
 
     def __init__(self, encoder: Tokenizing, folder: str | Path | None, *, progress: bool) -> None:
         self.encoder = encoder
-        self._folder = Path(folder).expanduser() / "tokens" if folder else None
+        self._cache = None
+        if folder:
+            self._cache = ArrayCache(Path(folder) / "tokens", holds="token tables", max_bytes=MAX_BYTES)
         self._progress = None if progress else False
 
     def reading(self, side: Side) -> "CachedTokenizer":
@@ -185,114 +165,24 @@ class CachedTokenizer:
         return other
 
     def __call__(self, texts: Sequence[str]) -> TokenTable:
-        if self._folder is None or len(texts) < MIN_TEXTS:
+        if self._cache is None or len(texts) < MIN_TEXTS:
             return self._tokenize(texts)
-        path = self._folder / f"{_key(self.encoder, texts)}.arrow"
-        try:
-            table = self._fitting(path, len(texts))
-            with suppress(OSError):  # a folder that is only read
-                os.utime(path)  # when it was used last
-            return table
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except BROKEN as error:
-            warnings.warn(
-                f"{path}: no token table that can be used ({error}); the texts are tokenised again",
-                stacklevel=2,
-            )
-        return self._kept(path, self._tokenize(texts))
+        key = _key(self.encoder, texts)
+        if (stored := self._cache.read(key)) is not None:
+            return MappedTable(stored)
+        table = self._tokenize(texts)
+        offsets = np.concatenate([[0], np.cumsum(table.lengths)])
+        stored = self._cache.write(key, {"ids": table.flat(), "offsets": offsets})
+        return table if stored is None else MappedTable(stored)
 
     def _tokenize(self, texts: Sequence[str]) -> TokenTable:
         return self.encoder.tokenize(texts, progress=self._progress)
-
-    def _fitting(self, path: Path, num_texts: int) -> MappedTable:
-        """The table in a file. Raises one of BROKEN for one of other texts, or with tokens that there are not."""
-        table, tokenizer = read_table(path), self.encoder.tokenizer
-        if len(table) != num_texts:
-            raise ValueError(f"{len(table):,} texts where {num_texts:,} were expected")
-        low, high = (int(one) for one in (table.ids.min(initial=0), table.ids.max(initial=0)))
-        if low < 0 or (high >= len(tokenizer) and high > max(tokenizer.get_vocab().values())):
-            raise ValueError(f"token {low if low < 0 else high}, which the vocabulary lacks")
-        return table
-
-    def _fits(self, path: Path, num_texts: int) -> bool:
-        with suppress(*BROKEN):
-            self._fitting(path, num_texts)
-            return True
-        return False
-
-    def _kept(self, path: Path, table: TokenTable) -> TokenTable:
-        """The table as it lies on disk; itself where it cannot be put there."""
-        try:
-            own_folder(path.parent, earlier=TABLE)
-            # Of several processes that come here the last ones take the file of the first, so that all map the same.
-            with whole_file(
-                path, "wb", unless=lambda: self._fits(path, len(table)), in_own_folder=True
-            ) as file:
-                write_table(file, table, key=path.stem)
-            with suppress(FileNotFoundError):  # another process tidies up, too
-                limit_size(path.parent, max_bytes=MAX_BYTES, keep=path)
-            return self._fitting(path, len(table))
-        except (*BROKEN, UserError) as error:
-            warnings.warn(
-                f"{path.parent}: token tables cannot be kept here ({error}); the job goes on without. "
-                "Set cache_dir=<another folder>, or cache_dir=null for none",
-                stacklevel=2,
-            )
-            return table
-
-
-def write_table(file: IO[bytes], table: TokenTable, *, key: str) -> None:
-    """Writes the table into a file. Raises OSError where it cannot."""
-    ids = np.ascontiguousarray(table.flat())
-    offsets = np.concatenate([[0], np.cumsum(table.lengths)])
-    column = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(ids))
-    notes = {"key": key, "checksum": str(_checksum(ids, offsets))}
-    schema = pa.schema([pa.field(COLUMN, column.type)], metadata=notes)
-    with pa.ipc.new_file(file, schema) as writer:
-        writer.write_batch(pa.record_batch([column], schema=schema))
-
-
-def read_table(path: Path) -> MappedTable:
-    """The table in a file, mapped. Raises one of BROKEN for anything but a whole one."""
-    with pa.memory_map(str(require_file(path))) as file:
-        reader = pa.ipc.open_file(file)
-        if reader.schema.names != [COLUMN] or reader.schema.field(0).type != pa.large_list(pa.int32()):
-            raise ValueError("another kind of table")
-        if reader.num_record_batches != 1:
-            raise ValueError(f"{reader.num_record_batches} pieces where one was expected")
-        batch = reader.get_batch(0)
-    batch.validate(full=True)
-    column = batch.column(0)
-    ids, offsets = column.values.to_numpy(), column.offsets.to_numpy()
-    notes = reader.schema.metadata or {}
-    if notes.get(b"key") != path.stem.encode():
-        raise ValueError("the name of another table")
-    if notes.get(b"checksum") != str(_checksum(ids, offsets)).encode():
-        raise ValueError("a wrong checksum")
-    return MappedTable(path, ids, offsets[:-1], offsets[1:])
-
-
-def limit_size(folder: Path, *, max_bytes: int, keep: Path) -> None:
-    """Removes tables, those used longest ago first, until the rest take `max_bytes`; and what dead writers left."""
-    clear_leftovers(folder)
-    tables = (path for path in folder.glob("*.arrow") if re.fullmatch(TABLE, path.name))
-    facts = [(path.stat(), path) for path in tables if path != keep]
-    room = max_bytes - keep.stat().st_size
-    for status, path in sorted(facts, key=lambda one: -one[0].st_mtime):
-        room -= status.st_size
-        if room < 0:
-            remove_file(path)
-
-
-def _checksum(ids: np.ndarray, offsets: np.ndarray) -> int:
-    return zlib.crc32(offsets.data, zlib.crc32(ids.data))
 
 
 def _key(encoder: Tokenizing, texts: Sequence[str]) -> str:
     """Digest of all that decides the token numbers of `texts`."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(f"{LAYOUT} {encoder.max_length} {len(texts)} {encoder.prompt}".encode())
+    digest.update(f"{encoder.max_length} {len(texts)} {encoder.prompt}".encode())
     digest.update(tokenizer_digest(encoder.tokenizer))
     for start in range(0, len(texts), TEXTS_PER_CALL):
         portion = texts[start : start + TEXTS_PER_CALL]

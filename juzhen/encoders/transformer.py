@@ -1,4 +1,4 @@
-"""The transformer itself: its config.json and its weights, with every way to fail told in one line."""
+"""The transformer itself: its config.json and its weights."""
 
 import inspect
 import logging
@@ -13,8 +13,8 @@ import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
-from juzhen.core.errors import UserError, foreign_reason
-from juzhen.encoders.settings_file import told_simply
+from juzhen.core.errors import UserError
+from juzhen.encoders.settings_file import naming
 
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -31,20 +31,13 @@ DROPOUTS = (
 
 def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfig:
     """config.json with the dropout that was asked for."""
-    try:
+    with naming(f"{folder}/config.json: transformers cannot read it"):
         architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # a dozen unrelated types, down to RecursionError
-        raise UserError(
-            f"{folder}/config.json: transformers cannot read it: {foreign_reason(error)}. Take a model whose "
-            "architecture transformers has itself, such as backbone=bert_zh, or another folder: backbone=local "
-            "backbone.path=<folder>"
-        ) from error
     # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.
     architecture._attn_implementation_internal = architecture._experts_implementation_internal = None
     if has_decoder(architecture) and model_class(architecture) is None:
         raise UserError(
-            f"{folder}: {architecture.model_type} is an encoder with decoder, and transformers has no class of its "
-            "encoder alone, as it has of T5; expected an encoder"
+            f"{folder}: {architecture.model_type} is an encoder with decoder; expected an encoder alone"
         )
     if dropout is not None:
         _set_dropout(architecture, dropout)
@@ -52,13 +45,10 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
 
 
 def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
-    if not 0 <= dropout < 1:
-        raise UserError(f"backbone.dropout={dropout}: expected a share between 0 and 1, for example 0.1")
     names = [name for name in DROPOUTS if hasattr(architecture, name)]
     if not names:
         raise UserError(
-            f"backbone.dropout={dropout}: {architecture.model_type} has no dropout to set; "
-            "use backbone.dropout=null"
+            f"dropout={dropout}: {architecture.model_type} has no dropout to set; leave it at null"
         )
     for name in names:
         setattr(architecture, name, dropout)
@@ -91,7 +81,7 @@ def _without_pooler(architecture: PretrainedConfig) -> dict[str, bool]:
 
 def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedModel:
     """A model with random weights. Raises UserError for a config.json that describes none; `shown` names its folder."""
-    with told_simply(f"{shown}: config.json describes no model that can be built"):
+    with naming(f"{shown}: config.json describes no model that can be built"):
         if has_decoder(architecture):
             return model_class(architecture)._from_config(architecture, dtype=torch.float32)
         return AutoModel.from_config(architecture, dtype=torch.float32, **_without_pooler(architecture))
@@ -99,7 +89,7 @@ def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedMod
 
 def from_weights(source: str, architecture: PretrainedConfig, **options: object) -> PreTrainedModel:
     """A model with the weights of a folder or of the hub. Raises UserError where these are not those of its config."""
-    with told_simply(f"{source}: the weights do not load"):
+    with naming(f"{source}: the weights do not load"):
         built = model_class(architecture) if has_decoder(architecture) else AutoModel
         backbone, report = built.from_pretrained(
             source,
@@ -108,39 +98,28 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
             trust_remote_code=False,
             dtype=torch.float32,  # otherwise the precision of the file
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are told below, with their names
+            ignore_mismatched_sizes=True,  # named below
             **_without_pooler(architecture),
             **options,
         )
-    _require_shapes(source, report["mismatched_keys"])
+    for name, stored, expected in report["mismatched_keys"]:
+        raise UserError(
+            f"{source}: {name} has {_size(stored)} numbers in the weights, {_size(expected)} by config.json "
+            f"({len(report['mismatched_keys'])} such tensors); the two do not belong together"
+        )
     missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
     if missing:
         raise UserError(
-            f"{source}: weights missing for {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''} "
-            f"({len(missing)} in all); config.json and model.safetensors do not belong together"
+            f"{source}: weights missing for {', '.join(missing[:3])} ({len(missing)} in all); config.json and "
+            "model.safetensors do not belong together"
         )
     _require_all_layers(source, backbone, report["unexpected_keys"])
-    broken = next((name for name, one in backbone.named_parameters() if not torch.isfinite(one).all()), None)
-    if broken is not None:
-        raise UserError(
-            f"{source}: {broken} holds NaN or infinite numbers; copy the weights again, or train anew"
-        )
-    return backbone
-
-
-def _require_shapes(source: str, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]) -> None:
-    """Raises UserError naming the first tensors whose size is another in config.json than in the weights."""
-    found = sorted(
-        f"{name} has {_size(stored)} numbers in the weights, {_size(wanted)} by config.json"
-        for name, stored, wanted in mismatched
+    broken = next(
+        (name for name, values in backbone.named_parameters() if not torch.isfinite(values).all()), None
     )
-    if found:
-        told = "; ".join(found[:3])
-        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-        raise UserError(
-            f"{source}: the weights do not load, they are not those of config.json: {told}{more}. "
-            "Copy both from one place"
-        )
+    if broken is not None:
+        raise UserError(f"{source}: {broken} holds NaN or infinite numbers; copy the weights again")
+    return backbone
 
 
 def _size(shape: Sequence[int]) -> str:
@@ -153,25 +132,24 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
     What else is left over (heads, poolers) is of no use here.
     """
     has_layers = getattr(backbone.config, "num_hidden_layers", 1) >= 1
-    known = {re.sub(r"\d+", "#", name) for name in backbone.state_dict()}
+    patterns = {re.sub(r"\d+", "#", name) for name in backbone.state_dict()}
     prefix = f"{backbone.base_model_prefix}."
     shapes = {name: re.sub(r"\d+", "#", name.removeprefix(prefix)) for name in unexpected}
     lost = sorted(
-        name for name, shape in shapes.items() if shape in known or (not has_layers and ".#." in shape)
+        name for name, shape in shapes.items() if shape in patterns or (not has_layers and ".#." in shape)
     )
     if lost:
         raise UserError(
-            f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors): is "
-            "num_hidden_layers too low? To use the first layers alone set backbone.layers"
+            f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors); to use "
+            "the first layers alone set layers"
         )
 
 
 def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:
     """The table of tokens. Raises UserError for a model without one, which reads no texts."""
-    with told_simply(f"{backbone.config.model_type}: this architecture has no table of tokens"):
+    with naming(f"{backbone.config.model_type}: this architecture has no table of tokens"):
         table: Any = backbone.get_input_embeddings()
-        if getattr(table, "weight", None) is None or table.weight.dim() != 2:
-            raise UserError(f"{backbone.config.model_type}: this architecture reads no texts")
+        assert table.weight.dim() == 2
     return cast(nn.Embedding, table)
 
 

@@ -47,15 +47,13 @@ class Views:
     group: str = "model"
 
     def __post_init__(self) -> None:
-        shown = f"{self.group}.views={list(self.names)}"
+        key = f"{self.group}.views={list(self.names)}"
         for name in self.names:
             if name not in VIEWS:
-                raise UserError(f"{shown}: no such view; {nearest(str(name), VIEWS)}")
-        if len(set(self.names)) < len(self.names):
-            raise UserError(f"{shown}: expected each view once")
+                raise UserError(f"{key}: no such view; {nearest(str(name), VIEWS)}")
         if (order := sorted(self.names, key=_rank)) != list(self.names):
             raise UserError(
-                f"{shown}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
+                f"{key}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
                 "translation is looked up for the sentence as it is, before all others"
             )
         for name in SHARES:
@@ -64,15 +62,11 @@ class Views:
                 raise UserError(
                     f"{self.group}.{name}={share}: expected a share above 0 and below 1, for example 0.1"
                 )
-        if self.shuffle < 2:
-            raise UserError(f"{self.group}.shuffle={self.shuffle}: expected a window of at least 2 words")
-        if "translation" in self.names and self.translations is None:
+        if "translation" in self.names and not Path(self.translations or "").expanduser().is_file():
             raise UserError(
-                f"{shown}: translations are read from a file; type {self.group}.translations=<file.tsv>, each line a "
+                f"{self.group}.translations={self.translations or 'null'}: no such file; expected a table, each line a "
                 "text, a tab and its translation there and back"
             )
-        if self.translations is not None and not Path(self.translations).expanduser().is_file():
-            raise UserError(f"{self.group}.translations={self.translations}: no such file")
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], *, group: str = "model") -> "Views":
@@ -94,29 +88,29 @@ def _rank(name: str) -> int:
     return {"translation": 0}.get(name, 1 if name in TEXT_VIEWS else 2)
 
 
-def delete(words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+def delete(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
     """Each word left out with probability `share`; one stays."""
-    is_kept = generator.random(len(words)) >= share
-    is_kept[generator.integers(len(words))] |= not is_kept.any()
-    return words[is_kept]
+    is_kept = generator.random(len(numbers_of_words)) >= share
+    is_kept[generator.integers(len(numbers_of_words))] |= not is_kept.any()
+    return numbers_of_words[is_kept]
 
 
-def repeat(words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+def repeat(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
     """Each word twice with probability `share`."""
-    return np.repeat(words, 1 + (generator.random(len(words)) < share))
+    return np.repeat(numbers_of_words, 1 + (generator.random(len(numbers_of_words)) < share))
 
 
-def cutoff(words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+def cutoff(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
     """Without a run of words, which may lie anywhere; one word stays."""
-    size = min(round(share * len(words)), len(words) - 1)
-    start = int(generator.integers(len(words) - size + 1))
-    return np.delete(words, slice(start, start + size))
+    size = min(round(share * len(numbers_of_words)), len(numbers_of_words) - 1)
+    start = int(generator.integers(len(numbers_of_words) - size + 1))
+    return np.delete(numbers_of_words, slice(start, start + size))
 
 
-def shuffle(words: np.ndarray, window: int, generator: np.random.Generator) -> np.ndarray:
+def shuffle(numbers_of_words: np.ndarray, window: int, generator: np.random.Generator) -> np.ndarray:
     """In another order within windows; where the first one ends is drawn, so that no place is always a border."""
-    windows = (np.arange(len(words)) + generator.integers(window)) // window
-    return words[np.lexsort((generator.random(len(words)), windows))]
+    windows = (np.arange(len(numbers_of_words)) + generator.integers(window)) // window
+    return numbers_of_words[np.lexsort((generator.random(len(numbers_of_words)), windows))]
 
 
 TOKEN_VIEWS: dict[str, Callable[[np.ndarray, Any, np.random.Generator], np.ndarray]] = {
@@ -159,8 +153,8 @@ class TokenViews:
         begins[0] = True
         starts = np.flatnonzero(begins)
         ends = np.append(starts[1:], len(body))
-        words = np.arange(len(starts))
+        numbers_of_words = np.arange(len(starts))
         for change, amount in self._changes:
-            words = change(words, amount, generator)
-        pieces = np.concatenate([body[starts[word] : ends[word]] for word in words])
+            numbers_of_words = change(numbers_of_words, amount, generator)
+        pieces = np.concatenate([body[starts[word] : ends[word]] for word in numbers_of_words])
         return np.concatenate([ids[: self._before], pieces[: self._room], ids[last:]])

@@ -11,6 +11,7 @@ import numpy as np
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_text
 from juzhen.core.places import BUILTIN
+from juzhen.encoders.settings_file import naming
 from juzhen.encoders.views import Views
 
 LEXICON = BUILTIN / "lexicon"
@@ -37,10 +38,6 @@ class Synonyms:
         self._others: dict[str, list[str]] = {}
         for group in groups:
             for word in group:
-                if word in self._others or len(group) < 2:
-                    raise UserError(
-                        f"lexicon: {word}: expected a word in one group, and two words in a group"
-                    )
                 self._others[word] = [other for other in group if other != word]
         self._longest = max(map(len, self._others), default=0)
 
@@ -56,30 +53,30 @@ class Synonyms:
         return _RUN.sub(run, text)
 
     def _drawn(self, word: str, share: float, generator: np.random.Generator) -> str:
-        others = self._others.get(word.lower())
-        if others is None or generator.random() >= share:
+        synonyms = self._others.get(word.lower())
+        if synonyms is None or generator.random() >= share:
             return word
-        other = others[int(generator.integers(len(others)))]
+        other = synonyms[int(generator.integers(len(synonyms)))]
         return other.capitalize() if word[0].isupper() else other
 
     def _words(self, run: str) -> list[str]:
         """A run of letters as one word; a run of hanzi as known words and single signs."""
         if run.isascii():
             return [run]
-        words, start = [], 0
+        parts, start = [], 0
         while start < len(run):
             sizes = range(min(self._longest, len(run) - start), 1, -1)
             size = next((size for size in sizes if run[start : start + size] in self._others), 1)
-            words.append(run[start : start + size])
+            parts.append(run[start : start + size])
             start += size
-        return words
+        return parts
 
 
 @cache
 def builtin_synonyms() -> Synonyms:
     """The lexicon that comes with juzhen: a line is a group, its words separated by tabs."""
-    lines = [line for path in sorted(LEXICON.glob("*.tsv")) for line in read_text(path).splitlines()]
-    return Synonyms(line.split("\t") for line in lines if line and not line.startswith("#"))
+    rows = [line for path in sorted(LEXICON.glob("*.tsv")) for line in read_text(path).splitlines()]
+    return Synonyms(line.split("\t") for line in rows if line and not line.startswith("#"))
 
 
 class Translations:
@@ -95,24 +92,22 @@ class Translations:
         self.path = Path(path).expanduser()
         self.group = group
         self._of: dict[str, list[str]] = {}
-        try:
-            lines = read_text(self.path, "utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{group}.translations={path}: cannot be read ({error})") from error
-        for number, line in enumerate(lines, start=1):
-            text, *others = (part.strip() for part in line.split("\t"))
+        with naming(f"{group}.translations={path}"):
+            rows = read_text(self.path, "utf-8-sig").split("\n")
+        for number, line in enumerate(rows, start=1):
+            text, *translations = (part.strip() for part in line.split("\t"))
             if not line.strip():
                 continue
-            if not text or not others or not all(others):
+            if not text or not translations or not all(translations):
                 raise UserError(
                     f"{path}:{number}: expected a text, a tab and its translation there and back, got {line[:60]!r}"
                 )
-            self._of.setdefault(text, []).extend(others)
+            self._of.setdefault(text, []).extend(translations)
 
     def drawn(self, text: str, generator: np.random.Generator) -> str:
         """One of the text's translations; the text itself where the file has none."""
-        others = self._of.get(text)
-        return text if others is None else others[int(generator.integers(len(others)))]
+        translations = self._of.get(text)
+        return text if translations is None else translations[int(generator.integers(len(translations)))]
 
     def require(self, name: str, texts: Iterable[str]) -> None:
         """Raises UserError where the file has none of the texts of the set `name`."""
@@ -121,10 +116,10 @@ class Translations:
             if text in self._of:
                 return
             example = example or text
-        known = next(iter(self._of), "")
+        first = next(iter(self._of), "")
         raise UserError(
             f"{self.group}.translations={self.path}: has no sentence of {name}, such as {example[:30]!r}; its first "
-            f"text is {known[:30]!r}. Translate the sentences of {name}, or leave translation out of {self.group}.views"
+            f"text is {first[:30]!r}. Translate the sentences of {name}, or leave translation out of {self.group}.views"
         )
 
 
@@ -170,5 +165,5 @@ def reordered(text: str, generator: np.random.Generator) -> str:
         return text
     if pieces[-1][-1].isalnum():  # it may come to stand before another one
         pieces[-1] += "." if pieces[-1][-1].isascii() else "。"
-    drawn = [pieces[place] for place in generator.permutation(len(pieces))]
-    return "".join(one + " " * one[-1].isascii() for one in drawn).rstrip()
+    shuffled = [pieces[number] for number in generator.permutation(len(pieces))]
+    return "".join(piece + " " * piece[-1].isascii() for piece in shuffled).rstrip()

@@ -9,12 +9,12 @@ import numpy as np
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.neighbours import NUM_CANDIDATES
 from juzhen.data.leaks import Seen
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cut import Cut, cut_of, most_tokens
+from juzhen.encoders.cut import Cut, most_tokens
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.plan import EvaluationPlan
+from juzhen.families import family_of
 
 Described = dict[str, dict[str, Any]]
 
@@ -26,80 +26,76 @@ def describe_rows(
 
     temperature  divides the scores of positive pairs; None where none are scored
     """
-    found: Described = {}
-    for key, one in sets.items():
-        found[key] = {}
+    described: Described = {}
+    for key, examples in sets.items():
+        described[key] = {}
         if (left_out := cut.get(key)) is not None:
-            found[key]["cut"] = asdict(left_out) | {"share": round(left_out.share, 6)}
-        found[key] |= {
-            "rows": len(one),
-            "kind": str(one.kind),
-            "dropped": one.num_dropped,
-            "leaky": one.num_leaky,
-            "fingerprint": one.fingerprint,
+            described[key]["cut"] = asdict(left_out) | {"share": round(left_out.share, 6)}
+        described[key] |= {
+            "rows": len(examples),
+            "kind": str(examples.kind),
+            "dropped": examples.num_dropped,
+            "leaky": examples.num_leaky,
+            "fingerprint": examples.fingerprint,
         }
-        if one.kind is Kind.POSITIVE_PAIR and one.split != "train":
-            found[key] |= {"candidates": min(NUM_CANDIDATES, len(one)), "temperature": temperature}
-    return found
+        if examples.kind is Kind.POSITIVE_PAIR and examples.split != "train":
+            described[key] |= {"candidates": min(NUM_CANDIDATES, len(examples)), "temperature": temperature}
+    return described
 
 
 def with_leaks(data: Described, seen: Mapping[str, Seen]) -> Described:
     """What is known of each split, and how much of it training has seen where that was looked for."""
-    found = {
-        key: {"leaked": {"rows": len(one.rows), "share": one.share, "by_set": dict(one.by_set)}}
-        for key, one in seen.items()
+    leaks = {
+        key: {"leaked": {"rows": len(rows.rows), "share": rows.share, "by_set": dict(rows.by_set)}}
+        for key, rows in seen.items()
     }
-    return {key: described | found.get(key, {}) for key, described in data.items()}
+    return {key: described | leaks.get(key, {}) for key, described in data.items()}
 
 
-def cut_in_training(
-    encoder: SentenceEncoder | CrossEncoder | None, collate: SentenceCollator, sets: Mapping[str, Examples]
-) -> dict[str, Cut]:
+def cut_in_training(encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]) -> dict[str, Cut]:
     """`train/set` → how many of its texts are cut, from the tokens that training reads; empty without an encoder."""
-    if encoder is None:
-        return {}
-    lengths = {
-        name: None if isinstance(examples.sentences, TextTable) else collate.token_counts(examples)
-        for name, examples in sets.items()
-    }
-    return {f"train/{name}": cut_of(encoder, examples, lengths[name]) for name, examples in sets.items()}
+    cuts = {}
+    for name, examples in sets.items() if encoder is not None else ():
+        is_running = isinstance(examples.sentences, TextTable)
+        lengths = None if is_running else collate.token_counts(examples)
+        cuts[f"train/{name}"] = family_of(encoder).cut(encoder, examples, lengths)
+    return cuts
 
 
-def cut_in_evaluation(
-    encoder: SentenceEncoder | CrossEncoder | None,
-    collate: SentenceCollator | None,
-    plan: EvaluationPlan | None,
-) -> dict[str, Cut]:
+def cut_in_evaluation(encoder: Any, collate: SentenceCollator, plan: EvaluationPlan | None) -> dict[str, Cut]:
     """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
-    if encoder is None or collate is None or plan is None:
+    if encoder is None or plan is None or not (family := family_of(encoder)).cuts:
         return {}
-    inner = encoder.inner if isinstance(encoder, CrossEncoder) else encoder
-    lengths = collate.token_counts(plan.examples)
-    known: dict[str, int] = {}
-    for sentence, length in zip(plan.examples.sentences, lengths.tolist(), strict=True):
-        known[sentence] = max(length, known.get(sentence, 0))  # as a query, or as a document
-    sets = list(plan.sets)
-    if not isinstance(encoder, CrossEncoder):
-        sets += [one.read_texts if encoder.sides.any() else one.texts for one in plan.rankings]
+    lengths = np.full(len(plan.sentences), -1, dtype=np.int64)
+    lengths[plan.pending] = collate.token_counts(plan.examples)[: len(plan.pending)]
     return {
-        f"{one.split}/{one.name}": cut_of(encoder, one, _lengths(known, one.sentences, inner)) for one in sets
+        f"{dataset.split}/{dataset.name}": family.cut(
+            encoder,
+            dataset,
+            _lengths(np.where(numbers < 0, -1, lengths[numbers]), dataset.sentences, encoder.inner),
+        )
+        for dataset, numbers in plan.tables()
     }
 
 
-def _lengths(known: Mapping[str, int], sentences: Sequence[str], encoder: SentenceEncoder) -> np.ndarray:
-    """Tokens of each sentence; of those whose embeddings came from a cache as many as there can be."""
-    if all(sentence in known for sentence in sentences):
-        return np.array([known[sentence] for sentence in sentences], dtype=np.int64)
-    return np.minimum(most_tokens(encoder, sentences), encoder.max_length)
+def _lengths(counts: np.ndarray, sentences: Sequence[str], encoder: SentenceEncoder) -> np.ndarray:
+    """Tokens of each sentence; of those whose embeddings came from a cache (−1) as many as there can be."""
+    unknown = np.flatnonzero(counts < 0)
+    if len(unknown):
+        texts = [sentences[number] for number in unknown.tolist()]
+        counts[unknown] = np.minimum(most_tokens(encoder, texts), encoder.max_length)
+    return counts
 
 
-def cut_line(found: Mapping[str, Cut], where: str) -> str | None:
+def cut_line(cuts: Mapping[str, Cut], where: str) -> str | None:
     """One line about all of them; None where nothing is cut."""
-    if not any(one.cut for one in found.values()):
+    if not any(counted.cut for counted in cuts.values()):
         return None
-    worst = max(found, key=lambda key: found[key].share)
-    first = found[worst]
-    looked_at, cut = (sum(getattr(one, name) for one in found.values()) for name in ("looked_at", "cut"))
-    whole = Cut(looked_at, cut, first.max_length, first.unit)
-    most = f", most in {worst}: {first}" if len(found) > 1 else ""
-    return f"backbone.max_length={first.max_length}: {whole} of {where} are longer and are cut there{most}"
+    worst = max(cuts, key=lambda key: cuts[key].share)
+    first = cuts[worst]
+    looked_at, cut = (
+        sum(getattr(counted, name) for counted in cuts.values()) for name in ("looked_at", "cut")
+    )
+    total = Cut(looked_at, cut, first.max_length, first.unit)
+    most = f", most in {worst}: {first}" if len(cuts) > 1 else ""
+    return f"max_length={first.max_length}: {total} of {where} are longer and are cut there{most}"

@@ -12,21 +12,17 @@ def device_name(hardware: HardwareConfig) -> str:
 
 
 def require_device(hardware: HardwareConfig) -> None:
-    """Raises UserError when the accelerator is absent, has too few devices, or cannot do the precision."""
+    """Raises UserError when the accelerator is absent, or cannot do the precision."""
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not available[hardware.accelerator]:
-        there = ", ".join(name for name, is_there in available.items() if is_there)
+        present = ", ".join(name for name, is_there in available.items() if is_there)
         raise UserError(
-            f"hardware.accelerator={hardware.accelerator}: this machine, or this build of torch, has none. "
-            f"There is: {there}; type hardware=cpu, or install a torch that fits the device."
-        )
-    if hardware.accelerator == "cuda" and hardware.devices > torch.cuda.device_count():
-        raise UserError(
-            f"hardware.devices={hardware.devices}: {torch.cuda.device_count()} CUDA devices are visible here"
+            f"accelerator={hardware.accelerator}: this machine, or this build of torch, has none. "
+            f"There is: {present}; choose accelerator=cpu, or install a torch that fits the device."
         )
     bf16_on_cuda = hardware.accelerator == "cuda" and hardware.precision == "bf16-mixed"
     if bf16_on_cuda and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise UserError(
-            f"hardware.precision=bf16-mixed: {torch.cuda.get_device_name()} has no bfloat16 and would only imitate "
-            "it; type hardware.precision=16-mixed"
+            f"precision=bf16-mixed: {torch.cuda.get_device_name()} has no bfloat16 and would only imitate it; choose "
+            "precision=16-mixed"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,13 +15,12 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion
 from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
-from juzhen.core.named import TF_IDF
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
+from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics import lexical
 from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of, require_bm25s
@@ -41,26 +40,31 @@ class CrossEncoderPlan(EvaluationPlan):
 
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
         super().__init__(sets)
-        union = SentenceUnion([*self.sets, *(one.texts for one in self.rankings)])
-        self._compared = [union.comparisons(place) for place in range(len(self.sets))]
-        pairs = [np.stack([one.first, one.second], axis=1) for one in self._compared]
-        for place, one in enumerate(self.rankings, start=len(self.sets)):
-            candidates = _candidates(one)
-            queries = np.repeat(np.arange(len(one.queries)), [len(named) for named in candidates])
-            places = np.stack([queries, len(one.queries) + np.concatenate(candidates)], axis=1)
-            pairs.append(union.rows(place)["text"][places])
+        union = SentenceUnion(self.sets, ([*ranking.queries, *ranking.corpus] for ranking in self.rankings))
+        self._compared = [union.comparisons(number) for number in range(len(self.sets))]
+        pairs = [np.stack([ranking.first, ranking.second], axis=1) for ranking in self._compared]
+        for number, ranking in enumerate(self.rankings, start=len(self.sets)):
+            candidates = _candidates(ranking)
+            queries = np.repeat(np.arange(len(ranking.queries)), [len(named) for named in candidates])
+            pair_places = np.stack([queries, len(ranking.queries) + np.concatenate(candidates)], axis=1)
+            pairs.append(union.numbers[number][pair_places])
         distinct, rows = np.unique(
             np.concatenate([np.empty((0, 2), np.int64), *pairs]), axis=0, return_inverse=True
         )
-        self._rows = np.split(rows.ravel(), np.cumsum([len(one) for one in pairs])[:-1])[: len(pairs)]
+        self._rows = np.split(rows.ravel(), np.cumsum([len(ranking) for ranking in pairs])[:-1])[: len(pairs)]
         first, second = distinct.astype(np.int32).T
         columns = {"text_a": first, "text_b": second}
         pairs_once = replace(union.examples, kind=Kind.SCORED_PAIR, columns=columns)
         self.examples = pairs_once if len(distinct) else NOTHING
+        self.sentences, self.pending = union.examples.sentences, np.arange(len(union.examples))
+        self._numbers = union.numbers
+
+    def tables(self) -> Tables:
+        return list(zip(self.sets, self._numbers, strict=False))
 
     def scores(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[np.ndarray]:
-        found = zip(self._compared, self._rows, strict=False)
-        return [compared.shaped(outputs[rows, 0]) for compared, rows in found]
+        of_sets = zip(self._compared, self._rows, strict=False)
+        return [compared.shaped(outputs[rows, 0]) for compared, rows in of_sets]
 
     def logits(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Float[np.ndarray, "rows classes"]]:
         """Class logits per row of each set; without columns where the model has no classes."""
@@ -68,23 +72,23 @@ class CrossEncoderPlan(EvaluationPlan):
 
     def matchers(self, outputs: Float[np.ndarray, "pairs outputs"]) -> list[Matcher]:
         of_rankings = zip(self.rankings, self._rows[len(self.sets) :], strict=True)
-        return [_pair_matcher(one, outputs[rows, 0]) for one, rows in of_rankings]
+        return [_pair_matcher(ranking, outputs[rows, 0]) for ranking, rows in of_rankings]
 
 
-def _candidates(one: RankingSet) -> list[Int[np.ndarray, "documents"]]:
+def _candidates(ranking: RankingSet) -> list[Int[np.ndarray, "documents"]]:
     """The candidates of each query, each once. Raises UserError where there are none."""
-    if one.candidates is None:
+    if ranking.candidates is None:
         raise UserError(
-            f"{one.column}: a cross-encoder would have to read each of {len(one.queries):,} queries with each of "
-            f"{len(one.corpus):,} documents; give candidates, or rank with a bi-encoder"
+            f"{ranking.column}: a cross-encoder would have to read each of {len(ranking.queries):,} queries with each "
+            f"of {len(ranking.corpus):,} documents; give candidates, or rank with a bi-encoder"
         )
-    return [np.unique(named) for named in one.candidates]
+    return [np.unique(named) for named in ranking.candidates]
 
 
-def _pair_matcher(one: RankingSet, scores: Float[np.ndarray, "pairs"]) -> Matcher:
-    ends = np.cumsum([len(named) for named in _candidates(one)])
+def _pair_matcher(ranking: RankingSet, scores: Float[np.ndarray, "pairs"]) -> Matcher:
+    ends = np.cumsum([len(named) for named in _candidates(ranking)])
     of_queries = np.split(scores, ends[:-1])
-    return lambda some, others: np.stack([of_queries[query] for query in some])
+    return lambda queries, documents: np.stack([of_queries[query] for query in queries])
 
 
 class PairEvaluator(Evaluator):
@@ -97,9 +101,9 @@ class PairEvaluator(Evaluator):
         self.encoder = encoder
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
-        for one in sets:
-            kind = None if isinstance(one, RankingSet) else one.kind
-            self.encoder.require_order(f"{one.split}/{one.name}", kind, one.symmetric)
+        for dataset in sets:
+            kind = None if isinstance(dataset, RankingSet) else dataset.kind
+            self.encoder.require_order(f"{dataset.split}/{dataset.name}", kind, dataset.symmetric)
         return super().plan(sets, tasks)
 
     def output(self, batch: Batch) -> Float[Tensor, "batch outputs"]:
@@ -112,17 +116,17 @@ class PairEvaluator(Evaluator):
     def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
         assert isinstance(plan, CrossEncoderPlan)  # made by `plan`
         return {
-            f"{one.split}/{one.name}/{metric}": score
-            for one, logits in zip(plan.sets, plan.logits(outputs), strict=True)
-            if one.kind is Kind.NLI_PAIR and self.encoder.grades == NLI_GRADES
-            for metric, score in score_classes(logits, one).items()
+            f"{dataset.split}/{dataset.name}/{metric}": score
+            for dataset, logits in zip(plan.sets, plan.logits(outputs), strict=True)
+            if dataset.kind is Kind.NLI_PAIR and self.encoder.grades == NLI_GRADES
+            for metric, score in score_classes(logits, dataset).items()
         }
 
 
 def pair_logits(encoder: CrossEncoder, batch: Batch) -> Float[Tensor, "batch outputs"]:
     """The mean over the orders in which the batch holds each pair."""
-    every = encoder(batch.tokens)
-    return torch.stack([every[rows] for rows in batch.columns.values()]).mean(dim=0)
+    logits = encoder(batch.tokens)
+    return torch.stack([logits[rows] for rows in batch.columns.values()]).mean(dim=0)
 
 
 class LexicalPlan(EvaluationPlan):
@@ -149,43 +153,49 @@ class LexicalPlan(EvaluationPlan):
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:
         """Counted over the rows of each set, see `juzhen.metrics.lexical.lexical_scores`."""
         scored = []
-        for one in self.sets:
-            counted = [text for column in one.columns for text in one.texts(column)]
-            vectors = self._vectors(one.sentences, counted=counted)
-            scored.append(Comparisons.of(one).scored(partial(self._compare, vectors)))
+        for dataset in self.sets:
+            counted = [text for column in dataset.columns for text in dataset.texts(column)]
+            vectors = self._vectors(dataset.sentences, counted=counted)
+            scored.append(Comparisons.of(dataset).scored(partial(self._compare, vectors)))
         return scored
 
     def matchers(self, outputs: np.ndarray) -> list[Matcher]:
-        return [self._matcher(one) for one in self.rankings]
+        return [self._matcher(ranking) for ranking in self.rankings]
 
-    def _matcher(self, one: RankingSet) -> Matcher:
+    def _matcher(self, ranking: RankingSet) -> Matcher:
         """Terms are counted over the documents; what a query has besides counts for its overlap too."""
-        counted = [*one.queries, *one.corpus] if self._overlap else one.corpus
-        queries, documents = (self._vectors(texts, counted=counted) for texts in (one.queries, one.corpus))
+        counted = [*ranking.queries, *ranking.corpus] if self._overlap else ranking.corpus
+        queries, documents = (
+            self._vectors(texts, counted=counted) for texts in (ranking.queries, ranking.corpus)
+        )
         sizes = [np.asarray(side.sum(axis=1)).ravel() for side in (queries, documents)]
 
-        def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
-            chosen = slice(None) if others is None else others
-            shared = (queries[some] @ documents[chosen].T).toarray()
+        def score(
+            numbers: np.ndarray, candidates: np.ndarray | None
+        ) -> Float[np.ndarray, "queries documents"]:
+            chosen = slice(None) if candidates is None else candidates
+            shared = (queries[numbers] @ documents[chosen].T).toarray()
             if self._overlap is None:
                 return shared
-            return self._overlap(shared, sizes[0][some, None], sizes[1][None, chosen])
+            return self._overlap(shared, sizes[0][numbers, None], sizes[1][None, chosen])
 
         return score
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
         """Counted over the rows that a classifier learns from, or over all where it is judged in folds; of length 1."""
-        found = []
+        features = []
         for task in self.tasks:
-            texts = {name: [one.texts(column) for column in one.columns] for name, one in task.splits.items()}
-            learnt = [texts["train"]] if "train" in texts else texts.values()
-            counted = [text for columns in learnt for column in columns for text in column]
+            texts = {
+                name: [split.texts(column) for column in split.columns] for name, split in task.splits.items()
+            }
+            fitted_on = [texts["train"]] if "train" in texts else texts.values()
+            counted = [text for columns in fitted_on for column in columns for text in column]
             vectors = partial(self._vectors, counted=counted)
-            of_splits = {name: [*map(vectors, its)] for name, its in texts.items()}
+            of_splits = {name: [*map(vectors, of_split)] for name, of_split in texts.items()}
             if self._overlap:  # as long as vectors of TF-IDF, for the same penalties
-                of_splits = {name: [*map(normalize, its)] for name, its in of_splits.items()}
-            found.append({name: combined(its, task.kind) for name, its in of_splits.items()})
-        return found
+                of_splits = {name: [*map(normalize, of_split)] for name, of_split in of_splits.items()}
+            features.append({name: combined(of_split, task.kind) for name, of_split in of_splits.items()})
+        return features
 
 
 class LexicalEvaluator(Evaluator):
@@ -194,6 +204,7 @@ class LexicalEvaluator(Evaluator):
     Raises UserError for a method that is none, and where jieba is needed and not installed.
     """
 
+    family: ClassVar[str] = "lexical"
     plan_type: ClassVar[type[EvaluationPlan]] = LexicalPlan
 
     def __init__(self, *, method: str = lexical.TF_IDF, tokens: str = CHARACTERS) -> None:
@@ -221,17 +232,17 @@ class BM25Plan(LexicalPlan):
     def __init__(self, sets: Sets, *, index: Callable[[Sequence[str]], BM25] = BM25) -> None:
         super().__init__(sets)
         self._index = index
-        for one in self.sets:
-            raise UserError(f"{one.split}/{one.name}: {UNSCORED_BY_BM25[one.kind]}")
+        for dataset in self.sets:
+            raise UserError(f"{dataset.split}/{dataset.name}: {UNSCORED_BY_BM25[dataset.kind]}")
 
     def matchers(self, outputs: np.ndarray) -> list[Matcher]:
-        return [_bm25_matcher(one, self._index(one.corpus)) for one in self.rankings]
+        return [_bm25_matcher(ranking, self._index(ranking.corpus)) for ranking in self.rankings]
 
 
-def _bm25_matcher(one: RankingSet, index: BM25) -> Matcher:
-    def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
-        scores = np.stack([index.scores(one.queries[query]) for query in some.tolist()])
-        return scores if others is None else scores[:, others]
+def _bm25_matcher(ranking: RankingSet, index: BM25) -> Matcher:
+    def score(queries: np.ndarray, documents: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
+        scores = np.stack([index.scores(ranking.queries[query]) for query in queries.tolist()])
+        return scores if documents is None else scores[:, documents]
 
     return score
 
@@ -253,16 +264,11 @@ class BM25Evaluator(LexicalEvaluator):
         return BM25Plan(sets, index=self._index)
 
 
-def lexical_evaluator(name: str, **numbers: Any) -> LexicalEvaluator:
-    """That of a model in LEXICAL, with the numbers of its configuration. Errors: as `BM25Evaluator`."""
-    return LexicalEvaluator(**numbers) if name == TF_IDF else BM25Evaluator(**numbers)
-
-
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:
     """Where `evaluation.cache_embeddings` keeps embeddings. Raises UserError where there is no place for it."""
     if is_kept and cache_dir is None:
         raise UserError(
-            "evaluation.cache_embeddings=true: embeddings are kept below cache_dir, which is null; "
-            "set cache_dir=<a folder>"
+            "cache_embeddings=true: embeddings are kept below cache_dir, which is null; "
+            "choose a folder for it"
         )
     return cache_dir if is_kept else None

@@ -13,7 +13,7 @@ from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import KEPT_ASIDE
 from juzhen.data.files import has_split
-from juzhen.encoders.locate import ENCODER_FOLDER, scores_pairs
+from juzhen.encoders.locate import ENCODER_FOLDER
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""
@@ -34,16 +34,12 @@ class FinishedRun:
     def encoder(self) -> Path:
         return self.folder / ENCODER_FOLDER
 
-    @property
-    def is_cross_encoder(self) -> bool:
-        return scores_pairs(self.encoder)
-
     def earlier(self, index: int) -> "FinishedRun":
         """An earlier stage of the same curriculum. Raises UserError when it is gone."""
-        found = list((self.run / STAGES).glob(f"{index}-*"))
-        if len(found) != 1:
+        folders = list((self.run / STAGES).glob(f"{index}-*"))
+        if len(folders) != 1:
             raise UserError(f"{self.run}: the folder {STAGES}/{index}-… of an earlier stage is gone")
-        return FinishedRun(found[0])
+        return FinishedRun(folders[0])
 
     def require_weights(self, result: Result) -> str:
         """The digest of the encoder. Raises UserError when it is gone, or another one than was measured."""
@@ -51,13 +47,14 @@ class FinishedRun:
         if not digest:
             raise UserError(
                 f"{self.folder}: its encoder is gone (no weights in {ENCODER_FOLDER}/); put it back, or "
-                "train the run again with resume=never"
+                "train the run again from the start"
             )
-        known = [one for one in (result.weights, *(fill["weights"] for fill in result.filled)) if one]
-        if known and digest != known[0]:
+        stored = (result.weights, *(fill["weights"] for fill in result.filled))
+        before = next(filter(None, stored), digest)
+        if digest != before:
             raise UserError(
                 f"{self.folder}: the weights in {ENCODER_FOLDER}/ are not those that its result was measured with "
-                f"(digest {digest}, then {known[0]}); put them back, or train the run again with resume=never"
+                f"(digest {digest}, then {before}); put them back, or train the run again from the start"
             )
         return digest
 
@@ -75,19 +72,17 @@ def finished_runs(folders: Sequence[Path]) -> list[FinishedRun]:
 
     Raises UserError for a folder that is not there, and when there is no result at all.
     """
-    found: dict[Path, FinishedRun] = {}
+    runs: dict[Path, FinishedRun] = {}
     for folder in folders:
         if not folder.is_dir():
-            what = "this is a file, not a folder" if folder.exists() else "no such folder"
-            raise UserError(f"{folder}: {what}; give runs, or one folder that holds them")
+            fault = "this is a file, not a folder" if folder.exists() else "no such folder"
+            raise UserError(f"{folder}: {fault}; give runs, or one folder that holds them")
         for path in sorted(folder.rglob(RESULT_FILE)):
             if KEPT_ASIDE not in path.relative_to(folder).parts:
-                found.setdefault(path.parent.resolve(), FinishedRun(path.parent))
-    if not found:
-        raise UserError(
-            f"{', '.join(map(str, folders))}: no result below; train.py leaves one in each run folder"
-        )
-    return list(found.values())
+                runs.setdefault(path.parent.resolve(), FinishedRun(path.parent))
+    if not runs:
+        raise UserError(f"{', '.join(map(str, folders))}: no result.json of a run below")
+    return list(runs.values())
 
 
 def missing_sets(
@@ -103,8 +98,8 @@ def missing_sets(
     """
     named = named or {}
     scored = [key for key in result.data if not key.startswith("train/")]
-    asked = [*result.absent, *(scored if again and not named else [])]
-    described = {key: named.get(key.split("/")[1]) or result.described(key.split("/")[1]) for key in asked}
+    keys = [*result.absent, *(scored if again and not named else [])]
+    described = {key: named.get(key.split("/")[1]) or result.described(key.split("/")[1]) for key in keys}
     for name in named:
         splits = [f"{split}/{name}" for split in result.config["evaluation"]["splits"]]
         described |= {key: named[name] for key in splits if again or key not in result.data}
@@ -133,9 +128,9 @@ def _readable(
 ) -> Descriptions:
     """By name those sets of `split/dataset` → description that have a file of the split."""
     where = {"source": result.config["source"], "data_dir": data_dir or result.config["data_dir"]}
-    found = {}
-    for key, one in described.items():
+    readable = {}
+    for key, description in described.items():
         split, name = key.split("/")
-        if one is not None and has_split(one, split, **where):
-            found[name] = one
-    return found
+        if description is not None and has_split(description, split, **where):
+            readable[name] = description
+    return readable

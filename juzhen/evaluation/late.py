@@ -16,16 +16,15 @@ from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
-from juzhen.evaluation.evaluators import PairEvaluator, lexical_evaluator
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
-from juzhen.evaluation.plan import Evaluator
-from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.run import Pass
 from juzhen.evaluation.scoring import STS_SETS
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.evaluation.spec import HardwareConfig
 from juzhen.evaluation.trained_rows import trained_rows
+from juzhen.families import FAMILIES, family_in, open_encoder
 
-Start = Callable[[FinishedRun, Result], AnyEncoder]
+Start = Callable[[FinishedRun, Result], Any]
 """Gives the encoder that a stage began with. Raises UserError when it is gone."""
 
 
@@ -76,11 +75,15 @@ class LateColumns:
         """
         result = Result.read(run.folder)
         model, changes = result.config["model"], Changes()
-        lexical = lexical_evaluator(name_of(model), **numbers_of(model)) if is_lexical(result) else None
+        lexical = None
+        if is_lexical(result):
+            lexical = FAMILIES["lexical"].load(name_of(model), **numbers_of(model))
         unscored = _unscored(run) if lexical is None else lexical.unscored
-        for name in [name for name, one in sets.items() if one["kind"] in unscored]:
+        for name in [name for name, description in sets.items() if description["kind"] in unscored]:
             changes.notes.append(f"{name} is not scored: {unscored[sets[name]['kind']]}")
-        sets = {name: one for name, one in sets.items() if one["kind"] not in unscored}
+        sets = {
+            name: description for name, description in sets.items() if description["kind"] not in unscored
+        }
         sets = _with_companions(sets, result)
         if not sets:
             return changes
@@ -88,14 +91,16 @@ class LateColumns:
         if lexical is None:
             changes.notes += self._keep_arithmetic(result, settings)
         digest = run.require_weights(result) if lexical is None else ""
-        every = {**settings.evaluate, **settings.dataset}
-        wanted = {name: one for name, one in every.items() if name in sets}
-        data = self._load(replace(settings, dataset={}, evaluate=wanted), unscored)
+        all_sets = {**settings.evaluate, **settings.dataset}
+        chosen = {name: description for name, description in all_sets.items() if name in sets}
+        data = self._load(replace(settings, dataset={}, evaluate=chosen), unscored)
         if not self.again:
             _require_same_rows(data, result)
         # What the run has learnt from keeps the run's own description, with its limit and its view.
-        others = {name: one for name, one in sets.items() if name not in result.config["dataset"]}
-        seen = self._seen(run, result, settings, others, data)
+        new_sets = {
+            name: description for name, description in sets.items() if name not in result.config["dataset"]
+        }
+        seen = self._seen(run, result, settings, new_sets, data)
         changes.notes += _told(seen)
         if not self.again:
             data = _worth_scoring(data, result, seen)
@@ -103,26 +108,32 @@ class LateColumns:
         rows: Described = {}
         if data.evaluation:
             scores, rows = self._scored(lexical or run.folder, data, settings, seen)
-        if result.untrained and (self.again or any(_key(one) not in result.data for one in data.evaluation)):
+        if result.untrained and (
+            self.again or any(_key(rows) not in result.data for rows in data.evaluation)
+        ):
             before = self._before_training(run, result, data, settings, changes)
         for place, kept, found in (("", result.scores, scores), ("untrained ", result.untrained, before)):
             self._merge(kept, found, data, changes, place=place)
-        result.data |= {key: one for key, one in rows.items() if self.again or key not in result.data}
+        result.data |= {
+            key: description for key, description in rows.items() if self.again or key not in result.data
+        }
         result.data = with_leaks(result.data, seen)
         result.transfer |= {task.name: task.described() for task in data.tasks}
         result.filled.append(asdict(changes) | _record(settings, rows) | {"sets": sets, "weights": digest})
         result.write(run.folder)
         return changes
 
-    def _settings(self, result: Result, sets: Descriptions) -> Settings:
+    def _settings(self, result: Result, sets: Descriptions) -> EvaluationSettings:
         """Those of a run with `sets` in its evaluation, on one device."""
         config = copy(result.config)  # which names the file where a key is missing
-        config["dataset"] = {name: sets.get(name, one) for name, one in config["dataset"].items()}
-        added = {name: one for name, one in sets.items() if name not in config["dataset"]}
+        config["dataset"] = {
+            name: sets.get(name, description) for name, description in config["dataset"].items()
+        }
+        added = {name: description for name, description in sets.items() if name not in config["dataset"]}
         config["evaluate"] = config["evaluate"] | added
         if self.hardware is not None:
             config["hardware"] = asdict(self.hardware)
-        settings = Settings.of(config)
+        settings = EvaluationSettings.of(config)
         settings.data_dir = self.data_dir or settings.data_dir
         settings.hardware.devices, settings.hardware.num_nodes, settings.hardware.strategy = 1, 1, "auto"
         settings.hardware.eval_batch_tokens = self.batch_tokens or settings.hardware.eval_batch_tokens
@@ -130,20 +141,20 @@ class LateColumns:
         settings.evaluation.without_leaks |= self.without_leaks
         return settings
 
-    def _keep_arithmetic(self, result: Result, settings: Settings) -> list[str]:
+    def _keep_arithmetic(self, result: Result, settings: EvaluationSettings) -> list[str]:
         """Lets new scores be computed as the others of the row were. Raises UserError where other hardware cannot.
 
         In bf16, and in 8 bits, a text's numbers depend on how many tokens go through the encoder with it.
         """
         then, now = result.config.get("hardware") or {}, settings.hardware
         for key in ("precision", "compile"):
-            before, wanted = then.get(key, getattr(now, key)), getattr(now, key)
-            if before != wanted:
+            before, now_wanted = then.get(key, getattr(now, key)), getattr(now, key)
+            if before != now_wanted:
                 raise UserError(
-                    f"hardware.{key}={str(wanted).lower()}: the scores of this row were computed with "
+                    f"{key}={str(now_wanted).lower()}: the scores of this row were computed with "
                     f"{key}={str(before).lower()}, and others are another row. Leave --hardware out, or name one of "
-                    f"conf/hardware with {key}: {str(before).lower()}; for a row of its own type python train.py "
-                    "'dataset=[]' init_from=<run> hardware=<name>"
+                    f"conf/hardware with {key}: {str(before).lower()}; or evaluate "
+                    "the run's encoder as a row of its own"
                 )
         tokens = then.get("eval_batch_tokens", now.eval_batch_tokens)
         if now.precision != "32-true" or settings.evaluation.backend.endswith(("int8", "bf16")):
@@ -160,9 +171,9 @@ class LateColumns:
             else [f"computed on {now.accelerator}, the run itself on {device}"]
         )
 
-    def _load(self, settings: Settings, unscored: Mapping[Kind, str]) -> JobData:
+    def _load(self, settings: EvaluationSettings, unscored: Mapping[Kind, str]) -> JobData:
         """The rows to score; those of the last run are kept, since runs of one sweep are alike."""
-        classified = any(one.kind == Kind.LABELLED_TEXT for one in settings.evaluate.values())
+        classified = any(description.kind == Kind.LABELLED_TEXT for description in settings.evaluate.values())
         deciding = asdict(settings) | {"hardware": None, "unscored": list(unscored)}
         deciding["evaluation"] = [
             getattr(settings.evaluation, key) for key in ("splits", "limit", "transfer_limit")
@@ -170,14 +181,19 @@ class LateColumns:
         if settings.debug_rows is None and not classified:
             del deciding["seed"]  # else it decides which rows are kept
         key = json.dumps(deciding)
-        known, data = self._read
-        if data is None or known != key:
+        earlier_key, data = self._read
+        if data is None or earlier_key != key:
             data = load_job_data(settings, {}, unscored=unscored)
             self._read = (key, data)
         return data
 
     def _seen(
-        self, run: FinishedRun, result: Result, settings: Settings, others: Descriptions, data: JobData
+        self,
+        run: FinishedRun,
+        result: Result,
+        settings: EvaluationSettings,
+        others: Descriptions,
+        data: JobData,
     ) -> dict[str, Seen]:
         """What training has seen of each split, where the run or the caller asks for it. Errors: as `trained_rows`."""
         counts = settings.evaluation.without_leaks
@@ -185,20 +201,20 @@ class LateColumns:
             return {}
         rows = SeenRows(data.evaluation)
         for index in range(result.stage + 1):
-            told = result if index == result.stage else Result.read(run.earlier(index).folder)
-            rows.learn(trained_rows(self._settings(told, others), told, _unscored(run)))
+            stage_result = result if index == result.stage else Result.read(run.earlier(index).folder)
+            rows.learn(trained_rows(self._settings(stage_result, others), stage_result, _unscored(run)))
         # Under filter_leaks all that was asked is that the rows are those that were learnt from.
         return rows.seen() if counts else {}
 
     def _scored(
-        self, encoder: Any, data: JobData, settings: Settings, seen: Mapping[str, Seen]
+        self, encoder: Any, data: JobData, settings: EvaluationSettings, seen: Mapping[str, Seen]
     ) -> tuple[dict[str, Score], Described]:
         run = Pass(open_encoder(encoder), settings, self.cache_dir, self.progress)
-        found, rows = run(data.evaluation, data.tasks, seen=seen)
-        return found.scores | data.missing, rows
+        evaluation, rows = run(data.evaluation, data.tasks, seen=seen)
+        return evaluation.scores | data.missing, rows
 
     def _before_training(
-        self, run: FinishedRun, result: Result, data: JobData, settings: Settings, changes: Changes
+        self, run: FinishedRun, result: Result, data: JobData, settings: EvaluationSettings, changes: Changes
     ) -> dict[str, Score]:
         """Scores of the weights that the stage started from; none, with a note, where these are gone."""
         if self.start is None:
@@ -231,7 +247,7 @@ class LateColumns:
 
 def _unscored(run: FinishedRun) -> Mapping[Kind, str]:
     """Kinds of sets of which the encoder of a run has no measure, and why."""
-    return (PairEvaluator if run.is_cross_encoder else Evaluator).unscored
+    return (family_in(run.encoder) or FAMILIES["bi_encoder"]).unscored
 
 
 def _with_companions(sets: Descriptions, result: Result) -> Descriptions:
@@ -240,16 +256,16 @@ def _with_companions(sets: Descriptions, result: Result) -> Descriptions:
     if set(sets).isdisjoint(STS_SETS) or not set(STS_SETS) <= read | set(sets):
         return sets
     described = {name: result.described(name) for name in STS_SETS if name not in sets}
-    return sets | {name: one for name, one in described.items() if one is not None}
+    return sets | {name: description for name, description in described.items() if description is not None}
 
 
 def _require_same_rows(data: JobData, result: Result) -> None:
-    for one in data.evaluation:
-        then = result.data.get(_key(one))
-        if then is not None and then["fingerprint"] != one.fingerprint:
+    for dataset in data.evaluation:
+        then = result.data.get(_key(dataset))
+        if then is not None and then["fingerprint"] != dataset.fingerprint:
             raise UserError(
-                f"{one.name}/{one.split} holds other rows than the run has seen; point --data-dir at the same "
-                f"files, or type --again --dataset {one.name} to score it anew"
+                f"{dataset.name}/{dataset.split} holds other rows than the run has seen; point --data-dir at the same "
+                f"files, or type --again --dataset {dataset.name} to score it anew"
             )
 
 
@@ -258,33 +274,35 @@ def _worth_scoring(data: JobData, result: Result, seen: Mapping[str, Seen]) -> J
 
     A threshold needs the dev split of its set, and a number over several sets all of them.
     """
-    fresh = {one.name for one in data.evaluation if _key(one) not in result.data}
+    fresh = {dataset.name for dataset in data.evaluation if _key(dataset) not in result.data}
     if not fresh.isdisjoint(STS_SETS):
         fresh.update(STS_SETS)
-    wanted = [
-        one
-        for one in data.evaluation
-        if one.name in fresh or _key(one) not in seen or len(seen[_key(one)].rows)
+    worthy = [
+        dataset
+        for dataset in data.evaluation
+        if dataset.name in fresh or _key(dataset) not in seen or len(seen[_key(dataset)].rows)
     ]
-    names = {one.name for one in wanted}
-    return replace(data, evaluation=wanted, tasks=[one for one in data.tasks if one.name in names])
+    names = {dataset.name for dataset in worthy}
+    return replace(
+        data, evaluation=worthy, tasks=[dataset for dataset in data.tasks if dataset.name in names]
+    )
 
 
-def _key(one: Examples) -> str:
-    return f"{one.split}/{one.name}"
+def _key(dataset: Examples) -> str:
+    return f"{dataset.split}/{dataset.name}"
 
 
 def _told(seen: Mapping[str, Seen]) -> list[str]:
     """What was looked for, in words; nothing where nobody has looked."""
-    found = [
-        f"training has seen {len(one.rows):,} rows of {key} ({100 * one.share:.1f} %)"
-        for key, one in seen.items()
-        if len(one.rows)
+    notes = [
+        f"training has seen {len(rows.rows):,} rows of {key} ({100 * rows.share:.1f} %)"
+        for key, rows in seen.items()
+        if len(rows.rows)
     ]
-    return found or (["training has seen no row of any set"] if seen else [])
+    return notes or (["training has seen no row of any set"] if seen else [])
 
 
-def _record(settings: Settings, rows: Described) -> dict[str, Any]:
+def _record(settings: EvaluationSettings, rows: Described) -> dict[str, Any]:
     """What a result remembers of having been added to: when, which rows, and with what they were scored."""
     device = {"device": device_name(settings.hardware)} if rows else {}
     return {

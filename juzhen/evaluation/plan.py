@@ -1,7 +1,7 @@
 """What an encoder must see so that several sets can be scored."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,11 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion, Side, sides_of
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
-from juzhen.data.rankings import RankingSet
-from juzhen.data.retrieval import as_ranking
+from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.pooling import BilinearScore, pair_scores, sides
+from juzhen.encoders.pooling import pair_scores, sides
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
 from juzhen.evaluation.ranked_lists import Matcher, embedding_matcher, ranked_lists
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, RankedLists
@@ -34,6 +34,7 @@ NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.ze
 
 
 Sets = Sequence[Examples | RankingSet]
+Tables = list[tuple[Examples, Int[np.ndarray, "sentences"]]]
 
 
 class EvaluationPlan(ABC):
@@ -44,22 +45,28 @@ class EvaluationPlan(ABC):
     tasks        those whose classes a classifier is to tell apart
     examples     the rows that the encoder must see; each once, whatever the number of sets it appears in
     temperature  divides scores where a softmax is taken of them: that of cosines, or 1 for logits
+    sentences    all distinct texts that the encoder reads
+    pending      numbers of those that are in `examples`: what is known of the others need not be computed
     """
 
     temperature: float
     examples: Examples
+    sentences: Sequence[str] = ()
+    pending: Int[np.ndarray, "pending"] = np.arange(0)
 
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
-        ranked = [one for one in sets if isinstance(one, RankingSet) or one.kind in JUDGED]
-        self.rankings = [as_ranking(one) if isinstance(one, Examples) else one for one in ranked]
-        for one in self.rankings:
-            if not one.queries or not one.corpus:
+        ranked = [dataset for dataset in sets if isinstance(dataset, RankingSet) or dataset.kind in JUDGED]
+        self.rankings = [
+            as_ranking(dataset) if isinstance(dataset, Examples) else dataset for dataset in ranked
+        ]
+        for dataset in self.rankings:
+            if not dataset.queries or not dataset.corpus:
                 raise UserError(
-                    f"{one.column}: {len(one.queries)} queries and {len(one.corpus)} documents; expected one of each "
-                    "at least"
+                    f"{dataset.column}: {len(dataset.queries)} queries and {len(dataset.corpus)} documents; expected "
+                    "one of each at least"
                 )
-        rows = [one for one in sets if isinstance(one, Examples) and one.kind not in JUDGED]
-        self.sets = [one for one in rows if len(TEXT_COLUMNS[one.kind]) > 1]
+        rows = [dataset for dataset in sets if isinstance(dataset, Examples) and dataset.kind not in JUDGED]
+        self.sets = [dataset for dataset in rows if len(TEXT_COLUMNS[dataset.kind]) > 1]
         self.tasks = list(tasks)
         self._given = [*sets, *tasks]
 
@@ -79,12 +86,16 @@ class EvaluationPlan(ABC):
     def ranked(self, outputs: np.ndarray, *, depth: int) -> list[RankedLists]:
         """For each ranking the documents of every query, best first; −1 where a list has ended."""
         return [
-            ranked_lists(one, score, depth=depth)
-            for one, score in zip(self.rankings, self.matchers(outputs), strict=True)
+            ranked_lists(ranking, score, depth=depth)
+            for ranking, score in zip(self.rankings, self.matchers(outputs), strict=True)
         ]
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
         """For each task: split → what a classifier sees of its rows."""
+        return []
+
+    def tables(self) -> Tables:
+        """Sets, and rankings as sets of texts, beside where each sentence of theirs is in `sentences`, −1: nowhere."""
         return []
 
     @abstractmethod
@@ -102,9 +113,7 @@ class CosinePlan(EvaluationPlan):
     head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
     sides      those of the encoder (`PooledEncoder.sides`): where queries and documents of a ranking have prompts of
                their own, a sentence is encoded once for each prompt that it is read behind
-    sentences  all distinct sentences, in the order of `read`
-    read       Side by which each of them is read
-    pending    numbers of those whose embeddings are not known yet; only they are in `examples`
+    read       Side by which each of `sentences` is read
     """
 
     temperature = COSINE_TEMPERATURE
@@ -119,29 +128,27 @@ class CosinePlan(EvaluationPlan):
     ) -> None:
         super().__init__(sets, tasks)
         self._head = head
-        of_tasks = [one for task in tasks for one in task.splits.values()]
-        self._union = SentenceUnion([*self.sets, *of_tasks, *(one.texts for one in self.rankings)])
+        of_tasks = [dataset for task in tasks for dataset in task.splits.values()]
+        rows = [*self.sets, *of_tasks]
+        self._union = SentenceUnion(rows, ([*dataset.queries, *dataset.corpus] for dataset in self.rankings))
+        self._of_rankings = self._union.numbers[len(rows) :]
         self.examples = self._union.examples
-        self._asking = [sides[list(sides_of(one.symmetric))].tolist() for one in self.rankings]
+        self._asking = [sides[list(sides_of(dataset.symmetric))].tolist() for dataset in self.rankings]
         self._places = np.arange(len(self.examples))[None]
         self.read = np.zeros(len(self.examples), dtype=np.int8)
         if any(map(any, self._asking)):
-            self._read_apart(len(of_tasks))
+            self._read_apart()
         self.sentences = self.examples.sentences
         self.pending = np.arange(len(self.sentences))
         self._known: np.ndarray | None = None
 
-    def _read_apart(self, num_of_tasks: int) -> None:
+    def _read_apart(self) -> None:
         """Makes a row of `examples` for each sentence and each Side by which it is read, and says where each is."""
-        first = len(self.sets) + num_of_tasks
         used = np.zeros((len(Side), len(self.examples)), dtype=bool)
-        for place in range(first):
-            used[Side.EVERY, np.concatenate(list(self._union.rows(place).values()))] = True
-        for place, (one, (query, document)) in enumerate(
-            zip(self.rankings, self._asking, strict=True), first
-        ):
-            texts = self._union.rows(place)["text"]
-            used[query, texts[: len(one.queries)]] = used[document, texts[len(one.queries) :]] = True
+        for number in range(len(self._union.sets)):
+            used[Side.EVERY, np.concatenate(list(self._union.rows(number).values()))] = True
+        for queries, documents, (query, document) in self._sides_of_rankings():
+            used[query, queries] = used[document, documents] = True
         read, numbers = np.nonzero(used)
         self._places = np.where(used, used.ravel().cumsum().reshape(used.shape) - 1, -1)
         self.read = read.astype(np.int8)
@@ -172,28 +179,43 @@ class CosinePlan(EvaluationPlan):
         ]
 
     def matchers(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[Matcher]:
-        left, right = sides(self._all(outputs), self._head)
-        places = range(len(self._union.sets) - len(self.rankings), len(self._union.sets))
-        numbers = [self._union.rows(place)["text"] for place in places]
+        firsts, right = sides(self._all(outputs), self._head)
         return [
-            embedding_matcher(
-                left[self._places[query][texts[: len(one.queries)]]],
-                right,
-                self._places[document][texts[len(one.queries) :]],
-            )
-            for one, texts, (query, document) in zip(self.rankings, numbers, self._asking, strict=True)
+            embedding_matcher(firsts[self._places[query][queries]], right, self._places[document][documents])
+            for queries, documents, (query, document) in self._sides_of_rankings()
         ]
 
+    def _sides_of_rankings(self) -> Iterator[tuple[np.ndarray, np.ndarray, Sequence[int]]]:
+        """Of each ranking the numbers of its queries and of its documents in the union, and how both are read."""
+        for one, numbers, read in zip(self.rankings, self._of_rankings, self._asking, strict=True):
+            yield *np.split(numbers, [len(one.queries)]), read
+
+    def tables(self) -> Tables:
+        every = zip(self.sets, self._union.numbers, strict=False)
+        tables = [(one, self._places[Side.EVERY][numbers]) for one, numbers in every]
+        for one, (queries, documents, (query, document)) in zip(
+            self.rankings, self._sides_of_rankings(), strict=True
+        ):
+            rows = np.concatenate([self._places[query][queries], self._places[document][documents]])
+            used, rows = np.unique(rows, return_inverse=True)
+            texts = [self.sentences[place] for place in used.tolist()]
+            sides, columns = self.read[used], {"text": rows.astype(np.int32)}
+            table = Examples(one.name, one.split, Kind.SENTENCE, texts, columns, None, sides=sides)
+            tables.append((table, used))
+        return tables
+
     def features(self, outputs: Float[np.ndarray, "sentences dim"]) -> list[dict[str, Features]]:
-        outputs, place = self._all(outputs), len(self.sets)
-        found: list[dict[str, Features]] = []
+        outputs, number = self._all(outputs), len(self.sets)
+        features: list[dict[str, Features]] = []
         for task in self.tasks:
-            found.append({})
+            features.append({})
             for split in task.splits:
-                texts = [outputs[self._places[Side.EVERY][rows]] for rows in self._union.rows(place).values()]
-                found[-1][split] = combined(texts, task.kind)
-                place += 1
-        return found
+                texts = [
+                    outputs[self._places[Side.EVERY][rows]] for rows in self._union.rows(number).values()
+                ]
+                features[-1][split] = combined(texts, task.kind)
+                number += 1
+        return features
 
     def _all(self, outputs: Float[np.ndarray, "pending dim"]) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings of all sentences: those that were known, too."""
@@ -221,6 +243,9 @@ class Evaluator(ABC):
     @abstractmethod
     def output(self, batch: Batch) -> Float[Tensor, "batch ..."]:
         """What is kept of each row of a planned batch: an embedding, or a score."""
+
+    def read_query(self, query: str, symmetric: bool | None) -> None:  # noqa: B027  most compute nothing of it
+        """Computes what is needed of a query that comes alone, to be timed."""
 
     def begin(self, plan: EvaluationPlan) -> None:  # noqa: B027  most have nothing to prepare
         """Called before each pass, as the weights may be others by then."""
@@ -258,6 +283,9 @@ class EmbeddingEvaluator(Evaluator):
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
         return CosinePlan(sets, tasks, head=self.encoder.score_head, sides=self.encoder.sides)
 
+    def read_query(self, query: str, symmetric: bool | None) -> None:
+        self.encoder.reading(sides_of(symmetric)[0]).encode(query)
+
     def try_out(self) -> None:
         """Raises UserError when the encoder cannot be exported: better before training than after."""
         if self._name.needs_onnx:
@@ -278,18 +306,18 @@ class EmbeddingEvaluator(Evaluator):
         self._backend = None
         if self._cache is None or not isinstance(plan, CosinePlan):
             return
-        found = None
+        recalled = None
         if is_first:
-            known = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
+            embeddings = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
             pending = [np.empty(0, dtype=np.int64)]
             for side in np.unique(plan.read).tolist():
                 shelf = self._cache.shelf(self.encoder.reading(side), self._variant)
                 rows = np.flatnonzero(plan.read == side)
-                own = np.empty((len(rows), self.encoder.dim), dtype=np.float32)
-                pending.append(rows[shelf.fill([plan.sentences[row] for row in rows.tolist()], own)])
-                known[rows], self._shelves[side] = own, shelf
-            found = (np.sort(np.concatenate(pending)), known)
-        plan.recall(*shared(found))
+                of_side = np.empty((len(rows), self.encoder.dim), dtype=np.float32)
+                pending.append(rows[shelf.fill([plan.sentences[row] for row in rows.tolist()], of_side)])
+                embeddings[rows], self._shelves[side] = of_side, shelf
+            recalled = (np.sort(np.concatenate(pending)), embeddings)
+        plan.recall(*shared(recalled))
 
     def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
         if batch.task == NOTHING.name:

@@ -20,37 +20,39 @@ Matcher = Callable[[np.ndarray, np.ndarray | None], Float[np.ndarray, "queries d
 """Numbers of queries and of documents (None: all) → their scores, higher = closer."""
 
 
-def ranked_lists(one: RankingSet, score: Matcher, *, depth: int) -> RankedLists:
+def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLists:
     """The `depth` best documents of each query, −1 where there are fewer, and which of them score alike.
 
     Of equal scores the document with the lower number comes first, which no measure heeds. Raises UserError for scores
     that are no numbers.
     """
-    queries, depth = np.arange(len(one.queries)), min(depth, len(one.corpus))
+    queries, depth = np.arange(len(ranking.queries)), min(depth, len(ranking.corpus))
     ranked = np.full((len(queries), depth), -1, dtype=np.int32)
     values = np.full(ranked.shape, -np.inf, dtype=np.float32)
     beyond, answers = np.zeros(len(queries), dtype=np.int64), [np.empty((2, 0), dtype=np.int64)]
-    at_once = 1 if one.candidates else max(1, min(MOST_QUERIES, SCORES_AT_ONCE // len(one.corpus)))
+    at_once = 1 if ranking.candidates else max(1, min(MOST_QUERIES, SCORES_AT_ONCE // len(ranking.corpus)))
     for start in range(0, len(queries), at_once):
-        some = queries[start : start + at_once]
-        documents = None if one.candidates is None else np.unique(one.candidates[start])
-        scores = np.asarray(score(some, documents), dtype=np.float32)
-        require_finite(scores, one.column)
-        numbers = np.arange(len(one.corpus)) if documents is None else documents
-        if one.own is not None:
-            scores = np.where(numbers == one.own[some, None], np.float32(-np.inf), scores)
-        best = Best(len(some), depth)
+        portion = queries[start : start + at_once]
+        documents = None if ranking.candidates is None else np.unique(ranking.candidates[start])
+        scores = np.asarray(score(portion, documents), dtype=np.float32)
+        require_finite(scores, ranking.column)
+        numbers = np.arange(len(ranking.corpus)) if documents is None else documents
+        if ranking.own is not None:
+            scores = np.where(numbers == ranking.own[portion, None], np.float32(-np.inf), scores)
+        best = Best(len(portion), depth)
         best.add(scores, 0)
-        places, values[some] = best.lists()
-        ranked[some] = np.where(places < 0, -1, numbers[places])
-        last = values[some, -1:]
-        beyond[some] = (scores == last).sum(axis=1) - (values[some] == last).sum(axis=1)
-        beyond[some[np.isneginf(last[:, 0])]] = 0
-        for query in some[beyond[some] > 0].tolist():
-            known = np.setdiff1d(np.fromiter(one.relevant[query], np.int64), ranked[query])
-            where = np.minimum(np.searchsorted(numbers, known), len(numbers) - 1)
-            known = known[(numbers[where] == known) & (scores[query - start, where] == values[query, -1])]
-            answers.append(np.stack([np.full(len(known), query), known]))
+        places, values[portion] = best.lists()
+        ranked[portion] = np.where(places < 0, -1, numbers[places])
+        last = values[portion, -1:]
+        beyond[portion] = (scores == last).sum(axis=1) - (values[portion] == last).sum(axis=1)
+        beyond[portion[np.isneginf(last[:, 0])]] = 0
+        for query in portion[beyond[portion] > 0].tolist():
+            missing = np.setdiff1d(np.fromiter(ranking.relevant[query], np.int64), ranked[query])
+            where = np.minimum(np.searchsorted(numbers, missing), len(numbers) - 1)
+            missing = missing[
+                (numbers[where] == missing) & (scores[query - start, where] == values[query, -1])
+            ]
+            answers.append(np.stack([np.full(len(missing), query), missing]))
     return RankedLists.of(ranked, values, beyond, np.concatenate(answers, axis=1))
 
 
@@ -59,7 +61,7 @@ def require_finite(scores: np.ndarray, column: str) -> None:
     if not np.isfinite(scores).all():
         raise UserError(
             f"{column}: the scores are no finite numbers any more: training has left what the precision can hold; "
-            "optimizer.lr too high is the usual reason, or optimizer.clip_norm=null"
+            "a learning rate that is too high is the usual reason, or gradients that are not clipped"
         )
 
 
@@ -72,16 +74,18 @@ def embedding_matcher(
 
     A product of floats depends on where in the matrix it stands, so each row is in it once.
     """
-    distinct, places = np.unique(rows, return_inverse=True)
+    distinct, row_places = np.unique(rows, return_inverse=True)
     if len(distinct) == len(rows):
         documents = embeddings[rows]
-        return lambda some, others: queries[some] @ (documents if others is None else documents[others]).T
+        return lambda portion, candidates: (
+            queries[portion] @ (documents if candidates is None else documents[candidates]).T
+        )
     documents = embeddings[distinct]
 
-    def score(some: np.ndarray, others: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
-        if others is None:
-            return (queries[some] @ documents.T)[:, places]
-        needed, where = np.unique(places[others], return_inverse=True)
-        return (queries[some] @ documents[needed].T)[:, where]
+    def score(portion: np.ndarray, candidates: np.ndarray | None) -> Float[np.ndarray, "queries documents"]:
+        if candidates is None:
+            return (queries[portion] @ documents.T)[:, row_places]
+        needed, where = np.unique(row_places[candidates], return_inverse=True)
+        return (queries[portion] @ documents[needed].T)[:, where]
 
     return score

@@ -14,9 +14,14 @@ from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
-from juzhen.metrics.clustering import v_measure
-from juzhen.metrics.correlation import bootstrap_interval, bootstrap_mean, pearson, spearman
-from juzhen.metrics.distribution import score_distribution
+from juzhen.metrics.classes import v_measure
+from juzhen.metrics.correlation import (
+    bootstrap_interval,
+    bootstrap_mean,
+    pearson,
+    score_distribution,
+    spearman,
+)
 from juzhen.metrics.ranking import COSINE_TEMPERATURE, order_numbers, score_ranking
 from juzhen.metrics.threshold import (
     accuracy_at,
@@ -56,41 +61,43 @@ def measure(
     seen: Mapping[str, Seen],
     rankings: Sequence[str] = (),
     clusterings: int = 0,
-    **how: int,
+    **sampling: int,
 ) -> Evaluation:
     """Scores everything that is planned, from what the encoder gave for `plan.examples`.
 
     seen      `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
     rankings  measures of rankings besides RANKINGS
-    clusterings  starts of the V-measure of texts with classes, see `juzhen.metrics.clustering`; 0: it is left out
+    clusterings  starts of the V-measure of texts with classes, see `juzhen.metrics.classes`; 0: it is left out
     how       bootstrap_samples and seed, as `score_set` takes them
     """
     scores = plan.scores(outputs)
-    found = score_sets(plan.sets, scores, temperature=plan.temperature, seen=seen, **how)
+    measured = score_sets(plan.sets, scores, temperature=plan.temperature, seen=seen, **sampling)
     for task, features in zip(plan.tasks, plan.features(outputs) if plan.tasks else (), strict=True):
         labels = task.labels
         splits = {split: (of_rows, labels[split]) for split, of_rows in features.items()}
         if task.by_means:
             reached = {CLASS_MEANS: class_mean_accuracy(*splits[task.judged])}
         else:
-            reached = classify(splits, confidence=CONFIDENCE, **how).as_scores()
+            reached = classify(splits, confidence=CONFIDENCE, **sampling).as_scores()
             if clusterings and task.kind is Kind.LABELLED_TEXT:
                 rows, classes = splits[task.judged]
-                reached[V_MEASURE] = v_measure(rows, classes, clusterings=clusterings, seed=how["seed"])
-        found |= {f"{task.judged}/{task.name}/{metric}": one for metric, one in reached.items()}
+                reached[V_MEASURE] = v_measure(rows, classes, clusterings=clusterings, seed=sampling["seed"])
+        measured |= {f"{task.judged}/{task.name}/{metric}": score for metric, score in reached.items()}
     per_query: dict[str, np.ndarray] = {}
     measures = list(dict.fromkeys([*RANKINGS, *rankings]))
     depth = max(ranking_measure(name)[1] for name in measures)
-    for one, lists in zip(plan.rankings, plan.ranked(outputs, depth=depth), strict=True):
-        numbers = order_numbers(lists, one.judged, measures)
-        per_query |= {f"{one.column}/{metric}": values[0] for metric, values in numbers.items()}
-        found |= score_ranking_set(one, numbers, seen.get(one.column), **how)
-    per_row = {f"{one.split}/{one.name}": values for one, values in zip(plan.sets, scores, strict=True)}
-    return Evaluation(found | evaluator.finished(plan, outputs), per_row, per_query)
+    for ranking, lists in zip(plan.rankings, plan.ranked(outputs, depth=depth), strict=True):
+        numbers = order_numbers(lists, ranking.judged, measures)
+        per_query |= {f"{ranking.column}/{metric}": values[0] for metric, values in numbers.items()}
+        measured |= score_ranking_set(ranking, numbers, seen.get(ranking.column), **sampling)
+    per_row = {
+        f"{ranking.split}/{ranking.name}": values for ranking, values in zip(plan.sets, scores, strict=True)
+    }
+    return Evaluation(measured | evaluator.finished(plan, outputs), per_row, per_query)
 
 
 def score_ranking_set(
-    one: RankingSet,
+    ranking: RankingSet,
     numbers: Mapping[str, np.ndarray],
     seen: Seen | None,
     *,
@@ -101,12 +108,12 @@ def score_ranking_set(
 
     numbers  metric → what `order_numbers` gives, (three, queries)
     """
-    chosen = {"": np.arange(len(one.queries))}
+    chosen = {"": np.arange(len(ranking.queries))}
     if seen is not None and len(seen.rows):
         chosen[WITHOUT_LEAKS] = np.setdiff1d(chosen[""], seen.rows)
     interval = partial(bootstrap_mean, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed)
     return {
-        f"{one.column}/{metric}{ending}": Score(
+        f"{ranking.column}/{metric}{ending}": Score(
             float(values[0, rows].mean()) if len(rows) else None,
             *interval(values[0, rows]),
             count=len(rows),
@@ -139,24 +146,28 @@ def score_sets(
     *,
     seen: Mapping[str, Seen],
     temperature: float = COSINE_TEMPERATURE,
-    **how: int,
+    **sampling: int,
 ) -> dict[str, Score]:
     """Metric key `split/dataset/metric` → Score for every set; thresholds come from the dev split of the same set.
 
     seen, how  as of `measure`
     """
-    dev = {one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == "dev"}
-    found: dict[str, Score] = {}
-    for one, values in zip(sets, scores, strict=True):
-        column = f"{one.split}/{one.name}"
+    dev = {
+        dataset.name: (values, dataset)
+        for dataset, values in zip(sets, scores, strict=True)
+        if dataset.split == "dev"
+    }
+    measured: dict[str, Score] = {}
+    for dataset, values in zip(sets, scores, strict=True):
+        column = f"{dataset.split}/{dataset.name}"
         left_out = np.isneginf(values) & (values.ndim > 1)  # candidates that are no wrong answer
         require_finite(values[~left_out], column)
-        fitted_on = None if one.split == "dev" else dev.get(one.name)
-        metrics = score_set(values, one, dev=fitted_on, temperature=temperature, **how)
+        fitted_on = None if dataset.split == "dev" else dev.get(dataset.name)
+        metrics = score_set(values, dataset, dev=fitted_on, temperature=temperature, **sampling)
         if column in seen:
-            metrics |= score_unseen(values, one, seen[column].rows, temperature=temperature, **how)
-        found |= {f"{column}/{metric}": score for metric, score in metrics.items()}
-    return found | score_together(sets, scores, found, **how)
+            metrics |= score_unseen(values, dataset, seen[column].rows, temperature=temperature, **sampling)
+        measured |= {f"{column}/{metric}": score for metric, score in metrics.items()}
+    return measured | score_together(sets, scores, measured, **sampling)
 
 
 CONFIDENCE = 0.95
@@ -191,27 +202,27 @@ def score_set(
         return {}
     try:
         if examples.kind in RANKED:
-            how = {"temperature": temperature, "confidence": CONFIDENCE}
-            return score_ranking(scores, examples, **how, bootstrap_samples=bootstrap_samples, seed=seed)
+            sampling = {"temperature": temperature, "confidence": CONFIDENCE}
+            return score_ranking(scores, examples, **sampling, bootstrap_samples=bootstrap_samples, seed=seed)
         grades = examples.grades()
         assert grades is not None  # pairs that are not ranked have an order
         low, high = bootstrap_interval(
             scores, grades, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
         )
-        found = {
+        metrics = {
             "spearman": Score(spearman(scores, grades), low, high, count=len(grades)),
             "pearson": Score(pearson(scores, grades), count=len(grades)),
         }
         spread = score_distribution(scores, grades)
-        found |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
+        metrics |= {name: Score(value, count=len(grades)) for name, value in spread.items()}
         if examples.kind is Kind.LABELLED_PAIR:
-            found |= _decisions(scores, examples, dev=dev)
-        for name, score in found.items():
+            metrics |= _decisions(scores, examples, dev=dev)
+        for name, score in metrics.items():
             if score.value is None and score.why is None:
                 score.why = why_undefined(name, examples) or "all scores are equal"
     except ValueError as error:
         raise ValueError(f"{examples.name}/{examples.split}: {error}") from error
-    return found
+    return metrics
 
 
 def _decisions(
@@ -267,9 +278,11 @@ def score_together(
     found  metric key → Score of each set
     """
     together: dict[str, Score] = {}
-    for split in dict.fromkeys(one.split for one in sets):
+    for split in dict.fromkeys(dataset.split for dataset in sets):
         chosen = {
-            one.name: (values, one) for one, values in zip(sets, scores, strict=True) if one.split == split
+            dataset.name: (values, dataset)
+            for dataset, values in zip(sets, scores, strict=True)
+            if dataset.split == split
         }
         if not set(STS_SETS) <= set(chosen):
             continue
@@ -291,7 +304,9 @@ NEED_A_THRESHOLD = ("accuracy", "f1")
 """Left out: a threshold would be fitted on rows of which some were seen as well."""
 
 
-def score_unseen(scores: np.ndarray, examples: Examples, seen: np.ndarray, **how: Any) -> dict[str, Score]:
+def score_unseen(
+    scores: np.ndarray, examples: Examples, seen: np.ndarray, **sampling: Any
+) -> dict[str, Score]:
     """`spearman_without_leaks` and the like, with intervals and counts of their own; empty where nothing was seen.
 
     scores  the model's similarity per row of `examples`, (rows,), as for the score of the whole set
@@ -302,8 +317,10 @@ def score_unseen(scores: np.ndarray, examples: Examples, seen: np.ndarray, **how
     """
     if not len(seen):
         return {}
-    rest = np.setdiff1d(np.arange(len(examples)), seen)
-    found = score_set(scores[rest], examples.select(rest), dev=None, **how)
+    unseen = np.setdiff1d(np.arange(len(examples)), seen)
+    metrics = score_set(scores[unseen], examples.select(unseen), dev=None, **sampling)
     return {
-        f"{metric}{WITHOUT_LEAKS}": score for metric, score in found.items() if metric not in NEED_A_THRESHOLD
+        f"{metric}{WITHOUT_LEAKS}": score
+        for metric, score in metrics.items()
+        if metric not in NEED_A_THRESHOLD
     }

@@ -11,7 +11,7 @@ from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
 
 
 @dataclass
-class Settings:
+class EvaluationSettings:
     """The part of a job's configuration that an evaluation reads, under the same keys.
 
     dataset   sets whose training rows are read
@@ -51,10 +51,10 @@ class Settings:
     )
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Settings":
+    def of(cls, config: Mapping[str, Any]) -> "EvaluationSettings":
         """Those of a stored configuration; what came to the schema after it has the value that it stands for.
 
         Raises UserError for a key or a type that the schema does not have any more.
         """
-        known = {one.name: config[one.name] for one in fields(cls) if one.name in config}
-        return validated(cls, known, where="the configuration that the result has stored")
+        values = {option.name: config[option.name] for option in fields(cls) if option.name in config}
+        return validated(cls, values, where="the configuration that the result has stored")

@@ -9,10 +9,12 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.loading import load_job_data
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 
 
-def trained_rows(settings: Settings, told: Result, unscored: Mapping[Kind, str]) -> dict[str, Examples]:
+def trained_rows(
+    settings: EvaluationSettings, result: Result, unscored: Mapping[Kind, str]
+) -> dict[str, Examples]:
     """What the stage of a result has learnt from: dataset key → rows, after their view and their limit.
 
     settings  what it evaluates on decides what `filter_leaks` leaves out
@@ -20,19 +22,19 @@ def trained_rows(settings: Settings, told: Result, unscored: Mapping[Kind, str])
     Raises UserError when these are not the rows that were learnt from.
     """
     kinds, scored = {}, set()
-    for key, about in told.data.items():
+    for key, about in result.data.items():
         split, name = key.split("/")
         if split == "train":
             kinds[name] = Kind(about["kind"])
         else:
             scored.add(about["kind"])
-    every = {**settings.evaluate, **settings.dataset}
-    job = replace(settings, dataset={name: settings.dataset[name] for name in kinds}, evaluate=every)
+    all_sets = {**settings.evaluate, **settings.dataset}
+    job = replace(settings, dataset={name: settings.dataset[name] for name in kinds}, evaluate=all_sets)
     # A model that hides words has a measure of texts too: which kinds were scored, the result says itself.
     unscored = {kind: reason for kind, reason in unscored.items() if kind not in scored}
     read = load_job_data(job, kinds, unscored=unscored).train
     for name, examples in read.items():
-        _require_same(examples, told.data[f"train/{name}"], data_dir=settings.data_dir)
+        _require_same(examples, result.data[f"train/{name}"], data_dir=settings.data_dir)
     return read
 
 
@@ -58,18 +60,12 @@ def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[st
 
     Raises UserError where the run has learnt from pairs, and where the files hold other rows than they did.
     """
-    told = Result.read(run)
-    kinds = {rows["kind"] for key, rows in told.data.items() if key.startswith("train/")}
+    result = Result.read(run)
+    kinds = {rows["kind"] for key, rows in result.data.items() if key.startswith("train/")}
     if kinds != {Kind.SENTENCE}:
         raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
-    try:
-        job = Settings.of(told.config)
-    except UserError as error:
-        raise UserError(f"--run {run}: {error}; audit it with the version that has made it") from error
+    job = EvaluationSettings.of(result.config)
     job.data_dir = str(data_dir or job.data_dir)
     job.evaluation.transfer = []
-    try:
-        read = trained_rows(job, told, dict.fromkeys(Kind, ""))
-    except UserError as error:
-        raise UserError(f"--run {run}: {error}") from error
+    read = trained_rows(job, result, dict.fromkeys(Kind, ""))
     return {name: examples.texts("text") for name, examples in read.items()}

@@ -26,17 +26,22 @@ def transfer(
     splits  train, dev and test; None where there is no file
     limit   at most this many rows of each split, drawn with the seed
     """
-    there = {name: cut(one, limit, seed) for name, one in splits.items() if one is not None}
-    if not there:
+    given_splits = {
+        name: cut(examples, limit, seed) for name, examples in splits.items() if examples is not None
+    }
+    if not given_splits:
         raise UserError("no split has a file; type --data-dir <folder that holds the data sets>")
-    task = TransferTask(next(iter(there.values())).name, there)
+    task = TransferTask(next(iter(given_splits.values())).name, given_splits)
     if task.kind not in KINDS:
         raise UserError(
             f"{task.name}: its rows are {task.kind}s; transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
             "snli, or texts with a class, such as tnews"
         )
     labels = task.labels
-    data = {name: (_features(encoder, one, batch_tokens), labels[name]) for name, one in there.items()}
+    data = {
+        name: (_features(encoder, examples, batch_tokens), labels[name])
+        for name, examples in given_splits.items()
+    }
     return classify(data, seed=seed)
 
 

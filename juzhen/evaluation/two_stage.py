@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,9 +14,10 @@ from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.evaluation.run import AnyEncoder, Pass, open_encoder
+from juzhen.evaluation.run import Pass
 from juzhen.evaluation.scoring import score_ranking_set
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.families import open_encoder
 from juzhen.metrics.ranking import RankedLists, order_numbers
 
 DEPTHS = (10, 20, 50, 100)
@@ -25,7 +27,7 @@ TIMED = 20
 
 
 @dataclass(frozen=True)
-class Stage:
+class RerankedScores:
     """What two stages reach where the second one reads the first `depth` documents; 0: there is no second one.
 
     scores        metric → Score
@@ -38,15 +40,15 @@ class Stage:
 
 
 def two_stage(
-    retrieve: str | Path | AnyEncoder,
+    retrieve: str | Path | Any,
     rerank: str | Path | CrossEncoder,
     ranking: RankingSet,
     *,
     depths: Sequence[int] = DEPTHS,
-    settings: Settings | None = None,
+    settings: EvaluationSettings | None = None,
     cache_dir: str | None = None,
     progress: bool = False,
-) -> list[Stage]:
+) -> list[RerankedScores]:
     """Quality and time without a second stage, and for each of `depths`.
 
     Documents below the depth stay where the first stage has put them, so recall at a cut-off beyond it does not change.
@@ -62,21 +64,23 @@ def two_stage(
     Raises UserError for a second stage that is no cross-encoder, a set whose candidates are given, and a depth beyond
     the corpus.
     """
-    settings = settings or Settings()
+    settings = settings or EvaluationSettings()
     measures = list(dict.fromkeys([*RANKINGS, *settings.evaluation.rankings]))
     check_depths(ranking, depths)
     reader = CrossEncoder.load(rerank) if isinstance(rerank, str | Path) else rerank
     finder = Pass(open_encoder(retrieve), settings, cache_dir, progress)
-    found, find = finder.lists(ranking, depth=max(*depths, *(ranking_measure(one)[1] for one in measures)))
-    counts = _readable(found, max(depths))
-    first = [row[: max(count, 1)] for row, count in zip(found.documents, counts.tolist(), strict=True)]
+    lists, find = finder.lists(
+        ranking, depth=max(*depths, *(ranking_measure(measure)[1] for measure in measures))
+    )
+    counts = _readable(lists, max(depths))
+    first = [row[: max(count, 1)] for row, count in zip(lists.documents, counts.tolist(), strict=True)]
     again = Pass(reader, settings, cache_dir, progress)
     read, _ = again.lists(replace(ranking, candidates=first), depth=max(depths))
-    drawn = np.random.default_rng(settings.seed).permutation(len(first))[:TIMED].tolist()
+    timed = np.random.default_rng(settings.seed).permutation(len(first))[:TIMED].tolist()
 
     def scores(lists: RankedLists) -> dict[str, Score]:
-        how = {"bootstrap_samples": settings.evaluation.bootstrap_samples, "seed": settings.seed}
-        scored = score_ranking_set(ranking, order_numbers(lists, ranking.judged, measures), None, **how)
+        sampling = {"bootstrap_samples": settings.evaluation.bootstrap_samples, "seed": settings.seed}
+        scored = score_ranking_set(ranking, order_numbers(lists, ranking.judged, measures), None, **sampling)
         return {key.rpartition("/")[2]: score for key, score in scored.items()}
 
     def seconds(query: int, depth: int) -> float:
@@ -85,12 +89,14 @@ def two_stage(
         reader.rank(ranking.queries[query], documents, progress=False)
         return time.perf_counter() - since
 
-    find(drawn[0]), seconds(drawn[0], min(depths))  # what is slow for being the first does not count
-    finding = np.array([find(query) for query in drawn])
-    stages = [Stage(0, scores(found), 1000 * finding)]
+    find(timed[0]), seconds(timed[0], min(depths))  # what is slow for being the first does not count
+    finding = np.array([find(query) for query in timed])
+    stages = [RerankedScores(0, scores(lists), 1000 * finding)]
     for depth in depths:
-        reading = np.array([seconds(query, depth) for query in drawn])
-        stages.append(Stage(depth, scores(_reordered(found, read, depth)), 1000 * (finding + reading)))
+        reading = np.array([seconds(query, depth) for query in timed])
+        stages.append(
+            RerankedScores(depth, scores(_reordered(lists, read, depth)), 1000 * (finding + reading))
+        )
     return stages
 
 
@@ -115,21 +121,21 @@ def some_queries(ranking: RankingSet, limit: int | None, *, seed: int) -> Rankin
     return ranking.some(rows)
 
 
-def _readable(found: RankedLists, depth: int) -> Int[np.ndarray, "queries"]:
+def _readable(lists: RankedLists, depth: int) -> Int[np.ndarray, "queries"]:
     """How many documents of each list the second stage reads: the first `depth`, but of equals all or none.
 
     Which of them came first would be decided by the order of the corpus.
     """
-    ends = np.where(found.documents >= 0, found.starts + found.sizes, 0)
+    ends = np.where(lists.documents >= 0, lists.starts + lists.sizes, 0)
     return np.where(ends <= depth, ends, 0).max(axis=1)
 
 
-def _reordered(found: RankedLists, read: RankedLists, depth: int) -> RankedLists:
+def _reordered(lists: RankedLists, read: RankedLists, depth: int) -> RankedLists:
     """The documents that are read at this depth in the order in which they stand in `read`, then the others."""
-    documents, starts = found.documents.copy(), np.array(found.starts)
-    for query, count in enumerate(_readable(found, depth).tolist()):
+    documents, starts = lists.documents.copy(), np.array(lists.starts)
+    for query, count in enumerate(_readable(lists, depth).tolist()):
         chosen = np.isin(read.documents[query], documents[query, :count]) & (read.documents[query] >= 0)
         documents[query, :count] = read.documents[query, chosen]
         _, firsts, groups = np.unique(read.starts[query, chosen], return_index=True, return_inverse=True)
         starts[query, :count] = firsts[groups]
-    return replace(found, documents=documents, starts=starts)
+    return replace(lists, documents=documents, starts=starts)

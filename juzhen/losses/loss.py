@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from juzhen.core.examples import Kind
+from juzhen.core.tensors import TENSORS
 from juzhen.losses.arguments import checks_arguments
 
 LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
@@ -81,6 +82,10 @@ class Loss(nn.Module, ABC):
     def __init_subclass__(cls) -> None:
         if "with_logs" in vars(cls):
             cls.reads = tuple(signature(cls.with_logs).parameters)[1:]
+            if unknown := set(cls.reads) - set(TENSORS):
+                raise TypeError(
+                    f"{cls.__name__}.with_logs: {', '.join(sorted(unknown))} not in juzhen/core/tensors.py"
+                )
             cls.with_logs = checks_arguments(cls.with_logs)  # type: ignore[method-assign]
         dataclass(kw_only=True, eq=False, repr=False)(cls)
 
@@ -89,7 +94,7 @@ class Loss(nn.Module, ABC):
         super().__init__()
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             if field.init and (check := field.metadata.get("check")):
-                setattr(self, field.name, check(f"loss.{field.name}", getattr(self, field.name)))
+                setattr(self, field.name, check(field.name, getattr(self, field.name)))
 
     def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
         """The scalar to minimise, from the arguments of `with_logs`."""

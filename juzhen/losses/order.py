@@ -313,12 +313,10 @@ class CoSENTLayers(OrderLoss):
         depths, weights = list(self.depths), list(self.weights)
         super().__post_init__()
         if not depths or list(self.depths) != sorted(set(self.depths)):
-            raise UserError(
-                f"loss.depths={depths}: expected shares of the layers in rising order, as in [0.5, 1]"
-            )
+            raise UserError(f"depths={depths}: expected shares of the layers in rising order, as in [0.5, 1]")
         if len(weights) != len(depths) or not sum(self.weights):
             raise UserError(
-                f"loss.weights={weights}: expected {len(depths)} numbers, one for each of loss.depths={depths}, and "
+                f"weights={weights}: expected {len(depths)} numbers, one for each of depths={depths}, and "
                 "one of them above 0"
             )
 

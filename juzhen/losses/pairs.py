@@ -210,9 +210,9 @@ class Circle(PairLoss):
         margin, high, low = self.margin, self.positive_goal, self.negative_goal
         is_open = high is None or low is None
         if is_open != (margin is not None):
-            advice = "type loss.margin=0.25, or both goals" if is_open else "type loss.margin=null too"
+            advice = "type margin=0.25, or both goals" if is_open else "type margin=null too"
             raise UserError(
-                f"loss.margin={margin}, positive_goal={high}, negative_goal={low}: expected a margin, which stands "
+                f"margin={margin}, positive_goal={high}, negative_goal={low}: expected a margin, which stands "
                 f"for a goal that is null, or both goals; {advice}"
             )
         if margin is not None:

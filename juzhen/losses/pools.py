@@ -183,7 +183,7 @@ class InfoNCEGuided(CandidatePool):
 
     def __init__(self, *, temperature: float | int = 0.01, false_negative_margin: float | int = 0.0) -> None:
         super().__init__(temperature=temperature, other_positives=True)
-        self.margin = number("loss.false_negative_margin", false_negative_margin, low=-2.0, high=2.0)
+        self.margin = number("false_negative_margin", false_negative_margin, low=-2.0, high=2.0)
 
     def with_logs(
         self,

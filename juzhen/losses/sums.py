@@ -178,7 +178,7 @@ class AnglE(OrderLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.angle_weight + self.cosine_weight + self.batch_weight:
-            raise UserError("loss.angle_weight=0, cosine_weight=0, batch_weight=0: expected one above 0")
+            raise UserError("angle_weight=0, cosine_weight=0, batch_weight=0: expected one above 0")
         self.contrast = Contrast.VALUES if self.batch_weight else Contrast.ORDER
 
     def with_logs(

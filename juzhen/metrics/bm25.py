@@ -24,7 +24,7 @@ _RUN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 
 def character_pairs(run: str) -> list[str]:
     """The characters of a text, and its pairs of neighbouring ones."""
-    return [*run, *(run[place : place + 2] for place in range(len(run) - 1))]
+    return [*run, *(run[start : start + 2] for start in range(len(run) - 1))]
 
 
 def terms(text: str, cut: Callable[[str], list[str]] = character_pairs) -> list[str]:
@@ -33,10 +33,10 @@ def terms(text: str, cut: Callable[[str], list[str]] = character_pairs) -> list[
     >>> terms("Python怎么学")
     ['python', '怎', '么', '学', '怎么', '么学']
     """
-    found: list[str] = []
+    cut_terms: list[str] = []
     for run in _RUN.findall(text.lower()):
-        found += cut(run) if re.match(f"[{_CJK}]", run) else [run]
-    return found
+        cut_terms += cut(run) if re.match(f"[{_CJK}]", run) else [run]
+    return cut_terms
 
 
 def require_bm25s() -> ModuleType:
@@ -82,37 +82,37 @@ class BM25:
         texts = as_text_list(corpus, "corpus", may_be_empty=True)
         self._terms = partial(terms, cut=cut_of(tokens))
         self._numbers: dict[str, int] = {}
-        known = [
+        numbered = [
             [self._numbers.setdefault(term, len(self._numbers)) for term in self._terms(text)]
             for text in texts
         ]
-        if not self._numbers:
-            raise UserError(
-                f"none of {len(texts)} documents holds a letter or a digit, by which BM25 finds them"
-            )
         index = bm25s.BM25(k1=k1, b=b)
-        index.index((known, self._numbers), create_empty_token=False, show_progress=False)
+        index.index((numbered, self._numbers), create_empty_token=False, show_progress=False)
         stored, shape = index.scores, (len(self._numbers), len(texts))
         self._weights = sparse.csr_array((stored["data"], stored["indices"], stored["indptr"]), shape=shape)
         self._by_document = self._weights.T.tocsr()
 
     def scores(self, query: str) -> Float[np.ndarray, "documents"]:
         """The score of every document, float32; 0 where it shares no term."""
-        found = np.zeros(self._weights.shape[1], dtype=np.float32)
+        scores = np.zeros(self._weights.shape[1], dtype=np.float32)
         for term in self._known(as_text(query, "query", may_be_empty=True)):
-            places = slice(*self._weights.indptr[term : term + 2])
-            found[self._weights.indices[places]] += self._weights.data[places]  # each document is there once
-        return found
+            entries = slice(*self._weights.indptr[term : term + 2])
+            scores[self._weights.indices[entries]] += self._weights.data[
+                entries
+            ]  # each document is there once
+        return scores
 
     def pair_scores(
         self, queries: Sequence[str], documents: Int[np.ndarray, "pairs"]
     ) -> Float[np.ndarray, "pairs"]:
         """The score of each query with the document of that number, as `scores` has it but for rounding."""
-        known = [self._known(query) for query in as_text_list(queries, "queries", may_be_empty=True)]
-        starts = np.cumsum([0, *map(len, known)])
-        places = np.fromiter((term for one in known for term in one), dtype=np.int64, count=starts[-1])
-        shape = len(known), len(self._numbers)
-        counts = sparse.csr_array((np.ones(len(places), dtype=np.float32), places, starts), shape=shape)
+        numbered = [self._known(query) for query in as_text_list(queries, "queries", may_be_empty=True)]
+        starts = np.cumsum([0, *map(len, numbered)])
+        columns = np.fromiter(
+            (term for query_terms in numbered for term in query_terms), dtype=np.int64, count=starts[-1]
+        )
+        shape = len(numbered), len(self._numbers)
+        counts = sparse.csr_array((np.ones(len(columns), dtype=np.float32), columns, starts), shape=shape)
         return np.asarray((self._by_document[documents] * counts).sum(axis=1), dtype=np.float32).ravel()
 
     def _known(self, query: str) -> list[int]:

@@ -1,10 +1,14 @@
-"""Correlation of a model's scores with gold grades, and how far chance alone could move it."""
+"""Correlation of a model's scores with gold grades, how far chance alone could move it, and how scores are spread."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
+from scipy.special import kolmogorov
+
+POSITIVE_ABOVE = 0.5
+"""Pairs of a higher grade count as positives: label 1, entailment, the upper half of graded similarity."""
 
 CELLS_PER_CHUNK = 100_000
 """Resampled rows held at once: they fit the processor's cache, four times faster than a few large blocks."""
@@ -16,9 +20,9 @@ def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
     Undefined: fewer than two rows, or one side constant. Both sides are compared in float32, the precision of
     a model's scores at evaluation: coarser formats tie scores that differ and so change the ranks.
 
-    Raises ValueError for lengths that differ and for the first row that is not finite.
+    Raises ValueError for the first row that is not finite.
     """
-    scores, grades = _checked(scores, grades)
+    scores, grades = finite(scores, "score"), finite(grades, "grade")
     if _is_constant(scores) or _is_constant(grades):
         return None
     return float(scipy.stats.spearmanr(scores, grades).statistic)
@@ -26,7 +30,7 @@ def spearman(scores: np.ndarray, grades: np.ndarray) -> float | None:
 
 def pearson(scores: np.ndarray, grades: np.ndarray) -> float | None:
     """Pearson's correlation of float32 values, summed in float64. None and errors: as `spearman`."""
-    scores, grades = _checked(scores, grades)
+    scores, grades = finite(scores, "score"), finite(grades, "grade")
     if _is_constant(scores) or _is_constant(grades):
         return None
     return float(scipy.stats.pearsonr(scores, grades).statistic)
@@ -45,7 +49,7 @@ def bootstrap_interval(
     sorted only once: a resample is a vector of counts, and the cumulative counts per group of tied rows give
     its mean ranks.
     """
-    scores, grades = _checked(scores, grades)
+    scores, grades = finite(scores, "score"), finite(grades, "grade")
     if samples == 0 or _is_constant(scores) or _is_constant(grades):
         return None, None
     first, second = _TieGroups.of(scores), _TieGroups.of(grades)
@@ -64,6 +68,40 @@ def bootstrap_mean(
     return _percentiles(np.concatenate([chunk @ values / len(values) for chunk in counts]), confidence)
 
 
+def score_distribution(scores: np.ndarray, grades: np.ndarray) -> dict[str, float | None]:
+    """Mean and variance of the scores, and the Kolmogorov-Smirnov test of positives against the other pairs.
+
+    score_mean, score_variance  in units of the score, and of its square (divided by N); None without rows
+    ks          largest distance between the shares of positives and of others that score at most s, over all s:
+                sup_s |F₊(s) − F₋(s)|, 0 where both are spread alike, 1 where a threshold divides them
+    ks_p_value  how probable such a distance or a larger one is if both are draws of one distribution, for many rows
+                (Smirnov 1948, https://doi.org/10.1214/aoms/1177730256)
+
+    `ks` and its p-value are None where there are no positives or no others.
+    """
+    scores, is_positive = np.asarray(scores, dtype=np.float64), np.asarray(grades) > POSITIVE_ABOVE
+    distance, probability = kolmogorov_smirnov(scores[is_positive], scores[~is_positive])
+    return {
+        "score_mean": float(scores.mean()) if len(scores) else None,
+        "score_variance": float(scores.var()) if len(scores) else None,
+        "ks": distance,
+        "ks_p_value": probability,
+    }
+
+
+def kolmogorov_smirnov(first: np.ndarray, second: np.ndarray) -> tuple[float | None, float | None]:
+    """Largest distance between two empirical distributions, and its p-value from the limit for many rows."""
+    if not len(first) or not len(second):
+        return None, None
+    thresholds = np.concatenate([first, second])
+    shares = [
+        np.searchsorted(np.sort(values), thresholds, side="right") / len(values) for values in (first, second)
+    ]
+    distance = float(np.abs(shares[0] - shares[1]).max())
+    rows = len(first) * len(second) / len(thresholds)
+    return distance, float(kolmogorov(distance * np.sqrt(rows)))
+
+
 def _percentiles(values: np.ndarray, confidence: float) -> tuple[float | None, float | None]:
     if len(values) == 0:
         return None, None
@@ -78,9 +116,9 @@ def _resamples(rows: int, *, samples: int, seed: int) -> Iterator[np.ndarray]:
     per_chunk = max(1, CELLS_PER_CHUNK // rows)
     for start in range(0, samples, per_chunk):
         size = min(per_chunk, samples - start)
-        drawn = generator.integers(0, rows, (size, rows))
-        drawn += np.arange(size)[:, None] * rows
-        yield np.bincount(drawn.ravel(), minlength=size * rows).reshape(size, rows).astype(np.float64)
+        sampled = generator.integers(0, rows, (size, rows))
+        sampled += np.arange(size)[:, None] * rows
+        yield np.bincount(sampled.ravel(), minlength=size * rows).reshape(size, rows).astype(np.float64)
 
 
 def _rank_correlations(first: "_TieGroups", second: "_TieGroups", counts: np.ndarray) -> np.ndarray:
@@ -122,18 +160,13 @@ class _TieGroups:
         return ranks[:, self.group]
 
 
-def _checked(scores: np.ndarray, grades: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both columns rounded to float32 and widened to float64, of one length and finite."""
-    columns = [np.asarray(column, dtype=np.float32).astype(np.float64) for column in (scores, grades)]
-    if columns[0].ndim != 1 or columns[0].shape != columns[1].shape:
-        raise ValueError(
-            f"scores {columns[0].shape} and grades {columns[1].shape}: expected two equal lengths"
-        )
-    for name, column in zip(("score", "grade"), columns, strict=True):
-        broken = np.flatnonzero(~np.isfinite(column))
-        if len(broken):
-            raise ValueError(f"row {broken[0]}: the {name} is {column[broken[0]]} ({len(broken)} such rows)")
-    return columns[0], columns[1]
+def finite(values: np.ndarray, name: str) -> np.ndarray:
+    """The values rounded to float32 and widened to float64. Raises ValueError for the first that is not finite."""
+    column = np.asarray(values, dtype=np.float32).astype(np.float64)
+    broken = np.flatnonzero(~np.isfinite(column))
+    if len(broken):
+        raise ValueError(f"row {broken[0]}: the {name} is {column[broken[0]]} ({len(broken)} such rows)")
+    return column
 
 
 def _is_constant(values: np.ndarray) -> bool:

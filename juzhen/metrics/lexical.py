@@ -86,9 +86,7 @@ def lexical_scores(
     if method not in METHODS:
         raise UserError(f"method={method}: {nearest(str(method), METHODS)}")
     columns = {"texts_a": texts_a, "texts_b": texts_b}
-    first, second = (as_text_list(one, name, may_be_empty=True) for name, one in columns.items())
-    if len(first) != len(second):
-        raise UserError(f"{len(first)} texts_a and {len(second)} texts_b: expected as many of each")
+    first, second = (as_text_list(column, name, may_be_empty=True) for name, column in columns.items())
     texts, rows = [*first, *second], len(first)
     sides = slice(rows), slice(rows, None)
     if method == TF_IDF:

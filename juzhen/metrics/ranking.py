@@ -105,37 +105,37 @@ def order_numbers(
     measures: Sequence[str] = RANKINGS,
 ) -> dict[str, Float[np.ndarray, "three queries"]]:
     """`query_numbers`, and the same in the worst and in the best order of the documents whose scores are equal."""
-    wanted = {name: ranking_measure(name) for name in measures}
+    cutoffs = {name: ranking_measure(name) for name in measures}
     lists = lists if isinstance(lists, RankedLists) else RankedLists.of(lists)
-    depth = max((cutoff for _, cutoff in wanted.values()), default=1)
+    depth = max((cutoff for _, cutoff in cutoffs.values()), default=1)
     size = max(1, CELLS_AT_ONCE // max(depth, lists.documents.shape[1]))
     parts = [
-        _numbers(lists.some(slice(start, start + size)), relevant[start : start + size], wanted, depth)
+        _numbers(lists.some(slice(start, start + size)), relevant[start : start + size], cutoffs, depth)
         for start in range(0, max(len(relevant), 1), size)
     ]
-    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in wanted}
+    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in cutoffs}
 
 
 def _numbers(
     lists: RankedLists,
     relevant: Sequence[Mapping[int, float]],
-    wanted: Mapping[str, tuple[str, int]],
+    cutoffs: Mapping[str, tuple[str, int]],
     depth: int,
 ) -> dict[str, Float[np.ndarray, "three queries"]]:
-    counts = np.array([len(known) for known in relevant], dtype=np.int64)
+    counts = np.array([len(gains_of_query) for gains_of_query in relevant], dtype=np.int64)
     owners = np.repeat(np.arange(len(counts)), counts)
-    gains = np.fromiter(chain.from_iterable(known.values() for known in relevant), np.float64, len(owners))
+    gains = np.fromiter(chain.from_iterable(gained.values() for gained in relevant), np.float64, len(owners))
     answers = np.fromiter(chain.from_iterable(relevant), np.int64, len(owners))
     order = np.lexsort((-gains, owners))
     turns = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
     ideal = _placed(owners, turns, gains[order], (len(counts), depth))
-    found = _Found.of(lists, owners, answers, gains)
-    best = found.in_order(best=True, depth=depth)
-    result = {name: np.tile(values, (3, 1)) for name, values in _plain(best, ideal, counts, wanted).items()}
-    if len(tied := np.unique(found.query[found.size > 1])):
-        worst = found.in_order(best=False, depth=depth)[tied]
-        least = _plain(worst, ideal[tied], counts[tied], wanted)
-        mean = _expected(lists, found, ideal, counts, wanted, tied)
+    hits = _Found.of(lists, owners, answers, gains)
+    best = hits.in_order(best=True, depth=depth)
+    result = {name: np.tile(values, (3, 1)) for name, values in _plain(best, ideal, counts, cutoffs).items()}
+    if len(tied := np.unique(hits.query[hits.size > 1])):
+        worst = hits.in_order(best=False, depth=depth)[tied]
+        least = _plain(worst, ideal[tied], counts[tied], cutoffs)
+        mean = _expected(lists, hits, ideal, counts, cutoffs, tied)
         for name, values in result.items():
             values[0, tied], values[1, tied] = mean[name], least[name]
     return result
@@ -161,17 +161,19 @@ class _Found:
         span = 1 + max(int(documents.max(initial=0)), int(answers.max(initial=0)), 0)
         keys, rows = owners * span + answers, np.arange(len(documents))[:, None]
         order = np.argsort(keys)
-        asked = np.where(documents < 0, -1, rows * span + documents)
-        places = np.minimum(np.searchsorted(keys[order], asked), max(len(keys) - 1, 0))
-        is_there = keys[order][places] == asked if len(keys) else np.zeros(documents.shape, dtype=bool)
+        listed_keys = np.where(documents < 0, -1, rows * span + documents)
+        positions = np.minimum(np.searchsorted(keys[order], listed_keys), max(len(keys) - 1, 0))
+        is_there = (
+            keys[order][positions] == listed_keys if len(keys) else np.zeros(documents.shape, dtype=bool)
+        )
         query, rank = np.nonzero(is_there)
-        others, beyond = lists.answers
-        of_others = order[np.searchsorted(keys[order], others * span + beyond)]
+        queries, beyond = lists.answers
+        of_others = order[np.searchsorted(keys[order], queries * span + beyond)]
         return cls(
-            np.concatenate([query, others]),
-            np.concatenate([lists.starts[query, rank], lists.starts[others, last[others]]]),
-            np.concatenate([sizes[query, rank], sizes[others, last[others]]]),
-            np.concatenate([gains[order[places[query, rank]]], gains[of_others]]),
+            np.concatenate([query, queries]),
+            np.concatenate([lists.starts[query, rank], lists.starts[queries, last[queries]]]),
+            np.concatenate([sizes[query, rank], sizes[queries, last[queries]]]),
+            np.concatenate([gains[order[positions[query, rank]]], gains[of_others]]),
             len(documents),
         )
 
@@ -182,14 +184,16 @@ class _Found:
         is_first = np.ones(len(query), dtype=bool)
         is_first[1:] = (query[1:] != query[:-1]) | (start[1:] != start[:-1])
         turn = np.arange(len(query)) - np.maximum.accumulate(np.where(is_first, np.arange(len(query)), 0))
-        place = start + (turn if best else size - 1 - turn)
-        return _placed(query, place, self.gain[order], (self.queries, depth))
+        position = start + (turn if best else size - 1 - turn)
+        return _placed(query, position, self.gain[order], (self.queries, depth))
 
 
-def _placed(rows: np.ndarray, places: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def _placed(
+    rows: np.ndarray, positions: np.ndarray, values: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
     """Zeros but for `values`, as far as their places are within the shape."""
-    table, inside = np.zeros(shape), places < shape[1]
-    table[rows[inside], places[inside]] = values[inside]
+    table, inside = np.zeros(shape), positions < shape[1]
+    table[rows[inside], positions[inside]] = values[inside]
     return table
 
 
@@ -197,7 +201,7 @@ def _plain(
     gains: Float[np.ndarray, "queries depth"],
     ideal: Float[np.ndarray, "queries depth"],
     counts: Int[np.ndarray, "queries"],
-    wanted: Mapping[str, tuple[str, int]],
+    cutoffs: Mapping[str, tuple[str, int]],
 ) -> dict[str, PerQuery]:
     """The measures of one order of the documents."""
     ranks = np.arange(1, gains.shape[1] + 1)
@@ -208,15 +212,15 @@ def _plain(
         "recall": lambda k: hits[:, :k].sum(axis=1) / counts,
         "map": lambda k: (hits * hits.cumsum(axis=1) / ranks)[:, :k].sum(axis=1) / counts,
     }
-    return {name: numbers[measure](cutoff) for name, (measure, cutoff) in wanted.items()}
+    return {name: numbers[measure](cutoff) for name, (measure, cutoff) in cutoffs.items()}
 
 
 def _expected(
     lists: RankedLists,
-    found: _Found,
+    answers_in_lists: _Found,
     ideal: Float[np.ndarray, "queries depth"],
     counts: Int[np.ndarray, "queries"],
-    wanted: Mapping[str, tuple[str, int]],
+    cutoffs: Mapping[str, tuple[str, int]],
     queries: Int[np.ndarray, "some"],
 ) -> dict[str, PerQuery]:
     """The mean of the measures over all orders of equals, of some queries.
@@ -229,7 +233,7 @@ def _expected(
     width = min(depth, lists.documents.shape[1])
     starts, sizes = lists.starts[queries, :width], lists.sizes[queries, :width]
     shape = len(lists.documents), lists.documents.shape[1]
-    cells = found.query * shape[1] + found.start
+    cells = answers_in_lists.query * shape[1] + answers_in_lists.start
 
     def of_group(weights: np.ndarray | None) -> np.ndarray:
         return np.bincount(cells, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)[queries]
@@ -237,11 +241,11 @@ def _expected(
     at_start = of_group(None)
     before = np.take_along_axis(at_start.cumsum(axis=1) - at_start, starts, axis=1)
     answers = np.take_along_axis(at_start, starts, axis=1)
-    gains = np.take_along_axis(of_group(found.gain), starts, axis=1) / sizes
+    gains = np.take_along_axis(of_group(answers_in_lists.gain), starts, axis=1) / sizes
     ranks = np.arange(1, width + 1)
     turn, hits = ranks - 1 - starts, answers / sizes
-    rest = np.maximum(sizes - turn, 1)
-    is_answer = np.minimum(answers / rest, 1.0)
+    remaining = np.maximum(sizes - turn, 1)
+    is_answer = np.minimum(answers / remaining, 1.0)
     none_yet = np.cumprod(np.pad(1 - is_answer, ((0, 0), (1, 0)), constant_values=1.0), axis=1)[:, :-1]
     among = turn * np.maximum(answers - 1, 0) / np.maximum(sizes - 1, 1)
     discounts = 1 / np.log2(2 + np.arange(depth))
@@ -251,7 +255,7 @@ def _expected(
         "recall": lambda k: hits[:, :k].sum(axis=1) / counts[queries],
         "map": lambda k: (hits * (before + 1 + among) / ranks)[:, :k].sum(axis=1) / counts[queries],
     }
-    return {name: numbers[measure](cutoff) for name, (measure, cutoff) in wanted.items()}
+    return {name: numbers[measure](cutoff) for name, (measure, cutoff) in cutoffs.items()}
 
 
 def score_ranking(
@@ -277,7 +281,7 @@ def score_ranking(
     if len(broken):
         raise ValueError(f"row {broken[0]}: a score is not a number ({len(broken)} such rows)")
     scores = scores[np.isfinite(scores[:, 1:]).any(axis=1)].astype(np.float64)
-    own, others = scores[:, 0], scores[:, 1:]
+    positives, candidates = scores[:, 0], scores[:, 1:]
     count = len(scores)
     is_ranking = examples.kind is Kind.POSITIVE_PAIR
     if not count:
@@ -285,17 +289,17 @@ def score_ranking(
         return dict.fromkeys(
             (*names, "positive_score", "negative_score", "score_gap"), Score(None, why=NO_OTHERS)
         )
-    best = others.max(axis=1)
-    shared = 1 / (1 + (others == own[:, None]).sum(axis=1))
-    right = np.where(own > best, 1.0, np.where(own == best, shared, 0.0))
+    best = candidates.max(axis=1)
+    shared = 1 / (1 + (candidates == positives[:, None]).sum(axis=1))
+    right = np.where(positives > best, 1.0, np.where(positives == best, shared, 0.0))
     interval = partial(bootstrap_mean, samples=bootstrap_samples, confidence=confidence, seed=seed)
-    found = {}
+    measures = {}
     if is_ranking:
-        losses = logsumexp(scores / temperature, axis=1) - own / temperature
-        found["ranking_accuracy"] = Score(float(right.mean()), *interval(right), count=count)
-        found["ranking_loss"] = Score(float(losses.mean()), *interval(losses), count=count)
+        losses = logsumexp(scores / temperature, axis=1) - positives / temperature
+        measures["ranking_accuracy"] = Score(float(right.mean()), *interval(right), count=count)
+        measures["ranking_loss"] = Score(float(losses.mean()), *interval(losses), count=count)
     else:
-        found["triplet_accuracy"] = Score(float(right.mean()), *interval(right), count=count)
-    positive, negative = float(own.mean()), float(others[np.isfinite(others)].mean())
+        measures["triplet_accuracy"] = Score(float(right.mean()), *interval(right), count=count)
+    positive, negative = float(positives.mean()), float(candidates[np.isfinite(candidates)].mean())
     spacing = {"positive_score": positive, "negative_score": negative, "score_gap": positive - negative}
-    return found | {name: Score(value, count=count) for name, value in spacing.items()}
+    return measures | {name: Score(value, count=count) for name, value in spacing.items()}

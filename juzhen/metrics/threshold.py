@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from juzhen.core.columns import as_numbers
+from juzhen.metrics.correlation import finite
 
 Objective = Literal["accuracy", "f1"]
 
@@ -18,11 +19,9 @@ def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objectiv
     """The threshold with the best accuracy or F1 on these rows, found by an exact scan.
 
     It lies half way between two neighbouring scores, or at ∓inf where accepting every or no row is best.
-    Among equals the lowest is taken. Raises ValueError for no rows, labels but 0 and 1, scores not finite.
+    Among equals the lowest is taken. Raises ValueError for labels but 0 and 1, and for scores that are not finite.
     """
     scores, labels = _checked(scores, labels)
-    if len(scores) == 0:
-        raise ValueError("a threshold needs at least one row")
     distinct, group = np.unique(scores, return_inverse=True)
     thresholds = np.concatenate([[-np.inf], (distinct[1:] + distinct[:-1]) / 2, [np.inf]])
     # Rows and positives that fall below each threshold, i.e. that it rejects.
@@ -110,14 +109,8 @@ def _f1(accepted: np.ndarray, labels: np.ndarray) -> float | None:
 
 def _checked(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Scores in float32, then widened: the middle of two neighbouring float32 numbers needs float64."""
-    scores = np.asarray(scores, dtype=np.float32).astype(np.float64)
     labels = np.asarray(labels)
-    if scores.ndim != 1 or scores.shape != labels.shape:
-        raise ValueError(f"scores {scores.shape} and labels {labels.shape}: expected two equal lengths")
     wrong = np.flatnonzero(~np.isin(labels, (0, 1)))
     if len(wrong):
         raise ValueError(f"row {wrong[0]}: the label is {labels[wrong[0]]}, expected 0 or 1")
-    broken = np.flatnonzero(~np.isfinite(scores))
-    if len(broken):
-        raise ValueError(f"row {broken[0]}: the score is {scores[broken[0]]} ({len(broken)} such rows)")
-    return scores, labels.astype(np.int64)
+    return finite(scores, "score"), labels.astype(np.int64)

@@ -93,27 +93,32 @@ def classify(
     Raises UserError where a class has too few rows for folds.
     """
     name, in_folds = judged_split({name: labels for name, (_, labels) in splits.items()})
-    features, learnt = splits[name if in_folds else "train"]
+    features, trained_labels = splits[name if in_folds else "train"]
     if in_folds:
         # One penalty for all folds, of a middle strength: chosen on the rows it is judged by it would flatter.
-        strength, folds = _strengths(features)[1], _folds(learnt, seed)
-        gold, found = learnt, cross_val_predict(_classifier(strength, features), features, learnt, cv=folds)
+        strength, folds = _strengths(features)[1], _folds(trained_labels, seed)
+        gold, predicted = (
+            trained_labels,
+            cross_val_predict(_classifier(strength, features), features, trained_labels, cv=folds),
+        )
         how = f"{folds.get_n_splits()} folds of {name}"
     else:
-        strength = _best_strength(features, learnt, splits.get("dev") if name == "test" else None, seed)
+        strength = _best_strength(
+            features, trained_labels, splits.get("dev") if name == "test" else None, seed
+        )
         judged, gold = splits[name]
-        found = _classifier(strength, features).fit(features, learnt).predict(judged)
+        predicted = _classifier(strength, features).fit(features, trained_labels).predict(judged)
         how = f"train → {name}"
-    right = (gold == found).astype(np.float64)
+    right = (gold == predicted).astype(np.float64)
     low, high = bootstrap_mean(right, samples=bootstrap_samples, confidence=confidence, seed=seed)
-    average = "binary" if len(np.unique(learnt)) <= 2 else "macro"
+    average = "binary" if len(np.unique(trained_labels)) <= 2 else "macro"
     return TransferScore(
-        accuracy=float(accuracy_score(gold, found)),
-        f1=float(f1_score(gold, found, average=average, zero_division=0.0))
+        accuracy=float(accuracy_score(gold, predicted)),
+        f1=float(f1_score(gold, predicted, average=average, zero_division=0.0))
         if len(np.unique(gold)) > 1
         else None,
-        majority=float((gold == np.bincount(learnt).argmax()).mean()),
-        learnt_from=len(learnt),
+        majority=float((gold == np.bincount(trained_labels).argmax()).mean()),
+        learnt_from=len(trained_labels),
         rows=len(gold),
         how=how,
         strength=strength,
@@ -144,11 +149,11 @@ def class_mean_accuracy(features: np.ndarray, labels: np.ndarray) -> Score:
     sums = np.zeros((len(counts), rows.shape[1]))
     np.add.at(sums, classes, rows)
     cosines = rows @ (sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)).T
-    others = sums[classes] - rows
-    places = np.arange(len(rows))
-    own = (rows * others).sum(1) / np.maximum(np.linalg.norm(others, axis=1), 1e-12)
-    cosines[places, classes] = -np.inf
-    return Score(float((own > cosines.max(1))[counted].mean()), count=int(counted.sum()))
+    sums_of_others = sums[classes] - rows
+    row_numbers = np.arange(len(rows))
+    own_cosines = (rows * sums_of_others).sum(1) / np.maximum(np.linalg.norm(sums_of_others, axis=1), 1e-12)
+    cosines[row_numbers, classes] = -np.inf
+    return Score(float((own_cosines > cosines.max(1))[counted].mean()), count=int(counted.sum()))
 
 
 def _classifier(strength: float, features: Features) -> LogisticRegression | Pipeline:

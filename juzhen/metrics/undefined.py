@@ -4,7 +4,7 @@ import numpy as np
 
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES
-from juzhen.metrics.distribution import POSITIVE_ABOVE
+from juzhen.metrics.correlation import POSITIVE_ABOVE
 
 OF_THRESHOLDS = ("accuracy", "f1")
 OF_BOTH_LABELS = ("average_precision", "auc", "ks", "ks_p_value")

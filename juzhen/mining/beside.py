@@ -41,8 +41,8 @@ class MiningBeside:
         """Starts with the weights that have been kept; does nothing where the answer is there already."""
         if (self.folder / FOUND).exists():
             return
-        given = self.folder, dict(requests), device, torch.get_num_threads()
-        self._process = get_context("spawn").Process(target=_work, args=given, daemon=True)
+        arguments = self.folder, dict(requests), device, torch.get_num_threads()
+        self._process = get_context("spawn").Process(target=_work, args=arguments, daemon=True)
         self._process.start()
 
     def found(self) -> dict[str, InForce]:
@@ -53,12 +53,12 @@ class MiningBeside:
                 raise RuntimeError(
                     f"the process that mines negatives ended with status {self._process.exitcode}"
                 )
-        found: dict[str, dict[str, np.ndarray]] = {}
+        mined: dict[str, dict[str, np.ndarray]] = {}
         with np.load(require_file(self.folder / FOUND)) as arrays:
             for key in arrays.files:
                 name, _, column = key.rpartition("/")
-                found.setdefault(name, {})[column] = arrays[key]
-        return {name: InForce(**columns) for name, columns in found.items()}
+                mined.setdefault(name, {})[column] = arrays[key]
+        return {name: InForce(**columns) for name, columns in mined.items()}
 
     def clear(self) -> None:
         """Removes what it has kept."""
@@ -75,10 +75,10 @@ def _work(folder: Path, requests: Mapping[str, Request], device: str, threads: i
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is told to the first process, which ends this one
     torch.set_num_threads(threads)
     encoder = load_encoder(folder / WEIGHTS).to(device)
-    found = {
+    mined = {
         f"{name}/{column}": values
         for name, request in requests.items()
         for column, values in vars(request.mined(encoder)).items()
     }
     with whole_file(folder / FOUND, "wb", in_own_folder=True) as file:
-        np.savez(file, **found)
+        np.savez(file, **mined)

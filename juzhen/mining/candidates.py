@@ -30,7 +30,7 @@ Scores = Float[np.ndarray, "pairs"]
 Found = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
 
 
-class Source(Protocol):
+class Retriever(Protocol):
     """What finds documents and scores them, higher = closer. Queries and documents go by their numbers.
 
     name    as it stands in the column `source`
@@ -47,7 +47,7 @@ class Source(Protocol):
         """The score of each pair, float32."""
 
 
-class EncoderSource:
+class DenseRetriever:
     """Documents by the score of an encoder: the cosine, or its learnt form.
 
     index  exact, or an index of FAISS
@@ -84,13 +84,13 @@ class EncoderSource:
 
     @cached_property
     def _vectors(self) -> tuple[Float[np.ndarray, "queries dim"], Float[np.ndarray, "documents dim"]]:
-        found = [
+        embeddings = [
             reader.encode(texts, **self._how)
             for reader, texts in zip(self._readers, self._texts, strict=True)
         ]
-        if not all(np.isfinite(one).all() for one in found):
+        if not all(np.isfinite(vectors).all() for vectors in embeddings):
             raise UserError(f"{self.name}: some embeddings are not finite numbers; this encoder cannot mine")
-        return sides(found[0], self._readers[0].score_head)[0], unit(found[1])
+        return sides(embeddings[0], self._readers[0].score_head)[0], unit(embeddings[1])
 
     @cached_property
     def _index(self) -> ApproximateIndex | None:
@@ -107,12 +107,12 @@ class EncoderSource:
     def recall(self, k: int, *, seed: int) -> float:
         """Share of the `k` nearest documents that the index finds, over SAMPLE queries."""
         first, second = self._vectors
-        drawn = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
-        found = self.search(drawn, k, lambda count: None)[0]
-        return recall(first[drawn], second, found=found, exact=exact_search(first[drawn], second, k)[0])
+        sample = np.random.default_rng(seed).permutation(len(first))[:SAMPLE]
+        documents = self.search(sample, k, lambda count: None)[0]
+        return recall(first[sample], second, found=documents, exact=exact_search(first[sample], second, k)[0])
 
 
-class LexicalSource:
+class BM25Retriever:
     """Documents by BM25, see `juzhen.metrics.bm25`; only those that share a term with the query are found."""
 
     name = digest = "bm25"
@@ -126,14 +126,16 @@ class LexicalSource:
         return BM25(self._documents)
 
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        found = []
+        lists = []
         for start in range(0, len(queries), LEXICAL_AT_ONCE):
-            some = queries[start : start + LEXICAL_AT_ONCE]
-            best = Best(len(some), k, lowest=0)
-            best.add(np.stack([self._bm25.scores(self._texts[query]) for query in some]), 0)
-            found.append(best.lists())
-            advance(len(some))
-        return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+            portion = queries[start : start + LEXICAL_AT_ONCE]
+            best = Best(len(portion), k, lowest=0)
+            best.add(np.stack([self._bm25.scores(self._texts[query]) for query in portion]), 0)
+            lists.append(best.lists())
+            advance(len(portion))
+        return np.concatenate([documents for documents, _ in lists]), np.concatenate(
+            [scores for _, scores in lists]
+        )
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
         return self._bm25.pair_scores([self._texts[query] for query in queries], documents)
@@ -157,7 +159,7 @@ class Pool:
 
 
 def pooled(
-    sources: Sequence[Source],
+    sources: Sequence[Retriever],
     queries: Int[np.ndarray, "queries"],
     *,
     depth: int,
@@ -174,19 +176,19 @@ def pooled(
     for number, source in enumerate(sources):
         documents, scores = source.search(queries, depth, advance)
         rows, ranks = np.nonzero(documents >= 0)
-        own = scores[rows, ranks] if number == 0 else np.full(len(rows), np.nan, dtype=np.float32)
+        known_scores = scores[rows, ranks] if number == 0 else np.full(len(rows), np.nan, dtype=np.float32)
         bits = np.full(len(rows), 1 << number)
-        found = np.minimum(ranks + 1, depth)  # negatives in force may be more than the depth
-        columns.append((queries[rows], documents[rows, ranks], found, own, bits))
-    drawn = np.random.default_rng([seed, int(queries[0])]).integers(
+        rank_in_list = np.minimum(ranks + 1, depth)  # negatives in force may be more than the depth
+        columns.append((queries[rows], documents[rows, ranks], rank_in_list, known_scores, bits))
+    random_documents = np.random.default_rng([seed, int(queries[0])]).integers(
         num_documents, size=(len(queries), num_random)
     )
-    nothing = np.full(drawn.size, np.nan, dtype=np.float32)
-    of_drawn = np.repeat(queries, num_random), drawn.ravel(), np.full(drawn.size, last)
-    columns.append((*of_drawn, nothing, np.zeros(drawn.size, dtype=np.int64)))
-    query, document, rank, score, bits = (np.concatenate(one) for one in zip(*columns, strict=True))
+    nothing = np.full(random_documents.size, np.nan, dtype=np.float32)
+    of_drawn = np.repeat(queries, num_random), random_documents.ravel(), np.full(random_documents.size, last)
+    columns.append((*of_drawn, nothing, np.zeros(random_documents.size, dtype=np.int64)))
+    query, document, rank, score, bits = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     order = np.lexsort((rank, np.isnan(score), document, query))  # the score that is known comes first
-    query, document, rank, score, bits = (one[order] for one in (query, document, rank, score, bits))
+    query, document, rank, score, bits = (column[order] for column in (query, document, rank, score, bits))
     starts = np.flatnonzero(np.diff(query, prepend=-1) | np.diff(document, prepend=-1))
     rank, bits = np.minimum.reduceat(rank, starts), np.bitwise_or.reduceat(bits, starts)
     query, document, score = query[starts], document[starts], score[starts]
@@ -194,9 +196,9 @@ def pooled(
     score[unknown] = sources[0].score(query[unknown], document[unknown])
     rank[rank == last] = 0
     found_by = [
-        [source.name for number, source in enumerate(sources) if one >> number & 1]
-        for one in range(1 << len(sources))
+        [source.name for number, source in enumerate(sources) if mask >> number & 1]
+        for mask in range(1 << len(sources))
     ]
-    names = np.array(["+".join(found) or RANDOM for found in found_by], dtype=object)
+    names = np.array(["+".join(finders) or RANDOM for finders in found_by], dtype=object)
     order = np.lexsort((document, -score, rank == 0, query))
     return Pool(query[order], document[order], rank[order], score[order], names[bits[order]])

@@ -36,7 +36,7 @@ class Reason(StrEnum):
 REASONS = list(Reason)
 SUSPECTED = (Reason.ABOVE_SHARE, Reason.ABOVE_MARGIN, Reason.ABOVE_THRESHOLD, Reason.JUDGED)
 """Refused for a score alone: what may answer the query although nobody has said so."""
-SUSPECTED_CODES = [REASONS.index(one) for one in SUSPECTED]
+SUSPECTED_CODES = [REASONS.index(reason) for reason in SUSPECTED]
 
 UNKNOWN = -1
 
@@ -64,7 +64,11 @@ class Known:
         self._document_text = _numbered(ranking.corpus, numbers)
         self._span = len(numbers)
         self._copies = np.sort(owners * self._span + self._document_text[self.positives])
-        used = {numbers.get(_letters(text), UNKNOWN) for one in evaluation for text in used_sentences(one)}
+        used = {
+            numbers.get(_letters(text), UNKNOWN)
+            for examples in evaluation
+            for text in used_sentences(examples)
+        }
         self._evaluated = np.isin(self._document_text, list(used))
         # Texts are the nodes, so that a query which is a document too is one of them.
         edges = self._query_text[owners], self._document_text[self.positives]
@@ -74,8 +78,8 @@ class Known:
     def place(self, query: np.ndarray, document: np.ndarray) -> Int[np.ndarray, "pairs"]:
         """Where the document is among `positives` of the query; UNKNOWN where it is none of them."""
         keys = query * self._size + document
-        places = np.minimum(np.searchsorted(self._relevant, keys), len(self._relevant) - 1)
-        return np.where(self._relevant[places] == keys, self._order[places], UNKNOWN)
+        positions = np.minimum(np.searchsorted(self._relevant, keys), len(self._relevant) - 1)
+        return np.where(self._relevant[positions] == keys, self._order[positions], UNKNOWN)
 
     def labels(self, query: np.ndarray, document: np.ndarray) -> Codes:
         """1: answers the query, or is joined with it by positive pairs · 0: known not to answer · UNKNOWN, int8."""
@@ -118,7 +122,7 @@ def refused(
     rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank < options.first_rank)))
     rules += above(pool.score, lowest, options, by_judge=by_judge)
     reasons, applies = zip(*rules, strict=True)
-    return np.select(applies, [REASONS.index(one) for one in reasons], default=0).astype(np.int8)
+    return np.select(applies, [REASONS.index(reason) for reason in reasons], default=0).astype(np.int8)
 
 
 def above(
@@ -153,15 +157,15 @@ def _keys(lists: Sequence[np.ndarray] | None, size: int) -> np.ndarray:
     """The pairs of a query and a document as one number each, sorted."""
     if not lists:
         return np.empty(0, dtype=np.int64)
-    owners = np.repeat(np.arange(len(lists)), [len(one) for one in lists])
+    owners = np.repeat(np.arange(len(lists)), [len(documents) for documents in lists])
     return np.sort(owners * size + np.concatenate(lists).astype(np.int64))
 
 
-def _among(keys: np.ndarray, known: np.ndarray) -> Bool[np.ndarray, "keys"]:
+def _among(keys: np.ndarray, sorted_keys: np.ndarray) -> Bool[np.ndarray, "keys"]:
     """Which keys are in `known`, which is sorted."""
-    if not len(known):
+    if not len(sorted_keys):
         return np.zeros(len(keys), dtype=bool)
-    return known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys
+    return sorted_keys[np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)] == keys
 
 
 def chosen(
@@ -195,17 +199,17 @@ def chosen(
     queries = pool.query - pool.query[0]
     counts = [np.bincount(queries[usable & kind], minlength=queries[-1] + 1) for kind in (is_hard, ~is_hard)]
     hard, random = (_places(queries, wish, usable & kind) for kind in (is_hard, ~is_hard))
-    wanted = int(options.negatives * options.hard_share + 0.5)
-    from_random = np.minimum(options.negatives - np.minimum(wanted, counts[0]), counts[1])
+    num_hard = int(options.negatives * options.hard_share + 0.5)
+    from_random = np.minimum(options.negatives - np.minimum(num_hard, counts[0]), counts[1])
     from_hard = options.negatives - from_random
     return (hard < from_hard[queries]) | (random < from_random[queries])
 
 
 def _places(queries: np.ndarray, wish: np.ndarray, usable: np.ndarray) -> Int[np.ndarray, "candidates"]:
     """The place of each usable candidate among those of its query, by rising wish; beyond all for the others."""
-    places = np.full(len(queries), np.iinfo(np.int64).max)
+    positions = np.full(len(queries), np.iinfo(np.int64).max)
     rows = np.flatnonzero(usable)
     rows = rows[np.lexsort((rows, wish[rows], queries[rows]))]
     ordered = queries[rows]
-    places[rows] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
-    return places
+    positions[rows] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+    return positions

@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from juzhen.core.examples import Examples, Kind, negative_columns
-from juzhen.data.retrieval import as_ranking, as_retrieval
+from juzhen.data.rankings import as_ranking, as_retrieval
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.mining.candidates import Advance, EncoderSource, Found, Numbers, Scores, Source
+from juzhen.mining.candidates import Advance, DenseRetriever, Found, Numbers, Retriever, Scores
 from juzhen.mining.filters import REASONS, Known, Reason, chosen
 from juzhen.mining.negatives import PORTION
 from juzhen.mining.options import LOWEST, OWN, MiningOptions
@@ -34,15 +34,15 @@ class InForce:
     scores: Float[np.ndarray, "places negatives"]
     is_hard: Bool[np.ndarray, "places negatives"]
 
-    def score(self, places: Numbers, documents: Numbers) -> Scores:
+    def score(self, slots: Numbers, documents: Numbers) -> Scores:
         """Those at their mining; NaN where the document is no hard negative there."""
-        is_it = (self.documents[places] == documents[:, None]) & self.is_hard[places]
-        scores = np.where(is_it, self.scores[places], 0).sum(axis=1)
+        is_it = (self.documents[slots] == documents[:, None]) & self.is_hard[slots]
+        scores = np.where(is_it, self.scores[slots], 0).sum(axis=1)
         return np.where(is_it.any(axis=1), scores, np.nan)
 
 
 @dataclass(frozen=True)
-class Staying:
+class NegativesInForce:
     """A source of candidates: the hard negatives in force.
 
     starts  where the places of each query begin in `found`, and where the last one's end
@@ -56,9 +56,9 @@ class Staying:
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
         """At the end of lists of `k` or more, so that a window of ranks leaves them in."""
         hard = np.where(self.found.is_hard, self.found.documents, -1).astype(np.int64)
-        own = [hard[self.starts[query] : self.starts[query + 1]].ravel() for query in queries.tolist()]
-        width = max(k, *(len(one) for one in own))
-        documents = np.stack([np.pad(one, (width - len(one), 0), constant_values=-1) for one in own])
+        lists = [hard[self.starts[query] : self.starts[query + 1]].ravel() for query in queries.tolist()]
+        width = max(k, *(len(row) for row in lists))
+        documents = np.stack([np.pad(row, (width - len(row), 0), constant_values=-1) for row in lists])
         return documents, np.zeros(documents.shape, dtype=np.float32)
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
@@ -70,7 +70,7 @@ class MinedRows:
     """The rows of a set of positive pairs or triplets, whose negatives are mined.
 
     Queries are the distinct anchors, the corpus is all distinct positives and negatives, with the documents of a
-    retrieval set that the rows are made of (`juzhen.data.retrieval`).
+    retrieval set that the rows are made of (`juzhen.data.rankings`).
 
     share_of  as of `MiningOptions`
 
@@ -84,14 +84,17 @@ class MinedRows:
         # As training reads the rows: without a word on who asks, all behind the prompt before every sentence.
         self.ranking = replace(as_ranking(judged), symmetric=examples.symmetric)
         self._known, self._corpus = Known(self.ranking), judged.documents
-        asked, anchors = np.unique(judged.columns["query"]), examples.columns["anchor"]
-        places = np.minimum(np.searchsorted(asked, anchors), len(asked) - 1)
-        self._place = np.where(asked[places] == anchors, places, -1)
-        self._share_of, self._starts = share_of, np.arange(len(asked) + 1)
+        queries, anchors = np.unique(judged.columns["query"]), examples.columns["anchor"]
+        positions = np.minimum(np.searchsorted(queries, anchors), len(queries) - 1)
+        self._place = np.where(queries[positions] == anchors, positions, -1)
+        self._share_of, self._starts = share_of, np.arange(len(queries) + 1)
         if share_of == OWN:
             document = np.searchsorted(self._corpus, examples.columns["positive"])
-            own = self._known.place(np.maximum(self._place, 0), document)
-            self._place, self._starts = np.where(self._place < 0, -1, own), self._known.starts
+            positions_of_positives = self._known.place(np.maximum(self._place, 0), document)
+            self._place, self._starts = (
+                np.where(self._place < 0, -1, positions_of_positives),
+                self._known.starts,
+            )
 
     def mined(
         self,
@@ -106,9 +109,11 @@ class MinedRows:
         before  negatives whose hard ones stay as long as they are candidates that the rules keep and have not become
                 easy; None: all are found anew
         """
-        source = EncoderSource(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
+        source = DenseRetriever(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
         options = replace(options, share_of=self._share_of)
-        sources: list[Source] = [source] if before is None else [source, Staying(before, self._starts)]
+        sources: list[Retriever] = (
+            [source] if before is None else [source, NegativesInForce(before, self._starts)]
+        )
         miner = Miner(self.ranking, sources, self._known, options, None)
         starts = range(0, len(self.ranking.queries), PORTION)
         parts = [self._portion(miner, start, before) for start in starts]
@@ -130,18 +135,20 @@ class MinedRows:
         taken = np.flatnonzero(chosen(pool, codes, miner.options, staying=stays))
         first, end = self._starts[queries[0]], self._starts[queries[-1] + 1]
         rows = pool.query[taken] - first
-        places = np.arange(len(taken)) - np.searchsorted(rows, rows)
+        positions = np.arange(len(taken)) - np.searchsorted(rows, rows)
         shape = int(end - first), miner.options.negatives
-        found = InForce(np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.bool_))
-        found.documents[rows, places] = pool.document[taken]
-        found.scores[rows, places] = scores[taken]
-        found.is_hard[rows, places] = pool.rank[taken] > 0
-        return found
+        negatives = InForce(
+            np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.bool_)
+        )
+        negatives.documents[rows, positions] = pool.document[taken]
+        negatives.scores[rows, positions] = scores[taken]
+        negatives.is_hard[rows, positions] = pool.rank[taken] > 0
+        return negatives
 
-    def with_negatives(self, found: InForce) -> Examples:
+    def with_negatives(self, mined: InForce) -> Examples:
         """The rows as triplets. For a negative that was not found the row's positive stands, which teaches nothing."""
         columns = {name: self.examples.columns[name] for name in ("anchor", "positive")}
-        documents = np.where(self._place[:, None] < 0, -1, found.documents[self._place])
+        documents = np.where(self._place[:, None] < 0, -1, mined.documents[self._place])
         numbers = np.where(documents < 0, columns["positive"][:, None], self._corpus[documents])
         names = negative_columns(numbers.shape[1])
         negatives = dict(zip(names, np.ascontiguousarray(numbers.T, dtype=np.int32), strict=True))

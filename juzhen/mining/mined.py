@@ -57,20 +57,20 @@ class Mined:
                          no other rule refuses, and those that the threshold does
         """
         counts = [json.loads(pq.read_schema(path).metadata[COUNTS]) for path in self.portions]
-        reasons, left = Counter[str](), Counter[str]()
-        for one in counts:
-            reasons.update(one["reasons"])
-            left.update(one["left"])
+        reasons, usable = Counter[str](), Counter[str]()
+        for portion in counts:
+            reasons.update(portion["reasons"])
+            usable.update(portion["left"])
         names = ("known_before", "false_negatives_before", "known_after", "false_negatives_after")
         return {
             "reasons": dict(sorted(reasons.items())),
-            **dict(zip(names, _sums(one["known"] for one in counts), strict=True)),
+            **dict(zip(names, _sums(portion["known"] for portion in counts), strict=True)),
             "rules": {
-                reason: _sums(one["rules"][reason] for one in counts)
+                reason: _sums(portion["rules"][reason] for portion in counts)
                 for reason in REASONS
                 if reason in counts[0]["rules"]
             },
-            "left": dict(left),
+            "left": dict(usable),
             **self.measured,
         }
 
@@ -80,8 +80,8 @@ class Mined:
         A query has a row for each of its positives, those that were relabelled last; with `share_of=own` for each that
         has enough of its own.
         """
-        own = self.options.share_of == OWN
-        chosen, masked = ("chosen_for", "masked_for") if own else ("chosen", "masked")
+        is_per_row = self.options.share_of == OWN
+        chosen, masked = ("chosen_for", "masked_for") if is_per_row else ("chosen", "masked")
         for path in self.portions:
             columns = ["query", "document", "reason", chosen, masked]
             table = pq.read_table(path, columns=columns).to_pydict()
@@ -89,17 +89,23 @@ class Mined:
             negatives: dict[tuple[int, int | None], list[int | None]] = {}
             relabelled: dict[int, list[int]] = {}
             for query, document, reason, is_chosen, is_masked in zip(*table.values(), strict=True):
-                for one, places in ((document, is_chosen), (None, is_masked)):
-                    for place in places if own else [None] if places else []:
-                        negatives.setdefault((query, place), []).append(one)
+                for negative, positives in ((document, is_chosen), (None, is_masked)):
+                    for key in positives if is_per_row else [None] if positives else []:
+                        negatives.setdefault((query, key), []).append(negative)
                 if self.options.false_negatives == "relabel" and reason in SUSPECTED:
                     relabelled.setdefault(query, []).append(document)
             for query in dict.fromkeys(query for query, _ in negatives):
                 for positive in [*self.ranking.relevant[query], *relabelled.get(query, [])]:
-                    documents = negatives.get((query, positive if own else None), [])
+                    documents = negatives.get((query, positive if is_per_row else None), [])
                     if len(documents) == self.options.negatives:
-                        found = [positive, *(positive if one is None else one for one in documents)]
-                        yield [self.ranking.queries[query], *(self.ranking.corpus[one] for one in found)]
+                        numbers = [
+                            positive,
+                            *(positive if number is None else number for number in documents),
+                        ]
+                        yield [
+                            self.ranking.queries[query],
+                            *(self.ranking.corpus[negative] for negative in numbers),
+                        ]
 
     def write(self, path: Path, *, like: DatasetConfig) -> tuple[Path, int]:
         """Writes the set to train on, a table and its configuration, and beside it the candidates as <name>.parquet.
@@ -147,8 +153,8 @@ class Mined:
 
     def write_candidates(self, path: Path) -> None:
         """Writes all candidates as one file; its metadata hold what decides them, and the report."""
-        told = json.dumps({**self.identity, "report": self.report()}, ensure_ascii=False, sort_keys=True)
-        schema = pq.read_schema(self.portions[0]).with_metadata({METADATA: told})
+        metadata = json.dumps({**self.identity, "report": self.report()}, ensure_ascii=False, sort_keys=True)
+        schema = pq.read_schema(self.portions[0]).with_metadata({METADATA: metadata})
         with whole_file(path, "wb") as file, pq.ParquetWriter(file, schema, **WRITING) as writer:
             for portion in self.portions:
                 table = pq.read_table(portion).replace_schema_metadata(schema.metadata)

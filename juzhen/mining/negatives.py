@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float
 
 from juzhen.core.columns import as_column, as_numbers
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.opened import read_json
 from juzhen.core.owned import own_folder
@@ -22,7 +22,7 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS, progress_bar
-from juzhen.mining.candidates import EncoderSource, LexicalSource, Source
+from juzhen.mining.candidates import BM25Retriever, DenseRetriever, Retriever
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
 from juzhen.mining.options import IDENTITY, OF_MINING, MiningOptions, require_portions
@@ -64,8 +64,8 @@ def fit_false_negatives(
     if not 0 <= rate < 1:
         raise UserError(f"false_negative_rate={rate}: expected 0 or more and below 1, such as 0.05")
     scores, labels = as_numbers(scores=scores, labels=labels)
-    answers, others = np.sort(scores[labels == 1]), scores[labels == 0]
-    if not len(answers) or not len(others):
+    answers, negatives = np.sort(scores[labels == 1]), scores[labels == 0]
+    if not len(answers) or not len(negatives):
         raise UserError(
             "a threshold is fitted on pairs with label 1 and with label 0; one of them is missing"
         )
@@ -73,9 +73,9 @@ def fit_false_negatives(
     return FittedThreshold(
         float(value),
         len(answers),
-        len(others),
+        len(negatives),
         float(np.mean(answers < value)),
-        float(np.mean(others >= value)),
+        float(np.mean(negatives >= value)),
     )
 
 
@@ -117,7 +117,7 @@ def mine(
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
     _check(ranking, sources, options, calibrate_on)
     cache = cache or EmbeddingCache(folder)
-    how: dict[str, Any] = {
+    options_of_encoders: dict[str, Any] = {
         "index": options.index,
         "query_prompt": query_prompt,
         "document_prompt": document_prompt,
@@ -131,27 +131,32 @@ def mine(
     measured: dict[str, Any] = {}
     if calibrate_on is not None:
         first, rate, symmetric = sources[0], false_negative_rate, ranking.symmetric
-        fitted = _fitted(calibrate_on, judged, first, how, rate=rate, symmetric=symmetric)
+        fitted = _fitted(calibrate_on, judged, first, options_of_encoders, rate=rate, symmetric=symmetric)
         options, measured["threshold"] = replace(options, threshold=fitted.value), asdict(fitted)
     elif judge is not None and options.threshold is None:
         options = replace(options, threshold=UNDECIDED)
-    made = [_source(one, ranking, number, how) for number, one in enumerate(sources, start=1)]
+    retrievers = [
+        _source(source, ranking, number, options_of_encoders)
+        for number, source in enumerate(sources, start=1)
+    ]
     identity = {
         "set": ranking.column,
         "data": ranking_digest(ranking),
-        "sources": {one.name: one.digest for one in made},
+        "sources": {retriever.name: retriever.digest for retriever in retrievers},
         "judge": None if judge is None else judge_digest(judge),
-        "evaluation": _digest(sorted({text for one in evaluation for text in used_sentences(one)})),
+        "evaluation": _digest(sorted({text for examples in evaluation for text in used_sentences(examples)})),
         "options": asdict(options),
     }
-    embedding = [one for one in made if isinstance(one, EncoderSource)]
-    if prompts := {one.name: one.prompts for one in embedding if any(one.prompts)}:
+    embedding = [retriever for retriever in retrievers if isinstance(retriever, DenseRetriever)]
+    if prompts := {retriever.name: retriever.prompts for retriever in embedding if any(retriever.prompts)}:
         measured["prompts"] = prompts
     _claim(folder, identity)
-    miner = Miner(ranking, made, Known(ranking, evaluation), options, judged)
+    miner = Miner(ranking, retrievers, Known(ranking, evaluation), options, judged)
     portions = _mined(miner, folder, progress)
     indexed = [] if options.index == "exact" else embedding
-    measured["index_recall"] = {one.name: one.recall(options.depth, seed=options.seed) for one in indexed}
+    measured["index_recall"] = {
+        retriever.name: retriever.recall(options.depth, seed=options.seed) for retriever in indexed
+    }
     return Mined(ranking, options, portions, identity, measured)
 
 
@@ -186,23 +191,16 @@ def _check(
     options: MiningOptions,
     calibrate_on: Examples | None,
 ) -> None:
-    if not len(ranking.corpus) or not len(ranking.queries):
-        raise UserError(
-            f"{ranking.column}: there is no {'query' if len(ranking.corpus) else 'document'} to mine"
-        )
     if options.depth > len(ranking.corpus):
         raise UserError(
             f"depth={options.depth}: {ranking.column} has {len(ranking.corpus):,} documents; expected no more than that"
         )
-    words = [one for one in sources if isinstance(one, str)]
-    for word in words:
-        if word != BM25:
-            raise UserError(
-                f"sources: {word}: expected {BM25} or an encoder that is loaded; {nearest(word, [BM25])}"
-            )
-    if not sources or len(words) > 1:
-        raise UserError(f"sources: expected encoders, {BM25}, or both, each once")
-    if options.index != "exact" and len(words) == len(sources):
+    names = [source for source in sources if isinstance(source, str)]
+    if names not in ([], [BM25]) or not sources:
+        raise UserError(
+            f"sources: {', '.join(names) or 'none'}: expected loaded encoders, {BM25} once, or both"
+        )
+    if options.index != "exact" and len(names) == len(sources):
         raise UserError(f"index={options.index}: is for embeddings, and {BM25} has none; add an encoder")
     if calibrate_on is None:
         return
@@ -216,10 +214,12 @@ def _check(
         )
 
 
-def _source(given: SentenceEncoder | str, ranking: RankingSet, number: int, how: dict[str, Any]) -> Source:
-    if isinstance(given, str):
-        return LexicalSource(ranking)
-    return EncoderSource(given, ranking, name="encoder" if number == 1 else f"encoder_{number}", **how)
+def _source(
+    source: SentenceEncoder | str, ranking: RankingSet, number: int, settings: dict[str, Any]
+) -> Retriever:
+    if isinstance(source, str):
+        return BM25Retriever(ranking)
+    return DenseRetriever(source, ranking, name="encoder" if number == 1 else f"encoder_{number}", **settings)
 
 
 def _judge(encoder: CrossEncoder, batch_tokens: int) -> Judge:
@@ -233,7 +233,7 @@ def _fitted(
     pairs: Examples,
     judge: Judge | None,
     scorer: SentenceEncoder | str,
-    how: dict[str, Any],
+    settings: dict[str, Any],
     *,
     rate: float,
     symmetric: bool | None,
@@ -249,29 +249,20 @@ def _fitted(
     rows = np.arange(len(pairs))
     relevant = [{row: 1.0} for row in rows.tolist()]
     ranking = RankingSet(pairs.name, pairs.split, first, second, relevant, symmetric=symmetric)
-    scores = EncoderSource(scorer, ranking, **how | {"index": "exact"}).score(rows, rows)
+    scores = DenseRetriever(scorer, ranking, **settings | {"index": "exact"}).score(rows, rows)
     return fit_false_negatives(scores, pairs.targets, rate=rate)
 
 
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
     """Says in the folder whose portions it holds. Raises UserError where it holds those of another mining."""
-    place = folder / IDENTITY
+    path = folder / IDENTITY
     require_portions(folder)
     with writing_to(folder):
         own_folder(folder, earlier=OF_MINING)
-        if not place.exists():
-            write_json(place, identity, in_own_folder=True)
-    try:
-        there = read_json(place)
-    except ValueError:
-        there = None
-    except OSError as error:
-        raise UserError(
-            f"{place}: cannot be read ({error.strerror}); delete it, or choose another folder"
-        ) from error
-    if not isinstance(there, dict):
-        there = {}
-    if differs := [name for name, value in identity.items() if there.get(name) != value]:
+        if not path.exists():
+            write_json(path, identity, in_own_folder=True)
+    before = read_json(path)
+    if differs := [name for name, value in identity.items() if before.get(name) != value]:
         raise UserError(
             f"{folder}: holds portions of a mining with other {', '.join(differs)}; give what it was begun with, or "
             "delete the folder"
@@ -282,8 +273,8 @@ def ranking_digest(ranking: RankingSet) -> str:
     """32 hex digits over queries, documents and what answers what."""
     sizes = [str(len(ranking.queries)), str(len(ranking.corpus))]
     answers = [str(sorted(gains.items())) for gains in ranking.relevant]
-    others = [str(one.tolist()) for one in ranking.irrelevant or ()]
-    return _digest([*sizes, *ranking.queries, *ranking.corpus, *answers, *others])
+    irrelevant = [str(documents.tolist()) for documents in ranking.irrelevant or ()]
+    return _digest([*sizes, *ranking.queries, *ranking.corpus, *answers, *irrelevant])
 
 
 def judge_digest(judge: CrossEncoder) -> str:

@@ -68,9 +68,9 @@ class MiningOptions:
 
     def __post_init__(self) -> None:
         choices = {"index": INDEXES, "share_of": SHARE_OF, "false_negatives": FALSE_NEGATIVES}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise UserError(f"{name}={getattr(self, name)}: {nearest(str(getattr(self, name)), known)}")
+        for name, values in choices.items():
+            if getattr(self, name) not in values:
+                raise UserError(f"{name}={getattr(self, name)}: {nearest(str(getattr(self, name)), values)}")
         if self.share_of == OWN and self.false_negatives == "relabel":
             raise UserError(
                 "share_of=own, false_negatives=relabel: a text would be a positive of a query and a negative in one of "
@@ -88,6 +88,6 @@ class MiningOptions:
             "temperature": (heat is None or 0 < heat < math.inf, "above 0, such as 0.05, or None"),
             "seed": (self.seed >= 0, "0 or more"),
         }
-        for name, (is_right, words) in expected.items():
+        for name, (is_right, expectation) in expected.items():
             if not is_right:
-                raise UserError(f"{name}={getattr(self, name)}: expected {words}")
+                raise UserError(f"{name}={getattr(self, name)}: expected {expectation}")

@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float, Int
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import require_file
-from juzhen.core.shape import Object, Table, require_shape
+from juzhen.core.shape import Entries, Object, require_shape
 from juzhen.core.texts import short
 from juzhen.data.rankings import RankingSet
-from juzhen.mining.candidates import Advance, Pool, Source, pooled
+from juzhen.mining.candidates import Advance, Pool, Retriever, pooled
 from juzhen.mining.filters import (
     REASONS,
     SUSPECTED_CODES,
@@ -41,8 +41,8 @@ usual limit of 1 MiB passages are written again for each question that finds the
 COUNTS = b"juzhen.counts"
 """Key of a portion's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""
 
-_NUMBERS, _LIST = Table(int), [int]
-OF_COUNTS = Object({"reasons": _NUMBERS, "known": _LIST, "rules": Table(_LIST), "left": _NUMBERS})
+_NUMBERS, _LIST = Entries(int), [int]
+OF_COUNTS = Object({"reasons": _NUMBERS, "known": _LIST, "rules": Entries(_LIST), "left": _NUMBERS})
 
 COLUMNS = (
     "query", "document", "query_text", "document_text", "source", "rank", "score", "positive_score", "judge_score",
@@ -50,7 +50,7 @@ COLUMNS = (
 )  # fmt: skip
 """Of a portion; where rows have negatives of their own, `chosen_for` and `masked_for` besides."""
 
-BY_THRESHOLD = [REASONS.index(one) for one in (Reason.ABOVE_THRESHOLD, Reason.JUDGED)]
+BY_THRESHOLD = [REASONS.index(reason) for reason in (Reason.ABOVE_THRESHOLD, Reason.JUDGED)]
 
 RANDOM_DRAWN = 2
 """Documents drawn at random for each negative that is asked for: some will be refused."""
@@ -95,7 +95,7 @@ class Miner:
     """
 
     ranking: RankingSet
-    sources: Sequence[Source]
+    sources: Sequence[Retriever]
     known: Known
     options: MiningOptions
     judge: Judge | None
@@ -123,24 +123,24 @@ class Miner:
         starts = self.known.starts[queries[0] : queries[-1] + 2]
         owners = np.repeat(queries, np.diff(starts))
         positives = self.known.positives[starts[0] : starts[-1]]
-        own = self.sources[0].score(owners, positives)
+        scores = self.sources[0].score(owners, positives)
         counts = np.bincount(pool.query - queries[0], minlength=len(queries))
         sizes = counts[owners - queries[0]]
         begins = (np.cumsum(counts) - counts)[owners - queries[0]]
         rows = np.repeat(np.arange(len(owners)), sizes)
         index = np.arange(len(rows)) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
-        return Rows(index, starts[0] + rows, own[rows])
+        return Rows(index, starts[0] + rows, scores[rows])
 
     def by_row(self, pool: Pool, codes: Codes, rows: Rows) -> tuple[Pool, Codes]:
         """The pool of the rows, whose `query` is the row's place, and why each candidate is refused there."""
         index = rows.candidate
-        found = replace(pool, **{one.name: getattr(pool, one.name)[index] for one in fields(pool)})
+        by_row = replace(pool, **{field.name: getattr(pool, field.name)[index] for field in fields(pool)})
         codes = codes[index]
         is_open = (codes == 0) | np.isin(codes, BY_THRESHOLD)
-        rules = above(found.score, rows.own, replace(self.options, threshold=None), by_judge=False)
+        rules = above(by_row.score, rows.own, replace(self.options, threshold=None), by_judge=False)
         for reason, applies in reversed(rules):
             codes = np.where(is_open & applies, REASONS.index(reason), codes).astype(np.int8)
-        return replace(found, query=rows.row), codes
+        return replace(by_row, query=rows.row), codes
 
     def portion(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> pa.Table:
         """A row for each candidate of these queries, which are neighbours. Columns: see `Mined`."""
@@ -158,8 +158,8 @@ class Miner:
         if options.threshold is not None and self.judge is not None:
             too_high = judged >= options.threshold
             codes[(codes == 0) & too_high] = REASONS.index(Reason.JUDGED)
-            left = counted & ~is_seen_through
-            by_rule[Reason.JUDGED] = _rule_counts(labels[index], left, too_high[index])
+            unrefused = counted & ~is_seen_through
+            by_rule[Reason.JUDGED] = _rule_counts(labels[index], unrefused, too_high[index])
             is_seen_through |= too_high[index]
         of_rows, why = (pool, codes) if rows is None else self.by_row(pool, codes, rows)
         counts = {
@@ -189,12 +189,12 @@ class Miner:
             usable = usable | np.isin(codes, SUSPECTED_CODES)
         is_one = self.options.share_of == OWN
         each = np.ones(len(self.known.positives), dtype=np.int64) if is_one else np.diff(self.known.starts)
-        found, counts = rows.rank > 0, {}
-        for name, some in {"rows": usable, "rows_without": usable | by_threshold}.items():
-            enough = np.bincount(rows.query[some]) >= self.options.negatives
+        is_retrieved, counts = rows.rank > 0, {}
+        for name, chosen_ones in {"rows": usable, "rows_without": usable | by_threshold}.items():
+            enough = np.bincount(rows.query[chosen_ones]) >= self.options.negatives
             counts[name] = int(each[: len(enough)][enough].sum())
-        counts["candidates"] = int((found & ((codes == 0) | by_threshold)).sum())
-        return counts | {"refused": int((found & by_threshold).sum())}
+        counts["candidates"] = int((is_retrieved & ((codes == 0) | by_threshold)).sum())
+        return counts | {"refused": int((is_retrieved & by_threshold).sum())}
 
     def _bar(self, queries: Int[np.ndarray, "queries"]) -> Bar:
         starts = self.known.starts[queries[0] : queries[-1] + 2]
@@ -215,11 +215,11 @@ class Miner:
         A positive is compared with the other positives of its query as if it were none, so that queries with one alone
         have nothing to tell and are not counted, nor are their known negatives.
         """
-        place = pool.query - pool.query[:1]
-        others = np.where(pool.document == bar.document[place], bar.next[place], bar.score[place])
-        rules = above(pool.score, others, self.options, by_judge=self.judge is not None)
+        query = pool.query - pool.query[:1]
+        bars = np.where(pool.document == bar.document[query], bar.next[query], bar.score[query])
+        rules = above(pool.score, bars, self.options, by_judge=self.judge is not None)
         in_window = pool.rank >= self.options.first_rank
-        counted = (labels != UNKNOWN) & in_window & ~np.isnan(bar.next[place])
+        counted = (labels != UNKNOWN) & in_window & ~np.isnan(bar.next[query])
         counted &= ~self.known.own_copies(pool.query, pool.document)
         if rows is not None:
             index = rows.candidate
@@ -227,12 +227,14 @@ class Miner:
             counted = counted[index] & (pool.document[index] != self.known.positives[rows.row])
         return counted, dict(rules)
 
-    def _judged(self, pool: Pool, wanted: np.ndarray) -> Float[np.ndarray, "candidates"]:
-        scores = np.full(len(wanted), np.nan)
-        rows = np.flatnonzero(wanted)
+    def _judged(self, pool: Pool, is_asked: np.ndarray) -> Float[np.ndarray, "candidates"]:
+        scores = np.full(len(is_asked), np.nan)
+        rows = np.flatnonzero(is_asked)
         if self.judge is not None and len(rows):
-            queries = [self.ranking.queries[one] for one in pool.query[rows]]
-            scores[rows] = self.judge(queries, [self.ranking.corpus[one] for one in pool.document[rows]])
+            queries = [self.ranking.queries[query] for query in pool.query[rows]]
+            scores[rows] = self.judge(
+                queries, [self.ranking.corpus[document] for document in pool.document[rows]]
+            )
         return scores
 
     def _table(
@@ -241,8 +243,10 @@ class Miner:
         columns = {
             "query": pa.array(pool.query, pa.int32()),
             "document": pa.array(pool.document, pa.int32()),
-            "query_text": pa.array([self.ranking.queries[one] for one in pool.query], pa.string()),
-            "document_text": pa.array([self.ranking.corpus[one] for one in pool.document], pa.string()),
+            "query_text": pa.array([self.ranking.queries[query] for query in pool.query], pa.string()),
+            "document_text": pa.array(
+                [self.ranking.corpus[document] for document in pool.document], pa.string()
+            ),
             "source": pa.array(pool.source, pa.string()),
             "rank": pa.array(pool.rank, pa.int32(), mask=pool.rank == 0),
             "score": pa.array(pool.score, pa.float32()),
@@ -287,17 +291,17 @@ def require_portion(
 
 def _known_counts(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[int]:
     """Candidates whose label is known, and how many of them answer, before and after the rules that know no label."""
-    return [int(one) for some in (before, after) for one in (some.sum(), (labels[some] == 1).sum())]
+    return [int(count) for rows in (before, after) for count in (rows.sum(), (labels[rows] == 1).sum())]
 
 
 def _rule_counts(labels: np.ndarray, counted: np.ndarray, refused: np.ndarray) -> list[int]:
     """Of candidates whose label is known: answers, those that a rule lets through, others, those that it refuses."""
-    answers, others = counted & (labels == 1), counted & (labels == 0)
-    return [int(some.sum()) for some in (answers, answers & ~refused, others, others & refused)]
+    answers, non_answers = counted & (labels == 1), counted & (labels == 0)
+    return [int(rows.sum()) for rows in (answers, answers & ~refused, non_answers, non_answers & refused)]
 
 
-def _lists(values: Int[np.ndarray, "pairs"], places: Int[np.ndarray, "pairs"], *, size: int) -> pa.ListArray:
+def _lists(values: Int[np.ndarray, "pairs"], slots: Int[np.ndarray, "pairs"], *, size: int) -> pa.ListArray:
     """The values of each of `size` places, in their order."""
-    order = np.argsort(places, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=size))]).astype(np.int32)
+    order = np.argsort(slots, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(slots, minlength=size))]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[order], pa.int32()))

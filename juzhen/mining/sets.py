@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from omegaconf import OmegaConf
+import yaml
 
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
@@ -34,18 +34,18 @@ def read_set(
     on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out
     """
     config = configured_set(name, config_dir=config_dir)
-    found = None
+    examples = None
     if config.source in (Source.BUILTIN, Source.LOCAL) or data_dir.is_dir():
         root = data_dir if data_dir.is_dir() else Path()  # a set that was written says itself where it lies
         if out is not None:
             files = files_of(asdict(config), split, source=Source.LOCAL, data_dir=root)
             require_apart(out, *(files or ()))
-        found = load_examples(config, split, source=Source.LOCAL, data_dir=root, on_bad_row=on_bad_row)
-    if found is None:
+        examples = load_examples(config, split, source=Source.LOCAL, data_dir=root, on_bad_row=on_bad_row)
+    if examples is None:
         raise UserError(
             f"{name}/{split}: no file of it below {data_dir}; type --data-dir <folder that holds the data sets>"
         )
-    return config, found
+    return config, examples
 
 
 def check_place(out: Path, example: str, *, ending: str, beside: Sequence[str] = ()) -> None:
@@ -69,14 +69,14 @@ def _description(path: Path) -> Path:
 
 def training_command(table: Path, description: Path, loss: str, data_dir: Path) -> str:
     """What to type to train on a table that was written, and on nothing else."""
-    words = (
+    arguments = (
         "--config-dir",
         description.parents[1],
         f"dataset=[{table.stem}]",
         loss,
         setting("data_dir", data_dir),
     )
-    return f"train on it:\n  {command('python', 'train.py', *words)}"
+    return f"train on it:\n  {command('python', 'train.py', *arguments)}"
 
 
 def write_description(
@@ -124,7 +124,8 @@ def write_description(
         "learning": asdict(LearningConfig()),
         "symmetric": symmetric,
     }
-    yaml = _description(path)
-    yaml.parent.mkdir(parents=True, exist_ok=True)
-    write_text(yaml, f"# @package dataset.{path.stem}\n{OmegaConf.to_yaml(OmegaConf.create(config))}")
-    return yaml
+    description = _description(path)
+    description.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(config, allow_unicode=True, sort_keys=False)
+    write_text(description, f"# @package dataset.{path.stem}\n{text}")
+    return description

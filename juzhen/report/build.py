@@ -3,45 +3,43 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from juzhen.core.result import Result
-from juzhen.report.compare import beside_claims, compare
-from juzhen.report.comparison import claims_table, published_tables
-from juzhen.report.complement import complementary_pairs, greedy_order, greedy_table, pairs_table
-from juzhen.report.costs import Cost, cost_table, row_costs
-from juzhen.report.entries import trained_sets, untrained_row, with_entries
-from juzhen.report.fidelity import Fidelity, fidelity_table, shape_fidelity
-from juzhen.report.figures import MEASURED
+from juzhen.report.compare import comparison_tables
+from juzhen.report.figures import Reference
 from juzhen.report.leaks import Audit
-from juzhen.report.matrix import BASELINES, Matrix, build_matrix
+from juzhen.report.matrix import Matrix, build_matrix
+from juzhen.report.profiles import complement_tables, fidelity_table, shape_fidelity
 from juzhen.report.questions import (
-    averages_table,
-    helpers_table,
+    Transfer,
+    cost_table,
     leak_table,
+    row_costs,
     rows_table,
     single_set_rows,
-    targets_table,
 )
-from juzhen.report.reference import Reference
-from juzhen.report.significance import Differences, significance_table
-from juzhen.report.table import Table
+from juzhen.report.significance import differences, significance_table
+from juzhen.report.table import ReportTable
 
 
 @dataclass(frozen=True)
 class Report:
     """matrix      every cell with what a report says of it
+    costs, fidelity, differences  as `row_costs`, `shape_fidelity` and `significance.differences` have them
     tables      all others, in the order of the page
     num_results how many files it was made from
     """
 
     matrix: Matrix
-    costs: dict[str, Cost]
-    fidelity: list[Fidelity]
-    differences: Differences
-    tables: list[Table]
+    costs: pd.DataFrame
+    fidelity: pd.DataFrame
+    differences: pd.DataFrame
+    tables: list[ReportTable]
     num_results: int
 
-    def table(self, key: str) -> Table:
-        return next(one for one in self.tables if one.key == key)
+    def table(self, key: str) -> ReportTable:
+        return next(table for table in self.tables if table.key == key)
 
 
 def build_report(
@@ -53,36 +51,26 @@ def build_report(
     split: str | None = None,
 ) -> Report:
     """Raises UserError when no result has the metric, or the split, as `build_matrix` takes it."""
-    matrix = with_entries(build_matrix(results, metric=metric, split=split), audit)
+    matrix = build_matrix(results, metric=metric, split=split, audit=audit)
     # Sets, each once, not averages of other columns: those whose rows a result has read.
-    read = {key for one in results for key in one.data}
+    read = {key for result in results for key in result.data}
     scored = [column for column in matrix.counted if any(column in row.cells for row in matrix.rows)]
     columns = [column for column in scored if not read or column in read]
-    untrained = {
-        row.label: untrained_row(row, matrix.rows) for row in matrix.rows if row.trained_on not in BASELINES
-    }
-    differences = Differences(matrix)
-    singles = single_set_rows(matrix)
-    joint = [row for row in matrix.rows if len(trained_sets(row.trained_on)) == 2]
-    fidelity = shape_fidelity(matrix, reference.numbers)
-    costs = row_costs(matrix.rows, results)
-    measured = {one.source for one in reference.numbers if one.standing == MEASURED}
-    published = published_tables(compare(matrix, reference.numbers), len(measured))
+    transfer, tested = Transfer(matrix, columns), differences(matrix)
+    fidelity, costs = shape_fidelity(matrix, reference.numbers), row_costs(matrix)
     unknown = [(name,) for name in reference.unknown]
     note = "Names of the reference that have no equal here; their numbers are not compared."
     tables = [
         *rows_table(matrix),
-        averages_table(matrix, columns, untrained),
-        helpers_table(matrix, columns, untrained, differences),
-        targets_table(matrix, columns),
-        pairs_table(complementary_pairs(singles, joint, columns)),
-        greedy_table(greedy_order(singles, columns)),
+        transfer.averages_table(),
+        transfer.helpers_table(tested),
+        transfer.targets_table(),
+        *complement_tables(matrix, single_set_rows(matrix), columns),
         fidelity_table(fidelity),
-        *published,
-        *claims_table(beside_claims(matrix, reference.numbers)),
-        *([Table("unknown", "Not compared", note, ("name",), unknown)] if unknown else []),
-        significance_table(matrix, differences),
+        *comparison_tables(matrix, reference.numbers),
+        *([ReportTable("unknown", "Not compared", note, ("name",), unknown)] if unknown else []),
+        significance_table(matrix, tested),
         leak_table(matrix),
-        cost_table(costs, matrix),
+        cost_table(costs),
     ]
-    return Report(matrix, costs, fidelity, differences, tables, len(results))
+    return Report(matrix, costs, fidelity, tested, tables, len(results))

@@ -1,16 +1,24 @@
 """Every result below a folder; and results alone as a small folder, to publish or archive."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
 from juzhen.core.owned import not_ours
+from juzhen.core.places import ROOT
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.whole import KEPT_ASIDE, write_json, writing_to
+from juzhen.report.figures import load_reference
 from juzhen.report.identity import identify
+from juzhen.report.leaks import Audit
 
+if TYPE_CHECKING:
+    from juzhen.report.build import Report
+
+SHIPPED_AUDIT = ROOT / "results" / "leaks" / "pairs.json"
 NEEDED_CONFIG = ("model", "backbone", "loss", "schedule", "dataset")
 """Configuration by which a result finds its row."""
 
@@ -29,31 +37,45 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
     """
     folder = Path(folder)
     if not folder.is_dir():
-        what = "this is a file, not a folder" if folder.exists() else "no such folder"
-        raise UserError(f"{folder}: {what}; give the one that holds the runs, for example runs")
+        problem = "this is a file, not a folder" if folder.exists() else "no such folder"
+        raise UserError(f"{folder}: {problem}; give the one that holds the runs, for example runs")
     results = {}
     for path in sorted(folder.rglob(RESULT_FILE)):
-        if KEPT_ASIDE in path.relative_to(folder).parts:
-            continue
         try:
-            results[path] = _read(path)
+            if KEPT_ASIDE not in path.relative_to(folder).parts:
+                results[path] = _read(path)
         except (UserError, OSError) as error:
             report(f"left out: {error}")
     if not results:
-        raise UserError(f"{folder}: no result below it; python train.py -m sweep=transfer_matrix makes some")
+        raise UserError(f"{folder}: no result.json of a run below it")
     return results
 
 
 def _read(path: Path) -> Result:
     result = Result.read(path)
-    missing = [key for key in NEEDED_CONFIG if key not in result.config]
-    if missing:
+    if missing := [key for key in NEEDED_CONFIG if key not in result.config]:
         raise UserError(f"{path}: its configuration lacks {', '.join(missing)}")
     try:
         identify(result, before_training=False)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise UserError(f"{path}: its configuration belongs to no row of a table ({error!r})") from error
     return result
+
+
+def read_report(
+    folder: Path, *, metric: str, split: str | None, reference: Path | None, leaks: Path | None
+) -> "Report":
+    """What the runs below `folder` say, beside published numbers and an audit of leaks; None: the shipped ones."""
+    audit_file = leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
+    audit = Audit.read(audit_file) if audit_file else None
+    results, numbers = collect(folder, report=tell), load_reference(reference)
+    from juzhen.report.build import build_report  # loads pandas, which a mistake should not wait for
+
+    return build_report(results, metric=metric, split=split, reference=numbers, audit=audit)
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
@@ -65,26 +87,20 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
     """
     if target.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{target} lies in {folder}, which is read: choose a folder beside it")
-    found = read_all(folder, report=report)
-    places = {path: target / path.relative_to(folder) for path in found}
-    for place in places.values():
-        _require_archive(place)
-    for path, place in places.items():
-        result = without_parents(read_json(path))
+    copies = {path: target / path.relative_to(folder) for path in read_all(folder, report=report)}
+    for copy in copies.values():
+        # What is replaced is a copy that `export` has made: those lie alone.
+        if copy.is_symlink():
+            raise not_ours(copy, "is a link, and what it leads to is not")
+        if copy.exists():
+            Result.read(copy)
+            if {path.name for path in copy.parent.iterdir() if path.is_file()} != {RESULT_FILE}:
+                raise not_ours(copy.parent, "is a run or holds other files, and no archive that is")
+    for path, copy in copies.items():
         with writing_to(target, "; choose another folder"):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_json(place, result, indent=None, in_own_folder=True)
-    return len(found)
-
-
-def _require_archive(place: Path) -> None:
-    """Raises UserError for a result that would be replaced, and is no copy that `export` has made: those lie alone."""
-    if place.is_symlink():
-        raise not_ours(place, "is a link, and what it leads to is not")
-    if place.exists():
-        Result.read(place)
-        if not {path.name for path in place.parent.iterdir() if path.is_file()} <= {RESULT_FILE}:
-            raise not_ours(place.parent, "is a run or holds other files, and no archive that is")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_json(copy, without_parents(read_json(path)), indent=None, in_own_folder=True)
+    return len(copies)
 
 
 def without_parents(value: Any) -> Any:
@@ -94,12 +110,10 @@ def without_parents(value: Any) -> Any:
     {'data_dir': 'data', 'command': ['train.py', 'init_from=a'], 'n': 1}
     """
     if isinstance(value, dict):
-        return {key: without_parents(one) for key, one in value.items()}
+        return {key: without_parents(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [without_parents(one) for one in value]
+        return [without_parents(part) for part in value]
     if not isinstance(value, str):
         return value
     key, equals, path = value.rpartition("=")
-    if path.startswith(("/", "~/")):
-        return f"{key}{equals}{Path(path).name}"
-    return value
+    return f"{key}{equals}{Path(path).name}" if path.startswith(("/", "~/")) else value

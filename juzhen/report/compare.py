@@ -4,13 +4,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from juzhen.report.figures import CLAIM, MEASURED, Published
-from juzhen.report.matrix import BASELINES, Cell, Matrix, Row
+from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.table import MISSING, ReportTable, heading, percent, with_interval
 from juzhen.report.training import Training, stand_ins, training_of
 
 TOLERANCE_POINTS = 1.0
 """Two numbers ×100 this close count as the same: seeds alone move a fine-tuned encoder as far."""
 
 NO_REFERENCE, NO_ROW = "no reference", "no row of its like"
+
+COMPARED_COLUMNS = (
+    "trained on", "our setup", "set", "ours", "published", "its setup", "its table, model", "verdict",
+    "learnt from less",
+)  # fmt: skip
+CLAIM_COLUMNS = ("claim", "source", "our best row", "set", "ours", "verdict", "note")
 
 
 @dataclass(frozen=True)
@@ -33,30 +40,29 @@ class Comparison:
     reason: str = ""
 
 
-def compare(matrix: Matrix, published: Sequence[Published]) -> list[Comparison]:
+def compare(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
     """Our trained rows against every measured number of the like: model family, training, loss, split, set, metric.
 
     A training is the sets of each stage and what they were read as; a source that does not
     name its loss is compared with any. Backbones need not be the same: both setups are named, the reader judges. A
     number that a source repeats unchanged in several tables appears once.
     """
-    references = [one for one in published if one.standing == MEASURED]
+    references = [number for number in published if number.standing == MEASURED]
     compared = []
-    for row in matrix.rows:
-        if row.trained_on in BASELINES:
-            continue
+    for row in (row for row in matrix.rows if row.is_trained):
         training, stands_in = training_of(row.latest), "; ".join(stand_ins(row.latest))
         for column, cell in sorted(row.cells.items()):
-            shown: dict[tuple[str, str, float], Published] = {}
-            for one in references:
-                if not unlike(one, training, column, matrix.metric):
-                    shown.setdefault((one.source, one.setup, one.percent), one)
-            told = (row.label, row.setup, column, cell)
-            for number in shown.values():
-                compared.append(Comparison(*told, number, _verdict(cell, number), stands_in))
-            if not shown:
+            alike: dict[tuple[str, str, float], Published] = {}
+            for number in references:
+                if not unlike(number, training, column, matrix.metric):
+                    alike.setdefault((number.source, number.setup, number.percent), number)
+            ours = (row.label, row.setup, column, cell)
+            compared += [
+                Comparison(*ours, number, _verdict(cell, number), stands_in) for number in alike.values()
+            ]
+            if not alike:
                 reason = why_none(references, training, column, matrix.metric)
-                compared.append(Comparison(*told, None, NO_REFERENCE, stands_in, reason))
+                compared.append(Comparison(*ours, None, NO_REFERENCE, stands_in, reason))
     return compared
 
 
@@ -80,23 +86,22 @@ def why_none(references: Iterable[Published], training: Training, column: str, m
     """Why no published number is a reference for a cell; the nearest one is named where there is one."""
     if training.start:
         return f"went on from {training.start}, of which no source says what it had learnt"
-    differences = [(unlike(one, training, column, metric), one) for one in references]
-    same = [(found, one) for found, one in differences if "training" not in found]
+    differences = [(unlike(number, training, column, metric), number) for number in references]
+    same = [pair for pair in differences if "training" not in pair[0]]
     if not same:
         return f"no source has this training ({training.sets})"
-    near = [(found, one) for found, one in same if "set" not in found]
+    near = [pair for pair in same if "set" not in pair[0]]
     if not near:
         return "the sources that have this training do not score this set"
-    found, one = min(near, key=lambda pair: len(pair[0]))
-    words = {
-        "model": f"of a {one.family}",
-        "loss": f"by another loss ({one.loss})",
+    differs, number = min(near, key=lambda pair: len(pair[0]))
+    phrases = {
+        "model": f"of a {number.family}",
+        "loss": f"by another loss ({number.loss})",
         "supervision": "learnt without labels",
-        "metric": f"of {one.metric}",
-        "split": f"of {one.split or 'a split that is not named'}, not {column.split('/')[0]}",
+        "metric": f"of {number.metric}",
+        "split": f"of {number.split or 'a split that is not named'}, not {column.split('/')[0]}",
     }
-    told = ", ".join(words[name] for name in found)
-    return f"the nearest, {one.percent:.2f} ({one.place}), is {told}"
+    return f"the nearest, {number.percent:.2f} ({number.place}), is {', '.join(phrases[name] for name in differs)}"
 
 
 def _verdict(cell: Cell, number: Published) -> str:
@@ -113,43 +118,113 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
     no labels may have been learnt from. A claim on one of our columns without such a row has the nearest one named,
     with the reason, and is compared with nothing.
     """
-    found = []
-    for one in published:
-        if one.standing != CLAIM or one.metric != matrix.metric or one.unit != "percent":
+    compared = []
+    for claim in published:
+        if claim.standing != CLAIM or claim.metric != matrix.metric or claim.unit != "percent":
             continue
+        cells = [
+            (_unlike_claim(claim, row, column, matrix.metric), row, column, cell)
+            for row in matrix.rows
+            for column, cell in row.cells.items()
+        ]
         best: dict[str, Comparison] = {}
-        for row in matrix.rows:
-            for column, cell in row.cells.items():
-                if _unlike_claim(one, row, column, matrix.metric):
-                    continue
-                if column not in best or cell.mean > best[column].ours.mean:
-                    short = one.percent - 100 * cell.mean
-                    verdict = "reached" if short <= 0 else f"{short:.1f} short"
-                    best[column] = Comparison(row.label, row.setup, column, cell, one, verdict)
-        found += [best[column] for column in sorted(best)] or _nearest_to(one, matrix)
-    return found
-
-
-def _nearest_to(claim: Published, matrix: Matrix) -> list[Comparison]:
-    """Where no row is of a claim's like: the one that differs least, and in what."""
-    near = [
-        (differs, row, column, cell)
-        for row in matrix.rows
-        for column, cell in row.cells.items()
-        if not {"set", "split"} & set(differs := _unlike_claim(claim, row, column, matrix.metric))
-    ]
-    if not near:
-        return []
-    differs, row, column, cell = min(near, key=lambda one: (len(one[0]), -one[3].mean))
-    reason = f"nearest: {row.label}, which differs in {', '.join(differs)}"
-    return [Comparison(row.label, row.setup, column, cell, claim, NO_ROW, reason=reason)]
+        for differs, row, column, cell in cells:
+            if not differs and (column not in best or cell.mean > best[column].ours.mean):
+                short = claim.percent - 100 * cell.mean
+                verdict = "reached" if short <= 0 else f"{short:.1f} short"
+                best[column] = Comparison(row.label, row.setup, column, cell, claim, verdict)
+        compared += [best[column] for column in sorted(best)]
+        near = [entry for entry in cells if not {"set", "split"} & {*entry[0]}]
+        if near and not best:
+            differs, row, column, cell = min(near, key=lambda entry: (len(entry[0]), -entry[3].mean))
+            reason = f"nearest: {row.label}, which differs in {', '.join(differs)}"
+            compared.append(Comparison(row.label, row.setup, column, cell, claim, NO_ROW, reason=reason))
+    return compared
 
 
 def _unlike_claim(claim: Published, row: Row, column: str, metric: str) -> list[str]:
     """In what a cell of ours is not of a claim's like, where the claim says it."""
-    if row.trained_on in BASELINES:
+    if not row.is_trained:
         return ["training"] if column.endswith(f"/{claim.dataset}") else ["set"]
-    not_said = {"split"} if not claim.split else set()
-    not_said |= {"training"} if not claim.trained_on else set()
-    not_said |= {"start"} if not claim.supervision else set()
-    return [one for one in unlike(claim, training_of(row.latest), column, metric) if one not in not_said]
+    says = {"split": claim.split, "training": claim.trained_on, "start": claim.supervision}
+    return [name for name in unlike(claim, training_of(row.latest), column, metric) if says.get(name, True)]
+
+
+def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[ReportTable]:
+    """One table for each source that has a number for one of our cells, then what has none, and why; then claims."""
+    compared = compare(matrix, published)
+    tables = []
+    for source in dict.fromkeys(entry.published.source for entry in compared if entry.published):
+        body = compared_lines(compared, source)
+        matches = sum(line[COMPARED_COLUMNS.index("verdict")] == "matches" for line in body)
+        note = (
+            f"matches: {matches} of {len(body)}; it lies in our 95 % interval or within ±{TOLERANCE_POINTS} points. "
+            f"The numbers under `published` are this source's own, quoted; the setups may differ, so judge by them."
+        )
+        tables.append(ReportTable(f"published-{source}", f"Beside {source}", note, COMPARED_COLUMNS, body))
+    if not tables:
+        tables.append(ReportTable("published", "Beside published numbers", "", (), [], empty="No reference."))
+    reasons: dict[tuple[str, str], list[str]] = {}  # one line for the sets of a row that have the same
+    missing = [entry for entry in compared if entry.published is None]
+    for entry in missing:
+        reasons.setdefault((entry.row, entry.reason), []).append(heading(entry.column))
+    if missing:
+        sources = {number.source for number in published if number.standing == MEASURED}
+        note = (
+            f"{len(missing)} of our numbers have no reference, which must be of the same model family, training, loss, "
+            f"set, metric and split; sources that were looked at: {len(sources)}."
+        )
+        head = ("trained on", "set", "why there is no reference")
+        body = [(row, ", ".join(columns), reason) for (row, reason), columns in reasons.items()]
+        tables.append(ReportTable("unlike", "Without a published number", note, head, body))
+    if claims := claim_lines(beside_claims(matrix, published)):
+        note = (
+            "What sources say without a measurement of their own, or set as a goal: never a reference. Beside each "
+            "stands the best of our rows of the same model family, and of the same training where the source names one."
+        )
+        tables.append(ReportTable("claims", "Claims and targets", note, CLAIM_COLUMNS, claims))
+    return tables
+
+
+def compared_lines(compared: Iterable[Comparison], source: str) -> list[tuple[str, ...]]:
+    """A line of text for each number of a source, in the order of COMPARED_COLUMNS."""
+    return [
+        (
+            entry.row,
+            entry.setup,
+            heading(entry.column),
+            with_interval(entry.ours.mean, entry.ours.low, entry.ours.high),
+            f"{theirs.percent:.2f}",
+            theirs.setup,
+            theirs.table_and_model,
+            entry.verdict,
+            entry.stands_in or MISSING,
+        )
+        for entry in compared
+        if (theirs := entry.published) is not None and theirs.source == source
+    ]
+
+
+def claim_lines(compared: Iterable[Comparison]) -> list[tuple[str, ...]]:
+    """A line of text for each claim, in the order of CLAIM_COLUMNS."""
+    body: list[tuple[str, ...]] = []
+    for entry in compared:
+        if (claim := entry.published) is not None:
+            ours = (
+                entry.row,
+                heading(entry.column),
+                percent(entry.ours.mean),
+                entry.verdict,
+            )
+            if entry.reason:  # named, not compared
+                ours = (MISSING, heading(entry.column), MISSING, f"{entry.verdict}; {entry.reason}")
+            body.append((f"{claim.metric} {figure_text(claim)}", claim.place, *ours, claim.note))
+    return body
+
+
+def figure_text(claim: Published) -> str:
+    """A figure with its bound and unit: `at least 85`, `85 to 87`, `about 10 ms`."""
+    unit = "" if claim.unit in ("percent", "1", claim.metric) else f" {claim.unit}"
+    if claim.bound.startswith("to "):
+        return f"{claim.percent:g} {claim.bound}{unit}"
+    return f"{claim.bound} {claim.percent:g}{unit}".strip()

@@ -70,45 +70,12 @@ class Model:
 
     def reads(self, language: str) -> bool:
         """Whether it reads one of LANGUAGES; "" is any."""
-        return all(one in self.languages for one in language.split("-") if one)
+        return all(part in self.languages for part in language.split("-") if part)
 
     @property
     def work(self) -> int:
         """Proportional to the multiplications per token."""
         return self.layers * self.dim**2
-
-
-def load_models(table: Path = TABLE, bench: Path = BENCH) -> list[Model]:
-    """Every encoder on file, those in the box first."""
-    speeds = _speeds(bench)
-    models = []
-    for _, row in csv_rows(table)[1]:
-        given: dict[str, Any] = {field.name: row.get(field.name) for field in fields(Model)}
-        given |= {key: int(row[key]) for key in ("layers", "dim", "tokens")}
-        given |= {"languages": tuple(row["languages"].split()), "research_only": bool(row["research_only"])}
-        scores = {key: float(row[key]) for key in ("average", *USES) if row[key]}
-        models.append(Model(**given | {"scores": scores, "speed": speeds.get(row["bench"])}))
-    return models
-
-
-def _speeds(bench: Path) -> dict[str, float]:
-    if not bench.is_file():
-        return {}
-    return {
-        row["model"]: row["sentences_per_second"] for row in read_json(bench)["rows"] if row["side"] == OURS
-    }
-
-
-def milliseconds(model: Model, models: Sequence[Model]) -> tuple[float, bool] | None:
-    """Time per sentence in batches, and whether it was measured; else it follows from the nearest that was."""
-    if model.speed is not None:
-        return 1000 / model.speed, True
-    measured = [one for one in models if one.speed is not None]
-    if not measured:
-        return None
-    near = min(measured, key=lambda one: abs(one.work - model.work))
-    assert near.speed is not None
-    return 1000 / near.speed * model.work / near.work, False
 
 
 @dataclass(frozen=True)
@@ -121,25 +88,51 @@ class Need:
     latency_ms: float | None = None
 
 
+def load_models(table: Path = TABLE, bench: Path = BENCH) -> list[Model]:
+    """Every encoder on file, those in the box first."""
+    measured = read_json(bench)["rows"] if bench.is_file() else []
+    speeds = {row["model"]: row["sentences_per_second"] for row in measured if row["side"] == OURS}
+    models = []
+    for _, row in csv_rows(table)[1]:
+        values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(Model)}
+        values |= {key: int(row[key]) for key in ("layers", "dim", "tokens")}
+        values |= {"languages": tuple(row["languages"].split()), "research_only": bool(row["research_only"])}
+        scores = {key: float(row[key]) for key in ("average", *USES) if row[key]}
+        models.append(Model(**values | {"scores": scores, "speed": speeds.get(row["bench"])}))
+    return models
+
+
+def milliseconds(model: Model, models: Sequence[Model]) -> tuple[float, str] | None:
+    """Time per sentence in batches, and in words; where it was not measured, by the nearest that was."""
+    measured = {other.work: other.speed for other in reversed(models) if other.speed is not None}
+    if model.speed is None and not measured:
+        return None
+    work = model.work if model.speed is not None else min(measured, key=lambda work: abs(work - model.work))
+    time = 1000 / (model.speed or measured[work] or 1) * model.work / work
+    estimated = ", estimated by layers × dim²" if model.speed is None else ""
+    return time, f"{time:.1f} ms a sentence in batches{estimated}"
+
+
 def recommendation(need: Need, models: Sequence[Model]) -> Iterator[str]:
     """Lines: which encoder, and why it and not another."""
     reasons = {model.name: _unfit(model, need, models) for model in models}
     fitting = [model for model in models if not reasons[model.name]]
-    if chosen := _best(fitting, need):
+    if fitting:
+        chosen = _best(fitting, need)
         yield f"{chosen.name} ({chosen.path}) for {USES[need.use]}, {need.language}"
         yield from (f"- {line}" for line in _reasons(chosen, fitting, need, models))
     else:
-        yield f"none of these for {USES[need.use]}, {need.language}: train one, from backbone=mini_zh or a larger one"
+        yield f"none of these for {USES[need.use]}, {need.language}: train one, from mini_zh or a larger one"
     if need.use in ON_SETS:
         yield f"- {ON_SETS[need.use]}"
     if need.use == "rerank":
         yield (
             "- it compares two embeddings; a cross-encoder reads both texts at once, which orders better and costs one "
-            "pass per candidate: python train.py model=crossencoder"
+            "pass per candidate"
         )
     yield "Left out:"
     for reason in dict.fromkeys(filter(None, reasons.values())):
-        yield f"- {', '.join(name for name, one in reasons.items() if one == reason)}: {reason}"
+        yield f"- {', '.join(name for name, other in reasons.items() if other == reason)}: {reason}"
 
 
 def _unfit(model: Model, need: Need, models: Sequence[Model]) -> str:
@@ -150,49 +143,36 @@ def _unfit(model: Model, need: Need, models: Sequence[Model]) -> str:
         return "no published figure on file for this use in this language"
     if model.research_only:
         return f"for research only (published {model.scores[need.use]:.2f})"
-    found = milliseconds(model, models)
-    if need.latency_ms is not None and found is not None and found[0] > need.latency_ms:
-        return f"{_told(found)}, more than {need.latency_ms:g} ms"
+    time = milliseconds(model, models)
+    if need.latency_ms is not None and time is not None and time[0] > need.latency_ms:
+        return f"{time[1]}, more than {need.latency_ms:g} ms"
     return ""
 
 
-def _best(fitting: Sequence[Model], need: Need) -> Model | None:
+def _best(fitting: Sequence[Model], need: Need) -> Model:
     """The highest figure; with very many documents the smallest index among those that are nearly as good."""
-    if not fitting:
-        return None
-    top = max(model.scores[need.use] for model in fitting)
-    if (need.documents or 0) >= MANY:
-        fitting = [model for model in fitting if model.scores[need.use] >= top - MARGIN]
-        return min(fitting, key=lambda model: (model.dim, -model.scores[need.use]))
-    return max(fitting, key=lambda model: model.scores[need.use])
+    top = max(fitting, key=lambda model: model.scores[need.use])
+    if (need.documents or 0) < MANY:
+        return top
+    near = [model for model in fitting if model.scores[need.use] >= top.scores[need.use] - MARGIN]
+    return min(near, key=lambda model: (model.dim, -model.scores[need.use]))
 
 
 def _reasons(chosen: Model, fitting: Sequence[Model], need: Need, models: Sequence[Model]) -> Iterator[str]:
-    others = ", ".join(f"{one.name} {one.scores[need.use]:.2f}" for one in fitting if one is not chosen)
-    yield f"published {need.use} {chosen.scores[need.use]:.2f}" + (
-        f"; the others that fit: {others}" if others else ""
-    )
+    scores = [f"{model.name} {model.scores[need.use]:.2f}" for model in fitting if model is not chosen]
+    beside = f"; the others that fit: {', '.join(scores)}" if scores else ""
+    yield f"published {need.use} {chosen.scores[need.use]:.2f}{beside}"
     yield f"figures: {SOURCES[chosen.source]}"
     yield f"license {chosen.license}, {chosen.tokens} tokens, {chosen.dim} numbers per sentence"
-    if found := milliseconds(chosen, models):
-        yield f"{_told(found)} on the machine of results/bench; a sentence that comes alone takes longer"
+    if time := milliseconds(chosen, models):
+        yield f"{time[1]} on the machine of results/bench; a sentence that comes alone takes longer"
     if need.documents is not None:
-        size = 4 * chosen.dim * need.documents / 1e6
-        how = (
-            "use an approximate index" if need.documents >= MANY else "which an exact search reads per query"
-        )
-        yield f"{need.documents:,} documents: an index of {size:,.0f} MB in float32, {how}"
-    if chosen.prompts:
-        names = chosen.prompts.split()
+        size, is_large = 4 * chosen.dim * need.documents / 1e6, need.documents >= MANY
+        search = "use an approximate index" if is_large else "which an exact search reads per query"
+        yield f"{need.documents:,} documents: an index of {size:,.0f} MB in float32, {search}"
+    if names := chosen.prompts.split():
         default = next((name[:-1] for name in names if name.endswith("*")), "none")
         yield (
-            f"prompts {chosen.prompts.replace('*', '').replace(' ', ', ')}; before every sentence stands {default}, "
+            f"prompts {', '.join(names).replace('*', '')}; before every sentence stands {default}, "
             "another one by encode(…, prompt_name=…)"
         )
-
-
-def _told(found: tuple[float, bool]) -> str:
-    milliseconds, is_measured = found
-    return f"{milliseconds:.1f} ms a sentence in batches" + (
-        "" if is_measured else ", estimated by layers × dim²"
-    )

@@ -2,37 +2,21 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
-from juzhen.core.result import WITHOUT_LEAKS, Result
-from juzhen.core.shape import Object, Table, require_shape
+from juzhen.core.result import WITHOUT_LEAKS, Result, Score
+from juzhen.core.shape import Entries, Object, require_shape
 from juzhen.core.texts import short
+from juzhen.report.training import chosen_layout, train_files
 
 FORMAT_VERSION = 1
 LEAKY_SHARE = 0.01
 """From this share of leaked evaluation rows on a cell is marked: fewer can hardly move a correlation by a point."""
-
-
-@dataclass(frozen=True)
-class Rest:
-    """The score of a cell on the evaluation rows that training has not seen.
-
-    whole      the score on all rows, by the same results
-    value      the score on the rest, None where no row is left or they have no correlation
-    low, high  95 % interval of `value`
-    count      rows of the rest
-    """
-
-    whole: float | None
-    value: float | None
-    low: float | None
-    high: float | None
-    count: int
 
 
 @dataclass(frozen=True)
@@ -44,29 +28,35 @@ class Leak:
                 that with several sets the true number may be larger
     share       of the split, as a fraction
     is_counted  by the run itself, on the rows it trained on; else by an audit of whole training sets
-    rest        the score without these rows, where the run has one
+    unseen      the score without these rows, where the run has one; its value is None where no row is left, or these
+                have no correlation
+    score       that on all rows, by the same results
     """
 
     source: str
     rows: int
     share: float
     is_counted: bool = False
-    rest: Rest | None = None
+    unseen: Score | None = None
+    score: float | None = None
 
     @property
     def is_marked(self) -> bool:
         return self.share >= LEAKY_SHARE
 
+    @property
+    def counted_by(self) -> str | None:
+        return "run" if self.is_counted else "audit" if self.rows else None
+
 
 NO_LEAK = Leak("", 0, 0.0)
 
-COLUMN = r"[^/]+/[^/]+"
 COUNT = (int, type(None))
 AUDIT = Object(
     {
         "format_version": int,
         "train": [str],
-        "sets": Table(Object({"fingerprint": str}), keys=COLUMN),
+        "sets": Entries(Object({"fingerprint": str}), keys=r"[^/]+/[^/]+"),
         "cells": [
             Object({"train": str, "evaluation": str, "rows": int, "exact_pairs": COUNT, "near_pairs": COUNT})
         ],
@@ -76,13 +66,13 @@ AUDIT = Object(
 
 
 class Audit:
-    """The cells of one audit file, as `juzhen leaks` writes it."""
+    """The cells of one audit file, as `juzhen leaks` writes it: `lcqmc/dev` is the column `dev/lcqmc`."""
 
-    def __init__(self, report: dict[str, Any]) -> None:
+    def __init__(self, report: Mapping[str, Any]) -> None:
         self.train = {name.split("/")[0] for name in report["train"]}
-        self._sets = {_column(name): one for name, one in report["sets"].items()}
+        self._sets = {_column(name): rows for name, rows in report["sets"].items()}
         self._cells = {
-            (one["train"].split("/")[0], _column(one["evaluation"])): one for one in report["cells"]
+            (cell["train"].split("/")[0], _column(cell["evaluation"])): cell for cell in report["cells"]
         }
 
     @classmethod
@@ -95,21 +85,18 @@ class Audit:
                 raise ValueError(f"format {report['format_version']}, this version reads {FORMAT_VERSION}")
             return cls(report)
         except OSError as error:
-            raise UserError(
-                f"--leaks {path}: cannot be read ({error.strerror}); juzhen leaks writes one"
-            ) from error
+            problem = f"cannot be read ({error.strerror})"
         except (ValueError, RecursionError) as error:
-            raise UserError(
-                f"--leaks {path}: not an audit of pairs ({short(str(error), 200)}); juzhen leaks writes one"
-            ) from error
+            problem = f"not an audit of pairs ({short(str(error), 200)})"
+        raise UserError(f"--leaks {path}: {problem}; juzhen leaks writes one")
 
     def leak(self, trained: Iterable[str], column: str, fingerprint: str | None) -> Leak | None:
         """The largest leak from any of the training sets; None where one was not audited, or against other rows.
 
         fingerprint  of the evaluation rows that were scored, None where it is not known
         """
-        known = self._sets.get(column)
-        if known is None or (fingerprint is not None and fingerprint != known["fingerprint"]):
+        audited = self._sets.get(column)
+        if audited is None or fingerprint not in (None, audited["fingerprint"]):
             return None
         largest = NO_LEAK
         for name in trained:
@@ -125,61 +112,86 @@ class Audit:
 
 
 def _column(name: str) -> str:
-    """The audit's `lcqmc/dev` as a column of the matrix, `dev/lcqmc`."""
     dataset, _, split = name.partition("/")
     return f"{split}/{dataset}"
 
 
-def counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
-    """What `evaluation.without_leaks` found of a cell; None unless the results of all its seeds have it.
+def leak_of(
+    seeds: Sequence[Sequence[Result]], key: str, sets: Sequence[str], result: Result, audit: Audit | None
+) -> Leak | None:
+    """The leak of a cell: as the runs counted it, else as the audit did; None: neither.
 
-    seeds  the results of each, oldest first
-    key    `split/dataset/metric`
+    seeds   the results of each seed, oldest first
+    key     `split/dataset/metric`
+    sets    that the row was trained on
+    result  one that measured the cell
+    """
+    column = key.rpartition("/")[0]
+    if leak := _counted_leak(seeds, key) if sets else None:
+        return leak
+    if not sets or result.config.get("filter_leaks"):
+        return NO_LEAK  # nothing was learnt from, or the leaked rows were left out
+    if audit is None:
+        return None
+    audited: list[str] = []
+    for name in sets:
+        parts = [part for part in parts_of(name, result.config) if part != name]
+        audited += parts if name not in audit.train and parts else [name]
+    return audit.leak(audited, column, result.data.get(column, {}).get("fingerprint"))
+
+
+def parts_of(name: str, config: Mapping[str, Any]) -> list[str]:
+    """A set and those whose training files it is joined from, as far as the configuration knows them."""
+    described = {**config.get("evaluate", {}), **config["dataset"]}
+    files = {other: set(train_files(chosen_layout(node))) for other, node in described.items()}
+    inside = [other for other, names in files.items() if names and names <= files.get(name, set())]
+    return list(dict.fromkeys([name, *inside]))
+
+
+def _counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:
+    """What `evaluation.without_leaks` found of a cell; None unless the results of all its seeds have it.
 
     Of several seeds, which may have drawn other rows under a limit, means; an undefined rest of one seed leaves
     the others' mean.
     """
-    column = key.rpartition("/")[0]
-    counting = [_counting(results, column) for results in seeds]
-    results = [one for one in counting if one is not None]
-    if not results or len(results) < len(counting):
+    column, without = key.rpartition("/")[0], f"{key}{WITHOUT_LEAKS}"
+    results = [result for runs in seeds if (result := _counting(runs, column)) is not None]
+    if not results or len(results) < len(seeds):
         return None
-    found = [one.data[column]["leaked"] for one in results]
-    rows = round(statistics.fmean(one["rows"] for one in found))
-    share = statistics.fmean(one["share"] for one in found)
-    by_set: Counter[str] = Counter()
-    for one in found:
-        by_set.update(one["by_set"])
-    source = max(by_set, key=lambda name: by_set[name], default="")
-    return Leak(source, rows, share, is_counted=True, rest=_rest(results, key))
+    leaks = [result.data[column]["leaked"] for result in results]
+    by_set = sum((Counter(leak.get("by_set", {})) for leak in leaks), Counter[str]())
+    # None of the seeds has a second score where no row was seen, or the metric has no second number.
+    pairs = [
+        (result.scores[key], result.scores[without])
+        for result in results
+        if {key, without} <= result.scores.keys()
+    ]
+    defined = [pair for pair in pairs if None not in (pair[0].value, pair[1].value)]
+    count = _mean([unseen.count for _, unseen in defined]) or max(
+        (unseen.count for _, unseen in pairs), default=0
+    )
+    value, low, high = (
+        _mean([getattr(unseen, name) for _, unseen in defined]) for name in ("value", "low", "high")
+    )
+    return Leak(
+        source=max(by_set, key=by_set.__getitem__, default=""),
+        rows=round(statistics.fmean(leak["rows"] for leak in leaks)),
+        share=statistics.fmean(leak["share"] for leak in leaks),
+        is_counted=True,
+        unseen=Score(value, low, high, round(count)) if pairs else None,
+        score=_mean([all_rows.value for all_rows, _ in defined or pairs]),
+    )
 
 
 def _counting(results: Sequence[Result], column: str) -> Result | None:
     """The latest result that counted, if the latest that read the set read the same rows."""
-    read = [one for one in reversed(results) if column in one.data]
-    counted = next((one for one in read if one.data[column].get("leaked")), None)
+    read = [result for result in reversed(results) if column in result.data]
+    counted = next((result for result in read if result.data[column].get("leaked")), None)
     if counted is None or counted.data[column].get("fingerprint") != read[0].data[column].get("fingerprint"):
         return None
     return counted
 
 
-def _rest(results: Sequence[Result], key: str) -> Rest | None:
-    """None where no row was seen, or the metric has no second number."""
-    keys = (key, f"{key}{WITHOUT_LEAKS}")
-    pairs = [[one.scores[name] for name in keys] for one in results if {*keys} <= one.scores.keys()]
-    if not pairs:
-        return None
-    defined = [(whole, rest) for whole, rest in pairs if None not in (whole.value, rest.value)]
-    if not defined:
-        mean = _mean([whole.value for whole, _ in pairs])
-        return Rest(mean, None, None, None, max(rest.count for _, rest in pairs))
-    value, low, high = (
-        _mean([getattr(rest, name) for _, rest in defined]) for name in ("value", "low", "high")
-    )
-    count = round(statistics.fmean(rest.count for _, rest in defined))
-    return Rest(_mean([whole.value for whole, _ in defined]), value, low, high, count)
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return statistics.fmean(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return statistics.fmean(numbers) if numbers and len(numbers) == len(values) else None

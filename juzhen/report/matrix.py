@@ -1,22 +1,24 @@
 """The transfer matrix: row = trained on, column = evaluated on, cell = one metric over the seeds."""
 
+import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import pandas as pd
+
+from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.measures import is_beside
 from juzhen.core.named import name_of
 from juzhen.core.reading import as_read
-from juzhen.core.result import WITHOUT_LEAKS, Result, Score
-from juzhen.report.identity import Identity, identify, row_name
-from juzhen.report.labels import label_rows
-from juzhen.report.leaks import Leak
+from juzhen.core.result import WITHOUT_LEAKS, Result
+from juzhen.report.identity import Identity, identify, label_rows, row_name
+from juzhen.report.leaks import Audit, Leak, leak_of, parts_of
 
 SPLITS = ("test", "dev")
 """Evaluation splits, the one preferred in a table first."""
-
 BOTH = "both"
 
 BASELINES = ("", "lexical")
@@ -25,42 +27,42 @@ BASELINES = ("", "lexical")
 LEXICAL = {"lexical": "TF-IDF", "jaccard": "Jaccard", "dice": "Dice", "bm25": "BM25"}
 """Name of a model without an encoder → how it scores."""
 
-
 LEAKY, BELOW = "†", "▽"
 """Signs beside a cell: it leaks, it is below the lexical baseline."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A metric of one row on one set, as a fraction; what has a default, `entries.with_entries` finds for a report.
+    """A metric of one row on one set, as a fraction.
 
-    mean           over the seeds that have a value
-    std            sample standard deviation over seeds, None below two
-    low, high      95 % bootstrap interval of a single seed; in a report, of several seeds the mean of their bounds
-    num_seeds      seeds that have a value
+    mean, std      over the seeds that have a value; sample deviation, None below two
+    low, high      95 % bootstrap interval; of several seeds the mean of their bounds
     values         seed → value
     count          evaluation rows, None where the result does not say
     in_domain      the row was trained on this set (on its train split, alone or among others)
-    below_lexical  the lexical baseline does better on the same split
-    is_best        no row does better, and none above it as well
     leak           as the runs counted it, else as the audit did; None: neither
     command        what was typed for the run, of the first seed; "" where the result does not say
     commit         of the code, "" likewise; a `+` at its end: with changes that were not committed
+    below_lexical  the lexical baseline does better on the same split
+    is_best        no row does better, and none above it as well
     """
 
     mean: float
     std: float | None
     low: float | None
     high: float | None
-    num_seeds: int
-    values: tuple[tuple[int, float], ...] = ()
-    count: int | None = None
-    in_domain: bool = False
+    values: Mapping[int, float]
+    count: int | None
+    in_domain: bool
+    leak: Leak | None
+    command: str
+    commit: str
     below_lexical: bool = False
     is_best: bool = False
-    leak: Leak | None = None
-    command: str = ""
-    commit: str = ""
+
+    @property
+    def num_seeds(self) -> int:
+        return len(self.values)
 
     @property
     def is_leaky(self) -> bool:
@@ -82,52 +84,71 @@ class Row:
 
     trained_on  see Identity
     setup       backbone and loss in words
-    cells       `split/dataset` → Cell; a score that is null or was never asked for is absent
+    results     seed → the Results of its runs, oldest first
     names       that sweeps gave to it
-    scores      seed → metric key → Score
-    results     seed → the Results these are from, oldest first
+    cells       `split/dataset` → Cell; a score that is null or was never asked for is absent
+    reasons     `split/dataset` → why a set that was evaluated has no value
     """
 
     trained_on: str
     setup: str
+    results: dict[int, list[Result]] = field(repr=False)
+    names: list[str]
     label: str = ""
-    cells: Mapping[str, Cell] = field(default_factory=dict)
-    names: list[str] = field(default_factory=list, repr=False)
-    scores: dict[int, dict[str, Score]] = field(default_factory=dict, repr=False)
-    results: dict[int, list[Result]] = field(default_factory=dict, repr=False)
+    cells: dict[str, Cell] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @property
     def num_seeds(self) -> int:
-        return len(self.scores)
+        return len(self.results)
 
-    def why_missing(self, column: str, metric: str) -> str | None:
-        """Why a set that was evaluated has no value; None where there is one, or nothing is known."""
-        if column in self.cells:
-            return None
-        asked = [scores.get(f"{column}/{metric}") for scores in self.scores.values()]
-        return next((score.why for score in asked if score is not None and score.why), None)
+    @property
+    def is_trained(self) -> bool:
+        return self.trained_on not in BASELINES
+
+    @property
+    def sets(self) -> list[str]:
+        """What it was trained on, in order, each once: "a>b+a" → a, b; none for a baseline."""
+        return list(dict.fromkeys(self.trained_on.replace("+", ">").split(">"))) if self.is_trained else []
+
+    @property
+    def all_results(self) -> list[Result]:
+        return [result for results in self.results.values() for result in results]
 
     @property
     def latest(self) -> Result:
         """One of its results: all agree in what they have learnt from."""
-        return list(self.results.values())[-1][-1]
+        return self.all_results[-1]
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """columns  `split/dataset` keys in the order of the suite; a column never mixes two splits
+    """runs   a line for each run, oldest first, and one more for untrained weights that it scored: what a Result has
+    columns  `split/dataset` keys in the order of the suite; a column never mixes two splits
     counted  of these one for each set, so that an average counts a set once
     hidden   columns of other splits that have a value, and are not shown
     """
 
     metric: str
     rows: Sequence[Row]
+    runs: pd.DataFrame
     columns: list[str]
     counted: list[str]
     hidden: list[str]
 
+    def frame(self, name: str, columns: Sequence[str], rows: Sequence[Row] | None = None) -> pd.DataFrame:
+        """A field of the cells: a line per row, NaN where there is no cell."""
+        rows = self.rows if rows is None else rows
+        values = [
+            [getattr(row.cells[key], name) if key in row.cells else math.nan for key in columns]
+            for row in rows
+        ]
+        return pd.DataFrame(values, index=[row.label for row in rows], columns=list(columns))
 
-def build_matrix(results: Sequence[Result], *, metric: str, split: str | None = None) -> Matrix:
+
+def build_matrix(
+    results: Sequence[Result], *, metric: str, split: str | None = None, audit: Audit | None = None
+) -> Matrix:
     """The matrix of `metric` over all results; baselines first, then by length of the curriculum and name.
 
     Of several results with the same settings and seed the latest counts.
@@ -137,46 +158,60 @@ def build_matrix(results: Sequence[Result], *, metric: str, split: str | None = 
 
     Raises UserError when no result has the metric, or none the split.
     """
-    found = _gather(results)
-    rows = list(found.values())
-    known = sorted({key.split("/")[-1] for row in rows for scores in row.scores.values() for key in scores})
-    if metric not in known:
-        raise UserError(f"metric={metric}: the results hold {', '.join(known) or 'no score at all'}")
-    labels = label_rows(list(found), [", ".join(row.names) for row in rows])
-    for row, label in zip(rows, _with_devices(labels, rows), strict=True):
-        row.label, row.cells = label, _cells(list(row.scores.values()), metric)
-    chosen = partial(_columns, list(rows), metric=metric)  # in the order of the results, which settles ties
-    rows.sort(key=_row_order)
-    columns = chosen(split)
-    filled = {column for row in rows for column in row.cells}
-    return Matrix(
-        metric=metric,
-        rows=rows,
-        columns=columns,
-        counted=columns if split != BOTH else chosen(None),
-        hidden=[one for one in chosen(BOTH) if one in filled - {*columns}],
+    runs, rows = _rows_of(results)
+    records = [
+        {"row": run.row, "seed": run.seed, "result": run.result, "key": key} | vars(score)
+        for run in runs.itertuples()
+        for key, score in run.scores.items()
+    ]
+    # Equal weights may have been scored by several runs, each on sets of its own.
+    scores = pd.DataFrame(
+        records, columns=["row", "seed", "result", "key", "value", "low", "high", "count", "why"]
     )
+    scores = scores.drop_duplicates(["row", "seed", "key"], keep="last").sort_values("seed", kind="stable")
+    scores["column"], scores["metric"] = (scores["key"].str.rsplit("/", n=1).str[part] for part in (0, 1))
+    if metric not in (names := sorted(scores["metric"].unique())):
+        raise UserError(f"metric={metric}: the results hold {', '.join(names) or 'no score at all'}")
+    for (number, column), group in scores[scores["metric"] == metric].groupby(["row", "column"]):
+        row, valued, reasons = rows[number], group[group["value"].notna()], group["why"].dropna()
+        if len(valued):
+            row.cells[column] = _cell(row, column, valued, audit)
+        elif len(reasons):
+            row.reasons[column] = reasons.iloc[0]
+    suites = [result.config.get("evaluate") or {} for row in rows for result in row.all_results]
+    in_suites = list(dict.fromkeys(name for suite in sorted(suites, key=len, reverse=True) for name in suite))
+    rows.sort(key=_row_order)
+    _mark(rows)
+    beside = scores["metric"].map(lambda name: is_beside(name, metric.removesuffix(WITHOUT_LEAKS)))
+    scored = list(scores["column"][beside].unique())
+    columns, counted, both = (_columns(scored, in_suites, rows, side) for side in (split, None, BOTH))
+    filled = {column for row in rows for column in row.cells}
+    hidden = [column for column in both if column in filled - {*columns}]
+    return Matrix(metric, rows, runs, columns, counted if split == BOTH else columns, hidden)
 
 
-def _gather(results: Sequence[Result]) -> dict[Identity, Row]:
-    rows: dict[Identity, Row] = {}
-
-    def add(result: Result, scores: Mapping[str, Score], *, before_training: bool) -> None:
-        identity = identify(result, before_training=before_training)
-        row = rows.setdefault(identity, Row(identity.trained_on, _setup(result, identity)))
-        # Equal weights may have been evaluated by several runs, each on sets of its own.
-        row.scores.setdefault(result.seed, {}).update(scores)
-        row.results.setdefault(result.seed, []).append(result)
-        name = "" if before_training else row_name(result)
-        if name and name not in row.names:
-            row.names.append(name)
-
-    for result in sorted(results, key=lambda one: one.finished_at):
+def _rows_of(results: Sequence[Result]) -> tuple[pd.DataFrame, list[Row]]:
+    """The frame of runs, and its rows in the order of their first runs, without cells."""
+    records: list[dict[str, Any]] = []
+    identities: dict[Identity, int] = {}
+    for result in sorted(results, key=lambda result: result.finished_at):
         # Later stages start from trained weights, so what they measured before training is no untrained row.
-        if result.untrained and result.stage == 0:
-            add(result, result.untrained, before_training=True)
-        add(result, result.scores, before_training=False)
-    return rows
+        sides = [(True, result.untrained)] if result.untrained and result.stage == 0 else []
+        for before, scores in [*sides, (False, result.scores)]:
+            number = identities.setdefault(identify(result, before_training=before), len(identities))
+            name = "" if before else row_name(result)
+            records.append(
+                vars(result) | {"row": number, "row_name": name, "scores": scores, "result": result}
+            )
+    runs, rows = pd.DataFrame(records), []
+    for identity, (_, group) in zip(identities, runs.groupby("row"), strict=True):
+        of_seeds = {int(seed): list(seeds) for seed, seeds in group.groupby("seed", sort=False)["result"]}
+        names = list(filter(None, group["row_name"].unique()))
+        rows.append(Row(identity.trained_on, _setup(group["result"].iloc[0], identity), of_seeds, names))
+    labels = label_rows(list(identities), [", ".join(row.names) for row in rows])
+    for row, label in zip(rows, _with_devices(labels, rows), strict=True):
+        row.label = label
+    return runs, rows
 
 
 def _setup(result: Result, identity: Identity) -> str:
@@ -188,23 +223,41 @@ def _setup(result: Result, identity: Identity) -> str:
     return f"{start}, {name_of(config['loss'])}" if identity.trained_on and "loss" in config else start
 
 
-def _cells(seeds: Sequence[Mapping[str, Score]], metric: str) -> dict[str, Cell]:
-    cells = {}
-    for key in dict.fromkeys(key for scores in seeds for key in scores if key.endswith(f"/{metric}")):
-        asked = [scores[key] for scores in seeds if key in scores]
-        found = [(score, score.value) for score in asked if score.value is not None]
-        if not found:
-            continue
-        values = [value for _, value in found]
-        alone = found[0][0] if len(found) == 1 else Score(None)
-        cells[key.rsplit("/", 1)[0]] = Cell(
-            mean=statistics.fmean(values),
-            std=statistics.stdev(values) if len(values) > 1 else None,
-            low=alone.low,
-            high=alone.high,
-            num_seeds=len(values),
+def _cell(row: Row, column: str, scores: pd.DataFrame, audit: Audit | None) -> Cell:
+    """scores: the lines of the cell, in the order of their seeds, all with a value."""
+    first = scores.iloc[0]
+    values = [float(value) for value in scores["value"]]
+    bounded = bool(scores[["low", "high"]].notna().all(axis=None))
+    low, high = (statistics.fmean(scores[end]) if bounded else None for end in ("low", "high"))
+    result: Result = first["result"]
+    typed, commit = (result.environment.get(key) for key in ("command", "git_commit"))
+    parts = {part for name in row.sets for part in parts_of(name, result.config)}
+    seeds = [row.results[seed] for seed in scores["seed"]]
+    return Cell(
+        mean=statistics.fmean(values),
+        std=statistics.stdev(values) if len(values) > 1 else None,
+        low=low,
+        high=high,
+        values=dict(zip(map(int, scores["seed"]), values, strict=True)),
+        count=next((int(count) for count in scores["count"] if count), None),
+        in_domain=column.split("/")[1] in parts,
+        leak=leak_of(seeds, first["key"], row.sets, result, audit),
+        command=command("python", *typed) if typed else "",
+        commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",
+    )
+
+
+def _mark(rows: Sequence[Row]) -> None:
+    """Writes into the cells which are best of their column, and which are below the lexical baseline."""
+    for column in {column for row in rows for column in row.cells}:
+        scored = [row for row in rows if column in row.cells]
+        lexical = max(
+            (row.cells[column].mean for row in scored if row.trained_on == "lexical"), default=-math.inf
         )
-    return cells
+        best = max(scored, key=lambda row: row.cells[column].mean)  # the first of equals
+        for row in scored:
+            is_below = row.trained_on != "lexical" and row.cells[column].mean < lexical
+            row.cells[column] = replace(row.cells[column], is_best=row is best, below_lexical=is_below)
 
 
 def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
@@ -212,60 +265,43 @@ def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
 
     Seeds on several devices are one row, which says so.
     """
-    computed: list[set[str]] = []
+    computed = []
     for row in rows:
-        of_row = [one for results in row.results.values() for one in results]
-        hardware = [one.config.get("hardware") for one in of_row]
-        hardware += [fill.get("hardware") for one in of_row for fill in one.filled]
-        is_lexical = row.trained_on == "lexical"
-        computed.append(
-            {one["accelerator"] for one in hardware if one and "accelerator" in one and not is_lexical}
-        )
-    if len(set().union(*computed)) < 2:
+        nodes = [
+            node.get("hardware") for result in row.all_results for node in (result.config, *result.filled)
+        ]
+        devices = {node["accelerator"] for node in nodes if node and "accelerator" in node}
+        computed.append(sorted(devices) if row.trained_on != "lexical" else [])
+    if len({device for devices in computed for device in devices}) < 2:
         return list(labels)
     return [
-        f"{label}, on {' and '.join(sorted(devices))}" if devices else label
+        f"{label}, on {' and '.join(devices)}" if devices else label
         for label, devices in zip(labels, computed, strict=True)
     ]
 
 
-def _columns(rows: Sequence[Row], split: str | None, *, metric: str) -> list[str]:
-    """`split/dataset` of the sets that `metric` is for, also if every score of one is null; as `build_matrix` says."""
-    keys = [key for row in rows for scores in row.scores.values() for key in scores]
-    keys = [key for key in keys if is_beside(key.rpartition("/")[2], metric.removesuffix(WITHOUT_LEAKS))]
-    asked: dict[str, set[str]] = {}
-    for key in keys:
-        found, dataset, _ = key.split("/")
-        asked.setdefault(dataset, set()).add(found)
-    if split not in (None, BOTH) and not any(split in found for found in asked.values()):
+def _columns(
+    scored: Sequence[str], in_order: Sequence[str], rows: Sequence[Row], split: str | None
+) -> list[str]:
+    """Of the scored columns those that `build_matrix` describes; a set all of whose scores are null has one too."""
+    if split not in (None, BOTH) and not any(column.startswith(f"{split}/") for column in scored):
         raise UserError(
             f"--split {split}: no result has a score of that split; leave it out, or take another"
         )
-
-    def filled(column: str) -> int:
-        return sum(column in row.cells for row in rows)
-
-    columns = []
-    for dataset in _suite_order(rows, asked):
-        in_order = [*(one for one in SPLITS if one in asked[dataset]), *(asked[dataset] - {*SPLITS})]
-        candidates = [f"{one}/{dataset}" for one in in_order]
+    filled = {column: sum(column in row.cells for row in rows) for column in scored}
+    sets = dict.fromkeys(column.split("/")[1] for column in scored)
+    columns: list[str] = []
+    for name in [*(name for name in in_order if name in sets), *sorted(sets.keys() - {*in_order})]:
+        candidates = [column for column in scored if column.split("/")[1] == name]
+        preferred = [f"{side}/{name}" for side in SPLITS if f"{side}/{name}" in candidates]
+        candidates = [*preferred, *(column for column in candidates if column not in preferred)]
         if split is None:
-            columns.append(max(candidates, key=filled))  # the first of the best
+            columns.append(max(candidates, key=filled.__getitem__))  # the first of the best
         elif split == BOTH:
-            columns += [one for one in reversed(candidates) if filled(one)] or candidates[:1]
+            columns += [column for column in reversed(candidates) if filled[column]] or candidates[:1]
         else:
-            columns += [one for one in candidates if one.startswith(f"{split}/")]
+            columns += [column for column in candidates if column.startswith(f"{split}/")]
     return columns
-
-
-def _suite_order(rows: Sequence[Row], names: Iterable[str]) -> list[str]:
-    """The sets in the order of the suites that runs were evaluated on, the longest first; then the others by name."""
-    suites = [
-        one.config.get("evaluate") or {} for row in rows for found in row.results.values() for one in found
-    ]
-    listed = dict.fromkeys(name for suite in sorted(suites, key=len, reverse=True) for name in suite)
-    known = set(names)
-    return [*(name for name in listed if name in known), *sorted(known - listed.keys())]
 
 
 def _row_order(row: Row) -> tuple[int, int, str]:

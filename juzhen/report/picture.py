@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 
 from juzhen.core.errors import UserError
 from juzhen.core.whole import whole_file
-from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
+from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
 from juzhen.report.table import heading, percent
 
 COLOURS = "cividis"
@@ -40,45 +40,32 @@ def save_picture(figure: Figure, *paths: Path) -> list[Path]:
     return list(paths)
 
 
-def draw_heat_map(rows: Sequence[Row], columns: Sequence[str], metric: str, folder: Path) -> list[Path]:
+def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], folder: Path) -> list[Path]:
     """`<folder>/matrix.svg` and `.png`, readable without colour; the paths. None without any score."""
     columns = [column for column in columns if any(column in row.cells for row in rows)]
     rows = [row for row in rows if row.cells.keys() & set(columns)]
     if not rows:
         return []
-    with matplotlib.rc_context(STYLE):
-        figure = _figure(rows, columns, metric)
-        return save_picture(figure, folder / "matrix.svg", folder / "matrix.png")
-
-
-def _figure(rows: Sequence[Row], columns: Sequence[str], metric: str) -> Figure:
-    values = np.array(
-        [[100 * row.cells[one].mean if one in row.cells else np.nan for one in columns] for row in rows]
-    )
+    values = 100 * matrix.frame("mean", columns, rows).to_numpy()
     labels = [short_label(row.label) for row in rows]
     label_width = 0.075 * max(len(line) for label in labels for line in label.split("\n")) + 1.2
-    size = (
-        max(LEAST_INCHES, label_width + INCHES_PER_COLUMN * len(columns)),
-        1.7 + INCHES_PER_ROW * len(rows),
-    )
-    figure = Figure(figsize=size)
-    axes = figure.subplots()
-    norm = Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100)
-    image = axes.imshow(values, cmap=COLOURS, norm=norm, aspect="auto")
-    axes.set_xticks(range(len(columns)), [heading(one) for one in columns], rotation=35, ha="right")
-    axes.set_yticks(range(len(rows)), labels)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    for y, row in enumerate(rows):
-        for x, column in enumerate(columns):
-            _annotate(axes, row, column, (x, y), norm(float(values[y, x])))
-    axes.set_title(
-        f"{metric} ×100\noutlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline",
-        fontsize=8,
-        loc="left",
-    )
-    figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)
-    return figure
+    width = max(LEAST_INCHES, label_width + INCHES_PER_COLUMN * len(columns))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, 1.7 + INCHES_PER_ROW * len(rows)))
+        axes = figure.subplots()
+        norm = Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100)
+        image = axes.imshow(values, cmap=COLOURS, norm=norm, aspect="auto")
+        axes.set_xticks(range(len(columns)), list(map(heading, columns)), rotation=35, ha="right")
+        axes.set_yticks(range(len(rows)), labels)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        for y, row in enumerate(rows):
+            for x, column in enumerate(columns):
+                _annotate(axes, row.cells.get(column), x, y, norm(float(values[y, x])))
+        legend = f"outlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline"
+        axes.set_title(f"{matrix.metric} ×100\n{legend}", fontsize=8, loc="left")
+        figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)
+        return save_picture(figure, folder / "matrix.svg", folder / "matrix.png")
 
 
 def short_label(label: str) -> str:
@@ -91,16 +78,17 @@ def short_label(label: str) -> str:
     return "\n".join(textwrap.wrap(latin, LABEL_WIDTH, max_lines=LABEL_LINES, placeholder=" …"))
 
 
-def _annotate(axes: Axes, row: Row, column: str, place: tuple[int, int], lightness: float) -> None:
-    entry = row.cells.get(column)
-    if entry is None:
-        axes.text(*place, "·", ha="center", va="center", color="#888888")
+def _annotate(axes: Axes, cell: Cell | None, x: int, y: int, lightness: float) -> None:
+    style: dict[str, Any] = {"ha": "center", "va": "center"}
+    if cell is None:
+        axes.text(x, y, "·", color="#888888", **style)
         return
     colour = "black" if lightness > 0.5 else "white"
-    axes.text(*place, percent(entry.mean) + entry.signs, ha="center", va="center", color=colour, fontsize=8)
-    if entry.in_domain:
-        corner = (place[0] - 0.46, place[1] - 0.44)
-        axes.add_patch(Rectangle(corner, 0.92, 0.88, fill=False, edgecolor=colour, linewidth=1.2))
+    axes.text(x, y, percent(cell.mean) + cell.signs, color=colour, fontsize=8, **style)
+    if cell.in_domain:
+        axes.add_patch(
+            Rectangle((x - 0.46, y - 0.44), 0.92, 0.88, fill=False, edgecolor=colour, linewidth=1.2)
+        )
 
 
 def draw_dots(matrix: Matrix, path: Path) -> None:
@@ -124,12 +112,12 @@ def draw_dots(matrix: Matrix, path: Path) -> None:
 
 def _panel(axes: Axes, matrix: Matrix, column: str) -> None:
     rows = sorted((row for row in matrix.rows if column in row.cells), key=lambda row: row.cells[column].mean)
-    for place, row in enumerate(rows):
+    for y, row in enumerate(rows):
         cell = row.cells[column]
         spread = (cell.low, cell.high) if cell.std is None else (cell.mean - cell.std, cell.mean + cell.std)
         ends = [100 * end for end in spread if end is not None]
-        axes.plot(ends, [place] * len(ends), color="#3b6ea5", linewidth=2)
-        axes.plot(100 * cell.mean, place, "o", color="#12355b", markersize=5)
+        axes.plot(ends, [y] * len(ends), color="#3b6ea5", linewidth=2)
+        axes.plot(100 * cell.mean, y, "o", color="#12355b", markersize=5)
     axes.set_yticks(range(len(rows)), [short_label(row.label) for row in rows])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="#dddddd")

@@ -1,169 +1,236 @@
-"""The questions a transfer matrix is made for, answered from its cells."""
+"""The questions a transfer matrix is made for, answered from its cells; and what each row cost."""
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from juzhen.report.entries import lexical_scores, trained_sets
+import pandas as pd
+
+from juzhen.core.named import PROMPT_KEYS
+from juzhen.core.texts import time_in_words
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import BASELINES, LEAKY, Matrix, Row
-from juzhen.report.significance import Differences
-from juzhen.report.table import MISSING, Table, heading, percent, signed, with_interval
+from juzhen.report.significance import both_ways
+from juzhen.report.table import MISSING, ReportTable, heading, percent, signed, with_interval
 from juzhen.report.training import training_of
+
+READING = ("pooling", *PROMPT_KEYS)
+COUNTED = ["train_seconds", "rows_seen"]
+"""What a result says of its training, that costs are made of."""
+
+
+def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The row of the weights that `row` started from: same backbone and start, and pooling, prompt and model if there
+    is a choice; None where nobody measured them."""
+
+    def start(other: Row) -> list[Any]:
+        return [other.latest.config["backbone"]["path"], other.latest.config.get("init_from")]
+
+    def likeness(other: Row) -> tuple[bool, bool]:
+        config, trained = other.latest.config, row.latest.config
+        reads_alike = all(config["backbone"].get(key) == trained["backbone"].get(key) for key in READING)
+        return config["model"] == trained["model"], reads_alike
+
+    candidates = [other for other in rows if other.trained_on == "" and start(other) == start(row)]
+    return max(candidates, key=likeness, default=None)
+
+
+class Transfer:
+    """Scores ×100 of a matrix over chosen columns, a line per row.
+
+    zero_shot  where a row was neither trained on the set nor has seen its rows
+    before     label of a trained row → label of the row of the weights that it started from
+    gains      scores less those of these weights
+    """
+
+    def __init__(self, matrix: Matrix, columns: Sequence[str]) -> None:
+        self.matrix, self.columns = matrix, list(columns)
+        self.scores = 100 * matrix.frame("mean", columns).astype(float)
+        self.in_domain, is_leaky, self.below_lexical = (
+            matrix.frame(name, columns).eq(True) for name in ("in_domain", "is_leaky", "below_lexical")
+        )
+        self.zero_shot = self.scores.notna() & ~self.in_domain & ~is_leaky
+        before = {row.label: untrained_row(row, matrix.rows) for row in matrix.rows if row.is_trained}
+        self.before = {label: row.label for label, row in before.items() if row is not None}
+        bases = self.scores.reindex([self.before.get(label) for label in self.scores.index])
+        self.gains = self.scores - bases.set_axis(self.scores.index)
+
+    def averages_table(self) -> ReportTable:
+        """Means over columns, each set counted once whatever its size."""
+        note = (
+            "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other "
+            "sets, without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer "
+            "sets, so compare gains: over the untrained weights, on the same sets."
+        )
+        head = ("trained on", "in-domain", "sets", "zero-shot", "sets", "gain in-domain", "gain zero-shot")
+        body = []
+        for row in self.matrix.rows:
+            means, gains = [], []
+            for group in (self.in_domain, self.zero_shot):
+                scores, gain = (
+                    frame.loc[row.label][group.loc[row.label]] for frame in (self.scores, self.gains)
+                )
+                means += [f"{scores.mean():.1f}" if len(scores) else MISSING, str(len(scores))]
+                gains.append(signed(gain.mean(skipna=False)))
+            body.append((row.label, *means, *gains))
+        return ReportTable("averages", "In-domain against zero-shot", note, head, body)
+
+    def helpers_table(self, differences: pd.DataFrame) -> ReportTable:
+        """Single training sets, the one that helps most targets first."""
+        note = (
+            "Rows of one training set, on sets they were not trained on and that do not leak, beside the untrained "
+            "weights. Certain: more than chance, as tested below."
+        )
+        head = ("trained on", "of sets", "higher", "certain", "certainly lower", "mean gain", "helps most")
+        verdicts = both_ways(differences).set_index(["first", "second", "column"])["verdict"]
+        ranked = []
+        for row in single_set_rows(self.matrix):
+            gains = self.gains.loc[row.label][self.zero_shot.loc[row.label]].dropna()
+            if gains.empty:
+                continue
+            pairs = [(row.label, self.before[row.label], column) for column in gains.index]
+            verdict = verdicts.reindex(pairs)
+            certain, lower = int((verdict == "higher").sum()), int((verdict == "lower").sum())
+            counts = (len(gains), int((gains > 0).sum()), certain, lower)
+            most = f"{heading(gains.idxmax())} {signed(gains.max())}"
+            line = (row.label, *map(str, counts), signed(gains.mean()), most)
+            ranked.append((certain - lower, gains.mean(), line))
+        ranked.sort(key=lambda line: line[:2], reverse=True)
+        title = "Which training set helps most targets?"
+        return ReportTable("helpers", title, note, head, [line for *_, line in ranked])
+
+    def targets_table(self) -> ReportTable:
+        """Evaluation sets, the hardest for other sets' rows first."""
+        note = (
+            "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set "
+            "that its own training reaches and no other does needs training of its own."
+        )
+        labels = pd.Series({row.label: row.trained_on for row in self.matrix.rows})
+        is_trained = ~labels.isin(BASELINES)
+        lexical = self.scores[labels == "lexical"].max()
+        ranked = []
+        for column in self.columns:
+            scores = self.scores[column]
+            zero_shot = scores[is_trained & self.zero_shot[column]]
+            in_domain = scores[is_trained & self.in_domain[column]]
+            if zero_shot.empty and in_domain.empty:
+                continue
+            numbers = [zero_shot.median(), zero_shot.max(), in_domain.max(), lexical[column]]
+            median, best, reached, baseline = (
+                MISSING if pd.isna(number) else f"{number:.1f}" for number in numbers
+            )
+            by = MISSING if zero_shot.empty else str(zero_shot.idxmax())
+            num_below = self.below_lexical.loc[zero_shot.index, column].sum()
+            below = MISSING if baseline == MISSING else f"{num_below} of {len(zero_shot)}"
+            line = (heading(column), median, best, by, reached, baseline, below)
+            ranked.append((100.0 if zero_shot.empty else numbers[0], line))
+        ranked.sort(key=lambda line: line[0])
+        head = (
+            "set",
+            "median zero-shot",
+            "best zero-shot",
+            "by",
+            "trained on it",
+            "lexical",
+            "below lexical",
+        )
+        return ReportTable("targets", "Which target is hard?", note, head, [line for _, line in ranked])
 
 
 def single_set_rows(matrix: Matrix) -> list[Row]:
-    return [row for row in matrix.rows if len(trained_sets(row.trained_on)) == 1]
+    return [row for row in matrix.rows if len(row.sets) == 1]
 
 
-def averages_table(matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None]) -> Table:
-    """Means over columns, each set counted once whatever its size."""
-    note = (
-        "In-domain: the row was trained on the set's train split, alone or among others. Zero-shot: the other sets, "
-        "without leaky ones. Each set counts once, whatever its size. Rows that lack a score have fewer sets, so "
-        "compare gains: over the untrained weights, on the same sets."
-    )
-    head = ("trained on", "in-domain", "sets", "zero-shot", "sets", "gain in-domain", "gain zero-shot")
-    lines = []
-    for row in matrix.rows:
-        own = [one for one in columns if one in row.cells and row.cells[one].in_domain]
-        groups = [own, _zero_shot(row, columns)]
-        means, gains = [], []
-        for group in groups:
-            means += [percent(_mean(row, group)) if group else MISSING, str(len(group))]
-            gains.append(signed(_gain(row, untrained.get(row.label), group)))
-        lines.append((row.label, *means, *gains))
-    return Table("averages", "In-domain against zero-shot", note, head, lines)
-
-
-def helpers_table(
-    matrix: Matrix, columns: Sequence[str], untrained: Mapping[str, Row | None], differences: Differences
-) -> Table:
-    """Single training sets, the one that helps most targets first."""
-    note = (
-        "Rows of one training set, on sets they were not trained on and that do not leak, beside the untrained "
-        "weights. Certain: more than chance, as tested below."
-    )
-    head = ("trained on", "of sets", "higher", "certain", "certainly lower", "mean gain", "helps most")
-    ranked = []
-    for row in single_set_rows(matrix):
-        before = untrained.get(row.label)
-        targets = [] if before is None else [one for one in _zero_shot(row, columns) if one in before.cells]
-        if before is None or not targets:
-            continue
-        gains = {one: 100 * (row.cells[one].mean - before.cells[one].mean) for one in targets}
-        verdicts = [differences.verdict(row.label, before.label, one) for one in targets]
-        certain, lower = verdicts.count("higher"), verdicts.count("lower")
-        most = max(gains, key=lambda one: gains[one])
-        mean = statistics.fmean(gains.values())
-        counts = (len(targets), sum(gain > 0 for gain in gains.values()), certain, lower)
-        line = (row.label, *map(str, counts), signed(mean), f"{heading(most)} {signed(gains[most])}")
-        ranked.append(((certain - lower, mean), line))
-    ranked.sort(key=lambda one: one[0], reverse=True)
-    return Table(
-        "helpers", "Which training set helps most targets?", note, head, [line for _, line in ranked]
-    )
-
-
-def targets_table(matrix: Matrix, columns: Sequence[str]) -> Table:
-    """Evaluation sets, the hardest for other sets' rows first."""
-    note = (
-        "Hardest first: by the median over rows that were not trained on the set and do not leak into it. A set that "
-        "its own training reaches and no other does needs training of its own."
-    )
-    head = ("set", "median zero-shot", "best zero-shot", "by", "trained on it", "lexical", "below lexical")
-    lexical = lexical_scores(matrix.rows)
-    ranked = []
-    for column in columns:
-        trained = [row for row in matrix.rows if row.trained_on not in BASELINES and column in row.cells]
-        zero = [row for row in trained if column in _zero_shot(row, [column])]
-        own = [row.cells[column].mean for row in trained if row.cells[column].in_domain]
-        if not zero and not own:
-            continue
-        median = statistics.median(row.cells[column].mean for row in zero) if zero else None
-        best = max(zero, key=lambda row: row.cells[column].mean, default=None)
-        below = sum(row.cells[column].below_lexical for row in zero)
-        line = (
-            heading(column),
-            MISSING if median is None else percent(median),
-            percent(best.cells[column].mean) if best else MISSING,
-            best.label if best else MISSING,
-            percent(max(own)) if own else MISSING,
-            percent(lexical[column]) if column in lexical else MISSING,
-            f"{below} of {len(zero)}" if column in lexical else MISSING,
-        )
-        ranked.append((1.0 if median is None else median, line))
-    ranked.sort(key=lambda one: one[0])
-    return Table("targets", "Which target is hard?", note, head, [line for _, line in ranked])
-
-
-def rows_table(matrix: Matrix) -> list[Table]:
+def rows_table(matrix: Matrix) -> list[ReportTable]:
     """What the names stand for that sweeps gave to rows; none where all rows are called by their training."""
     if not any(row.names for row in matrix.rows):
         return []
     note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
-    lines = []
-    for row in matrix.rows:
-        if row.trained_on not in BASELINES:
-            found = training_of(row.latest)
-            lines.append(
-                (row.label, found.sets.replace(">", " > ").replace("+", " + "), found.loss, found.family)
-            )
-    return [Table("rows", "What the rows are", note, ("row", "trained on", "loss", "model"), lines)]
+    trainings = [(row.label, training_of(row.latest)) for row in matrix.rows if row.is_trained]
+    body = [
+        (label, training.sets.replace(">", " > ").replace("+", " + "), training.loss, training.family)
+        for label, training in trainings
+    ]
+    return [ReportTable("rows", "What the rows are", note, ("row", "trained on", "loss", "model"), body)]
 
 
-def leak_table(matrix: Matrix) -> Table:
+def leak_table(matrix: Matrix) -> ReportTable:
     note = (
         f"Evaluation rows whose pair is in a training set of the row, exactly or nearly; {LEAKY} in the matrix from "
         "1 % on. Counted by the run: the rows it trained on, all sets together, and its score without them; several "
         "seeds: means. Counted by the audit: the whole training set that shares most, so that a capped run may have "
         "seen fewer, and one of several sets more."
     )
-    lines = []
+    body = []
     for row in matrix.rows:
         for column in matrix.columns:
-            entry = row.cells.get(column)
-            if entry is not None and entry.leak is not None and entry.leak.rows:
-                leak = entry.leak
+            cell = row.cells.get(column)
+            if cell is not None and (leak := cell.leak) is not None and leak.rows:
                 share = "<0.1" if leak.share < 0.001 else f"{100 * leak.share:.1f}"
-                whole = entry.mean if leak.rest is None else leak.rest.whole
-                scores = (MISSING if whole is None else percent(whole), without_leaks(leak))
-                by = "run" if leak.is_counted else "audit"
-                lines.append((row.label, heading(column), leak.source, f"{leak.rows:,}", share, *scores, by))
-    unknown = sum(entry.leak is None for row in matrix.rows for entry in row.cells.values())
-    if unknown:
+                score = cell.mean if leak.unseen is None else leak.score
+                scores = (MISSING if score is None else percent(score), without_leaks(leak))
+                counted = (f"{leak.rows:,}", share, *scores, str(leak.counted_by))
+                body.append((row.label, heading(column), leak.source, *counted))
+    if unknown := sum(cell.leak is None for row in matrix.rows for cell in row.cells.values()):
         note += f" {unknown} scores were not audited, or against other rows."
-    head = (
-        "trained on",
-        "set",
-        "shares most",
-        "rows",
-        "% of the split",
-        "all rows",
-        "without them",
-        "counted by",
-    )
-    return Table("leaks", "Leaks", note, head, lines, empty="None found.")
+    share_head = ("rows", "% of the split", "all rows", "without them", "counted by")
+    head = ("trained on", "set", "shares most", *share_head)
+    return ReportTable("leaks", "Leaks", note, head, body, empty="None found.")
 
 
 def without_leaks(leak: Leak) -> str:
     """The score on the rows that training has not seen, with its interval; in words where there is none."""
-    if leak.rest is None:
+    if leak.unseen is None:
         return MISSING
-    if leak.rest.value is None:
-        return "undefined" if leak.rest.count else "no row left"
-    return with_interval(leak.rest.value, leak.rest.low, leak.rest.high)
+    if leak.unseen.value is None:
+        return "undefined" if leak.unseen.count else "no row left"
+    return with_interval(leak.unseen.value, leak.unseen.low, leak.unseen.high)
 
 
-def _zero_shot(row: Row, columns: Sequence[str]) -> list[str]:
-    scored = [one for one in columns if one in row.cells]
-    return [one for one in scored if not (row.cells[one].in_domain or row.cells[one].is_leaky)]
+def row_costs(matrix: Matrix) -> pd.DataFrame:
+    """Label of each trained row → means over its seeds, NaN where a result does not say.
+
+    A stage that several runs share counts in each of them.
+
+    train_seconds  without validation, summed over the stages
+    rows_seen      rows that were learnt from, a row that came twice counted twice
+    stages, device  of the curriculum; what it was trained on
+    """
+    runs = matrix.runs.drop_duplicates(["key", "seed", "stage"], keep="last")
+    runs = runs.assign(**{name: runs["training"].str.get(name).astype(float) for name in COUNTED})
+    costs = {}
+    for row in (row for row in matrix.rows if row.is_trained):
+        lasts, sums = [results[-1] for results in row.results.values()], []
+        for last in lasts:
+            stages = runs[
+                (runs["key"] == last.key) & (runs["seed"] == last.seed) & (runs["stage"] <= last.stage)
+            ]
+            if len(stages) == last.stage + 1:
+                sums.append(stages[COUNTED].sum(skipna=False))
+        device = str(lasts[0].environment.get("device") or "unknown")
+        means = pd.DataFrame(sums, columns=COUNTED).mean()
+        costs[row.label] = [row.num_seeds, lasts[0].stage + 1, *means, device]
+    columns = ["seeds", "stages", "rows_seen", "train_seconds", "device"]
+    return pd.DataFrame.from_dict(costs, orient="index", columns=["seeds", "stages", *COUNTED, "device"])[
+        columns
+    ]
 
 
-def _mean(row: Row, columns: Sequence[str]) -> float:
-    return statistics.fmean(row.cells[one].mean for one in columns)
+def cost_table(costs: pd.DataFrame) -> ReportTable:
+    note = "Training without validation and evaluation, all stages of a curriculum, mean over seeds."
+    body = [
+        (
+            label,
+            str(seeds),
+            str(stages),
+            MISSING if pd.isna(rows) else f"{rows:,.0f}",
+            duration(seconds),
+            device,
+        )
+        for label, seeds, stages, rows, seconds, device in costs.itertuples()
+    ]
+    head = ("trained on", "seeds", "stages", "rows seen", "training", "device")
+    return ReportTable("costs", "What each row cost", note, head, body)
 
 
-def _gain(row: Row, before: Row | None, columns: Sequence[str]) -> float | None:
-    if before is None or before is row or not columns or not all(one in before.cells for one in columns):
-        return None
-    return 100 * (_mean(row, columns) - _mean(before, columns))
+def duration(seconds: float) -> str:
+    return MISSING if pd.isna(seconds) else time_in_words(seconds)

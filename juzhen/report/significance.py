@@ -2,15 +2,15 @@
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 
+import numpy as np
+import pandas as pd
 from scipy.special import ndtr, stdtr
 
 from juzhen.core.measures import CORRELATIONS
-from juzhen.report.matrix import Cell, Matrix, Row
-from juzhen.report.table import Table
+from juzhen.report.matrix import Cell, Matrix
+from juzhen.report.table import ReportTable
 
 LEVEL = 0.05
 LEAST_SEEDS = 3
@@ -19,67 +19,47 @@ LEAST_SEEDS = 3
 INTERVAL_WIDTH = 2 * 1.959964
 """Of a 95 % interval, in standard errors."""
 
+VERDICTS = ("higher", "lower", "undecided", "not tested")
+TURNED = {name: name for name in VERDICTS} | {"higher": "lower", "lower": "higher"}
+"""Verdict of the first row → of the second."""
 
-@dataclass(frozen=True)
-class Difference:
-    """Row `first` less row `second` in one column.
 
-    points    ×100
-    tested_by `intervals` (and seeds, where there are several), `seeds` alone; "" if neither is possible, p None then
-    p, p_holm before and after correction for the number of tests
+def differences(matrix: Matrix) -> pd.DataFrame:
+    """Every pair of rows in every column that both have; one family for Holm's correction (1979).
+
+    first, second, column  labels of the rows, and the set
+    points     the first row less the second, ×100
+    tested_by  `intervals` (and seeds, where there are several), `seeds` alone; "" if neither is possible, p NaN then
+    p, p_holm  before and after correction for the number of tests
+    verdict    one of VERDICTS, of the first row
     """
-
-    first: str
-    second: str
-    column: str
-    points: float
-    tested_by: str
-    p: float | None
-    p_holm: float | None = None
-
-    @property
-    def verdict(self) -> str:
-        """higher, lower, undecided, or not tested: of the first row."""
-        if self.p_holm is None:
-            return "not tested"
-        if self.p_holm > LEVEL:
-            return "undecided"
-        return "higher" if self.points > 0 else "lower"
-
-
-class Differences:
-    """Every pair of rows in every column that both have; one family for Holm's correction (1979)."""
-
-    def __init__(self, matrix: Matrix) -> None:
-        found = [
-            _difference(first, second, column, matrix.metric)
-            for first, second in combinations(matrix.rows, 2)
-            for column in matrix.columns
-            if column in first.cells and column in second.cells
-        ]
-        self.all = _corrected(found)
-        self._verdicts: dict[tuple[str, str, str], str] = {}
-        for one in self.all:
-            turned = {"higher": "lower", "lower": "higher"}.get(one.verdict, one.verdict)
-            self._verdicts[one.first, one.second, one.column] = one.verdict
-            self._verdicts[one.second, one.first, one.column] = turned
-
-    def verdict(self, first: str, second: str, column: str) -> str:
-        """Of `first` beside `second`; `not tested` where one of them has no score."""
-        return self._verdicts.get((first, second, column), "not tested")
-
-    @property
-    def num_tested(self) -> int:
-        return sum(one.p is not None for one in self.all)
+    body = []
+    for first, second in combinations(matrix.rows, 2):
+        for column in matrix.columns:
+            if column in first.cells and column in second.cells:
+                a, b = first.cells[column], second.cells[column]
+                tested_by, p = "intervals", _by_intervals(a, b, matrix.metric)
+                if p is None:
+                    tested_by, p = "seeds", _paired_over_seeds(a, b)
+                points = 100 * (a.mean - b.mean)
+                body.append((first.label, second.label, column, points, "" if p is None else tested_by, p))
+    frame = pd.DataFrame(body, columns=["first", "second", "column", "points", "tested_by", "p"])
+    p = frame["p"] = frame["p"].astype(float)
+    in_order = p.dropna().sort_values(kind="stable")
+    frame["p_holm"] = (in_order * range(len(in_order), 0, -1)).clip(upper=1).cummax()
+    frame["verdict"] = np.select(
+        [frame["p_holm"].isna(), frame["p_holm"] > LEVEL, frame["points"] > 0],
+        ["not tested", "undecided", "higher"],
+        "lower",
+    )
+    return frame
 
 
-def _difference(first: Row, second: Row, column: str, metric: str) -> Difference:
-    a, b = first.cells[column], second.cells[column]
-    points = 100 * (a.mean - b.mean)
-    tested_by, p = "intervals", _by_intervals(a, b, metric)
-    if p is None:
-        tested_by, p = "seeds", _paired_over_seeds(a, b)
-    return Difference(first.label, second.label, column, points, "" if p is None else tested_by, p)
+def both_ways(frame: pd.DataFrame) -> pd.DataFrame:
+    """The differences, and once more with the second row as the first."""
+    verdict = frame["verdict"].map(TURNED)
+    turned = frame.assign(first=frame["second"], second=frame["first"], verdict=verdict)
+    return pd.concat([frame, turned], ignore_index=True)
 
 
 def _by_intervals(a: Cell, b: Cell, metric: str) -> float | None:
@@ -89,16 +69,15 @@ def _by_intervals(a: Cell, b: Cell, metric: str) -> float | None:
     Rows of a set that are hard for one model are hard for the other, so the true error of the difference is
     smaller than the one used here: the test errs on the side of `undecided`.
     """
-    bounds = [(one.low, one.high) for one in (a, b) if one.low is not None and one.high is not None]
-    if len(bounds) < 2:
-        return None
     scale = math.atanh if metric in CORRELATIONS else float
     variance, doubt, means = 0.0, 0.0, []
-    for one, (low, high) in zip((a, b), bounds, strict=True):
-        values = [value for _, value in one.values]
-        if scale is math.atanh and max(map(abs, (*values, low, high))) >= 1:
+    for cell in (a, b):
+        if cell.low is None or cell.high is None:
             return None
-        variance += ((scale(high) - scale(low)) / INTERVAL_WIDTH) ** 2
+        values = list(cell.values.values())
+        if scale is math.atanh and max(map(abs, (*values, cell.low, cell.high))) >= 1:
+            return None
+        variance += ((scale(cell.high) - scale(cell.low)) / INTERVAL_WIDTH) ** 2
         means.append(statistics.fmean(map(scale, values)))
         if len(values) > 1:
             of_mean = statistics.variance(map(scale, values)) / len(values)
@@ -112,44 +91,29 @@ def _by_intervals(a: Cell, b: Cell, metric: str) -> float | None:
 
 def _paired_over_seeds(a: Cell, b: Cell) -> float | None:
     """Two-sided paired t-test over the seeds that both have; for values without intervals."""
-    first, second = dict(a.values), dict(b.values)
-    differences = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
-    if len(differences) < LEAST_SEEDS:
+    gaps = [a.values[seed] - b.values[seed] for seed in sorted(a.values.keys() & b.values.keys())]
+    if len(gaps) < LEAST_SEEDS:
         return None
-    mean, spread = statistics.fmean(differences), statistics.stdev(differences)
+    mean, spread = statistics.fmean(gaps), statistics.stdev(gaps)
     if spread == 0:
         return float(mean == 0)
-    t = mean / (spread / math.sqrt(len(differences)))
-    return float(2 * stdtr(len(differences) - 1, -abs(t)))
+    t = mean / (spread / math.sqrt(len(gaps)))
+    return float(2 * stdtr(len(gaps) - 1, -abs(t)))
 
 
-def _corrected(found: Sequence[Difference]) -> list[Difference]:
-    tested = sorted((one.p, place) for place, one in enumerate(found) if one.p is not None)
-    adjusted: dict[int, float] = {}
-    largest = 0.0
-    for rank, (p, place) in enumerate(tested):
-        largest = max(largest, min(1.0, p * (len(tested) - rank)))
-        adjusted[place] = largest
-    return [replace(one, p_holm=adjusted.get(place)) for place, one in enumerate(found)]
-
-
-def significance_table(matrix: Matrix, differences: Differences) -> Table:
+def significance_table(matrix: Matrix, frame: pd.DataFrame) -> ReportTable:
     """Each row beside all others: cells in which the difference is more than chance."""
     note = (
         "Cells, row against row, in which a difference is certain at 5 % after Holm's correction over all "
-        f"{differences.num_tested:,} tests of this report. Results hold no scores of single rows, so no test pairs "
+        f"{frame['p'].notna().sum():,} tests of this report. Results hold no scores of single rows, so no test pairs "
         "evaluation rows: values are compared by their bootstrap intervals and, with several seeds, their spread over "
         "seeds (Welch, Fisher's z for correlations); without intervals, paired over three seeds or more. This errs on "
         "the side of undecided. With one seed, what another seed would change is not seen."
     )
-    head = ("trained on", "higher", "lower", "undecided", "not tested")
-    lines = []
-    for row in matrix.rows:
-        verdicts = [
-            differences.verdict(row.label, other.label, column)
-            for other in matrix.rows
-            for column in matrix.columns
-            if other is not row and column in row.cells and column in other.cells
-        ]
-        lines.append((row.label, *(str(verdicts.count(word)) for word in head[1:])))
-    return Table("significance", "Which differences are more than chance", note, head, lines)
+    two_ways = both_ways(frame)
+    counts = pd.crosstab(two_ways["first"], two_ways["verdict"]).reindex(
+        index=[row.label for row in matrix.rows], columns=list(VERDICTS), fill_value=0
+    )
+    body = [(str(label), *map(str, row)) for label, *row in counts.itertuples()]
+    title = "Which differences are more than chance"
+    return ReportTable("significance", title, note, ("trained on", *VERDICTS), body)

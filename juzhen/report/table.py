@@ -2,24 +2,39 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from juzhen.core.csv_rows import csv_text
+import pandas as pd
+
 from juzhen.core.markup import in_markdown, markdown_table
-from juzhen.report.matrix import Cell, Matrix, Row
-from juzhen.report.stacked_table import Column, StackedTable
+from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
+from juzhen.report.terminal import console_table
+
+if TYPE_CHECKING:
+    import rich.table
 
 MISSING = "—"
+NUMERIC = ("", *f"0123456789+-.<[*{MISSING}")
+"""How a cell begins in a column of numbers."""
 
-CSV_COLUMNS = ("row", "setup", "split", "dataset", "metric", "mean", "std", "low", "high", "num_seeds")
+LEGEND = (
+    f"**bold** best of the set, *italic* trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline."
+)
+CHINESE_LEGEND = f"**粗体**为该集最佳，*斜体*为在其上训练过，{LEAKY} 有泄漏，{BELOW} 低于词面基线。"
+
+CSV_COLUMNS = (
+    "row", "setup", "split", "dataset", "metric", "mean", "std", "low", "high", "num_seeds", "count", "in_domain",
+    "below_lexical", "leaky_rows", "leaky_share", "leaks_counted_by", "without_leaks", "without_leaks_low",
+    "without_leaks_high", "without_leaks_count", "command",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """One table of the report, as plain text cells; Markdown and the page are made from the same ones.
 
     key    a word for markers and anchors
-    lines  cells as text, as many as `head` has
+    body   cells as text, as many as `head` has
     empty  what stands in place of no lines
     """
 
@@ -27,8 +42,21 @@ class Table:
     title: str
     note: str
     head: tuple[str, ...]
-    lines: Sequence[tuple[str, ...]]
+    body: Sequence[tuple[str, ...]]
     empty: str = "Nothing here to answer this from."
+
+    @property
+    def numbers(self) -> list[int]:
+        """Columns of numbers, which stand to the right."""
+        first = [{line[column][:1] for line in self.body} for column in range(len(self.head))]
+        return [column for column, signs in enumerate(first) if signs <= {*NUMERIC}]
+
+    def markdown(self) -> str:
+        return markdown_table(self.head, self.body, numbers=self.numbers) if self.body else self.empty
+
+    def console(self) -> "rich.table.Table | str":
+        numbers = [self.head[column] for column in self.numbers]
+        return console_table(self.head, self.body, numbers=numbers) if self.body else self.empty
 
 
 def caption(matrix: Matrix) -> str:
@@ -41,61 +69,61 @@ def caption(matrix: Matrix) -> str:
     )
 
 
+def chinese_caption(matrix: Matrix) -> str:
+    hidden = "、".join(map(heading, matrix.hidden))
+    return (
+        f"{matrix.metric.replace('_', ' ')} ×100；行：训练集，列：评测集。单个种子：95 % 自助法区间；"
+        f"多个种子：均值 ± 标准差。{MISSING} 无分数。{CHINESE_LEGEND}"
+        + (f"未显示：{hidden}；加 --split both 即可显示。" if hidden else "")
+    )
+
+
 def undefined_lines(matrix: Matrix) -> list[str]:
     """Why cells have no score though their sets were evaluated, a line for the rows of a column that share a reason."""
-    found: dict[tuple[str, str], list[str]] = {}
+    labels: dict[tuple[str, str], list[str]] = {}
     for row in matrix.rows:
         for column in matrix.columns:
-            if why := row.why_missing(column, matrix.metric):
-                found.setdefault((column, why), []).append(row.label)
+            if reason := row.reasons.get(column):
+                labels.setdefault((column, reason), []).append(row.label)
     return [
-        f"{MISSING} {heading(column)}: {why} ({', '.join(labels)})" for (column, why), labels in found.items()
+        f"{MISSING} {heading(column)}: {why} ({', '.join(rows)})" for (column, why), rows in labels.items()
     ]
 
 
-def matrix_table(
-    matrix: Matrix, words: Callable[[Row, str], str]
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and lines of the matrix; `words` are what a row has in a column."""
-    head = ("trained on", "seeds", *map(heading, matrix.columns))
-    return head, [
-        (row.label, str(row.num_seeds), *(words(row, column) for column in matrix.columns))
+def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTable:
+    """`text_of` gives what a row has in a column."""
+    body = [
+        (row.label, str(row.num_seeds), *(text_of(row, column) for column in matrix.columns))
         for row in matrix.rows
     ]
+    head = ("trained on", "seeds", *map(heading, matrix.columns))
+    return ReportTable("matrix", "Transfer matrix", "", head, body)
 
 
 def to_markdown(matrix: Matrix) -> str:
-    head, lines = matrix_table(matrix, shown)
-    told = "".join(f"\n{in_markdown(line)}\n" for line in undefined_lines(matrix))
-    return f"{caption(matrix)}\n\n{markdown_table(head, lines, numbers=range(1, len(head)))}\n{told}"
+    reasons = "".join(f"\n{in_markdown(line)}\n" for line in undefined_lines(matrix))
+    return f"{caption(matrix)}\n\n{matrix_table(matrix, cell_text).markdown()}\n{reasons}"
 
 
-def to_console(matrix: Matrix) -> StackedTable:
+def to_console(matrix: Matrix) -> "rich.table.Table":
     """A table for a terminal, without its caption; intervals stand below their value so that many columns fit."""
-    columns = [Column("trained on"), *(Column(heading(one), is_number=True) for one in matrix.columns)]
-    rows = [
-        [
-            f"{row.label} ({row.num_seeds} seeds)" if row.num_seeds > 1 else row.label,
-            *(shown(row, column).replace(" ", "\n", 1) for column in matrix.columns),
-        ]
-        for row in matrix.rows
-    ]
-    return StackedTable(columns, rows)
+    table = matrix_table(matrix, lambda row, column: cell_text(row, column).replace(" ", "\n", 1))
+    return console_table(table.head, table.body, numbers=table.head[1:])
 
 
-def to_csv(
-    matrix: Matrix, more: Sequence[str] = (), values_of: Callable[[Any], Sequence[object]] = lambda cell: ()
-) -> str:
-    """One line per row and split, as fractions in full precision; also splits that the table leaves out.
-
-    more  names of further columns; `values_of` gives what a cell has there
-    """
-    lines: list[Sequence[object]] = [(*CSV_COLUMNS, *more)]
+def to_csv(matrix: Matrix) -> str:
+    """One line per row and split, as fractions in full precision; also splits that the table leaves out."""
+    body = []
     for row in matrix.rows:
         for column, cell in sorted(row.cells.items()):
-            values = (cell.mean, cell.std, cell.low, cell.high, cell.num_seeds, *values_of(cell))
-            lines.append((row.label, row.setup, *column.split("/"), matrix.metric, *values))
-    return csv_text(lines)
+            numbers = (cell.mean, cell.std, cell.low, cell.high, cell.num_seeds, cell.count)
+            marks = (int(cell.in_domain), int(cell.below_lexical))
+            leak, unseen = cell.leak, cell.leak and cell.leak.unseen
+            seen = (leak.rows, leak.share, leak.counted_by) if leak else (None,) * 3
+            rest = (unseen.value, unseen.low, unseen.high, unseen.count) if unseen else (None,) * 4
+            names = (row.label, row.setup, *column.split("/"), matrix.metric)
+            body.append((*names, *numbers, *marks, *seen, *rest, cell.command))
+    return pd.DataFrame(body, columns=CSV_COLUMNS, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def percent(value: float) -> str:
@@ -103,7 +131,7 @@ def percent(value: float) -> str:
 
 
 def signed(value: float | None) -> str:
-    return MISSING if value is None else f"{value:+.1f}"
+    return MISSING if value is None or pd.isna(value) else f"{value:+.1f}"
 
 
 def heading(column: str) -> str:
@@ -112,15 +140,22 @@ def heading(column: str) -> str:
     return f"{dataset} ({split})"
 
 
-def shown(row: Row, column: str) -> str:
+def cell_text(row: Row, column: str) -> str:
     """A cell in words, with the number of seeds where not all have a value."""
     cell = row.cells.get(column)
     if cell is None:
         return MISSING
-    number = (
-        mean_and_deviation(cell) if cell.std is not None else with_interval(cell.mean, cell.low, cell.high)
-    )
-    return number if cell.num_seeds == row.num_seeds else f"{number} (n = {cell.num_seeds})"
+    text = mean_and_deviation(cell) if cell.std is not None else with_interval(cell.mean, cell.low, cell.high)
+    return text if cell.num_seeds == row.num_seeds else f"{text} (n = {cell.num_seeds})"
+
+
+def marked_text(row: Row, column: str) -> str:
+    """The same in Markdown, with the marks of LEGEND."""
+    cell = row.cells.get(column)
+    if cell is None:
+        return MISSING
+    mark = "*" * (2 * cell.is_best + cell.in_domain)
+    return f"{mark}{cell_text(row, column)}{mark}{cell.signs}"
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -82,37 +82,35 @@ def set_names(sets: str) -> list[str]:
 
 def stand_ins(result: Result) -> list[str]:
     """In what way the row has learnt from less than the sets' names say, one phrase a set."""
-    found = []
+    phrases = []
     for name in dict.fromkeys(name for stage in stage_sets(result) for name in stage):
         described = result.config["dataset"].get(name) or {}
-        told = [*_missing_files(described), *_rows(result, name, described)]
+        less = [*_missing_files(described), *_missing_rows(result, name, described)]
         if count := (described.get("learning") or {}).get("num_negatives"):
-            told.append(f"at most {count} negatives of a row")
-        if told:
-            found.append(f"{name}: {', '.join(told)}")
+            less.append(f"at most {count} negatives of a row")
+        if less:
+            phrases.append(f"{name}: {', '.join(less)}")
     limits = [result.config.get("debug_rows"), (result.config.get("evaluation") or {}).get("limit")]
     if limit := min(filter(None, limits), default=None):
-        found.append(f"scored on at most {limit:,} rows of a split")
+        phrases.append(f"scored on at most {limit:,} rows of a split")
     if result.config.get("filter_leaks"):
-        found.append("without the rows that an evaluation set has too")
-    return found
+        phrases.append("without the rows that an evaluation set has too")
+    return phrases
 
 
 def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str, str, str]]:
     """For each set of a stage its name as a reference has it, the kind that it was read as, and the loss."""
     lessons = []
     for name in names:
-        own = result.config["dataset"].get(name) or {}
+        described = result.config["dataset"].get(name) or {}
         loss = _loss_node(result, index, name)
         read = result.data.get(f"train/{name}", {}).get("kind") if index == result.stage else None
-        kind = read or own.get("view") or own.get("kind") or ""
-        target = loss if "_target_" in loss else loss.get(kind, {})
-        is_own = kind == own.get("kind", kind) and name not in READINGS
-        text = READINGS.get(name, name) if is_own else f"{READINGS.get(name, name)}[{kind}]"
-        used = name_of(target)
-        if (own.get("learning") or {}).get("in_batch") is False:
+        kind = read or described.get("view") or described.get("kind") or ""
+        used = name_of(loss if "_target_" in loss else loss.get(kind, {}))
+        if (described.get("learning") or {}).get("in_batch") is False:
             used = WITHOUT_BATCH.get(used, used)
-        lessons.append((text, kind, used))
+        is_own = kind == described.get("kind", kind) and name not in READINGS
+        lessons.append((READINGS.get(name, name) + ("" if is_own else f"[{kind}]"), kind, used))
     return lessons
 
 
@@ -120,31 +118,21 @@ def _loss_node(result: Result, index: int, name: str) -> Mapping[str, Any]:
     """The loss of a set in a stage, or the table of losses by kind that it had.
 
     A stage's result has the stage's own loss in place of the job's, which is then under `earlier` where an earlier
-    stage had it; in results of before there was such a key it is not known.
+    stage had it; without that key it is not known.
     """
     schedule = result.config["schedule"]
     if isinstance(schedule, str):
         return result.config["loss"]
-    own = (schedule.get("sets") or {}).get(name) or {}
-    if own.get("loss"):
-        return own["loss"]
+    of_set: dict[str, Any] = (schedule.get("sets") or {}).get(name) or {}
+    if of_set.get("loss"):
+        return of_set["loss"]
     order = schedule["order"] or list(result.config["dataset"])
-    stages = [(schedule.get("stages") or {}).get(stage) or {} for stage in order]
-    if index < len(stages) and stages[index].get("loss"):
-        return stages[index]["loss"]
-    if index >= result.stage or not (result.stage < len(stages) and stages[result.stage].get("loss")):
+    losses: list[Any] = [((schedule.get("stages") or {}).get(stage) or {}).get("loss") for stage in order]
+    if index < len(losses) and losses[index]:
+        return losses[index]
+    if index >= result.stage or not (result.stage < len(losses) and losses[result.stage]):
         return result.config["loss"]
     return (result.config.get("earlier") or {}).get("loss") or {"_target_": "unknown", "name": "unknown"}
-
-
-def _missing_files(described: Mapping[str, Any]) -> list[str]:
-    """Of a set that is joined from several: those of its files that the chosen layout leaves out."""
-    layouts = {key: train_files(one) for key, one in (described.get("layouts") or {}).items()}
-    used = train_files(chosen_layout(described))
-    whole = max((files for files in layouts.values() if set(used) < set(files)), key=len, default=[])
-    left_out = [Path(one).parts[0] for one in whole if one not in used]
-    kept = " and ".join(Path(one).parts[0] for one in used)
-    return [f"{kept} without {' and '.join(left_out)}"] if whole else []
 
 
 def chosen_layout(described: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -157,33 +145,41 @@ def train_files(layout: Mapping[str, Any]) -> list[str]:
     return [files] if isinstance(files, str) else list(files)
 
 
-def _rows(result: Result, name: str, described: Mapping[str, Any]) -> list[str]:
-    """How many rows were learnt from, where the set has more or may have."""
-    limits = [one for one in (described.get("limit"), result.config.get("debug_rows")) if one]
-    about, whole = result.data.get(f"train/{name}", {}), whole_rows(name, described)
-    is_own = (about.get("kind") or described.get("view") or described.get("kind")) == described.get("kind")
-    given = min(
-        [*([about["rows"]] if about and is_own else []), *limits, *_promised(described)], default=None
-    )
-    if limits and (whole is None or not is_own):
-        return [f"at most {min(limits):,} rows"]  # of another kind: so many are left after the view
-    if given is None or whole is None or given >= whole:
+def _missing_files(described: Mapping[str, Any]) -> list[str]:
+    """Of a set that is joined from several: those of its files that the chosen layout leaves out."""
+    layouts = map(train_files, (described.get("layouts") or {}).values())
+    used = train_files(chosen_layout(described))
+    published = max((files for files in layouts if set(used) < set(files)), key=len, default=[])
+    if not published:
         return []
-    return [f"{'' if is_own else 'made of '}{given:,} of {whole:,} rows"]
+    both = (used, [file for file in published if file not in used])
+    return [" without ".join(" and ".join(Path(file).parts[0] for file in files) for files in both)]
+
+
+def _missing_rows(result: Result, name: str, described: Mapping[str, Any]) -> list[str]:
+    """How many rows were learnt from, where the set has more or may have."""
+    limits = [limit for limit in (described.get("limit"), result.config.get("debug_rows")) if limit]
+    read, published = result.data.get(f"train/{name}", {}), whole_rows(name, described)
+    is_own = (read.get("kind") or described.get("view") or described.get("kind")) == described.get("kind")
+    if limits and (published is None or not is_own):
+        return [f"at most {min(limits):,} rows"]  # of another kind: so many are left after the view
+    counts = [*limits, *([read["rows"]] if read and is_own else []), _promised(described)]
+    count = min((count for count in counts if count is not None), default=None)
+    if count is None or published is None or count >= published:
+        return []
+    return [f"{'' if is_own else 'made of '}{count:,} of {published:,} rows"]
 
 
 def whole_rows(name: str, described: Mapping[str, Any]) -> int | None:
     """Training rows of the set as its authors publish it: as it is on file, else as its description promises."""
-    promised = _promised(described)
-    return _on_file().get(name) or (promised[0] if promised else None)
+    return _on_file().get(name) or _promised(described)
 
 
-def _promised(described: Mapping[str, Any]) -> list[int]:
-    promised = (chosen_layout(described).get("rows") or described.get("rows") or {}).get("train")
-    return [promised] if promised is not None else []
+def _promised(described: Mapping[str, Any]) -> int | None:
+    return (chosen_layout(described).get("rows") or described.get("rows") or {}).get("train")
 
 
 @cache
 def _on_file() -> dict[str, int]:
     with WHOLE_SETS.open(encoding="utf-8", newline="") as file:
-        return {line["dataset"]: int(line["rows"]) for line in csv.DictReader(file)}
+        return {row["dataset"]: int(row["rows"]) for row in csv.DictReader(file)}

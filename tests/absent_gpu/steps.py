@@ -25,9 +25,10 @@ from torch.utils._pytree import tree_leaves
 
 import train
 from juzhen.core.batch import mapped
-from juzhen.encoders import packing, ragged
+from juzhen.encoders import packing
+from juzhen.encoders.packing import ragged_kernel
 from launch.stage_run import StageRun
-from lightning_modules.taught import Taught
+from lightning_modules.distill import Taught
 
 STEPS = 2
 DEVICE = torch.device("cuda", 0)
@@ -66,7 +67,7 @@ class OnDevice(TorchDispatchMode):
 def chosen_kernel(query, key, value, *, rate):
     """What a GPU of today has; torch asks the real device, which is not there."""
     assert query.device == key.device == value.device == DEVICE
-    return ragged.flash if query.dtype is torch.bfloat16 else ragged.memory_efficient
+    return packing.flash if query.dtype is torch.bfloat16 else packing.memory_efficient
 
 
 def put_on_device(module: torch.nn.Module) -> None:
@@ -121,7 +122,7 @@ def take_steps(run: StageRun) -> None:
 
 
 def outcome(overrides: list[str], folder: Path, backbone: str) -> str | None:
-    packing.ragged_kernel = ragged.ragged_kernel
+    packing.ragged_kernel = ragged_kernel
     words = [*SMALL, f"backbone.path={backbone}", f"output_dir={folder}", *overrides]
     try:
         train.run_job(compose_job(*words))

@@ -17,8 +17,8 @@ from juzhen.calibration.calibration import (
 )
 from juzhen.calibration.fusion import fit_weight, standardised
 from juzhen.calibration.run_scores import halves
-from juzhen.cli import score
 from juzhen.cli.main import main
+from juzhen.cli.score import score
 from juzhen.core.errors import UserError
 from juzhen.core.owned import LIST
 from juzhen.metrics.correlation import spearman
@@ -153,7 +153,7 @@ def test_scores_are_those_of_the_verb_score(runs, tmp_path):
         pair = [scored.examples.texts(column)[7] for column in ("text_a", "text_b")]
         table, output = tmp_path / "pair.tsv", tmp_path / "scored.tsv"
         table.write_text("\t".join(pair) + "\n", encoding="utf-8")
-        score.run(run, file=table, no_header=True, output=output)
+        score(run, file=table, no_header=True, output=output)
         found = float(output.read_text(encoding="utf-8").split("\t")[2])
         assert found == pytest.approx(scored.scores[7], abs=1e-5)
 
@@ -248,11 +248,11 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
         (["{joint}", "--calibration", "{calibration}"], "was fitted to the scores of another encoder"),
         (
             ["--fuse", "{joint}", "{other}", "--calibration", "{calibration}"],
-            "calibration-demo_qmc.json: has no runs",
+            "calibration-demo_qmc.json: it lacks runs",
         ),
         (
             ["{joint}", "--calibration", "{joint}/result.json"],
-            "result.json: has no fitted; expected what this version",
+            "result.json: it lacks fitted; expected a file of juzhen calibrate",
         ),
         (["{joint}", "--calibration", "none.json"], "none.json: no such file; it is written by juzhen"),
         (

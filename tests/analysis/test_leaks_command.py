@@ -100,7 +100,7 @@ def test_text_files_plain_and_compressed(data):
         (["--train", "csts"], "no file of train of csts below"),
         (["--train", "afqmc", "--evaluate", "csts"], "--evaluate: no file of dev or test of csts"),
         (["--train", "afqmc", "--threshold", "7"], "expected more than 0 and at most 1"),
-        (["--train", "afqmc", "--examples", "-1"], "expected a number of rows"),
+        (["--train", "afqmc", "--examples", "-1"], "Invalid value for '--examples'"),
         (["--train", "afqmc", "--data-dir", "/nowhere"], "no such folder"),
         (["--train", "afqmc", "--config-dir", "/nowhere"], "there is no dataset/*.yaml in it"),
         (["--text", "none.txt"], "no such file"),

@@ -35,7 +35,7 @@ def test_the_numbers_are_those_of_the_embeddings(encoder_folder, tmp_path, capsy
     assert of_pairs["alignment"] > 0
     assert 0 < of_pairs["first_component_isotropy"] < 1
     shown = capsys.readouterr().out
-    assert "| measure | demo_qmc (dev) | lines.txt | |" in shown
+    assert "| measure | demo_qmc (dev) | lines.txt | meaning |" in shown
     assert "silhouette" not in shown
 
 
@@ -71,7 +71,7 @@ def test_a_sample_of_triplets_holds_anchors_and_their_positives():
         (["--dataset", "csts", "--data-dir", "nowhere"], "no file of dev or test or train below nowhere"),
         (["--file", "none.txt"], "--file none.txt: no such file"),
         (["--file", "none.csv"], "expected .txt"),
-        (["--sentences", "3"], "expected at least 10"),
+        (["--sentences", "3"], "Invalid value for '--sentences'"),
     ],
 )
 def test_mistakes_are_named(encoder_folder, words, message, capsys):

@@ -5,9 +5,8 @@ import pytest
 import torch
 from forks import in_a_fork
 
-from callbacks import checkpoint_io
-from callbacks.checkpoint_io import AtomicCheckpointIO, read_checkpoint
-from callbacks.resume import saved_state
+from callbacks import resume
+from callbacks.resume import AtomicCheckpointIO, read_checkpoint, saved_state
 from juzhen.core import whole
 from juzhen.core.errors import UserError
 from juzhen.core.owned import MARKER, own_folder
@@ -54,7 +53,7 @@ def test_a_failed_save_leaves_nothing_half_done(tmp_path, monkeypatch):
         file.write(b"half")
         raise RuntimeError("unexpected pos 64 vs 0")
 
-    monkeypatch.setattr(checkpoint_io.torch, "save", fail)
+    monkeypatch.setattr(resume.torch, "save", fail)
     with pytest.raises(UserError, match=r"a.ckpt: .*unexpected pos.* resume=auto"):
         AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
     assert {one.name for one in tmp_path.iterdir()} == {MARKER, "a.ckpt"}

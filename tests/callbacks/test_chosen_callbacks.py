@@ -51,9 +51,7 @@ def test_a_number_out_of_its_range_is_told(word, told):
 
 
 def test_it_is_told_before_rows_are_read(tmp_path, tiny_backbone, monkeypatch):
-    monkeypatch.setattr(
-        "launch.curriculum.load_job_data", lambda *given, **how: pytest.fail("rows were read")
-    )
+    monkeypatch.setattr("launch.curriculum.load_stages", lambda *given, **how: pytest.fail("rows were read"))
     with pytest.raises(UserError, match=r"callbacks\.loss_gradient.*the lower number first"):
         run_job(tmp_path, tiny_backbone, *QUICK, "callbacks.loss_gradient.low=20")
 

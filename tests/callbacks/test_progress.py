@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from hydra import compose, initialize_config_dir
 from jobs import run_job
 
-from callbacks.progress import StageProgress
+from callbacks.trainer import StageProgress
 from train import CONFIGURATION
 
 

@@ -7,14 +7,14 @@ from omegaconf import OmegaConf
 from juzhen.core.errors import UserError
 from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
-from juzhen.data.retrieval import as_ranking
-from juzhen.evaluation.settings import Settings
+from juzhen.data.rankings import as_ranking
+from juzhen.evaluation.settings import EvaluationSettings
 from launch import check_command_line
 from launch.naming import run_key
 
 
 def read(name, limit, seed=0, debug_rows=None):
-    settings = Settings(seed=seed, debug_rows=debug_rows, evaluate={name: configured_set(name)})
+    settings = EvaluationSettings(seed=seed, debug_rows=debug_rows, evaluate={name: configured_set(name)})
     settings.evaluation.limit = limit
     settings.evaluation.splits = ["dev"]
     (found,) = load_job_data(settings, {}).evaluation

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.rankings import RankingSet
-from juzhen.data.retrieval import as_ranking
+from juzhen.data.rankings import RankingSet, as_ranking
 
 
 def labelled(rows):

@@ -17,7 +17,6 @@ from juzhen.data.source import load_examples
 from juzhen.data.spec import LayoutConfig
 
 TABLE = as_tsv(ROWS)
-SCORES = {"text_a": "sentence1", "text_b": "sentence2", "score": "label"}
 
 
 def refused(name, content, folder, **options):
@@ -31,29 +30,13 @@ def refused(name, content, folder, **options):
     return told
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-@pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
-def test_utf16_is_recognised_with_a_mark_and_without(tmp_path, encoding, suffix):
-    content = TABLE if suffix == ".tsv" else as_json(ROWS)
-    told = refused(f"train{suffix}", content.encode(encoding), tmp_path)
-    named = encoding.replace("16-", "16")
-    assert named.upper() in told
-    assert f"iconv -f {named} -t utf-8 < train{suffix}" in told
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("name", ["train.tsv", "train.jsonl", "train.tsv.gz"])
+def test_utf16_is_recognised_by_its_mark(tmp_path, encoding, name):
+    content = as_json(ROWS) if "jsonl" in name else TABLE
+    told = refused(name, content.encode(encoding), tmp_path)
+    assert f"iconv -f {encoding} -t utf-8" in told
     assert "gb18030" not in told
-
-
-def test_utf16_in_an_archive_is_unpacked_first(tmp_path):
-    assert "gzip -dc train.tsv.gz | iconv -f utf-16 " in refused(
-        "train.tsv.gz", TABLE.encode("utf-16"), tmp_path
-    )
-
-
-def test_lines_that_end_with_cr_alone_are_told_and_not_printed(tmp_path):
-    content = as_tsv(ROWS * 100).replace("\n", "\r")
-    assert r"tr '\r' '\n' < train.tsv" in refused("train.tsv", content, tmp_path)
-    text = LayoutConfig(files={"train": "train.txt"}, columns={}, window=40)
-    running = {"kind": "sentence", "labels": None, "layouts": {"tsv": text}}
-    assert "CR alone" in refused("train.txt", "一句很长的话。\r两句很长的话。\r", tmp_path, **running)
 
 
 def test_a_text_with_a_nul_byte_is_a_faulty_row(tmp_path):
@@ -84,18 +67,6 @@ def test_a_column_that_stands_twice_is_no_guess(tmp_path):
 def test_columns_that_nobody_reads_may_have_one_name(tmp_path):
     written(tmp_path, "train.tsv", "\tsentence1\tsentence2\tlabel\t\n0\t甲\t乙\t1\t\n")
     assert len(load(dataset("train.tsv"), tmp_path)) == 1
-
-
-def test_a_json_key_that_stands_twice_is_a_faulty_row(tmp_path):
-    line = '{"sentence1": "甲", "sentence2": "乙", "label": 0, "label": 1}'
-    assert "train.json:1: the key 'label' stands twice" in refused("train.json", line, tmp_path)
-
-
-@pytest.mark.parametrize("digits", ["٣", "３", "3_0", "²"])
-def test_only_ascii_digits_are_a_score(tmp_path, digits):
-    options = {"kind": "scored_pair", "score_range": [0, 5], "labels": None, "columns": SCORES}
-    told = refused("train.tsv", as_tsv([("甲", "乙", digits)]), tmp_path, **options)
-    assert f"the score is '{digits}', not a number" in told
 
 
 @pytest.mark.parametrize("column", ["label", "sentence1"])
@@ -131,11 +102,6 @@ def test_a_parquet_file_of_a_value_without_end_is_stopped(tmp_path):
         load(dataset("train.parquet"), tmp_path)
 
 
-def test_json_with_brackets_in_brackets_is_a_faulty_row(tmp_path):
-    told = refused("train.json", '{"a": ' + "[" * 100_000, tmp_path)
-    assert "train.json:1: not JSON that can be read (brackets in brackets" in told
-
-
 def test_json_objects_with_a_key_each_take_no_room_of_their_square(tmp_path):
     lines = [json.dumps({"sentence1": "甲", "sentence2": "乙", "label": 1, f"k{n}": 1}) for n in range(3000)]
     written(tmp_path, "train.json", "\n".join(lines))
@@ -144,23 +110,9 @@ def test_json_objects_with_a_key_each_take_no_room_of_their_square(tmp_path):
     assert len(load(dataset("train.json"), tmp_path)) == 3000
 
 
-def test_a_lone_cr_outside_of_quotes_is_not_called_a_quote(tmp_path):
-    told = refused("train.csv", 'sentence1,sentence2,label\n甲\r乙,"丙",1\n', tmp_path, quoted=True)
-    assert "train.csv:2: a CR that ends no line" in told
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("x" * 300 + ".tsv", "cannot be read"), ("a\0b.tsv", "there is no file"), ("", "names no such file")],
-)
-def test_a_name_that_no_file_can_have(tmp_path, name, message):
-    with pytest.raises(UserError, match=message):
-        load(dataset(name), tmp_path)
-
-
 def test_a_pipe_is_no_file_that_is_waited_for(tmp_path):
     os.mkfifo(tmp_path / "train.tsv")
-    with pytest.raises(UserError, match=r"train\.tsv: cannot be read: a named pipe"):
+    with pytest.raises(UserError, match=r"train\.tsv: cannot be read \(a named pipe"):
         load(dataset("train.tsv"), tmp_path)
 
 

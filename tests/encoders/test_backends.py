@@ -137,22 +137,6 @@ def test_bf16_rounds(any_folder, load):
     assert encoder.training
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_poolings_of_padded_sentences_are_those_of_packed_ones(bert_folder, load, pooling):
-    from juzhen.backends.padded import POOLINGS as PADDED
-
-    encoder = load(bert_folder)
-    tokens = encoder.collate(encoder.tokenize(TEXTS))
-    lengths = tokens.lengths
-    mask = (torch.arange(int(lengths.max())) < lengths[:, None]).unsqueeze(-1)
-    # Numbers in the padding that no pooling may see.
-    layers = [
-        torch.randn(len(tokens), mask.shape[1], 5, generator=torch.Generator().manual_seed(n)) for n in (0, 1)
-    ]
-    expected = POOLINGS[pooling]([layer[mask.squeeze(-1)] for layer in layers], tokens)
-    torch.testing.assert_close(PADDED[pooling](layers, mask.float()), expected, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("backend", ["torch_bf16", pytest.param("onnx_int8", marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
@@ -247,10 +231,6 @@ def test_an_unknown_name_is_refused_before_any_work(bert_folder, load, monkeypat
     for opened in (open_backend, Deferred):
         with pytest.raises(UserError, match=r"backend=onnx_int4: no such back end; did you mean onnx_int8"):
             opened(encoder, "onnx_int4")
-    with pytest.raises(
-        UserError, match=r'backend="onnx": expected one that is open: open_backend\(encoder, "onnx"\)'
-    ):
-        encoder.encode(TEXTS, backend="onnx")
 
 
 def test_a_deferred_back_end_is_opened_by_the_first_text(bert_folder, load):

@@ -8,8 +8,8 @@ from torch import nn
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
-from juzhen.encoders.pooling import POOLINGS, BilinearScore
-from juzhen.encoders.projection import Projection
+from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.projection import BilinearScore, Projection
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人"]
 CARD = {

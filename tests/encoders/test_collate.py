@@ -154,5 +154,5 @@ def test_the_loss_and_the_configuration_decide(tiny_backbone, needs, share_sente
     batch = module.collate.training_batch(examples, np.arange(3), index=0)
     assert module.sharing == {"set": expected}
     assert len(batch.tokens) == {Sharing.BATCH: 2, Sharing.COLUMN: 4, Sharing.NONE: 6}[expected]
-    scores = module.train().encode(batch).scores
+    scores = module.train().encode(batch)["scores"]
     assert bool((scores > 1 - 1e-6).all()) is (expected is Sharing.BATCH)

@@ -61,12 +61,12 @@ def test_what_has_positions_is_taken_by_position(name):
         ),
         (TABLE, r"which is a table; expected one column of it, such as table\['a'\]"),
         (FRAME.to_records(index=False), "which is a table"),
-        ({"a": 1}, "got a dict .*expected a list: list"),
-        ({"a", "b"}, "which has no order"),
+        ({"a": 1}, "got a dict .*expected a list"),
+        ({"a", "b"}, "got a set .*expected a list"),
         ("今天", r"got one text; expected a list: \['今天'\]"),
         (b"ab", "decode it first"),
         (None, "got a NoneType"),
-        (np.zeros((2, 2)), r"array of the shape \(2, 2\)"),
+        (np.zeros((2, 2)), "got a ndarray .*expected a list"),
     ],
 )
 def test_what_has_none_is_refused_with_what_to_pass(value, told):
@@ -119,7 +119,6 @@ def test_every_door_reads_by_position_or_refuses(models):
         lambda: reader.rank("花呗", "一个文本"),
         lambda: reader.rank("花呗", FRAME),
         lambda: reader.rank(FIRST, FIRST),
-        lambda: reader.rank("花呗", FIRST, among=[True, False]),
         lambda: reader.logits(FIRST, SECOND[:3]),
         lambda: BM25(FRAME),
         lambda: lexical_scores(FIRST, SECOND[:2]),

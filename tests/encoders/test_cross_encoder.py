@@ -123,9 +123,7 @@ def test_segments_that_a_tokenizer_lacks_are_refused_where_they_are_asked_for(jo
     encoder = joint(mini, max_length=32)
     assert not encoder.segments
     encoder.set(pooling=None, segments=None, symmetric=None)
-    with pytest.raises(
-        UserError, match=r"model\.segments=true: this encoder, or its tokenizer, does not tell"
-    ):
+    with pytest.raises(UserError, match=r"segments=true: this encoder, or its tokenizer, does not tell"):
         encoder.set(pooling=None, segments=True, symmetric=None)
     assert not marks_segments(BackboneConfig(path=str(mini)), start=None)
     assert marks_segments(BackboneConfig(path=str(mini.parent / "encoder")), start=None)
@@ -216,7 +214,7 @@ def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
 def test_a_folder_without_its_settings_is_named(bert_folder, joint, tmp_path):
     folder = save_cross_encoder(joint(bert_folder), tmp_path / "encoder", card={})
     (folder / "crossencoder.json").unlink()
-    with pytest.raises(UserError, match=r"crossencoder\.json is missing"):
+    with pytest.raises(UserError, match=r"crossencoder\.json"):
         CrossEncoder.load(folder)
 
 
@@ -244,7 +242,7 @@ def test_a_batch_holds_one_joint_input_per_row_or_two(bert_folder, joint):
     rows = np.array([4, 0, 2])
     once, twice = collate.training_batch(examples, rows, index=0), collate(examples, rows)
     assert (len(once.tokens), len(twice.tokens), len(twice)) == (3, 6, 3)
-    assert once.targets.tolist() == [1, 0, 2]
+    assert once.tensors["classes"].tolist() == [1, 0, 2]
     one = encoder(once.tokens)[once.columns["pair"]]
     torch.testing.assert_close(encoder(twice.tokens)[twice.columns["pair"]], one, rtol=0, atol=1e-5)
     turned = encoder.logits(

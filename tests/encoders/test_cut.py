@@ -13,8 +13,9 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cut import Cut, cut_of, cut_texts
+from juzhen.encoders.cut import Cut, cut_texts
 from juzhen.evaluation.describe import cut_line
+from juzhen.families import family_of
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_counted_from_the_tokens_that_are_read_or_without_them_it_is_exact(encod
 
 
 def test_a_text_counts_once_however_often_it_comes(encoder):
-    found = cut_of(encoder, pairs(("今天天气很好很好", "今天"), ("今天天气很好很好", "明天")))
+    found = family_of(encoder).cut(encoder, pairs(("今天天气很好很好", "今天"), ("今天天气很好很好", "明天")))
     assert found == Cut(looked_at=3, cut=1, max_length=8)
     assert str(found) == "1 of 3 texts (33.3 %)"
 
@@ -50,7 +51,7 @@ def test_a_text_counts_once_however_often_it_comes(encoder):
 )
 def test_a_cross_encoder_cuts_pairs(encoder, second, is_cut):
     joint = CrossEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
-    assert cut_of(joint, pairs(("今天好", second))) == Cut(1, int(is_cut), 8, unit="pairs")
+    assert family_of(joint).cut(joint, pairs(("今天好", second))) == Cut(1, int(is_cut), 8, unit="pairs")
     whole = encoder.tokenizer("今天好", second)["input_ids"]
     assert (len(whole) > 8) == is_cut
 
@@ -59,7 +60,7 @@ def test_one_line_for_all_sets_and_none_where_nothing_is_cut():
     assert cut_line({"train/a": Cut(10, 0, 64)}, "training") is None
     told = cut_line({"dev/a": Cut(10, 1, 64), "dev/b": Cut(90, 30, 64)}, "evaluation")
     assert told == (
-        "backbone.max_length=64: 31 of 100 texts (31.0 %) of evaluation are longer and are cut there, most in dev/b: "
+        "max_length=64: 31 of 100 texts (31.0 %) of evaluation are longer and are cut there, most in dev/b: "
         "30 of 90 texts (33.3 %)"
     )
 
@@ -83,7 +84,7 @@ def test_a_job_says_it_once_and_stores_it(tmp_path, tiny_backbone, capsys, model
     }
     assert data["dev/demo_sts"]["cut"]["cut"] == 0
     assert told.count("are cut there") == 1
-    assert f"backbone.max_length=20: 1 of {looked_at} {unit}" in told
+    assert f"max_length=20: 1 of {looked_at} {unit}" in told
 
 
 def test_predict_says_it_once(tmp_path, encoder, capsys):

@@ -11,6 +11,7 @@ from tokenizers import normalizers
 
 from juzhen.backends import open_backend
 from juzhen.core import whole
+from juzhen.core.array_cache import SUFFIX
 from juzhen.core.owned import MARKER
 from juzhen.encoders import embedding_cache as module
 from juzhen.encoders import load_encoder, save_encoder, sentence_encoder
@@ -41,7 +42,7 @@ def embed(encoder, cache, texts=TEXTS, **how):
 
 
 def segments(cache):
-    return sorted(cache.folder.rglob("*.npy"))
+    return sorted(cache.folder.rglob(f"*{SUFFIX}"))
 
 
 def test_only_missing_sentences_are_encoded(encoder, cache):
@@ -129,7 +130,7 @@ def test_a_damaged_segment_is_named_and_its_sentences_encoded_again(encoder, cac
     embed(encoder, cache)
     expected = embed(encoder, None)[0]
     DAMAGES[damage](damaged)
-    with pytest.warns(UserWarning, match=f"{damaged.name}: no segment .*encoded again"):
+    with pytest.warns(UserWarning, match=f"{damaged.name}: cannot be used .*made again"):
         again, encoded = embed(encoder, cache)
     assert encoded == 3
     np.testing.assert_allclose(again, expected, rtol=1e-4, atol=1e-5)

@@ -36,7 +36,7 @@ REFUSED = {
     "big_bird": "big_bird: its sparse attention .*original_full",
     "tapas": "tapas: this architecture does not read texts",
     "reformer": "reformer: its states do not have the 32 numbers",
-    "beit": "beit: this architecture reads no texts",
+    "beit": "beit: this architecture has no table of tokens",
     "dpr": "dpr: this architecture does not read texts",
 }
 

@@ -10,7 +10,7 @@ import torch
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.bundle import save_cross_encoder
-from juzhen.encoders.pooling import BilinearScore
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.spec import BackboneConfig
 
 pytestmark = pytest.mark.oracle

@@ -12,9 +12,9 @@ from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.packing import PACKED
-from juzhen.encoders.prompt_templates import Frame, Template, read_template, wrap
-from juzhen.encoders.prompts import INJECTED, SENTENCE, Prompts
 from juzhen.encoders.sentence_encoder import PromptEncoder
+from juzhen.encoders.template_tokens import Frame, Template, read_template, wrap
+from juzhen.encoders.templates import INJECTED, SENTENCE, Templates
 from juzhen.encoders.token_table import TokenTable
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起去吃饭吗", "天气 [MASK] 好", "abc 今天天气很好吗"]
@@ -22,9 +22,9 @@ ANCHOR, POSITIVE, NEGATIVE = "“[X]”的 [MASK]。", "我：“[X]” [MASK]",
 STAGE_2 = f"我 {INJECTED} 是 [MASK] 。"
 
 
-def prompts(**changes) -> Prompts:
+def prompts(**changes) -> Templates:
     given = {"anchor": ANCHOR, "positive": POSITIVE, "negative": NEGATIVE, "stage_2": STAGE_2}
-    return Prompts(**(given | changes))
+    return Templates(**(given | changes))
 
 
 @pytest.fixture
@@ -74,14 +74,14 @@ def test_wrapping_equals_plain_lists(rows):
 def by_hand(encoder, text, view="anchor"):
     """One sentence, padded forward, tokens put together as text; the last [MASK] is that of the template."""
     tokenizer, backbone = encoder.tokenizer, encoder.backbone
-    template = getattr(encoder.prompts, view).replace("[MASK]", tokenizer.mask_token)
+    template = getattr(encoder.templates, view).replace("[MASK]", tokenizer.mask_token)
     ids = torch.tensor([tokenizer(template.replace(SENTENCE, text))["input_ids"]])
     masks = (ids[0] == tokenizer.mask_token_id).nonzero().flatten()
     place = masks[0] if template.startswith("不") else masks[-1]
     state = backbone(ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0, place]
-    if encoder.prompts.stage_2 is None:
+    if encoder.templates.stage_2 is None:
         return state
-    stage_2 = encoder.prompts.stage_2.replace("[MASK]", tokenizer.mask_token)
+    stage_2 = encoder.templates.stage_2.replace("[MASK]", tokenizer.mask_token)
     ids = torch.tensor([tokenizer(stage_2)["input_ids"]])
     words = backbone.get_input_embeddings()(ids).clone()
     words[ids == tokenizer.convert_tokens_to_ids(INJECTED)] = state
@@ -148,7 +148,7 @@ def test_long_sentences_are_cut_and_templates_never(build):
     table = encoder.tokenize(["今天气很好" * 30])
     for view in range(3):
         tokens = encoder.collate(table, np.array([view]))
-        template = encoder.templates[view]
+        template = encoder.template_tokens[view]
         assert tokens.input_ids.numel() <= 24
         ids = tokens.input_ids.numpy()
         start = len(encoder.frame.before)
@@ -171,7 +171,7 @@ def test_denoising_equals_doing_it_per_sentence(build, denoise):
     backbone.set_attn_implementation("eager")
     lengths = encoder.tokenize(TEXTS).lengths - 2
     for row, view in enumerate([0, 1, 2, 0, 1]):
-        template = encoder.templates[view]
+        template = encoder.template_tokens[view]
         head, tail = [*encoder.frame.before, *template.prefix], [*template.suffix, *encoder.frame.after]
         gap = [encoder.pad] * int(lengths[row]) if denoise == "pads" else []
         ids = torch.tensor([[*head, *gap, *tail]])
@@ -199,8 +199,8 @@ def test_saved_and_loaded_encode_the_same(build, tmp_path, changes):
     save_encoder(encoder, tmp_path / "encoder", card={"name": "some"})
     again = load_encoder(tmp_path / "encoder")
     assert isinstance(again, PromptEncoder)
-    assert (again.prompts, again.max_length, again.input_length) == (
-        encoder.prompts,
+    assert (again.templates, again.max_length, again.input_length) == (
+        encoder.templates,
         encoder.max_length,
         encoder.input_length,
     )
@@ -229,7 +229,7 @@ def test_the_state_can_be_brought_to_the_length_of_words(build):
     ratio = state.norm(dim=1).mean() / table.norm(dim=1).mean()
     torch.testing.assert_close(encoder.norm_ratio, ratio)
     scaled = copy.deepcopy(encoder)
-    scaled.__dict__["prompts"] = prompts(match_norm=False)  # who loads an encoder cannot
+    scaled.templates = prompts(match_norm=False)
     assert not torch.allclose(scaled(tokens_of(encoder)), encoder(tokens_of(encoder)))
 
 
@@ -240,20 +240,12 @@ def test_the_state_can_be_brought_to_the_length_of_words(build):
         ({"anchor": "[X] and [X] [MASK]"}, r"expected one \[X\]"),
         ({"negative": "[X]"}, r"at least one \[MASK\]"),
         ({"stage_2": "so it is [MASK]"}, "IT_SPECIAL_TOKEN"),
-        ({"read": "first"}, "model.read=first"),
-        ({"denoise": "yes"}, "model.denoise=yes"),
-        ({"read": "pooling"}, "model.read=pooling"),
+        ({"read": "pooling"}, "read=pooling"),
     ],
 )
 def test_templates_that_cannot_be_used_are_named(changes, message):
     with pytest.raises(UserError, match=message):
         prompts(**changes)
-
-
-def test_models_whose_positions_cannot_be_set_are_refused(build, distilbert_folder):
-    with pytest.raises(UserError, match=r"choose model\.denoise=pads"):
-        build(distilbert_folder, denoise="positions", stage_2=None)
-    build(distilbert_folder, denoise="pads", stage_2=None)
 
 
 def test_onnx_and_masked_language_models_are_refused(build):

@@ -7,7 +7,7 @@ from jobs import tiny_encoder
 
 from juzhen.core.errors import UserError
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.pooling import BilinearScore
+from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.search import ApproximateIndex, exact_search
 
 CORPUS = ["怎么还花呗", "今天天气很好", "花呗如何还款", "明天下雨吗", "python怎么学", "今天天气很好"]
@@ -90,20 +90,17 @@ def test_what_was_found_is_put_in_order(encoder, reader):
 def test_what_cannot_be_searched_is_refused_in_a_line(encoder, reader):
     other = np.zeros((3, encoder.dim + 1), dtype=np.float32)
     for work, told in (
-        (lambda: encoder.search("问", []), "the corpus is empty"),
+        (lambda: encoder.search("问", []), "there are 0 documents"),
         (lambda: encoder.search("问", CORPUS), "top_k=10: there are 6 documents; expected 1 to 6"),
         (lambda: encoder.search("问", CORPUS, 0), "top_k=0: "),
         (lambda: encoder.search("问", CORPUS[0], 1), "corpus: got one text; expected a list"),
         (lambda: encoder.search("问", [*CORPUS, " "], 1), "text 6 is empty"),
         (lambda: encoder.search("", CORPUS, 1), "text 0 is empty"),
         (lambda: encoder.search("问", other, 1), "those of this encoder have"),
-        (lambda: reader.rank("问", []), "the corpus is empty"),
+        (lambda: reader.rank("问", []), "there are 0 documents"),
         (lambda: reader.rank("问", CORPUS, 3, among=[0, 1]), "top_k=3: there are 2 documents"),
-        (
-            lambda: reader.rank("问", CORPUS, among=[0, 6]),
-            "among: 6 is no number of a document; expected 0 to 5",
-        ),
-        (lambda: reader.rank("问", CORPUS, among=[-1, 2]), "among: -1 is no number of a document"),
+        (lambda: reader.rank("问", CORPUS, among=[0, 6]), "among: expected numbers of documents, 0 to 5"),
+        (lambda: reader.rank("问", CORPUS, among=[-1, 2]), "among: expected"),
     ):
         with pytest.raises(UserError, match=told):
             work()
@@ -122,10 +119,3 @@ def test_vectors_that_are_no_numbers_are_refused_by_their_row(bad):
         ApproximateIndex(spoilt, "flat")
     with pytest.raises(UserError, match="queries: row 2"):
         ApproximateIndex(vectors, "flat").search(spoilt, 2)
-
-
-def test_an_index_that_there_is_not_is_refused():
-    with pytest.raises(
-        UserError, match="index=annoy: there is no such index; known: flat, hnsw, ivf_pq, or exact"
-    ):
-        ApproximateIndex(np.eye(4, dtype=np.float32), "annoy")

@@ -206,12 +206,6 @@ def test_synonyms_are_found_as_words():
     assert every("以前", share=1e-9) == {"以前"}
 
 
-@pytest.mark.parametrize("groups", [[["一"]], [["一", "二"], ["二", "三"]]])
-def test_a_lexicon_with_a_mistake_is_refused(groups):
-    with pytest.raises(UserError, match=r"lexicon: .*expected a word in one group"):
-        Synonyms(groups)
-
-
 def test_a_replacement_is_tokenised_and_cut(collator, tokenizer):
     rows = examples(["今天" * 5])
     _, (words,) = pairs(
@@ -258,13 +252,11 @@ def test_a_line_of_translations_with_a_mistake_is_named(line, tmp_path):
     ("names", "numbers", "message"),
     [
         (("deletion",), {}, r"model.views=\['deletion'\]: no such view; did you mean delete"),
-        (("delete", "delete"), {}, "expected each view once"),
         (("delete", "synonym"), {}, r"come first, as in \[synonym,delete\]"),
         ((), {"delete": 1.0}, "model.delete=1.0: expected a share above 0 and below 1"),
         ((), {"cutoff": 0}, "model.cutoff=0: expected a share"),
-        ((), {"shuffle": 1}, "model.shuffle=1: expected a window of at least 2"),
-        (("translation",), {}, "type model.translations=<file.tsv>"),
-        ((), {"translations": "nowhere.tsv"}, "model.translations=nowhere.tsv: no such file"),
+        (("translation",), {}, "model.translations=null: no such file"),
+        (("translation",), {"translations": "nowhere.tsv"}, "model.translations=nowhere.tsv: no such file"),
     ],
 )
 def test_numbers_that_make_no_sense_are_named(names, numbers, message):

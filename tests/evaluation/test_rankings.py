@@ -23,18 +23,18 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.evaluators import BM25Evaluator
 from juzhen.evaluation.run import Pass
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.metrics.bm25 import cut_of, terms
 from juzhen.metrics.ranking import query_numbers
 
 METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
-FEW = Settings(debug_rows=40)
+FEW = EvaluationSettings(debug_rows=40)
 
 
 @pytest.fixture(scope="module")
 def pairs():
     """The test rows of a demo set, a few of them."""
-    settings = Settings(debug_rows=40, evaluate={"demo_sts": configured_set("demo_sts")})
+    settings = EvaluationSettings(debug_rows=40, evaluate={"demo_sts": configured_set("demo_sts")})
     return load_job_data(settings, {}).evaluation[-1]
 
 

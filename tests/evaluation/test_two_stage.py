@@ -11,19 +11,21 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
-from juzhen.data.retrieval import as_ranking
+from juzhen.data.rankings import as_ranking
 from juzhen.encoders import save_encoder
 from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.evaluation.two_stage import TIMED, some_queries, two_stage
 from juzhen.metrics.ranking import query_numbers
 
 
 @pytest.fixture(scope="module")
 def ranking():
-    settings = Settings(debug_rows=24, evaluate={"demo_retrieval": configured_set("demo_retrieval")})
+    settings = EvaluationSettings(
+        debug_rows=24, evaluate={"demo_retrieval": configured_set("demo_retrieval")}
+    )
     return as_ranking(load_job_data(settings, {}).evaluation[-1])
 
 

@@ -4,13 +4,14 @@ import contextlib
 import io
 
 import pytest
+import typer
 from fuzzing import answer, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 
 import train
 from conf.duration import Duration
 from conf.job import JobConfig
-from juzhen.cli.verbs import GROUPS, parser_of
+from juzhen.cli.verbs import GROUPS, verb
 from launch import check_command_line
 from launch.check import _Check
 from launch.hydra_internals import opened
@@ -145,18 +146,17 @@ def test_options_of_verbs(group, size):
     @on_examples(
         size,
         2,
-        verb=st.sampled_from(sorted(GROUPS[group])),
+        name=st.sampled_from(sorted(GROUPS[group])),
         words=st.lists(st.one_of(st.sampled_from(OPTIONS), TEXT, st.sampled_from(VALUES)), max_size=5),
     )
-    def holds(verb, words):
-        told = io.StringIO()
+    def holds(name, words):
         try:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
-                answer(lambda: parser_of(verb).parse_intermixed_args(words))
-        except SystemExit as ended:
-            assert ended.code in (0, 2)  # noqa: PT017
-            assert ended.code == 0 or told.getvalue().strip()  # noqa: PT017
-            assert "Traceback" not in told.getvalue()
+            with contextlib.redirect_stdout(io.StringIO()):
+                answer(lambda: verb(name).make_context(name, words))
+        except typer.Exit as ended:
+            assert ended.exit_code == 0  # noqa: PT017
+        except typer.TyperException as error:
+            assert error.format_message().strip()  # noqa: PT017
 
 
 @sizes

@@ -3,23 +3,22 @@
 import io
 import os
 import warnings
-from contextlib import suppress
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from fuzzing import answer, any_file, any_json, memory_bound, on_examples, sizes
 
-from callbacks.checkpoint_names import RESUME_FILE
+from callbacks import RESUME_FILE
 from callbacks.resume import saved_state
 from juzhen.core import network
+from juzhen.core.array_cache import ArrayCache
 from juzhen.core.result import Score
-from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.token_table import BROKEN, read_table, write_table
-from juzhen.report.into import fill_pages
+from juzhen.encoders.embedding_cache import Shelf
+from juzhen.report.files import fill_pages
 from launch.stage_store import RECORD, StageEntry
-from sweeps.backends.interface import Ended
+from sweeps.clusters import ClusterAttempt
+from sweeps.ledger import Ledger, SweepCell
 
 
 @pytest.fixture(scope="module")
@@ -59,36 +58,27 @@ def test_records_of_stages(folder, size):
 def test_ends_of_remote_cells(folder, size):
     @on_examples(size, raw=any_json({"status": 0}))
     def holds(raw):
-        (folder / "ended.json").write_bytes(raw)
-        ended = Ended.read(folder / "ended.json")
+        (folder / "state.json").write_bytes(raw)
+        cell = SweepCell(str(folder / "a"), ())
+        ended = ClusterAttempt(Ledger(folder), cell, folder / "state.json", "1", lambda: False).poll()
         assert ended is None or isinstance(ended.status, int)
 
 
 @sizes
 def test_caches(folder, size):
-    table = SimpleNamespace(
-        flat=lambda: np.arange(5, dtype=np.int32), lengths=np.asarray([2, 3], dtype=np.int64)
-    )
-    packed = io.BytesIO()
-    write_table(packed, table, key="key")
-    whole = packed.getvalue()
-    shelf = EmbeddingCache(folder).folder / "digest"
-    Shelf(shelf, dim=2).add(["今天"], np.ones((1, 2), np.float32))
-    (segment,) = shelf.glob("*.npy")
-    rows = segment.read_bytes()
+    arrays = ArrayCache(folder / "embeddings", holds="embeddings", max_bytes=2**20)
+    Shelf(arrays, "digest", dim=2).add(["今天"], np.ones((1, 2), np.float32))
+    (key,) = arrays.keys("digest")
+    segment = arrays.path(key)
 
-    @on_examples(size, raw=any_file(whole), spoilt_rows=any_file(rows))
-    def holds(raw, spoilt_rows):
-        path = folder / "key.arrow"
-        path.unlink(missing_ok=True)  # what is mapped may not shrink
-        path.write_bytes(raw)
-        with suppress(*BROKEN):
-            read_table(path)
-        segment.write_bytes(spoilt_rows)
+    @on_examples(size, raw=any_file(segment.read_bytes()))
+    def holds(raw):
+        segment.unlink(missing_ok=True)  # what is mapped may not shrink
+        segment.write_bytes(raw)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             filled = np.zeros((1, 2), np.float32)
-            pending = Shelf(shelf, dim=2).fill(["今天"], filled)
+            pending = Shelf(arrays, "digest", dim=2).fill(["今天"], filled)
         assert (filled == 1).all() == (not len(pending))
 
 

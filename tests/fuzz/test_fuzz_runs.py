@@ -16,16 +16,15 @@ from juzhen.report.build import build_report
 from juzhen.report.collect import export, read_all
 from juzhen.report.compare import compare
 from juzhen.report.curves import read_curves
-from juzhen.report.figures import load_published
+from juzhen.report.figures import Reference, load_published, load_reference
+from juzhen.report.files import markdown
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html
-from juzhen.report.reference import Reference, load_reference
 from juzhen.report.table import to_console, to_csv, to_markdown
-from juzhen.report.text import markdown
 from launch.console import result_table, show_result
 from launch.data_record import RECORD_FILE, remember_data
-from sweeps.ledger import EVENTS, Cell, Ledger
+from sweeps.ledger import EVENTS, Ledger, SweepCell
 from sweeps.planner import late_columns_line
 from sweeps.status import read_status
 from sweeps.status import to_console as status_to_console
@@ -70,7 +69,7 @@ def test_results(folder, size):
             answer(lambda: show_result(result, folder="a[/b]"))
             answer(lambda: missing_sets(result))
             answer(lambda: unchecked_sets(result))
-            answer(lambda: late_columns_line([Cell(str(folder / "broken"), ())]))
+            answer(lambda: late_columns_line([SweepCell(str(folder / "broken"), ())]))
         answer(lambda: finished_runs([folder]))
         told = []
         results = answer(lambda: read_all(folder, report=told.append))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import train
 from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from launch import check_command_line
 from launch.check import checked_job
 from launch.naming import register_resolvers
@@ -60,5 +60,5 @@ def test_configurations_in_results(size):
     def holds(config, own_hardware):
         if not isinstance(config, dict):
             return  # no result: `Result.read` refuses it
-        assert isinstance(answer(lambda: Settings.of(config)), str | Settings)
+        assert isinstance(answer(lambda: EvaluationSettings.of(config)), str | EvaluationSettings)
         answer(lambda: stored_job(config, today, own_hardware=own_hardware))

@@ -11,10 +11,11 @@ from fuzzing import answer, any_file, memory_bound, on_examples, sizes, spoilt
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from juzhen.cli import score
+from juzhen.calibration.new_pairs import Scorer
+from juzhen.cli.verbs import verb
 from juzhen.core.examples import Examples
 from juzhen.data.audit.sources import text_lines
-from juzhen.data.readers import Table
+from juzhen.data.readers import FileTable
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
 from juzhen.data.verify import read_targets
@@ -195,7 +196,7 @@ def test_labels_and_scores(size):
         config = described("x")
         config.kind, config.labels, config.ignore_labels = kind, labels, ignored
         config.score_range = score_range
-        table = Table("x", None, [], np.arange(1, len(gold) + 1, dtype=np.int32))
+        table = FileTable("x", None, [], np.arange(1, len(gold) + 1, dtype=np.int32))
         faults = {}
         found = answer(lambda: read_targets(gold, table, config, key="dataset.x", faults=faults))
         if not isinstance(found, str):
@@ -210,7 +211,7 @@ def test_labels_and_scores(size):
 @sizes
 def test_files_to_score(folder, size, monkeypatch):
     """What is written has the rows and columns that were read, and one more."""
-    monkeypatch.setattr(score, "_scores", lambda first, second, *more, **options: np.zeros(len(first)))
+    monkeypatch.setattr(Scorer, "_scores", lambda scorer, first, *more, **options: np.zeros(len(first)))
 
     @on_examples(
         size,
@@ -225,14 +226,9 @@ def test_files_to_score(folder, size, monkeypatch):
         output.unlink(missing_ok=True)
         words = [word for word in words if not word.startswith("--columns")]
         more = [] if columns is None else ["--columns", *columns]
-        options = (
-            score.parser().parse_args(["run", "--file", str(path), "--output", str(output), *words, *more])
-            if columns is None or "-1" not in columns
-            else None
-        )
-        if options is None:
-            return
-        found = answer(lambda: score.run(**vars(options)))
+        command = ["run", "--file", str(path), "--output", str(output), *words, *more]
+        with verb("score").make_context("score", command) as context:
+            found = answer(lambda: context.command.invoke(context))
         assert isinstance(found, str) != output.exists()
 
 

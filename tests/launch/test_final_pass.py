@@ -11,7 +11,7 @@ from juzhen.core.result import Result
 from launch.console import result_table
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.crossencoder import CrossEncoder
+from lightning_modules.crossencoder import CrossEncoderModule
 
 DEV = "evaluation.splits=[dev]"
 
@@ -57,7 +57,7 @@ def test_what_validation_has_put_out_is_not_put_out_again(
     many = (*words, "evaluation.bootstrap_samples=20")
     run = Result.read(run_job(tmp_path / "once", tiny_backbone, *many))
     assert passes.count("test") == (0 if is_known else 1)
-    for kind in (BiEncoder, CrossEncoder):
+    for kind in (BiEncoder, CrossEncoderModule):
         monkeypatch.setattr(kind, "validates_as_tested", False)
     again = Result.read(run_job(tmp_path / "twice", tiny_backbone, *many))
     assert passes.count("test") == (1 if is_known else 2)

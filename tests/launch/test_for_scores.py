@@ -15,7 +15,7 @@ from conf.for_scores import unit_of_scores
     [
         ("lightning_modules.biencoder.BiEncoder", "cosine"),
         ("lightning_modules.cot.CotEncoder", "cosine"),
-        ("lightning_modules.crossencoder.CrossEncoder", "logit"),
+        ("lightning_modules.crossencoder.CrossEncoderModule", "logit"),
         ("lightning_modules.biencoder.Absent", "cosine"),
         ("lightning_modules.absent.BiEncoder", "cosine"),
     ],

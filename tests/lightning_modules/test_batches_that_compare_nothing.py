@@ -15,8 +15,8 @@ from launch import stage_run
 from lightning_modules.chosen_losses import Match
 from lightning_modules.comparisons import comparisons
 from lightning_modules.learnable import check_learnable
-from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
+from tools.loss_numbers import losses_for, options
 
 LOSSES = losses_for(options("model")["biencoder"])
 LABELLED = rows_of(Kind.LABELLED_PAIR, targets=[1, 1, 0, 1], text_a=["a", "a", "b", "c"] * 2)

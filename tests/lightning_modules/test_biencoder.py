@@ -42,14 +42,14 @@ def test_a_batch_holds_each_sentence_once_and_spells_the_rows(build):
     for column, texts in (("text_a", FIRST), ("text_b", SECOND)):
         expected = module.encoder.tokenize([texts[row] for row in rows]).tolist()
         assert [spelt[place] for place in batch.columns[column].tolist()] == expected
-    assert batch.targets.tolist() == examples.targets[rows].tolist()
+    assert batch.tensors["targets"].tolist() == examples.targets[rows].tolist()
     assert batch.rows.tolist() == rows.tolist()
     assert (batch.task, len(batch)) == ("pairs", 3)
 
 
 def test_equal_texts_are_known_as_equal_across_columns(build):
     encoded = build().encode(build().collate(pairs(), np.arange(4)))
-    first, second = (encoded.text_ids[column].tolist() for column in ("text_a", "text_b"))
+    first, second = encoded["text_ids"].T.tolist()
     for i, text in enumerate(FIRST):
         for j, other in enumerate(SECOND):
             assert (first[i] == second[j]) == (text == other)

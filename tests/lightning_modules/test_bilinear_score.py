@@ -12,8 +12,10 @@ from juzhen.backends import require_packages
 from juzhen.backends.names import BackendName
 from juzhen.backends.padded import PaddedEncoder
 from juzhen.calibration.run_scores import ScoredRun
-from juzhen.cli import encode, export, student
+from juzhen.cli.encode import encode
+from juzhen.cli.export import export
 from juzhen.cli.main import main
+from juzhen.cli.student import student
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.weights import weights_digest
@@ -21,7 +23,8 @@ from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.backbone import with_layers
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.locate import SCORE_FILE
-from juzhen.encoders.pooling import BilinearScore, sides
+from juzhen.encoders.pooling import sides
+from juzhen.encoders.projection import BilinearScore
 from launch.naming import run_key
 from lightning_modules.biencoder import BiEncoder
 
@@ -115,9 +118,9 @@ def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, caps
 
 def test_verbs_say_what_they_leave_out(run, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("今天天气\n我\n", encoding="utf-8")
-    encode.run(run, tmp_path / "texts.txt")
+    encode(run, tmp_path / "texts.txt")
     assert "scored by uᵀWv and not by the cosine" in capsys.readouterr().err
-    student.run(run, tmp_path / "student", layers=1)
+    student(run, tmp_path / "student", layers=1)
     assert "form uᵀWv is left out" in capsys.readouterr().out
 
 
@@ -140,7 +143,7 @@ def test_the_padded_form_gives_what_makes_the_score(run):
 def test_a_graph_has_what_makes_the_score(run, tmp_path, capsys):
     ort = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    export.run(run, tmp_path / "form.onnx")
+    export(run, tmp_path / "form.onnx")
     assert "multiply the second output, firsts" in capsys.readouterr().out
     encoder, pair = load_encoder(run).eval(), ("今天天气很好", "我 你")
     graph, outputs = ort.InferenceSession(tmp_path / "form.onnx"), []

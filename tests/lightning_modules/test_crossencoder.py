@@ -17,8 +17,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders import CrossEncoder as PairEncoder
-from juzhen.encoders import load_encoder
+from juzhen.encoders import CrossEncoder, load_encoder
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.evaluators import CrossEncoderPlan
 from juzhen.evaluation.two_stage import two_stage
@@ -26,16 +25,16 @@ from juzhen.metrics.classes import score_classes
 from juzhen.metrics.correlation import spearman
 from juzhen.mining.negatives import mine
 from juzhen.mining.options import MiningOptions
-from lightning_modules.crossencoder import CrossEncoder
-from lightning_modules.loss_numbers import losses_for, options
+from lightning_modules.crossencoder import CrossEncoderModule
 from lightning_modules.matching import match_losses
+from tools.loss_numbers import losses_for, options
 
 JOINT = ("model=crossencoder", "training.duration=2 steps", "evaluation.splits=[dev]")
 GRADED = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}
 FITS = {
     name: one.sets
     for name, one in EXPECTED.items()
-    if one.sets and declared(options("loss")[name]["_target_"]).consumes in CrossEncoder.provides
+    if one.sets and declared(options("loss")[name]["_target_"]).consumes in CrossEncoderModule.provides
 }
 """Losses that a cross-encoder learns from, and the demo sets they take; all others on file are refused."""
 
@@ -59,7 +58,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
             with pytest.raises(UserError, match=f"loss={loss} needs") as refused:
                 match_losses(job)
             if loss not in FITS and EXPECTED[loss].kinds not in ("teacher", "guide", "lists"):
-                assert "CrossEncoder gives none; choose one of" in str(refused.value), (loss, dataset)
+                assert "CrossEncoderModule gives none; choose one of" in str(refused.value), (loss, dataset)
                 named = str(refused.value).partition("choose one of ")[2].split(", ")
                 assert set(named) == {
                     name
@@ -74,7 +73,7 @@ def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     dataset = min(FITS[loss] & {"demo_nli"} or {"demo_qmc"})
     run = run_job(tmp_path, tiny_backbone, *JOINT, f"dataset=[{dataset}]", f"loss={loss}", "debug_rows=24")
     assert Result.read(run).training["steps"] == 2
-    before = PairEncoder.load(run).head.weight
+    before = CrossEncoder.load(run).head.weight
     assert before.shape[0] == (3 if loss == "ce" else 1)
 
 
@@ -96,7 +95,7 @@ def test_the_result_is_that_of_the_saved_encoder_and_of_predict(run, tmp_path):
     job = typed_job("model=crossencoder", "dataset=[demo_qmc]", "debug_rows=48")
     job.evaluate, job.dataset = job.dataset, {}
     dev = dev_pairs(job)
-    scores = PairEncoder.load(run).score(list(zip(dev.texts("text_a"), dev.texts("text_b"), strict=True)))
+    scores = CrossEncoder.load(run).score(list(zip(dev.texts("text_a"), dev.texts("text_b"), strict=True)))
     result = Result.read(run)
     assert result.scores["dev/demo_qmc/spearman"].value == pytest.approx(
         spearman(scores, dev.targets), abs=1e-3
@@ -129,7 +128,7 @@ def test_a_finished_run_evaluated_again_has_the_same_scores(run, tmp_path, tiny_
     words = ("model=crossencoder", "dataset=[]", "suite=demo", "~evaluate.demo_nli", f"init_from={run}")
     again = run_job(tmp_path, tiny_backbone, *words)
     found, before = Result.read(again), Result.read(run)
-    assert PairEncoder.load(again).symmetric
+    assert CrossEncoder.load(again).symmetric
     for key in ("dev/demo_qmc/spearman", "test/demo_qmc/accuracy"):
         assert found.scores[key].value == pytest.approx(before.scores[key].value, abs=1e-3)
 
@@ -143,24 +142,24 @@ def test_embeddings_of_a_cross_encoder_are_refused(run, tmp_path, tiny_backbone)
 def test_a_head_is_kept_where_it_fits_and_new_where_it_does_not(run, tmp_path, tiny_backbone):
     still = (*JOINT, "optimizer.lr=1e-30", "debug_rows=24")
     sts = run_job(tmp_path, tiny_backbone, *still, "loss=cosent", f"init_from={run}")
-    old, kept = PairEncoder.load(run), PairEncoder.load(sts)
+    old, kept = CrossEncoder.load(run), CrossEncoder.load(sts)
     assert torch.equal(kept.head.weight, old.head.weight)
     assert (kept.symmetric, kept.inner.max_length) == (True, 24)
     two = run_job(tmp_path, tiny_backbone, *still, "dataset=[demo_qmc]", "loss=ce", f"init_from={run}")
-    classes = PairEncoder.load(two)
+    classes = CrossEncoder.load(two)
     assert classes.outputs == 2
     for name, weight in old.backbone.state_dict().items():
         assert torch.equal(classes.backbone.state_dict()[name], weight), name
     # A loss of scores goes on with two nodes: their difference is a score.
     again = run_job(tmp_path, tiny_backbone, *still, "loss=cosent", f"init_from={two}")
-    assert torch.equal(PairEncoder.load(again).head.weight, classes.head.weight)
+    assert torch.equal(CrossEncoder.load(again).head.weight, classes.head.weight)
 
 
 def test_a_bi_encoder_gets_a_head(tmp_path, tiny_backbone):
     still = ("training.duration=1 steps", "optimizer.lr=1e-30", "debug_rows=24", "evaluation.splits=[dev]")
     apart = run_job(tmp_path, tiny_backbone, *still)
     joint = run_job(tmp_path, tiny_backbone, *still, "model=crossencoder", f"init_from={apart}")
-    weights = [PairEncoder.load(joint).backbone.state_dict(), load_encoder(apart).backbone.state_dict()]
+    weights = [CrossEncoder.load(joint).backbone.state_dict(), load_encoder(apart).backbone.state_dict()]
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
@@ -219,7 +218,7 @@ def test_what_the_head_sees_is_dropped_as_the_layers_drop_or_at_a_rate_of_its_ow
         (("model.head_dropout=0.5", "backbone.dropout=0"), 0.5),
     ):
         job = typed_job("model=crossencoder", "backbone=embedded", f"backbone.path={tiny_backbone}", *words)
-        encoder = CrossEncoder.load_encoder(job)
+        encoder = CrossEncoderModule.load_encoder(job)
         assert encoder.dropout.p == rate
         zeros = (encoder.dropout(torch.ones(50_000)) == 0).float().mean()
         assert zeros.item() == pytest.approx(rate, abs=0.01)
@@ -260,8 +259,8 @@ def test_what_training_scores_evaluation_scores(tiny_backbone):
     with torch.no_grad():
         outputs = module.output(module.collate(plan.examples, np.arange(2))).numpy()
         encoded = module.encode(module.collate.training_batch(examples, np.arange(2), index=0))
-    np.testing.assert_allclose(plan.scores(outputs)[0], encoded.scores, atol=1e-6)
-    np.testing.assert_allclose(plan.logits(outputs)[0], encoded.logits, atol=1e-6)
+    np.testing.assert_allclose(plan.scores(outputs)[0], encoded["scores"], atol=1e-6)
+    np.testing.assert_allclose(plan.logits(outputs)[0], encoded["logits"], atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["cosent", "bce", "ce", "margin_ranking"])
@@ -282,7 +281,9 @@ def test_what_it_was_taught_it_scores_rightly(loss, tmp_path, tiny_backbone):
         "model=crossencoder", "dataset=[demo_qmc]", f"loss={loss}", "debug_rows=24", "evaluation.splits=[]"
     )
     train = loading.load_job_data(job, {"demo_qmc": Kind.LABELLED_PAIR}).train["demo_qmc"]
-    scores = PairEncoder.load(run).score(list(zip(train.texts("text_a"), train.texts("text_b"), strict=True)))
+    scores = CrossEncoder.load(run).score(
+        list(zip(train.texts("text_a"), train.texts("text_b"), strict=True))
+    )
     assert scores[train.targets == 1].min() > scores[train.targets == 0].max()
 
 
@@ -323,7 +324,7 @@ def test_no_other_door_leads_an_asymmetric_set_to_it(run, tmp_path, capsys):
     ranking = RankingSet(
         "some", "dev", ["甲", "乙"], ["丙", "丁"], [{0: 1.0}, {1: 1.0}], candidates=[np.array([0, 1])] * 2
     )
-    encoder = PairEncoder.load(run)
+    encoder = CrossEncoder.load(run)
     with pytest.raises(UserError, match=f"dev/some: query and document {EXCHANGED}"):
         evaluate(run, [ranking])
     evaluate(run, [replace(ranking, symmetric=True)])

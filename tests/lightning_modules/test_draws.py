@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from lightning_modules.draws import seed_draws
+from lightning_modules.base import seed_draws
 
 
 def drawn(*, rank=0, world=2, seed=42, stage=0, index=7, alike=False):

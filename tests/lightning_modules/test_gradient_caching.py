@@ -8,7 +8,6 @@ from safetensors.torch import load_file
 
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone
-from lightning_modules.base import loss_of
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.matching import build_losses, match_losses
 
@@ -70,7 +69,7 @@ def gradients(module, batch, *, micro_batch_tokens):
     """The loss and the gradient of every weight."""
     module.zero_grad()
     module.encoder.micro_batch_tokens = micro_batch_tokens
-    loss, _ = loss_of(module.losses["set"], module.encode(batch))
+    loss, _ = module.objective(batch)
     loss.backward()
     return loss.detach(), {name: one.grad for name, one in module.named_parameters() if one.grad is not None}
 
@@ -107,7 +106,7 @@ def test_labelled_cosent_equals_the_cache_written_out_by_hand(tiny_backbone):
         cached = module.encoder(batch.tokens)
     leaf = cached.clone().requires_grad_()
     module.encoder.forward, forward = (lambda tokens: leaf), module.encoder.forward
-    loss_of(module.losses["set"], module.encode(batch))[0].backward()
+    module.objective(batch)[0].backward()
     module.encoder.forward = forward
     at_embeddings = torch.empty_like(leaf.grad)
     at_embeddings[batch.tokens.inverse_permutation] = leaf.grad

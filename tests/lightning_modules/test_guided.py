@@ -6,7 +6,7 @@ import torch
 from jobs import logged, run_job
 
 from juzhen.encoders import SentenceEncoder
-from lightning_modules.guided import Guided
+from lightning_modules.distill import Guided
 
 JOB = (
     "model=guided",
@@ -32,11 +32,11 @@ def test_every_text_of_a_row_has_the_guides_vector(dataset, tmp_path, tiny_backb
     assert len(seen) == 3
     guide = SentenceEncoder.load("builtin/mini_zh")
     for batch, encoded, sentences in seen:
-        assert encoded.guide.shape == (len(batch), len(batch.columns), 256)
-        for place, ids in enumerate(encoded.text_ids.values()):
+        assert encoded["guide"].shape == (len(batch), len(batch.columns), 256)
+        for place, ids in enumerate(encoded["text_ids"].unbind(dim=1)):
             raw = guide.encode([sentences[number] for number in ids.tolist()], progress=False)
             expected = raw / np.linalg.norm(raw, axis=1, keepdims=True)
-            np.testing.assert_allclose(encoded.guide[:, place].numpy(), expected, atol=2e-3)
+            np.testing.assert_allclose(encoded["guide"][:, place].numpy(), expected, atol=2e-3)
     assert all(0 <= share <= 1 for share in logged(run, f"train/{dataset}/likely_positive_share"))
 
     monkeypatch.setattr(SentenceEncoder, "encode", lambda *given, **how: pytest.fail("encoded again"))

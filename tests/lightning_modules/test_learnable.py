@@ -15,8 +15,8 @@ from juzhen.data.loading import JobData
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
-from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
+from tools.loss_numbers import losses_for, options
 
 NAMES = {Kind.SCORED_PAIR: "demo_sts", Kind.LABELLED_PAIR: "demo_qmc", Kind.NLI_PAIR: "demo_nli"}
 

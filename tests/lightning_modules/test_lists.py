@@ -7,7 +7,7 @@ from jobs import forbid_reading, logged, run_job
 
 from juzhen.core.errors import UserError
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.crossencoder import CrossEncoder
+from lightning_modules.crossencoder import CrossEncoderModule
 
 NAMES = ("anchor", "positive", "negative", "negative_2")
 COLUMNS = dict(zip(NAMES, range(4), strict=True))
@@ -47,7 +47,7 @@ def ranked(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("model", [BiEncoder, CrossEncoder])
+@pytest.mark.parametrize("model", [BiEncoder, CrossEncoderModule])
 @pytest.mark.parametrize("loss", ["margin_mse", "list_kl", "list_mle", "lambda_loss"])
 @pytest.mark.sampled(3)
 def test_scores_of_rows_meet_their_documents(model, loss, ranked, tmp_path, tiny_backbone, monkeypatch):
@@ -58,17 +58,22 @@ def test_scores_of_rows_meet_their_documents(model, loss, ranked, tmp_path, tiny
         return seen[-1][1]
 
     monkeypatch.setattr(model, "encode", spy)
-    words = (f"model={model.__name__.lower()}", f"loss={loss}", "backbone.dropout=0.0", *ranked())
+    words = (
+        f"model={model.__module__.rpartition('.')[2]}",
+        f"loss={loss}",
+        "backbone.dropout=0.0",
+        *ranked(),
+    )
     assert len(logged(run_job(tmp_path, tiny_backbone, *words), "train/simclue_rank/accuracy")) == 2
     batch, encoded = seen[0]
     numbers = batch.rows.numpy()
     expected = np.stack([numbers / 8, -numbers, np.where(numbers == 7, 0.5, 1)], axis=1)
-    np.testing.assert_array_equal(encoded.teacher_scores.numpy(), expected.astype(np.float32))
-    assert encoded.document_scores.shape == (8, 3)
+    np.testing.assert_array_equal(encoded["teacher_scores"].numpy(), expected.astype(np.float32))
+    assert encoded["document_scores"].shape == (8, 3)
 
 
 def test_the_cross_encoder_scores_each_pair_as_it_would_alone(ranked, tmp_path, tiny_backbone, monkeypatch):
-    seen, encode = [], CrossEncoder.encode
+    seen, encode = [], CrossEncoderModule.encode
 
     def spy(self, batch):
         rows, found = self.trainer.datamodule.train["simclue_rank"], encode(self, batch)
@@ -79,10 +84,10 @@ def test_the_cross_encoder_scores_each_pair_as_it_would_alone(ranked, tmp_path, 
         with torch.no_grad():
             alone = [self.encoder.eval().score(one) for one in pairs]
         self.encoder.train()
-        seen.append((found.document_scores.detach().numpy(), np.array(alone)))
+        seen.append((found["document_scores"].detach().numpy(), np.array(alone)))
         return found
 
-    monkeypatch.setattr(CrossEncoder, "encode", spy)
+    monkeypatch.setattr(CrossEncoderModule, "encode", spy)
     words = (
         "model=crossencoder",
         "loss=list_mle",

@@ -14,7 +14,7 @@ from juzhen.core.examples import Kind
 from juzhen.core.named import numbers_of
 from launch import check_command_line, read_job
 from lightning_modules import loss_numbers
-from lightning_modules.loss_numbers import written
+from tools.loss_numbers import written
 
 LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if path.stem != "by_kind")
 MODELS = ("biencoder", "crossencoder", "cot")

@@ -11,9 +11,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
-from launch.curriculum import Curriculum
+from launch import curriculum
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.crossencoder import CrossEncoder
+from lightning_modules.crossencoder import CrossEncoderModule
 from lightning_modules.matching import match_losses
 from tools import loss_table
 
@@ -146,8 +146,8 @@ def test_a_refusal_comes_before_anything_is_loaded(words, tmp_path, tiny_backbon
         pytest.fail("something was loaded")
 
     monkeypatch.setattr(loading, "load_examples", fail)
-    monkeypatch.setattr(Curriculum, "_load", fail)
-    for model in (BiEncoder, CrossEncoder):
+    monkeypatch.setattr(curriculum, "load_stages", fail)
+    for model in (BiEncoder, CrossEncoderModule):
         monkeypatch.setattr(model, "load_encoder", staticmethod(fail))
     with pytest.raises(UserError, match=r"loss=|by_kind"):
         run_job(tmp_path, tiny_backbone, *words)

@@ -45,7 +45,7 @@ def test_it_composes_to_its_cell_and_names_its_numbers(cell):
     backbone, loss, dataset = cell
     name = f"{backbone}_{loss}_{dataset.removesuffix('_zh')}"
     config = composed(name)
-    assert config.model["_target_"].endswith("CrossEncoder")
+    assert config.model["_target_"].endswith("CrossEncoderModule")
     assert config.backbone.path == BACKBONES[backbone]
     assert config.loss["name"] == loss
     assert list(config.dataset) == [dataset]

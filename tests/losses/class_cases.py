@@ -5,12 +5,11 @@ from functools import wraps
 
 import loop_oracles as oracle
 import torch
-from loss_cases import DIM, Case, case, expected_info_nce, expected_nt_xent
+from loss_cases import DIM, Case, Rows, case, expected_info_nce, expected_nt_xent
 from score_cases import GRADED, grades
 from torch import Tensor
 
 from juzhen import losses
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 
 NO_MIX = {"angle_weight": 1, "cosine_weight": 0, "batch_weight": 0, "positive_from": 1.0}
@@ -32,7 +31,7 @@ def cosines(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack([oracle.cosine(u, v) for u, v in zip(first, second, strict=True)])
 
 
-def expected_angle(loss: losses.AnglE, rows: Encoded) -> Tensor:
+def expected_angle(loss: losses.AnglE, rows: Rows) -> Tensor:
     first, second = rows.embeddings.values()
     targets = grades(rows)
     total = oracle.cosent(oracle.angle_scores(first, second), targets, loss.angle_temperature)
@@ -44,14 +43,14 @@ def expected_angle(loss: losses.AnglE, rows: Encoded) -> Tensor:
     return total + loss.batch_weight * search
 
 
-def expected_bilinear(loss: losses.Bilinear, rows: Encoded) -> Tensor:
+def expected_bilinear(loss: losses.Bilinear, rows: Rows) -> Tensor:
     logits = oracle.bilinear_logits(*rows.embeddings.values(), loss.head.weight, loss.head.bias)
     if loss.objective == "ce":
         return oracle.class_entropy(logits, rows.targets, 0.0, 0.0)
     return oracle.binary_entropy([logit for (logit,) in logits], rows.targets)
 
 
-def expected_cosent_softmax(loss: losses.CoSENTAndSoftmax, rows: Encoded) -> Tensor:
+def expected_cosent_softmax(loss: losses.CoSENTAndSoftmax, rows: Rows) -> Tensor:
     first, second = rows.embeddings.values()
     head = loss.losses["entropy"].head
     entropy = oracle.softmax(
@@ -61,12 +60,12 @@ def expected_cosent_softmax(loss: losses.CoSENTAndSoftmax, rows: Encoded) -> Ten
     return order + loss.entropy_weight * entropy
 
 
-def expected_prototypes(loss: losses.Prototype | losses.ArcFace, rows: Encoded) -> Tensor:
+def expected_prototypes(loss: losses.Prototype | losses.ArcFace, rows: Rows) -> Tensor:
     margin = getattr(loss, "margin", 0.0)
     return oracle.prototypes(rows.embeddings["text"], loss.prototypes, rows.targets, loss.temperature, margin)
 
 
-def expected_clustering(loss: losses.Clustering, rows: Encoded) -> Tensor:
+def expected_clustering(loss: losses.Clustering, rows: Rows) -> Tensor:
     texts = rows.embeddings["text"]
     return oracle.clustering(texts, rows.targets, loss.separation_weight, loss.separation_margin)
 

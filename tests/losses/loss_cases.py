@@ -1,7 +1,7 @@
 """Rows to feed a loss with, and cases: every loss of conf/loss with its numbers, and many with other settings."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -12,15 +12,54 @@ from torch import Tensor
 
 from conf.own_classes import own_class
 from juzhen import losses
-from juzhen.core.batch import Encoded
+from juzhen.core.batch import text_tensors
 from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
+from juzhen.core.tensors import TENSORS
 from juzhen.losses.loss import LossOutput
-from lightning_modules.base import ARGUMENTS, asked_for, loss_of
-from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
+from tools.loss_numbers import losses_for, options
 
 DIM, TEACHER_DIM = 5, 7
 NUM_CLASSES = {Kind.NLI_PAIR: 3, Kind.LABELLED_TEXT: 3}
+
+
+@dataclass
+class Rows:
+    """What a loss may read of some rows. `targets` are as the set has them; `more` holds tensors without a field."""
+
+    kind: Kind
+    embeddings: dict[str, Tensor]
+    text_ids: dict[str, Tensor]
+    scores: Tensor | None = None
+    targets: Tensor | None = None
+    logits: Tensor | None = None
+    layer_scores: Tensor | None = None
+    projected: Tensor | None = None
+    teacher: Tensor | None = None
+    document_scores: Tensor | None = None
+    teacher_scores: Tensor | None = None
+    guide: Tensor | None = None
+    more: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """By the names of `juzhen.core.tensors`."""
+        found = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)} | self.more
+        if self.targets is not None:
+            found["classes"] = self.targets
+            if self.kind is Kind.NLI_PAIR:
+                found["targets"] = self.targets.new_tensor(NLI_GRADES)[self.targets.long()]
+        ids = torch.stack(list(self.text_ids.values()), dim=1)
+        return found | text_tensors(list(self.embeddings.values())) | {"text_ids": ids}
+
+
+def loss_of(loss: losses.Loss, rows: Rows) -> LossOutput:
+    """As the step of a job asks for it."""
+    return loss.with_logs(**read_by(loss, rows))
+
+
+def read_by(loss: losses.Loss, rows: Rows) -> dict[str, Tensor]:
+    return {name: values for name, values in rows.tensors.items() if name in loss.reads}
 
 
 def encoded_rows(
@@ -31,7 +70,7 @@ def encoded_rows(
     num_negatives: int = 1,
     num_layers: int = 3,
     dtype: torch.dtype = torch.float64,
-) -> Encoded:
+) -> Rows:
     """Random rows of a kind, every text its own, with gradients; targets are of the kind and include ties."""
     generator = torch.Generator().manual_seed(seed)
     names = TEXT_COLUMNS[
@@ -50,7 +89,7 @@ def encoded_rows(
     )
     if kind is Kind.SCORED_PAIR:
         targets = targets / 5
-    return Encoded(
+    rows = Rows(
         kind=kind,
         embeddings={name: leaf(torch.randn(count, DIM, generator=generator)) for name in columns},
         text_ids={name: torch.arange(count) + number * count for number, name in enumerate(columns)},
@@ -66,27 +105,33 @@ def encoded_rows(
         teacher_scores=torch.randn(count, 1 + num_negatives, generator=generator).to(dtype) * 4,
         guide=torch.randn(count, len(columns), TEACHER_DIM, generator=generator).to(dtype),
     )
+    sizes = {
+        "batch": count,
+        "dim": DIM,
+        "texts": len(columns),
+        "negatives": num_negatives,
+        "layers": num_layers,
+    }
+    sizes |= {"classes": choices or 2, "teacher": TEACHER_DIM, "documents": 1 + num_negatives}
+    for name in sorted(
+        set(TENSORS) - set(rows.tensors) - {"targets", "classes", "negatives", "second", "positives"}
+    ):
+        drawn = torch.rand(*(sizes[axis] for axis in TENSORS[name].axes), generator=generator).to(dtype)
+        rows.more[name] = drawn.requires_grad_(TENSORS[name].is_learnt)
+    return rows
 
 
-def rows_of(encoded: Encoded, rows: Tensor) -> Encoded:
+def rows_of(encoded: Rows, rows: Tensor) -> Rows:
     """The chosen rows, still attached to the gradients of the whole."""
-    return replace(
-        encoded,
-        embeddings={name: values[rows] for name, values in encoded.embeddings.items()},
-        text_ids={name: values[rows] for name, values in encoded.text_ids.items()},
-        scores=encoded.scores[rows],
-        targets=None if encoded.targets is None else encoded.targets[rows],
-        logits=encoded.logits[rows],
-        layer_scores=encoded.layer_scores[rows],
-        projected=encoded.projected[rows],
-        teacher=encoded.teacher[rows],
-        guide=encoded.guide[rows],
-        document_scores=encoded.document_scores[rows],
-        teacher_scores=encoded.teacher_scores[rows],
-    )
+    chosen = {
+        name: value[rows] if isinstance(value, Tensor) else {key: one[rows] for key, one in value.items()}
+        for name, value in vars(encoded).items()
+        if isinstance(value, Tensor | dict)
+    }
+    return replace(encoded, **chosen)
 
 
-def leaves(loss: losses.Loss, encoded: Encoded) -> list[Tensor]:
+def leaves(loss: losses.Loss, encoded: Rows) -> list[Tensor]:
     """What the loss reads and what it owns: the tensors that shall get a gradient."""
     read = {
         "scores": [encoded.scores],
@@ -96,12 +141,12 @@ def leaves(loss: losses.Loss, encoded: Encoded) -> list[Tensor]:
         "lists": [encoded.document_scores],
         "embeddings": list(encoded.embeddings.values()),
         "guide": list(encoded.embeddings.values()),
-        "teacher": [ARGUMENTS[name](encoded) for name in asked_for(type(loss)) if name != "teacher"],
+        "teacher": [values for name, values in read_by(loss, encoded).items() if name != "teacher"],
     }[loss.consumes]
     return read + list(loss.parameters())
 
 
-def value_of(loss: losses.Loss, encoded: Encoded) -> LossOutput:
+def value_of(loss: losses.Loss, encoded: Rows) -> LossOutput:
     """As a job calls it; what a loss draws is the same at every call, so that two calls can be compared."""
     torch.manual_seed(5)
     return loss_of(loss, encoded)
@@ -126,11 +171,11 @@ class Case:
     name: str
     build: Callable[[], losses.Loss]
     kind: Kind
-    expected: Callable[[losses.Loss, Encoded], Tensor] | None = None
+    expected: Callable[[losses.Loss, Rows], Tensor] | None = None
     num_negatives: int = 1
     loss: str | None = None
 
-    def rows(self, **options: object) -> Encoded:
+    def rows(self, **options: object) -> Rows:
         layers = len(self.build().depths)
         return encoded_rows(self.kind, num_negatives=self.num_negatives, num_layers=layers, **options)
 
@@ -138,7 +183,7 @@ class Case:
 def case(
     build: Callable[..., losses.Loss],
     kind: Kind,
-    expected: Callable[[losses.Loss, Encoded], Tensor],
+    expected: Callable[[losses.Loss, Rows], Tensor],
     num_negatives: int = 1,
     **options: object,
 ) -> Case:
@@ -177,18 +222,18 @@ def seeded_head(num_classes: int, **options: bool) -> losses.SoftmaxClassifier:
     return losses.SoftmaxClassifier(dim=DIM, num_classes=num_classes, **options).double()
 
 
-def expected_cosent(loss: losses.CoSENT, rows: Encoded) -> Tensor:
+def expected_cosent(loss: losses.CoSENT, rows: Rows) -> Tensor:
     targets = (
         [NLI_GRADES[int(label)] for label in rows.targets] if rows.kind is Kind.NLI_PAIR else rows.targets
     )
     return oracle.cosent(rows.scores, targets, loss.temperature)
 
 
-def expected_cosine(loss: losses.CosineSimilarity, rows: Encoded) -> Tensor:
+def expected_cosine(loss: losses.CosineSimilarity, rows: Rows) -> Tensor:
     return oracle.cosine_regression(rows.scores, rows.targets, *loss.target_range)
 
 
-def expected_softmax(loss: losses.SoftmaxClassifier, rows: Encoded) -> Tensor:
+def expected_softmax(loss: losses.SoftmaxClassifier, rows: Rows) -> Tensor:
     first, second = rows.embeddings.values()
     return oracle.softmax(
         first,
@@ -201,13 +246,13 @@ def expected_softmax(loss: losses.SoftmaxClassifier, rows: Encoded) -> Tensor:
     )
 
 
-def expected_info_nce(loss: losses.InfoNCE, rows: Encoded) -> Tensor:
+def expected_info_nce(loss: losses.InfoNCE, rows: Rows) -> Tensor:
     anchors, *pools = rows.embeddings.values()
     anchor_texts, *pool_texts = [ids.tolist() for ids in rows.text_ids.values()]
     return oracle.info_nce(anchors, pools, anchor_texts, pool_texts, loss.temperature, loss.symmetric)
 
 
-def expected_info_nce_own(loss: losses.InfoNCEOwn, rows: Encoded) -> Tensor:
+def expected_info_nce_own(loss: losses.InfoNCEOwn, rows: Rows) -> Tensor:
     anchors, positives, *others = rows.embeddings.values()
     anchor_texts, positive_texts, *texts = [ids.tolist() for ids in rows.text_ids.values()]
     return oracle.info_nce_own(
@@ -215,19 +260,19 @@ def expected_info_nce_own(loss: losses.InfoNCEOwn, rows: Encoded) -> Tensor:
     )
 
 
-def expected_nt_xent(loss: losses.NTXent, rows: Encoded) -> Tensor:
+def expected_nt_xent(loss: losses.NTXent, rows: Rows) -> Tensor:
     texts = [ids.tolist() for ids in rows.text_ids.values()]
     return oracle.nt_xent(*rows.embeddings.values(), *texts, loss.temperature)
 
 
-def expected_triplet(loss: losses.TripletMargin, rows: Encoded) -> Tensor:
+def expected_triplet(loss: losses.TripletMargin, rows: Rows) -> Tensor:
     anchors, positives, *negatives = rows.embeddings.values()
     if loss.adaptive_margin:
         return oracle.triplet_adaptive(anchors, positives, negatives, loss.margin, loss.adaptive_margin)
     return oracle.triplet(anchors, positives, negatives, loss.margin, loss.distance)
 
 
-def expected_triplet_online(loss: losses.TripletOnline, rows: Encoded) -> Tensor:
+def expected_triplet_online(loss: losses.TripletOnline, rows: Rows) -> Tensor:
     anchors, *pools = rows.embeddings.values()
     texts, *pool_texts = [ids.tolist() for ids in rows.text_ids.values()]
     return oracle.triplet_online(
@@ -235,20 +280,20 @@ def expected_triplet_online(loss: losses.TripletOnline, rows: Encoded) -> Tensor
     )
 
 
-def expected_mse_signed(loss: losses.SquaredErrorSigned, rows: Encoded) -> Tensor:
+def expected_mse_signed(loss: losses.SquaredErrorSigned, rows: Rows) -> Tensor:
     return oracle.cosine_regression(rows.scores, rows.targets, -1, 1)
 
 
-def expected_cosine_embedding(loss: losses.CosineEmbeddingLoss, rows: Encoded) -> Tensor:
+def expected_cosine_embedding(loss: losses.CosineEmbeddingLoss, rows: Rows) -> Tensor:
     signs = 2 * rows.targets - 1
     return torch.nn.CosineEmbeddingLoss(margin=loss.margin)(*rows.embeddings.values(), signs)
 
 
-def expected_contrastive(loss: losses.Contrastive, rows: Encoded) -> Tensor:
+def expected_contrastive(loss: losses.Contrastive, rows: Rows) -> Tensor:
     return oracle.contrastive(rows.scores, rows.targets, loss.margin)
 
 
-def expected_online_contrastive(loss: losses.OnlineContrastive, rows: Encoded) -> Tensor:
+def expected_online_contrastive(loss: losses.OnlineContrastive, rows: Rows) -> Tensor:
     return oracle.online_contrastive(rows.scores, rows.targets, loss.margin, loss.reduction)
 
 

@@ -2,11 +2,10 @@
 
 import loop_oracles as oracle
 import torch
-from loss_cases import Case, case
+from loss_cases import Case, Rows, case
 from torch import Tensor
 
 from juzhen import losses
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import NLI_GRADES, Kind
 from juzhen.losses.order import SMALLEST_SPREAD, UNITS
 from juzhen.losses.regression import Regression
@@ -22,13 +21,13 @@ PREDICTIONS = [("identity", [-1, 1]), ("identity", [0, 1]), ("sigmoid", [0, 1])]
 GRADED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
 
 
-def grades(rows: Encoded) -> Tensor | list[float]:
+def grades(rows: Rows) -> Tensor | list[float]:
     if rows.kind is Kind.NLI_PAIR:
         return [NLI_GRADES[int(label)] for label in rows.targets]
     return rows.targets
 
 
-def temperature(loss, rows: Encoded) -> Tensor | float:
+def temperature(loss, rows: Rows) -> Tensor | float:
     if loss.temperature_unit == "score":
         return loss.temperature
     spread = oracle.deviation(rows.scores) if len(set(rows.scores.tolist())) > 1 else SMALLEST_SPREAD
@@ -37,40 +36,40 @@ def temperature(loss, rows: Encoded) -> Tensor | float:
     return loss.temperature * spread
 
 
-def expected_sampled(loss: losses.CoSENTSampled, rows: Encoded) -> Tensor:
+def expected_sampled(loss: losses.CoSENTSampled, rows: Rows) -> Tensor:
     torch.manual_seed(5)
     draws = torch.rand(len(rows.scores), loss.num_comparisons).tolist()
     return oracle.cosent_sampled(rows.scores, grades(rows), draws, temperature(loss, rows))
 
 
-def expected_extremes(loss: losses.CoSENTExtremes, rows: Encoded) -> Tensor:
+def expected_extremes(loss: losses.CoSENTExtremes, rows: Rows) -> Tensor:
     return oracle.cosent_extremes(rows.scores, grades(rows), loss.num_extremes, temperature(loss, rows))
 
 
-def expected_layers(loss: losses.CoSENTLayers, rows: Encoded) -> Tensor:
+def expected_layers(loss: losses.CoSENTLayers, rows: Rows) -> Tensor:
     return sum(
         weight * oracle.cosent(scores, grades(rows), loss.temperature)
         for weight, scores in zip(loss.weights, rows.layer_scores.T, strict=True)
     )
 
 
-def expected_cosent_bce(loss: losses.CoSENTAndBCE, rows: Encoded) -> Tensor:
+def expected_cosent_bce(loss: losses.CoSENTAndBCE, rows: Rows) -> Tensor:
     entropy = oracle.binary_entropy(rows.scores / loss.entropy_temperature, rows.targets)
     return oracle.cosent(rows.scores, rows.targets, loss.temperature) + loss.entropy_weight * entropy
 
 
-def expected_ce_mse(loss: losses.CrossEntropyError, rows: Encoded) -> Tensor:
+def expected_ce_mse(loss: losses.CrossEntropyError, rows: Rows) -> Tensor:
     logits = rows.scores / loss.temperature
     error = oracle.squared_error(logits, rows.targets, "sigmoid")
     return oracle.binary_entropy(logits, rows.targets) + loss.error_weight * error
 
 
-def laid_out(loss: Regression, rows: Encoded) -> list:
+def laid_out(loss: Regression, rows: Rows) -> list:
     """A target of 0 asks for the low end of the range, a target of 1 for the high end."""
     return [loss.low + (loss.high - loss.low) * target for target in rows.targets]
 
 
-def expected_circle(loss: losses.Circle, rows: Encoded) -> Tensor:
+def expected_circle(loss: losses.Circle, rows: Rows) -> Tensor:
     goals = (loss.positive_goal, loss.negative_goal)
     return oracle.circle(rows.scores, rows.targets, goals, loss.weighted, loss.temperature)
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from loss_cases import encoded_rows
+from loss_cases import encoded_rows, read_by
 
 from conf.own_classes import own_class
 from juzhen import losses
@@ -13,15 +13,12 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.arguments import GOLD
 from juzhen.losses.scores import choice_accuracy, sign_accuracy
-from lightning_modules.base import ARGUMENTS, asked_for
-from lightning_modules.loss_numbers import options
 from lightning_modules.matching import build_loss
+from tools.loss_numbers import options
 
 NAMES = [name for name in options("loss") if name != "by_kind"]
 LABELLED = [
-    name
-    for name in NAMES
-    if set(asked_for(own_class(options("loss")[name]["_target_"]))) & {"targets", "classes"}
+    name for name in NAMES if set(own_class(options("loss")[name]["_target_"]).reads) & {"targets", "classes"}
 ]
 
 
@@ -34,8 +31,7 @@ def call(name):
     kind = target.input_kinds[0]
     negatives = 3 if kind is Kind.TRIPLET else 1
     encoded = encoded_rows(kind, dtype=torch.float32, num_negatives=negatives, num_layers=2)
-    tensors = {one: ARGUMENTS[one](encoded) for one in asked_for(target)}
-    return loss, {one: value for one, value in tensors.items() if value is not None}
+    return loss, read_by(loss, encoded)
 
 
 def seeded(loss, tensors):

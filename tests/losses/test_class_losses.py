@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from class_cases import MIX, NO_MIX
-from loss_cases import DIM, encoded_rows
+from loss_cases import DIM, encoded_rows, loss_of
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
@@ -16,7 +16,6 @@ from juzhen.losses.classes import arcface, clustering, prototype_entropy, with_m
 from juzhen.losses.order import cosent
 from juzhen.losses.pairs import circle
 from juzhen.losses.sums import angle_scores, batch_search
-from lightning_modules.base import loss_of
 
 
 def test_angle_scores_by_hand():

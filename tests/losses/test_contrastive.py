@@ -3,12 +3,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_cases import assert_same, encoded_rows
+from loss_cases import assert_same, encoded_rows, loss_of
 
 from juzhen.core.examples import Kind
 from juzhen.losses import Contrastive, OnlineContrastive
 from juzhen.losses.pairs import hard_rows, online_contrastive
-from lightning_modules.base import loss_of
 
 labelled_scores = st.lists(
     st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([-1.0, -0.2, 0.3, 0.5, 0.7, 0.71, 1.0])),

@@ -5,11 +5,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_cases import assert_same, encoded_rows
+from loss_cases import assert_same, encoded_rows, loss_of
 
 from juzhen.core.examples import Kind
 from juzhen.losses import CoSENT, cosent, cosent_weighted
-from lightning_modules.base import loss_of
 
 # Few different targets, so that ties are the rule; scores repeat as well.
 TARGETS = st.sampled_from([0.0, 0.2, 0.2000001, 0.5, 1.0])

@@ -4,14 +4,13 @@ import math
 
 import pytest
 import torch
-from loss_cases import encoded_rows
+from loss_cases import encoded_rows, loss_of
 from torch.nn import functional as F
 
 from juzhen.core.examples import Kind
 from juzhen.losses import CoSENTAdaptive, CoSENTSampled, CoSENTWeighted
 from juzhen.losses.order import cosent, cosent_sampled, cosent_weighted
 from juzhen.losses.scores import row_cosine
-from lightning_modules.base import loss_of
 
 
 def worked_example():

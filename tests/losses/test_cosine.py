@@ -1,10 +1,9 @@
 import pytest
 import torch
-from loss_cases import encoded_rows
+from loss_cases import encoded_rows, loss_of
 
 from juzhen.core.examples import Kind
 from juzhen.losses import CosineSimilarity
-from lightning_modules.base import loss_of
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from loss_cases import encoded_rows
+from loss_cases import encoded_rows, loss_of
 
 from juzhen import losses
-from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.classes import class_cross_entropy
 from juzhen.losses.order import margin_ranking
 from juzhen.losses.pairs import binary_cross_entropy
 from juzhen.losses.regression import huber, squared_error
 from juzhen.losses.sums import cross_entropy_and_error
-from lightning_modules.base import loss_of
 
 PLAIN = {"smoothing": 0.0, "focal_gamma": 0.0}
 
@@ -159,12 +157,6 @@ def test_without_an_order_margin_ranking_costs_nothing():
     value.backward()
     assert value.item() == 0
     assert rows.scores.grad.abs().max() == 0
-
-
-def test_a_model_without_class_logits_is_named():
-    rows = replace(encoded_rows(Kind.LABELLED_PAIR), logits=None)
-    with pytest.raises(UserError, match=r"loss=ce needs one logit per class.*use loss=bce"):
-        loss_of(losses.CrossEntropy(**PLAIN), rows)
 
 
 def test_temperature_divides_the_score():

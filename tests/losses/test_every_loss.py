@@ -4,23 +4,13 @@ import pytest
 import torch
 from class_cases import CLASS_CASES
 from expected_losses import EXPECTED
-from loss_cases import (
-    CASES,
-    Case,
-    assert_same,
-    configured_cases,
-    gradients,
-    leaves,
-    rows_of,
-    value_of,
-)
+from loss_cases import CASES, Case, Rows, assert_same, configured_cases, gradients, leaves, rows_of, value_of
 from score_cases import SCORE_CASES
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss
 from lightning_modules.chosen_losses import NEEDS
-from lightning_modules.loss_numbers import options
+from tools.loss_numbers import options
 
 SETTINGS = [*CASES, *SCORE_CASES, *CLASS_CASES]
 CONFIGURED = configured_cases()
@@ -191,7 +181,7 @@ def test_contrast_is_true_to_its_word(case: Case):
         assert not _teaches(loss, rows)
 
 
-def _teaches(loss: Loss, rows: Encoded) -> bool:
+def _teaches(loss: Loss, rows: Rows) -> bool:
     """Some input has a gradient that is more than rounding."""
     inputs = [values for values in leaves(loss, rows) if values.requires_grad]
     return max(one.abs().max().item() for one in gradients(value_of(loss, rows)[0], inputs)) > 1e-12

@@ -5,12 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_cases import assert_same, encoded_rows, expected_info_nce
+from loss_cases import assert_same, encoded_rows, expected_info_nce, loss_of
 
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE
 from juzhen.losses.contrast import false_negatives, info_nce
-from lightning_modules.base import loss_of
 
 NO, YES = False, True
 

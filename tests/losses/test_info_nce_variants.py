@@ -7,12 +7,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_cases import assert_same, encoded_rows, expected_info_nce_own, expected_nt_xent
+from loss_cases import Rows, assert_same, encoded_rows, expected_info_nce_own, expected_nt_xent, loss_of
 
-from juzhen.core.batch import Encoded
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE, InfoNCEInBatch, InfoNCEOwn, NTXent, SimCSENTXent
-from lightning_modules.base import loss_of
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +26,7 @@ def drawn():
     negatives = normal(32, 63, 128)
     columns |= {f"negative_{place}": one for place, one in enumerate(negatives.unbind(dim=1), start=2)}
     ids = {name: torch.arange(32) + 32 * place for place, name in enumerate(columns)}
-    return Encoded(Kind.TRIPLET, columns, ids, None, None)
+    return Rows(Kind.TRIPLET, columns, ids, None, None)
 
 
 def test_the_three_forms_on_32_rows_with_63_negatives_each(drawn):
@@ -64,7 +62,7 @@ def test_the_three_forms_on_32_rows_with_63_negatives_each(drawn):
 
 def pairs_of(rows):
     names = ("anchor", "positive")
-    return Encoded(
+    return Rows(
         Kind.POSITIVE_PAIR,
         {name: rows.embeddings[name] for name in names},
         {name: rows.text_ids[name] for name in names},
@@ -107,7 +105,7 @@ def test_simcse_over_both_passes_by_hand():
     """Two sentences at right angles, each seen the same way twice: e^1/τ against two others at e^0."""
     unit = torch.eye(2, dtype=torch.float64)
     same = {"text": torch.tensor([7, 8]), "text_again": torch.tensor([7, 8])}
-    rows = Encoded(Kind.SENTENCE, {"text": unit, "text_again": unit.clone()}, same, None, None)
+    rows = Rows(Kind.SENTENCE, {"text": unit, "text_again": unit.clone()}, same, None, None)
     value, logs = loss_of(SimCSENTXent(temperature=0.5), rows)
     assert value.item() == pytest.approx(math.log(1 + 2 * math.exp(-2)))
     assert {name: one.item() for name, one in logs.items()} == {

@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 from class_cases import NO_MIX
-from loss_cases import DIM, encoded_rows, gradients, seeded_head
+from loss_cases import DIM, encoded_rows, gradients, loss_of, seeded_head
 from torch import nn
 
 from juzhen import losses
 from juzhen.core.examples import Kind
 from juzhen.losses.scores import row_cosine
-from lightning_modules.base import loss_of
 
 pytestmark = pytest.mark.oracle
 theirs = pytest.importorskip("sentence_transformers.losses", reason="needs the extra `oracle`")

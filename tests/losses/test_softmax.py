@@ -1,11 +1,10 @@
 import pytest
 import torch
-from loss_cases import DIM, encoded_rows, seeded_head
+from loss_cases import DIM, encoded_rows, loss_of, seeded_head
 
 from juzhen.core.examples import Kind
 from juzhen.losses import SoftmaxClassifier
 from juzhen.losses.classes import pair_features
-from lightning_modules.base import loss_of
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from loss_cases import encoded_rows
+from loss_cases import encoded_rows, loss_of
 
 from juzhen.core.examples import Kind
 from juzhen.losses import TripletMargin, TripletOnline
 from juzhen.losses.triplets import adapted_margin, mined, triplet_margin
-from lightning_modules.base import loss_of
 
 SCORES = torch.tensor([[0.6, 0.9, 0.5, 0.1], [0.7, 0.4, 0.8, 0.5], [0.2, 0.3, 0.9, 0.4]])
 NEGATIVE = ~torch.eye(3, 4, dtype=torch.bool)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from juzhen.core.errors import UserError
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.evaluators import LexicalEvaluator
-from juzhen.evaluation.settings import Settings
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.metrics.bm25 import terms
 from juzhen.metrics.lexical import METHODS, lexical_scores
 
@@ -92,7 +92,7 @@ def test_word_overlap_by_words_of_jieba():
 
 
 def test_word_overlap_scores_pairs_and_rankings():
-    how = Settings()
+    how = EvaluationSettings()
     how.evaluation.bootstrap_samples, how.evaluation.splits = 0, ["test"]
     found = {
         method: evaluate(LexicalEvaluator(method=method), ["demo_sts", "demo_retrieval"], settings=how).scores

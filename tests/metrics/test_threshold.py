@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ks_2samp
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
+from juzhen.metrics.correlation import kolmogorov_smirnov, score_distribution
 from juzhen.metrics.threshold import (
     accuracy_at,
     area_under_curve,
@@ -126,10 +128,40 @@ def test_cross_fitting_needs_rows_on_both_sides():
     [
         ([0.1, 0.2], [0, 2], "row 1: the label is 2, expected 0 or 1"),
         ([np.nan, 0.2], [0, 1], r"row 0: the score is nan \(1 such rows\)"),
-        ([0.1], [0, 1], "two equal lengths"),
-        ([], [], "at least one row"),
     ],
 )
 def test_refuses(scores, labels, message):
     with pytest.raises(ValueError, match=message):
         fit_threshold(np.array(scores), np.array(labels), objective="f1")
+
+
+def test_the_spread_by_hand():
+    found = score_distribution(np.array([0.9, 0.1, 0.5, 0.5]), np.array([1.0, 0.0, 0.8, 0.5]))
+    assert found["score_mean"] == pytest.approx(0.5)
+    assert found["score_variance"] == pytest.approx(0.08)
+    assert found["ks"] == 0.5  # at most 0.1: no positive, half of the others
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3, 2.0])
+def test_the_distance_of_both_labels_is_that_of_scipy(shift):
+    generator = np.random.default_rng(1)
+    first, second = generator.normal(shift, 1, 700).round(1), generator.normal(0, 1, 900).round(1)
+    distance, probability = kolmogorov_smirnov(first, second)
+    expected = ks_2samp(first, second, method="asymp")
+    assert distance == pytest.approx(expected.statistic, abs=1e-12)
+    assert probability == pytest.approx(expected.pvalue, rel=0.2, abs=1e-9)
+
+
+def test_the_ends_of_the_spread():
+    apart, alike = np.array([0.0, 1.0, 5.0, 6.0]), np.full(4, 0.3)
+    labels = np.array([0.0, 0.0, 1.0, 1.0])
+    assert score_distribution(apart, labels)["ks"] == 1
+    assert score_distribution(alike, labels) == {
+        "score_mean": pytest.approx(0.3),
+        "score_variance": pytest.approx(0),
+        "ks": 0,
+        "ks_p_value": 1,
+    }
+    only = score_distribution(apart, np.ones(4))
+    assert (only["ks"], only["ks_p_value"], only["score_mean"]) == (None, None, 3)
+    assert set(score_distribution(np.empty(0), np.empty(0)).values()) == {None}

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.core.errors import UserError
 from juzhen.encoders import search
 from juzhen.encoders.search import ApproximateIndex, Best, exact_search
 from juzhen.metrics.bm25 import BM25, terms
@@ -109,8 +108,6 @@ def test_bm25_is_that_of_bm25s():
         known = [term for term in terms(query) if term in theirs.vocab_dict]
         np.testing.assert_allclose(found, theirs.get_scores(known) if known else np.zeros(5), rtol=1e-6)
         np.testing.assert_allclose(ours.pair_scores([query] * 5, np.arange(5)), found, rtol=1e-5)
-    with pytest.raises(UserError, match="none of 1 documents holds a letter"):
-        BM25(["?"])
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
@@ -124,12 +121,6 @@ def test_an_index_finds_nearly_what_exact_search_finds(kind):
     same = exact == found
     np.testing.assert_allclose(products[same], scores[same], rtol=1e-5)
     assert np.array_equal(ApproximateIndex(corpus, kind).search(corpus[:50], 10)[0], found)
-
-
-def test_codes_need_documents_to_learn_from():
-    pytest.importorskip("faiss")
-    with pytest.raises(UserError, match=r"index=ivf_pq: 10 documents are too few .* index=exact"):
-        ApproximateIndex(np.ones((10, 4), dtype=np.float32), "ivf_pq")
 
 
 def test_a_candidate_of_several_sources_is_there_once_with_its_best_rank():

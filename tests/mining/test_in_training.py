@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_candidates import Table
 
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.retrieval import as_retrieval
+from juzhen.data.rankings import as_retrieval
 from juzhen.data.views import apply_view
 from juzhen.mining import in_training
 from juzhen.mining.in_training import InForce, MinedRows
@@ -29,7 +29,7 @@ def mine(found, scores, options=OPTIONS, before=None):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
             in_training,
-            "EncoderSource",
+            "DenseRetriever",
             lambda table, ranking, **how: Table(np.asarray(table, dtype=np.float32)),
         )
         return found.mined(scores, options, batch_tokens=1, before=before)

@@ -9,11 +9,11 @@ from forks import ROOT
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from juzhen.cli.main import main
-from juzhen.cli.mine import run
+from juzhen.cli.mine import mine
 from juzhen.core.errors import UserError
 from juzhen.core.places import DATASETS
 from juzhen.data.audit.sources import ConfiguredSets
-from juzhen.data.named_ranking import load_ranking
+from juzhen.data.loading import load_ranking
 
 ROWS = [
     (f"怎么修改{one}", f"在哪里换{one}", f"{one}丢了怎么办")
@@ -44,9 +44,9 @@ def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, 
     options = {"data_dir": own_set, "config_dir": own_set / "conf", "negatives": 1}
     given = own_set / "out" / "tiny_hard.tsv"
     with pytest.raises(UserError, match=r"depth=100: .* has 15 documents"):
-        run("tiny", ["bm25"], out=given, depth=100, **options)
+        mine("tiny", ["bm25"], out=given, depth=100, **options)
     shutil.rmtree(own_set / "out", ignore_errors=True)
-    run("tiny", ["bm25"], out=given, **options)
+    mine("tiny", ["bm25"], out=given, **options)
     printed = capsys.readouterr().out
     assert "depth: all 15 documents of train/tiny, which are fewer than 100" in printed
     words = shlex.split(printed.splitlines()[-1])

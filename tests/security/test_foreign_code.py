@@ -18,10 +18,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.schema import ConfigError
 from launch import check_command_line
 from launch.job import check_target
-from sweeps.backends import ray_cluster, remote, slurm
-from sweeps.backends.interface import Ended
-from sweeps.backends.ray_cluster import RayWork
-from sweeps.backends.slurm import SlurmWork
+from sweeps import clusters
+from sweeps.ledger import Ledger, SweepCell
+from sweeps.local import Ended
 from sweeps.search import PRUNERS
 
 
@@ -243,41 +242,35 @@ class Trap:
         return Path.touch, (self.sprung,)
 
 
-@pytest.mark.parametrize("place", ["12_0_result.pkl", "12_ended.json"])
-def test_what_a_job_of_a_cluster_left_is_not_unpickled(place, tmp_path):
+@pytest.mark.parametrize("name", ["12_0_result.pkl", "state.json"])
+def test_what_a_job_of_a_cluster_left_is_not_unpickled(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters, "SHARED_DISK_SECONDS", 0.0)
     sprung = tmp_path / "sprung"
-    (tmp_path / place).write_bytes(pickle.dumps(("success", Trap(sprung))))
-    work = SlurmWork(tmp_path, "12", SimpleNamespace(grace_seconds=0.0, has=lambda job: False))
-    assert work.poll() == Ended(1, "its job ended: it printed nothing")
+    (tmp_path / name).write_bytes(pickle.dumps(("success", Trap(sprung))))
+    cell = SweepCell(str(tmp_path / "a"), ())
+    work = clusters.ClusterAttempt(Ledger(tmp_path), cell, tmp_path / "state.json", "12", lambda: True)
+    gone = Ended(1, "job 12 is gone: cancelled, out of time, or its node is gone")
+    assert work.poll() == gone
     assert not sprung.exists()
-    pickle.loads((tmp_path / place).read_bytes())
+    pickle.loads((tmp_path / name).read_bytes())
     assert sprung.exists()
-
-
-def test_what_a_task_of_ray_gives_back_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_cluster, "SHARED_DISK_SECONDS", 0.0)
-    ray = SimpleNamespace(
-        wait=lambda tasks, timeout: (tasks, []), get=lambda task: pytest.fail("it was read")
-    )
-    task = SimpleNamespace(task_id=lambda: b"1")
-    work = RayWork(ray, task, tmp_path / "1_ended.json")
-    assert work.poll() == Ended(1, "its node or its Ray worker ended")
-    for told in ("[]", "{}", '{"status": "0"}', "{"):
-        (tmp_path / "1_ended.json").write_text(told)
-        assert work.poll() == Ended(1, "its node or its Ray worker ended")
-    remote.tell(str(tmp_path / "1_ended.json"), 3)
-    assert work.poll() == Ended(3)
+    for text in ("[]", "{}", '{"status": "0"}', "{"):
+        (tmp_path / "state.json").write_text(text)
+        assert work.poll() == gone
 
 
 def test_the_folder_that_nodes_read_pickles_from_is_ours_alone(tmp_path, monkeypatch):
-    slurm._make_private(tmp_path / "jobs" / "a")
+    clusters.make_private(tmp_path / "jobs" / "a")
     assert (tmp_path / "jobs" / "a").stat().st_mode & 0o077 == 0
     (tmp_path / "jobs" / "a").chmod(0o775)
-    slurm._make_private(tmp_path / "jobs" / "a")
+    clusters.make_private(tmp_path / "jobs" / "a")
     assert (tmp_path / "jobs" / "a").stat().st_mode & 0o077 == 0
-    monkeypatch.setattr(slurm.os, "getuid", lambda: 54321)
-    with pytest.raises(UserError, match="is of another user"):
-        slurm._make_private(tmp_path / "jobs" / "a")
+    (tmp_path / "jobs" / "b").symlink_to(tmp_path / "jobs" / "a")
+    with pytest.raises(UserError, match="is a link"):
+        clusters.make_private(tmp_path / "jobs" / "b")
+    monkeypatch.setattr(clusters.os, "getuid", lambda: 54321)
+    with pytest.raises(UserError, match="of another user"):
+        clusters.make_private(tmp_path / "jobs" / "a")
 
 
 FILES = {

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,19 +13,18 @@ import torch
 from forks import ROOT
 from test_places import a_result, tree, write
 
-from callbacks.checkpoint_names import CHECKPOINTS, RESUME_FILE
+from callbacks import CHECKPOINTS, RESUME_FILE
 from juzhen import SentenceEncoder
 from juzhen.cli.main import main
+from juzhen.core.array_cache import ArrayCache
 from juzhen.core.errors import UserError
 from juzhen.core.owned import LIST, MARKER, own_folder, require_apart
 from juzhen.core.whole import remove_file, remove_folder, whole_folder, write_text
-from juzhen.encoders.embedding_cache import Shelf
-from juzhen.encoders.token_table import limit_size
 from juzhen.mining.beside import MiningBeside
 from juzhen.report.collect import export
 from launch.run_folder import RunFolder
 from launch.stage_store import StageStore
-from sweeps.ledger import FOLDER, Cell, Ledger
+from sweeps.ledger import FOLDER, Ledger, SweepCell
 
 PROJECT = ("config.json", "src/model.py", "thesis.txt")
 
@@ -32,7 +32,7 @@ OWNER = "juzhen/core/whole.py"
 EXCEPTIONS = {
     "callbacks/trial.py": {"open", "truncate"},  # the last line of a journal that a kill has torn
     "juzhen/core/memory.py": {"write_text"},  # a switch of the kernel below /proc
-    "sweeps/backends/remote.py": {"open", "replace"},  # travels to nodes by value, without this project
+    "sweeps/node.py": {"open", "replace"},  # travels to nodes by value, without this project
 }
 BY_NAME = {
     *(
@@ -310,41 +310,37 @@ def test_a_set_is_not_mined_over_the_table_it_is_read_from(tmp_path, capsys):
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("linked", ["shelf", "embeddings"])
-def test_a_shelf_that_is_a_link_is_not_used(tmp_path, linked):
-    precious = write(
-        tmp_path / "precious", f"{'0' * 32}.npy", "mine.npy", "digest/mine.npy", f"digest/{'0' * 32}.npy"
-    )
-    (tmp_path / "cache").mkdir()
-    place = tmp_path / "cache" / "embeddings" / "digest"
-    if linked == "shelf":
-        place.parent.mkdir()
-        place.symlink_to(precious)
+@pytest.mark.parametrize("linked", ["subfolder", "cache"])
+def test_a_cache_that_is_a_link_is_not_used(tmp_path, linked):
+    name = f"{'0' * 32}.safetensors"
+    precious = write(tmp_path / "precious", name, "mine.npy", "digest/mine.npy", f"digest/{name}")
+    folder = tmp_path / "cache"
+    if linked == "subfolder":
+        own_folder(folder)
+        (folder / "digest").symlink_to(precious)
     else:
-        place.parent.symlink_to(precious)
+        folder.symlink_to(precious)
     before = tree(tmp_path)
-    shelf = Shelf(place, dim=2)
+    cache = ArrayCache(folder, holds="numbers", max_bytes=0)
+    assert cache.keys("digest") == []
     with pytest.warns(UserWarning, match="cannot be kept here"):
-        shelf.add(["今天"], np.ones((1, 2), np.float32))
+        assert cache.write(f"digest/{'1' * 32}", {"a": np.arange(2)}) is None
     assert tree(tmp_path) == before
 
 
-def test_what_is_no_segment_stays_in_a_shelf(tmp_path):
-    own_folder(tmp_path / "shelf")
-    write(tmp_path / "shelf", f"{'0' * 32}.npy", "mine.npy")
-    with pytest.warns(UserWarning, match="no segment of embeddings"):
-        Shelf(tmp_path / "shelf", dim=2)
-    assert sorted(tree(tmp_path / "shelf")) == [MARKER, "mine.npy"]
-
-
-def test_no_table_of_others_goes_to_make_room(tmp_path):
-    folder = tmp_path / "tokens"
-    keep = write(folder, "mine.arrow", f"{'0' * 32}.arrow", f"{'1' * 32}.arrow") / f"{'1' * 32}.arrow"
-    limit_size(folder, max_bytes=0, keep=keep)
-    assert (folder / f"{'0' * 32}.arrow").exists(), "the folder is not known to be ours"
-    own_folder(folder, earlier=".*")
-    limit_size(folder, max_bytes=0, keep=keep)
-    assert sorted(tree(folder)) == [MARKER, keep.name, "mine.arrow"]
+def test_a_cache_leaves_what_is_not_its_own(tmp_path):
+    name, old = f"{'0' * 32}.safetensors", f"{'1' * 32}.safetensors"
+    ours = write(tmp_path / "ours", "mine.safetensors", name, old)
+    others = write(tmp_path / "others", name)
+    own_folder(ours, earlier=".*")
+    os.utime(ours / old, (0, 0))
+    cache = ArrayCache(ours, holds="numbers", max_bytes=0)
+    for place in (cache, ArrayCache(others, holds="numbers", max_bytes=0)):
+        with pytest.warns(UserWarning, match="cannot be used"):
+            assert place.read("0" * 32) is None
+    cache.write("2" * 32, {"a": np.arange(2)})
+    assert sorted(tree(ours)) == [MARKER, f"{'2' * 32}.safetensors", "mine.safetensors"]
+    assert sorted(tree(others)) == [name], "the folder is not known to be ours"
 
 
 LINKS = {
@@ -454,7 +450,7 @@ def test_no_link_in_the_ledger_of_a_stranger_is_followed(tmp_path, place):
     path.symlink_to(other / "events.jsonl" if path.suffix == ".jsonl" else other)
     before = tree(other)
     with pytest.raises(UserError, match="is a link"):
-        Ledger(tmp_path / "runs").plan([Cell(str(tmp_path / "runs" / "a"), ("seed=1",))])
+        Ledger(tmp_path / "runs").plan([SweepCell(str(tmp_path / "runs" / "a"), ("seed=1",))])
     assert tree(other) == before
 
 

@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +48,25 @@ os.replace(part, run_dir / "result.json")
 """
 
 
+SLURM = {
+    "cluster": "slurm",
+    "jobs": None,
+    "partition": None,
+    "account": None,
+    "qos": None,
+    "constraint": None,
+    "time_minutes": 30,
+    "cpus": 1,
+    "gpus": None,
+    "memory_gb": None,
+    "requeues": 3,
+    "signal_seconds": 30,
+    "setup": [],
+    "options": {},
+}
+PATIENCE = 500
+
+
 def plan(
     folder: Path,
     kinds: list[str],
@@ -53,29 +74,43 @@ def plan(
     jobs: int = 2,
     attempts: int = 2,
     report=lambda line: None,
-    backend=None,
+    runner="here",
+    **resources: object,
 ):
-    """A planner over one cell per kind, and the cells. `backend(program, ledger, cells)` is where they run: here."""
+    """A planner over one cell per kind, and the cells.
+
+    runner  where they run: here · slurm · local (submitit's stand-in) · host:port of Ray · a runner of one's own
+    """
     sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
-    from sweeps.backends.local import LocalBackend
-    from sweeps.ledger import Cell, Ledger
-    from sweeps.machine import Machine
+    from sweeps.clusters import RayRunner, SlurmRunner
+    from sweeps.ledger import Ledger, SweepCell
+    from sweeps.local import LocalRunner
     from sweeps.planner import Planner
 
     folder.mkdir(parents=True, exist_ok=True)
     program = folder.parent / "train.py"
     if not program.exists():
         program.write_text(FAKE)
-    cells = [
-        Cell(str(folder / f"{i}-{kind}"), (str(folder / f"{i}-{kind}"), kind)) for i, kind in enumerate(kinds)
-    ]
+    folders = [str(folder / f"{i}-{kind}") for i, kind in enumerate(kinds)]
+    cells = [SweepCell(name, (name, kind)) for name, kind in zip(folders, kinds, strict=True)]
     words, ledger = [sys.executable, str(program)], Ledger(folder)
-    if backend is None:
-        place = LocalBackend(words, Machine(jobs=jobs, threads=1, gpus=None, devices=0))
-    else:
-        place = backend(words, ledger, cells)
-    planner = Planner(cells, ledger, place, attempts=attempts, report=report)
-    return planner, cells
+    if runner == "here":
+        runner = LocalRunner(words, jobs=jobs, threads=1, gpus=None, devices=0)
+    elif runner in ("slurm", "local"):
+        runner = SlurmRunner(words, ledger, len(cells), **SLURM | {"cluster": runner} | resources)
+    elif isinstance(runner, str):
+        runner = RayRunner(
+            words, ledger, 0, **{"address": runner, "jobs": None, "cpus": 1, "gpus": None} | resources
+        )
+    return Planner(cells, ledger, runner, attempts=attempts, report=report), cells
+
+
+def wait_for(fact: Callable[[], object], what: str) -> None:
+    """Returns when `fact` holds; fails with `what` after `PATIENCE` seconds."""
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
 
 
 def done(told: str) -> list[int]:
@@ -102,7 +137,20 @@ def start(
     )
 
 
+def start_sweep(folder: Path, *kinds: str, runner="here", seconds=0.05, gpus=0) -> subprocess.Popen:
+    """This program as a process; each step of a cell takes that many seconds."""
+    return start(__file__, runner, gpus, folder, *kinds, STEP_SECONDS=seconds)
+
+
 if __name__ == "__main__":
-    started, _ = plan(Path(sys.argv[1]), sys.argv[2:], report=lambda line: print(line, flush=True))
-    summary = started.run()
+    runner, gpus, folder, *kinds = sys.argv[1:]
+    planner, _ = plan(
+        Path(folder),
+        kinds,
+        attempts=2 if runner == "here" else 3,
+        report=lambda line: print(line, flush=True),
+        runner=runner,
+        gpus=int(gpus),
+    )
+    summary = planner.run()
     print("DONE", len(summary.finished), len(summary.skipped), len(summary.failed))

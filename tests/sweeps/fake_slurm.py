@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun")
+COMMANDS = ("sbatch", "sacct", "scancel", "scontrol", "srun")
 
 
 def install(folder: Path) -> dict[str, str]:
@@ -70,8 +70,10 @@ def srun(jobs: Path, *words: str) -> None:
     os.execv(words[start], words[start:])
 
 
-def squeue(jobs: Path, *_: str) -> None:
-    print("\n".join(path.parent.name for path in jobs.glob("*/queued")))
+def sacct(jobs: Path, *_: str) -> None:
+    print("JobID|State|NodeList")
+    for job in jobs.glob("[0-9]*"):
+        print(f"{job.name}|{'RUNNING' if (job / 'queued').exists() else 'COMPLETED'}|here")
 
 
 def scancel(jobs: Path, number: str, signal_name: str = "--signal=TERM") -> None:

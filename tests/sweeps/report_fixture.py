@@ -7,10 +7,9 @@ from pathlib import Path
 
 from juzhen.core.result import Result, Score
 from juzhen.report.build import Report, build_report
-from juzhen.report.entries import with_entries
+from juzhen.report.figures import Reference
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import Matrix, build_matrix
-from juzhen.report.reference import Reference
 
 AUDIT = {
     "format_version": 1,
@@ -81,7 +80,7 @@ def described(name: str) -> dict[str, object]:
 
 
 def matrix_of(results: Sequence[Result], audit: Audit | None = None) -> Matrix:
-    return with_entries(build_matrix(results, metric="spearman"), audit)
+    return build_matrix(results, metric="spearman", audit=audit)
 
 
 def report_of(

@@ -38,7 +38,7 @@ def result_text(score: float) -> str:
 
 
 def settings(**changes):
-    from sweeps.search import Settings
+    from sweeps.search import SearchSettings
 
     numbers = {
         "study": "rates",
@@ -51,7 +51,7 @@ def settings(**changes):
         "prune_after_trials": 1,
         "prune_after_validations": 1,
     }
-    return Settings(**numbers | changes)
+    return SearchSettings(**numbers | changes)
 
 
 def space(*words: str):
@@ -68,31 +68,30 @@ def search_in(folder: Path, *words: str, key: str = "0", **changes):
     return Search(folder, space(*words), settings(**changes), key=key)
 
 
-def planner_of(search, folder: Path, backend, *, seeds=("",), report=lambda line: None):
+def planner_of(search, folder: Path, runner, *, seeds=("",), report=lambda line: None):
     """A planner whose cells are named after their trial's words."""
-    from sweeps.ledger import Cell, Ledger
+    from sweeps.ledger import Ledger, SweepCell
     from sweeps.search_planner import SearchPlanner
 
-    def cells_of(candidate):
-        (word,) = search.space.words(candidate.values)
+    def cells_of(trial):
+        (word,) = search.space.words(trial.params)
         names = [f"{folder}/{word}{seed}" for seed in seeds]
-        return [Cell(name, (name, word, f"trial={search.address(candidate.number)}")) for name in names]
+        return [SweepCell(name, (name, word, f"trial={search.path}#{trial.number}")) for name in names]
 
-    return SearchPlanner(search, cells_of, Ledger(folder), backend, attempts=1, report=report)
+    return SearchPlanner(search, cells_of, Ledger(folder), runner, attempts=1, report=report)
 
 
 def run(folder: Path, num_trials: int) -> None:
-    from sweeps.backends.local import LocalBackend
-    from sweeps.machine import Machine
+    from sweeps.local import LocalRunner
 
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["RESULT"] = json.dumps(RESULT)
     program = folder.parent / "train.py"
     if not program.exists():
         program.write_text(FAKE)
-    backend = LocalBackend([sys.executable, str(program)], Machine(jobs=2, threads=1, gpus=None, devices=0))
+    runner = LocalRunner([sys.executable, str(program)], jobs=2, threads=1, gpus=None, devices=0)
     with search_in(folder, num_trials=num_trials) as search:
-        planner_of(search, folder, backend, report=lambda line: print(line, flush=True)).run()
+        planner_of(search, folder, runner, report=lambda line: print(line, flush=True)).run()
 
 
 if __name__ == "__main__":

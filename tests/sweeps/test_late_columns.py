@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from sweeps.ledger import Cell, Event, Ledger
+from sweeps.ledger import Event, Ledger, SweepCell
 from sweeps.planner import late_columns_line
 from sweeps.status import read_status, to_console
 
@@ -24,16 +24,16 @@ def finished_cell(make_result, folder, data_dir):
     result.data = {"dev/demo_sts": {"rows": 2}}
     folder.mkdir(parents=True)
     result.write(folder)
-    return Cell(str(folder), ())
+    return SweepCell(str(folder), ())
 
 
 def test_finished_cells_are_named_once_all_files_of_a_column_are_there(make_result, tmp_path):
     runs, data = tmp_path / "runs", tmp_path / "data"
     cells = [finished_cell(make_result, runs / name, data) for name in ("a", "b")]
-    broken = Cell(str(runs / "broken"), ())
+    broken = SweepCell(str(runs / "broken"), ())
     (runs / "broken").mkdir()
     (runs / "broken" / "result.json").write_text("{}")
-    cells += [broken, Cell(str(runs / "planned"), ())]
+    cells += [broken, SweepCell(str(runs / "planned"), ())]
     ledger = Ledger(runs)
     planned = [(Event.PLANNED, {"run_dir": one.run_dir, "words": [], "devices": 0}) for one in cells]
     ledger.add_all([(Event.SWEEP, {"cells": 4, "jobs": 1}), *planned])

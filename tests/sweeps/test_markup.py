@@ -7,14 +7,11 @@ from report_fixture import report_of
 
 from juzhen.core.markup import in_markdown
 from juzhen.encoders.model_card import fact_table
-from juzhen.report.compare import compare
-from juzhen.report.comparison import comparison_markdown
-from juzhen.report.figures import load_published
+from juzhen.report.figures import load_reference
+from juzhen.report.files import latex, markdown
 from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html
-from juzhen.report.reference import load_reference
 from juzhen.report.table import to_markdown
-from juzhen.report.text import latex, markdown
 
 SCRIPT = "<script>alert(1)</script>"
 TAG = re.compile(r"<\s*/?\s*[a-z!?]", re.IGNORECASE)
@@ -66,7 +63,6 @@ def test_no_table_holds_a_tag(report_of_strangers):
     report = report_of(report_of_strangers, reference=load_reference(None))
     texts = {
         "table": to_markdown(matrix),
-        "compare": comparison_markdown(compare(matrix, load_published()), metric="spearman"),
         "report": markdown(report),
         "card": fact_table({SCRIPT: SCRIPT, "trained on": [SCRIPT]}),
     }

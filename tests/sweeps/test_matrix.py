@@ -3,7 +3,7 @@ import math
 import pytest
 
 from juzhen.core.errors import UserError
-from juzhen.core.result import Result, Score
+from juzhen.core.result import Result
 from juzhen.report.matrix import Matrix, build_matrix
 
 SCORES = {"dev/bq/spearman": 0.5}
@@ -29,51 +29,53 @@ def test_rows_columns_and_cells(small_matrix_results):
     assert both.std == pytest.approx(0.02 / math.sqrt(2))
 
 
-def test_a_null_is_left_out_of_the_mean(small_matrix_results):
+def test_a_null_is_left_out_of_the_mean_and_its_set_keeps_its_column(small_matrix_results, make_result):
     lcqmc = matrix_of(*small_matrix_results).rows[2]
     assert lcqmc.num_seeds == 2
     assert (lcqmc.cells["dev/csts"].mean, lcqmc.cells["dev/csts"].num_seeds) == (0.60, 1)
-
-
-def test_a_set_without_any_value_keeps_its_column(make_result):
     scores = {"dev/csts/spearman": 0.5, "test/csts/spearman": None, "dev/bq/spearman": None}
     matrix = matrix_of(make_result(["csts"], scores))
     assert matrix.columns == ["dev/bq", "dev/csts"]
     assert list(matrix.rows[0].cells) == ["dev/csts"]
+    results = [make_result(["csts"], scores | {"test/bq/spearman": None})]
+    assert build_matrix(results, metric="spearman", split="both").columns == ["test/bq", "dev/csts"]
 
 
-def test_a_column_never_mixes_splits(make_result):
+def test_a_column_never_mixes_splits_and_both_stand_side_by_side(small_matrix_results, make_result):
     results = [
         make_result(["a"], {"dev/bq/spearman": 0.5, "test/bq/spearman": 0.4}),
         make_result(["b"], {"dev/bq/spearman": 0.6}),
     ]
     assert matrix_of(*results).columns == ["dev/bq"]
     assert matrix_of(*results[:1]).columns == ["test/bq"]
+    splits = {
+        one: build_matrix(small_matrix_results, metric="spearman", split=one)
+        for one in ("both", "test", "dev", None)
+    }
+    assert splits["both"].columns == ["dev/csts", "dev/lcqmc", "test/lcqmc"]
+    assert splits["both"].counted == ["dev/csts", "test/lcqmc"]  # an average counts a set once
+    assert splits["both"].hidden == []
+    assert (splits["test"].columns, splits["test"].hidden) == (["test/lcqmc"], ["dev/csts", "dev/lcqmc"])
+    assert splits["dev"].columns == splits["dev"].counted == ["dev/csts", "dev/lcqmc"]
+    assert splits[None].hidden == ["dev/lcqmc"]
 
 
-def test_both_splits_side_by_side_or_one_of_them(small_matrix_results):
-    def columns(split):
-        return build_matrix(small_matrix_results, metric="spearman", split=split)
-
-    both = columns("both")
-    assert both.columns == ["dev/csts", "dev/lcqmc", "test/lcqmc"]
-    assert both.counted == ["dev/csts", "test/lcqmc"]  # an average counts a set once
-    assert both.hidden == []
-    assert (columns("test").columns, columns("test").hidden) == (["test/lcqmc"], ["dev/csts", "dev/lcqmc"])
-    assert columns("dev").columns == columns("dev").counted == ["dev/csts", "dev/lcqmc"]
-    assert columns(None).hidden == ["dev/lcqmc"]
-
-
-def test_a_split_without_values_stands_beside_none_but_a_set_without_any_stays(make_result):
-    scores = {"dev/csts/spearman": 0.5, "test/csts/spearman": None, "dev/bq/spearman": None}
-    results = [make_result(["csts"], scores | {"test/bq/spearman": None})]
-    assert build_matrix(results, metric="spearman", split="both").columns == ["test/bq", "dev/csts"]
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"metric": "spearman", "split": "test"}, "--split test: no result has a score of that split"),
+        ({"metric": "spaerman"}, r"metric=spaerman: .*accuracy, spearman"),
+    ],
+)
+def test_a_split_or_a_metric_that_nobody_scored_is_named(make_result, asked, message):
+    results = [make_result(["csts"], {"dev/csts/spearman": 0.5, "dev/csts/accuracy": None})]
+    with pytest.raises(UserError, match=message):
+        build_matrix(results, **asked)
 
 
-def test_a_split_that_nobody_scored_is_named(make_result):
-    results = [make_result(["csts"], {"dev/csts/spearman": 0.5})]
-    with pytest.raises(UserError, match="--split test: no result has a score of that split"):
-        build_matrix(results, metric="spearman", split="test")
+def test_results_without_any_score_say_so(make_result):
+    with pytest.raises(UserError, match="no score at all"):
+        matrix_of(make_result(["csts"], {}))
 
 
 def test_columns_are_in_the_order_of_the_longest_suite_then_by_name(make_result):
@@ -109,15 +111,9 @@ def test_what_is_said_about_a_set_makes_no_row(make_result):
     results = [make_result(["a"], SCORES, seed=1), make_result(["a"], SCORES, seed=2)]
     results[0].config["dataset"]["a"] |= {"rows": {"test": None}, "about": "x", "layout": "tsv"}
     results[1].config["dataset"]["a"] |= {"rows": {"test": 1361}, "about": "y", "layout": "tsv"}
-    for one, layouts in zip(results, ({"tsv": 1}, {"tsv": 1, "original": 2}), strict=True):
+    for one, layouts in zip(results, ({"tsv": {}}, {"tsv": {}, "original": {"files": {}}}), strict=True):
         one.config["dataset"]["a"]["layouts"] = layouts
     assert labels(results) == ["a"]
-
-
-def test_a_serial_job_of_one_stage_that_mixes_is_a_mixture(make_result):
-    order = {"name": "serial", "order": ["all"], "stages": {"all": {"dataset": ["b", "a"]}}, "sets": {}}
-    numbers = {"sample_by": "size", "temperature": 1.0}
-    assert labels([make_result(["b", "a"], SCORES, schedule=order | numbers)]) == ["a + b"]
 
 
 def test_the_latest_of_equal_runs_counts_once(make_result):
@@ -138,17 +134,19 @@ def test_a_stage_of_a_curriculum_is_the_row_of_its_prefix(make_result):
     assert (row.label, row.num_seeds) == ("a", 2)
 
 
-def test_order_matters_in_a_curriculum_not_in_a_mixture(make_result):
-    def four(schedule):
-        return [make_result(sets, SCORES, schedule=schedule) for sets in (["a", "b"], ["b", "a"])]
+def test_rows_are_called_by_what_they_learnt_from_in_order(make_result):
+    def both(schedule):
+        return labels([make_result(sets, SCORES, schedule=schedule) for sets in (["a", "b"], ["b", "a"])])
 
-    assert labels(four("serial")) == ["a → b", "b → a"]
-    assert labels(four("mix")) == ["a + b"]
-
-
-def test_what_later_stages_started_from_is_not_untrained(make_result):
+    assert both("serial") == ["a → b", "b → a"]
+    assert both("mix") == ["a + b"]
+    one_stage = {"name": "serial", "order": ["all"], "stages": {"all": {"dataset": ["b", "a"]}}, "sets": {}}
+    assert both(one_stage | {"sample_by": "size", "temperature": 1.0}) == ["a + b"]
     later = make_result(["a", "b"], SCORES, untrained={"dev/bq/spearman": 0.4}, schedule="serial", stage=1)
-    assert labels([later]) == ["a → b"]
+    assert labels([later]) == ["a → b"], "what later stages started from is not untrained"
+    starts = [([], "models/minilm"), (["a"], "models/minilm"), (["a"], None)]
+    results = [make_result(sets, SCORES, init_from=start) for sets, start in starts]
+    assert labels(results) == ["models/minilm", "a", "models/minilm → a"]
 
 
 def test_untrained_weights_are_one_row_wherever_they_were_measured(make_result):
@@ -292,19 +290,3 @@ def test_precision_and_back_end_make_rows_that_say_so(make_result):
         for one in (full, half)
     ]
     assert labels(lexical) == ["lexical"]
-
-
-def test_a_start_from_other_weights_shows(make_result):
-    results = [
-        make_result([], SCORES, init_from="models/minilm"),
-        make_result(["a"], SCORES, init_from="models/minilm"),
-        make_result(["a"], SCORES),
-    ]
-    assert labels(results) == ["models/minilm", "a", "models/minilm → a"]
-
-
-def test_an_unknown_metric_names_the_known(make_result):
-    with pytest.raises(UserError, match=r"metric=spaerman: .*accuracy, spearman"):
-        build_matrix(
-            [make_result(["a"], {"dev/bq/spearman": 0.5, "dev/bq/accuracy": Score(None)})], metric="spaerman"
-        )

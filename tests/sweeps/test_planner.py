@@ -3,27 +3,20 @@
 import os
 import random
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from fake_cells import done, plan, results, start
+from fake_cells import done, plan, results, start_sweep
 
 from juzhen.core.texts import time_in_words
 from sweeps.ledger import Event, Ledger
-from sweeps.machine import Machine
+from sweeps.local import LocalRunner
 from sweeps.status import State, read_status, summary
-
-DRIVER = Path(__file__).with_name("fake_cells.py")
 
 
 def starts(folder: Path, cell) -> int:
     return (folder / cell.name / "starts").read_text().count("\n")
-
-
-def start_sweep(folder: Path, *kinds: str, seconds: float = 0.05) -> subprocess.Popen:
-    return start(DRIVER, folder, *kinds, STEP_SECONDS=seconds)
 
 
 def test_a_failing_cell_is_tried_twice_named_and_stops_no_other(tmp_path):
@@ -143,27 +136,30 @@ def test_a_torn_line_costs_only_itself(tmp_path):
     assert [event["cells"] for event in ledger.events()] == [1, 2]
 
 
+def machine(**share):
+    return LocalRunner([], **share)
+
+
 def test_threads_are_shared_out_and_gpus_come_in_turn(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("sweeps.machine.num_cores", lambda: 16)
-    assert Machine(jobs=None, threads=None, gpus=None, devices=0).jobs == 4
-    machine = Machine(jobs=3, threads=None, gpus=None, devices=0)
-    assert machine.environment(0)["OMP_NUM_THREADS"] == "5"
-    assert "CUDA_VISIBLE_DEVICES" not in machine.environment(0)
-    two = Machine(jobs=None, threads=None, gpus=[0, 1, 2, 3], devices=2)
+    monkeypatch.setattr("sweeps.local.num_cores", lambda: 16)
+    assert machine(jobs=None, threads=None, gpus=None, devices=0).jobs == 4
+    three = machine(jobs=3, threads=None, gpus=None, devices=0)
+    assert three.environment(0)["OMP_NUM_THREADS"] == "5"
+    assert "CUDA_VISIBLE_DEVICES" not in three.environment(0)
+    two = machine(jobs=None, threads=None, gpus=[0, 1, 2, 3], devices=2)
     assert two.jobs == 2
     assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(3)] == ["0,1", "2,3", "0,1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert Machine(jobs=3, threads=1, gpus=None, devices=1).environment(2)["CUDA_VISIBLE_DEVICES"] == "5"
+    assert machine(jobs=3, threads=1, gpus=None, devices=1).environment(2)["CUDA_VISIBLE_DEVICES"] == "5"
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert Machine(jobs=3, threads=None, gpus=None, devices=0).threads == 2
+    assert machine(jobs=3, threads=None, gpus=None, devices=0).threads == 2
 
 
 def test_a_cell_that_another_sweep_holds_is_left_to_it(tmp_path):
     folder = tmp_path / "runs"
     _, (held, free) = plan(folder, ["fine", "fine"])
-    with Ledger(folder).claim(held) as mine:
-        assert mine
+    with Ledger(folder).claim(held):
         sweep = start_sweep(folder, "fine", "fine", seconds=0.01)
         while not free.finished:
             time.sleep(0.05)

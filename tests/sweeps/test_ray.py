@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster_cells import PATIENCE, start, wait_for
-from fake_cells import done, plan, results
+from fake_cells import PATIENCE, done, plan, results, start_sweep, wait_for
 
 from sweeps.ledger import Event, Ledger
 
@@ -64,14 +63,14 @@ def test_drivers_and_a_node_are_killed_at_random_moments(tmp_path, cluster, seed
         random.Random(seed),
     )
     for number in (1, 2):
-        sweep = start(folder, cluster.address, *kinds, seconds=0.3)
+        sweep = start_sweep(folder, *kinds, runner=cluster.address, seconds=0.3)
         wait_for(lambda number=number: count(folder, Event.STARTED) >= number, "the cells have not begun")
         time.sleep(draw.uniform(0, 3))
         sweep.kill()
         sweep.wait()
         print("driver killed with", len(results(folder)), "finished")
     before = count(folder, Event.STARTED)
-    sweep = start(folder, cluster.address, *kinds, seconds=0.3)
+    sweep = start_sweep(folder, *kinds, runner=cluster.address, seconds=0.3)
     wait_for(lambda: count(folder, Event.STARTED) > before, "nothing went on")
     time.sleep(draw.uniform(0, 1))
     cluster.remove_node(draw.choice(cluster.nodes_of_cells), allow_graceful=False)
@@ -83,10 +82,10 @@ def test_drivers_and_a_node_are_killed_at_random_moments(tmp_path, cluster, seed
     check_each_is_finished_once(folder, kinds, tmp_path)
 
 
-def test_cells_have_a_gpu_each_and_end_when_the_sweep_is_asked_to(tmp_path, cluster, monkeypatch):
+def test_cells_have_a_gpu_each_and_end_when_the_sweep_is_asked_to(tmp_path, cluster):
     folder = tmp_path / "runs"
-    monkeypatch.setenv("CELL_GPUS", "1")  # GPUs are numbers to Ray, whether there are any or not
-    sweep = start(folder, cluster.address, "fine", "fine", seconds=30)
+    # GPUs are numbers to Ray, whether there are any or not
+    sweep = start_sweep(folder, "fine", "fine", runner=cluster.address, seconds=30, gpus=1)
     wait_for(lambda: len(list(folder.glob("*/starts"))) == 2, "the cells have not begun")
     sweep.terminate()
     told, _ = sweep.communicate(timeout=PATIENCE)

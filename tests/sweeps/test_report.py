@@ -50,19 +50,13 @@ def test_the_heat_map_is_svg_with_every_number_and_is_the_same_again(report, tmp
     assert (tmp_path / "matrix.svg").read_bytes() == svg
 
 
-def test_one_row_is_a_report(report, make_result):
-    folder = report([make_result(["csts"], {"dev/csts/spearman": 0.5})])
-    text = (folder / "report.md").read_text(encoding="utf-8")
-    assert "| csts | 1 | ***50.0*** |" in text
-    assert "Nothing here to answer this from." in text
-
-
-def test_a_column_of_nulls_stays_a_column(report, make_result):
+def test_one_row_is_a_report_and_a_column_of_nulls_stays_a_column(report, make_result):
     null = Score(None, why="all scores are equal")
     folder = report([make_result(["csts"], {"dev/csts/spearman": 0.5, "test/bq/spearman": null})])
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert "| csts | 1 | — | ***50.0*** |" in text
     assert "\n— bq (test): all scores are equal (csts)\n" in text
+    assert "Nothing here to answer this from." in text
     words = ElementTree.parse(folder / "matrix.svg").getroot().itertext()
     assert not any("bq" in word for word in words)
 
@@ -151,7 +145,7 @@ def test_a_report_needs_no_torch_and_few_seconds(tmp_path, make_result):
 
 
 def test_without_matplotlib_the_rest_is_written_and_it_says_so(report, monkeypatch, capsys):
-    monkeypatch.setattr("juzhen.report.command.find_spec", lambda name: None)
+    monkeypatch.setattr("juzhen.report.files.find_spec", lambda name: None)
     folder = report()
     assert not (folder / "matrix.svg").exists()
     assert (folder / "index.html").exists()

@@ -8,9 +8,10 @@ import pytest
 from report_fixture import AUDIT, COUNTS, counted, matrix_of, report_of, scored
 
 from juzhen.core.result import Score
-from juzhen.report.leaks import Audit, Rest
+from juzhen.report.files import markdown
+from juzhen.report.leaks import Audit
 from juzhen.report.page import html
-from juzhen.report.text import markdown, matrix_csv
+from juzhen.report.table import to_csv
 
 REST = Score(0.48, 0.46, 0.50, 9500)
 
@@ -41,9 +42,9 @@ def test_what_a_run_counted_goes_before_the_audit(made):
         True,
         False,
     )
-    assert leak.rest == Rest(0.52, 0.48, 0.46, 0.50, 9500)
+    assert (leak.unseen, leak.score) == (REST, 0.52)
     audited = entry_of(made()).leak
-    assert (audited.rows, audited.is_counted, audited.rest) == (400, False, None)
+    assert (audited.rows, audited.is_counted, audited.unseen) == (400, False, None)
     assert entry_of(made({})).leak.rows == 0  # nothing was seen, and the run has looked
 
 
@@ -61,7 +62,7 @@ def test_seeds_are_averaged_when_all_of_them_counted(made):
     )
     leak = entry_of(one, other).leak
     assert (leak.rows, leak.share) == (450, 0.045)
-    assert (leak.rest.value, leak.rest.count) == (pytest.approx(0.49), 9450)
+    assert (leak.unseen.value, leak.unseen.count) == (pytest.approx(0.49), 9450)
     assert not entry_of(one, made(seed=2)).leak.is_counted
 
 
@@ -80,7 +81,7 @@ def test_a_rest_without_a_score_is_said_in_words(made, rest, words):
     results = [made({"lcqmc": 10000}, rest)]
     report = report_of(results)
     line = ("lcqmc", "bq (dev)", "lcqmc", "10,000", "100.0", "52.0", words, "run")
-    assert report.table("leaks").lines == [line]
+    assert report.table("leaks").body == [line]
 
 
 def test_page_markdown_and_csv_have_both_scores(made):
@@ -91,8 +92,6 @@ def test_page_markdown_and_csv_have_both_scores(made):
     assert "<dd>48.0 [46.0, 50.0] on 9,500 rows; with them 52.0</dd>" in page
     line = "| lcqmc | bq (dev) | lcqmc | 500 | 5.0 | 52.0 | 48.0 [46.0, 50.0] | run |"
     assert line in markdown(report)
-    (cell,) = [
-        one for one in csv.DictReader(io.StringIO(matrix_csv(report.matrix))) if one["dataset"] == "bq"
-    ]
+    (cell,) = [one for one in csv.DictReader(io.StringIO(to_csv(report.matrix))) if one["dataset"] == "bq"]
     assert (cell["leaky_rows"], cell["leaky_share"], cell["leaks_counted_by"]) == ("500", "0.05", "run")
     assert (cell["mean"], cell["without_leaks"], cell["without_leaks_count"]) == ("0.52", "0.48", "9500")

@@ -104,23 +104,6 @@ def test_rows_of_a_table_are_as_long_as_its_head(page):
         assert len(set(rows)) == 1
 
 
-def test_a_deviation_and_the_parts_of_a_name_may_stand_on_a_line_of_their_own(page):
-    text = page.read_text(encoding="utf-8")
-    assert '<span><span class="part">75.0</span> <span class="part">± 1.0</span></span>' in text
-    assert '<span><span class="part">58.0</span></span>' in text
-    assert '<button type="button">pawsx_<wbr>zh (dev)</button>' in text
-    (matrix,) = re.findall(r"td\.cell \{.*?\}", text)
-    assert "white-space: normal" in matrix
-    assert re.search(r"\.part \{[^}]*white-space: nowrap", text)
-
-
-def test_the_first_column_of_every_table_stays_where_it_is(page):
-    text = page.read_text(encoding="utf-8")
-    for selector in (".matrix th:first-child", ".sortable:not(.matrix) :is(th, td):first-child"):
-        (rule,) = re.findall(rf"^{re.escape(selector)} (\{{.*?\}})", text, re.MULTILINE)
-        assert "position: sticky; left: 0;" in rule
-
-
 @pytest.fixture
 def browse(page, tmp_path):
     """Runs steps in Chromium; see browser.py."""

@@ -28,15 +28,17 @@ ROWS = (
 
 
 def start(output_dir: Path, *words: str) -> subprocess.Popen:
-    small = [word for word in SMALL if not word.startswith("dataset=") and "progress" not in word]
+    typed = {"dataset", "logger.progress", *(word.partition("=")[0] for word in words)}
+    small = [word for word in SMALL if word.partition("=")[0] not in typed]
     return start_program("train.py", "-m", *small, f"output_dir={output_dir}", *words, cwd=ROOT)
 
 
 @pytest.mark.slow
 def test_one_cell_fails_and_the_other_is_there(tmp_path, capsys):
     rows = ("+hydra.sweeper.rows.lexical='model=lexical'", "+hydra.sweeper.rows.lost='init_from=/nowhere'")
-    words = (*rows, "dataset=[]", "suite=demo", "debug_rows=24", "hydra.launcher.attempts=1")
-    sweep = start(tmp_path, *words, "hydra.launcher.jobs=2")
+    small = ("dataset=[]", "suite=demo", "debug_rows=24", "logger=csv", "evaluation.bootstrap_samples=0")
+    words = (*rows, *small, "hydra.launcher.attempts=1", "hydra.launcher.jobs=2", f"output_dir={tmp_path}")
+    sweep = start_program("train.py", "-m", *words, cwd=ROOT)
     told, _ = sweep.communicate(timeout=200)
     assert sweep.returncode == 1, told
     assert "1 cells finished, 0 were finished before, 1 failed" in told

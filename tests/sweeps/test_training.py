@@ -118,7 +118,7 @@ def test_what_a_set_says_of_how_it_is_learnt_from_is_told(learnt):
 @pytest.mark.parametrize(
     ("model", "family"),
     [
-        ({"_target_": "lightning_modules.crossencoder.CrossEncoder"}, "crossencoder"),
+        ({"_target_": "lightning_modules.crossencoder.CrossEncoderModule"}, "crossencoder"),
         ({"_target_": "lightning_modules.cot.CotEncoder", "read": "last"}, "cot"),
         ({"_target_": "lightning_modules.cot.CotEncoder", "read": "pooling"}, "biencoder"),
     ],

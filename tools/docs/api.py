@@ -24,10 +24,13 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     "metrics": ("Metrics", ""),
     "data": (
         "Data",
-        "core.examples data.named_ranking.load_ranking data.rankings data.source data.readers data.sampler "
+        "core.examples data.loading.load_ranking data.rankings data.source data.readers data.sampler "
         "data.views data.spec",
     ),
-    "mining": ("Mining and distillation", "mining.negatives mining.options mining.distil distill.student"),
+    "mining": (
+        "Mining and distillation",
+        "mining.negatives mining.options distillation.graded_sets distillation.student",
+    ),
     "results": ("Results and errors", "core.result core.errors calibration.calibration calibration.fusion"),
 }
 """Page → title, and what stands on it: classes, functions, modules below `juzhen`; none: the package of its name."""

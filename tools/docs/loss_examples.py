@@ -29,21 +29,21 @@ class Example:
 
 def at(degrees: Sequence[float], *, radius: float = 1.0) -> Tensor:
     """Places on a circle, (texts, 2)."""
-    return torch.tensor([[math.cos(one), math.sin(one)] for one in map(math.radians, degrees)]) * radius
+    return torch.tensor([[math.cos(angle), math.sin(angle)] for angle in map(math.radians, degrees)]) * radius
 
 
 def _free(**degrees: Sequence[float]) -> dict[str, Tensor]:
     """Names, with _ for a space → places on the circle that are free to move."""
-    return {name.replace("_", " "): at(one).requires_grad_() for name, one in degrees.items()}
+    return {name.replace("_", " "): at(angles).requires_grad_() for name, angles in degrees.items()}
 
 
 def _of_scores(scores: Sequence[float], targets: Sequence[float]) -> Example:
-    free, wanted = torch.tensor(scores, requires_grad=True), torch.tensor(targets)
+    free, gold = torch.tensor(scores, requires_grad=True), torch.tensor(targets)
     # Two nodes whose difference is the score / temperature.
     logits = torch.stack([-free / 2, free / 2], dim=1) / 0.05
-    tensors = {"scores": free, "targets": wanted, "layer_scores": torch.stack([free, free], dim=1)}
-    tensors |= {"logits": logits, "classes": wanted.round()}
-    return Example(tensors, {"scores": free}, wanted, {})
+    tensors = {"scores": free, "targets": gold, "layer_scores": torch.stack([free, free], dim=1)}
+    tensors |= {"logits": logits, "classes": gold.round()}
+    return Example(tensors, {"scores": free}, gold, {})
 
 
 def grades() -> Example:
@@ -71,7 +71,7 @@ def rows() -> Example:
     """Three rows of anchor, positive and negative; a guide holds the positive of row 0 for an answer to anchor 1."""
     free = _free(anchor=[20, 62, 200], positive=[50, 95, 235], negative=[345, 130, 170])
     anchors, positives, negatives = free.values()
-    guide = torch.stack([one.detach() for one in free.values()], dim=1)
+    guide = torch.stack([vectors.detach() for vectors in free.values()], dim=1)
     guide[0, 1] = anchors[1].detach()
     tensors = {"anchors": anchors, "positives": positives, "negatives": negatives[:, None], "guide": guide}
     tensors |= {"first": anchors, "second": positives}

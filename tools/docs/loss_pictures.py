@@ -4,6 +4,7 @@ A panel is the gradient of one loss, with its numbers of conf/loss for cosines, 
 where the score of each pair is moved to, arrows where each text is.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -17,15 +18,13 @@ from matplotlib.patches import Circle
 from torch import Tensor
 
 from benchmarks.report import COLOURS, MARKERS, STYLE
-from juzhen.cli.arguments import Parser
 from juzhen.cli.program import run_program
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Loss
 from juzhen.report.picture import save_picture
-from lightning_modules.base import asked_for
-from lightning_modules.loss_numbers import losses_for, options
 from lightning_modules.matching import build_loss
 from tools.docs.loss_examples import FAMILIES, Example
+from tools.loss_numbers import losses_for, options
 
 COLUMNS = 2
 CANDIDATES, TEMPERATURES = (0.9, 0.8, 0.6, 0.3, 0.0), (1.0, 0.2, 0.05, 0.01)
@@ -58,7 +57,7 @@ def loss_named(name: str, example: Example) -> Loss:
 
 
 def value_of(loss: Loss, example: Example) -> Tensor:
-    names = [name for name in asked_for(type(loss)) if name in example.tensors]
+    names = [name for name in loss.reads if name in example.tensors]
     if Kind.TRIPLET not in loss.input_kinds:
         names = [name for name in names if name != "negatives"]  # it refuses what it would not read
     return loss(**{name: example.tensors[name] for name in names})
@@ -67,12 +66,12 @@ def value_of(loss: Loss, example: Example) -> Tensor:
 def pulls(name: str, example: Example) -> dict[str, Tensor]:
     """Name of a free tensor → where each of its values is moved to, −∂loss/∂value; the longest move is 1."""
     loss = loss_named(name, example)
-    found = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         value_of(loss, example), list(example.free.values()), allow_unused=True, materialize_grads=True
     )
-    lengths = [one.norm(dim=1) if one.ndim > 1 else one.abs() for one in found]
+    lengths = [gradient.norm(dim=1) if gradient.ndim > 1 else gradient.abs() for gradient in gradients]
     longest = torch.cat(lengths).max().clamp(min=torch.finfo(torch.float32).tiny)
-    return {key: -one / longest for key, one in zip(example.free, found, strict=True)}
+    return {key: -gradient / longest for key, gradient in zip(example.free, gradients, strict=True)}
 
 
 def draw_bars(axes: Axes, example: Example, moves: dict[str, Tensor]) -> None:
@@ -94,15 +93,15 @@ def draw_bars(axes: Axes, example: Example, moves: dict[str, Tensor]) -> None:
 def draw_circle(axes: Axes, example: Example, moves: dict[str, Tensor], *, has_directions: bool) -> None:
     colours = [COLOURS[mark] for mark in example.marks.tolist()]
     axes.add_patch(Circle((0, 0), 1, fill=False, color="#cccccc"))
-    places = {key: one.detach().T.numpy() for key, one in example.free.items()}
+    positions = {key: points.detach().T.numpy() for key, points in example.free.items()}
     if example.are_pairs:
-        axes.plot(*np.stack(list(places.values()), axis=1), ":", color="#999999", zorder=0)
-    for marker, (key, (x, y)) in zip(MARKERS, places.items(), strict=False):
+        axes.plot(*np.stack(list(positions.values()), axis=1), ":", color="#999999", zorder=0)
+    for marker, (key, (x, y)) in zip(MARKERS, positions.items(), strict=False):
         axes.scatter(x, y, marker=marker, color=colours, s=44)
         along = LONGEST_ARROW * moves[key].T.numpy()
         axes.quiver(x, y, *along, color=colours, angles="xy", scale_units="xy", scale=1, width=0.012)
     if has_directions or "teacher" in example.fixed:
-        for x, y in (one.T.numpy() for one in example.fixed.values()):
+        for x, y in (points.T.numpy() for points in example.fixed.values()):
             axes.scatter(
                 x, y, marker="*", s=130, edgecolors=[COLOURS[mark] for mark in range(len(x))], c="white"
             )
@@ -115,9 +114,9 @@ def picture(family: str) -> Figure:
     make, names = FAMILIES[family]
     of_scores = "scores" in make().free
     width, height = PANEL[of_scores]
-    lines = -(-len(names) // COLUMNS)
-    figure = Figure(figsize=(COLUMNS * width, lines * height))
-    panels = figure.subplots(lines, COLUMNS, squeeze=False).ravel()
+    rows = -(-len(names) // COLUMNS)
+    figure = Figure(figsize=(COLUMNS * width, rows * height))
+    panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     for axes, name in zip(panels, names, strict=False):
@@ -141,13 +140,15 @@ def temperature_picture() -> Figure:
     """What a temperature makes of CANDIDATES: the share of each at some temperatures, and the entropy at all."""
     figure = Figure(figsize=(COLUMNS * 3.3, 2.6))
     bars, line = figure.subplots(1, COLUMNS)
-    cosines, places = torch.tensor(CANDIDATES), np.arange(len(CANDIDATES))
+    cosines, positions = torch.tensor(CANDIDATES), np.arange(len(CANDIDATES))
     width = 0.8 / len(TEMPERATURES)
     for number, (tau, share) in enumerate(
         zip(TEMPERATURES, shares(cosines, torch.tensor(TEMPERATURES))[0], strict=True)
     ):
-        bars.bar(places + (number - 1.5) * width, share, width, color=COLOURS[number], label=f"τ = {tau:g}")
-    bars.set(xticks=places, xticklabels=CANDIDATES, xlabel="cosine of a candidate", ylabel="share")
+        bars.bar(
+            positions + (number - 1.5) * width, share, width, color=COLOURS[number], label=f"τ = {tau:g}"
+        )
+    bars.set(xticks=positions, xticklabels=CANDIDATES, xlabel="cosine of a candidate", ylabel="share")
     bars.legend(frameon=False)
     grid = torch.logspace(-3, 1, 200)
     line.plot(grid, shares(cosines, grid)[1], color="#555555")
@@ -160,7 +161,9 @@ def temperature_picture() -> Figure:
 
 
 def main() -> None:
-    parser = Parser("python -m tools.docs.loss_pictures", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        "python -m tools.docs.loss_pictures", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("folder", type=Path, help="where the pictures are written")
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from juzhen.core.result import FORMAT_VERSION, Result, Score
 from juzhen.core.result_shape import RESULT
-from juzhen.core.shape import Object, Table
+from juzhen.core.shape import Entries, Object
 from tools.docs.columns import named_lines
 from tools.docs.markup import code, plain, table
 
@@ -48,21 +48,21 @@ for path in sorted(Path("runs").glob("*/result.json")):
 
 
 def page() -> str:
-    told = {name: about for kind in (Result, Score) for name, about in named_lines(kind.__doc__ or "")}
+    meanings = {name: about for kind in (Result, Score) for name, about in named_lines(kind.__doc__ or "")}
     rows = []
-    for key, words, required in entries(RESULT):
+    for key, type_name, required in entries(RESULT):
         # Told are the keys of a result, and of a score in it.
         is_told = "." not in key or re.fullmatch(r"scores\.<[^>]+>\.\w+", key)
-        meaning = told.get(key.rpartition(".")[2], "") if is_told else ""
-        rows.append((code(key), words, "yes" if required else "", plain(meaning)))
+        meaning = meanings.get(key.rpartition(".")[2], "") if is_told else ""
+        rows.append((code(key), type_name, "yes" if required else "", plain(meaning)))
     return f"{HEAD}\n{table(('key', 'type', 'required', 'meaning'), rows)}"
 
 
-def entries(shape: Object, place: str = "", required: bool = True) -> Iterator[tuple[str, str, bool]]:
+def entries(shape: Object, parent: str = "", required: bool = True) -> Iterator[tuple[str, str, bool]]:
     """Dotted key, type in words, and whether it must be there, of every key at any depth."""
-    for known, must in ((shape.required, True), (shape.optional, False)):
-        for key, inner in known.items():
-            path = f"{place}.{key}".lstrip(".")
+    for keys, must in ((shape.required, True), (shape.optional, False)):
+        for key, inner in keys.items():
+            path = f"{parent}.{key}".lstrip(".")
             yield path, words_of(inner), required and must
             for child, below in _inner(inner, path):
                 yield from entries(child, below, required and must)
@@ -73,18 +73,18 @@ def words_of(shape: Any) -> str:
         return " or ".join(map(words_of, shape))
     if isinstance(shape, list):
         return f"list: {words_of(shape[0])}"
-    return "object" if isinstance(shape, Object | Table) else WORDS[shape]
+    return "object" if isinstance(shape, Object | Entries) else WORDS[shape]
 
 
-def _inner(shape: Any, place: str) -> Iterator[tuple[Object, str]]:
-    """The objects that a value holds, with the place of their keys."""
+def _inner(shape: Any, parent: str) -> Iterator[tuple[Object, str]]:
+    """The objects that a value holds, with the parent of their keys."""
     if isinstance(shape, Object):
-        yield shape, place
-    elif isinstance(shape, Table):
-        name = PLACES.get(re.split(r"\W", place)[-1], "name")
-        yield from _inner(shape.values, f"{place}.<{name}>")
+        yield shape, parent
+    elif isinstance(shape, Entries):
+        name = PLACES.get(re.split(r"\W", parent)[-1], "name")
+        yield from _inner(shape.values, f"{parent}.<{name}>")
     elif isinstance(shape, tuple):
-        for one in shape:
-            yield from _inner(one, place)
+        for option in shape:
+            yield from _inner(option, parent)
     elif isinstance(shape, list):
-        yield from _inner(shape[0], f"{place}[]")
+        yield from _inner(shape[0], f"{parent}[]")

@@ -20,7 +20,7 @@ Rows = dict[tuple[str, str], list[Row]]
 """(data set, split) → rows"""
 
 
-class Ledger:
+class Admission:
     """Remembers what was written, over all data sets: no sentence in two splits, no pair twice."""
 
     def __init__(self) -> None:
@@ -45,16 +45,16 @@ class Ledger:
 
 def generate() -> Rows:
     """The rows of all data sets and splits; the same on every call."""
-    ledger = Ledger()
+    admission = Admission()
     generators: list[Generator] = [Scenes(), Questions(), Roles(), Facts()]
     return {
-        (generator.name, split): _rows(generator, split, size, ledger)
+        (generator.name, split): _rows(generator, split, size, admission)
         for split, size in SIZES.items()
         for generator in generators
     }
 
 
-def _rows(generator: Generator, split: str, size: int, ledger: Ledger) -> list[Row]:
+def _rows(generator: Generator, split: str, size: int, admission: Admission) -> list[Row]:
     """About `size` rows of one split, each wish in turn, in random order."""
     draw = Draw(f"juzhen {generator.name} {split}")
     rows: list[Row] = []
@@ -62,7 +62,7 @@ def _rows(generator: Generator, split: str, size: int, ledger: Ledger) -> list[R
         wish = generator.wishes[turn % len(generator.wishes)]
         for _ in range(MOST_PROPOSALS):
             proposal = generator.propose(wish, split, draw)
-            if proposal and ledger.admits(generator.name, split, proposal):
+            if proposal and admission.admits(generator.name, split, proposal):
                 rows += proposal
                 break
         else:

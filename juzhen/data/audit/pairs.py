@@ -47,20 +47,20 @@ def audit_pairs(
     with Progress(disable=not detail.progress, transient=True) as progress:
         task = progress.add_task("evaluation sets", total=1 + len(train))
         index = PairIndex(evaluation, threshold=threshold)
-        for one in train:
-            progress.update(task, advance=1, description=one.name)
-            for other, hits in zip(evaluation, index.search(one), strict=True):
-                if name_of(one) != name_of(other):
-                    cells.append(_cell(one, other, hits, detail))
+        for examples in train:
+            progress.update(task, advance=1, description=examples.name)
+            for other, hits in zip(evaluation, index.search(examples), strict=True):
+                if name_of(examples) != name_of(other):
+                    cells.append(_cell(examples, other, hits, detail))
     both = {name_of(one): one for one in [*train, *evaluation]}
     return {
         "format_version": FORMAT_VERSION,
         "what": "leaks between training sets and evaluation splits",
         "near_threshold": threshold,
-        "train": [name_of(one) for one in train],
-        "evaluation": [name_of(one) for one in evaluation],
+        "train": [name_of(examples) for examples in train],
+        "evaluation": [name_of(examples) for examples in evaluation],
         "absent": sorted(absent),
-        "sets": {name: _describe(one, detail) for name, one in sorted(both.items())},
+        "sets": {name: _describe(examples, detail) for name, examples in sorted(both.items())},
         "cells": cells,
     }
 
@@ -152,8 +152,10 @@ def repeated_and_contradictory(examples: Examples) -> tuple[int, list[np.ndarray
     A pair is the same in either order, except in NLI: that a entails b says nothing about b and a.
     """
     numbers: dict[str, int] = {}
-    known = np.array([numbers.setdefault(normalize(text), len(numbers)) for text in examples.sentences])
-    rows = np.stack([known[values] for values in examples.columns.values()], axis=1)
+    text_numbers = np.array(
+        [numbers.setdefault(normalize(text), len(numbers)) for text in examples.sentences]
+    )
+    rows = np.stack([text_numbers[values] for values in examples.columns.values()], axis=1)
     if examples.kind in (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR):
         rows.sort(axis=1)
     _, group, sizes = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
@@ -166,8 +168,8 @@ def repeated_and_contradictory(examples: Examples) -> tuple[int, list[np.ndarray
     odd = np.flatnonzero(low != high)
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], odd)
-    found = [np.sort(order[start : start + sizes[one]]) for start, one in zip(starts, odd, strict=True)]
-    return repeated, sorted(found, key=lambda rows: rows[0])
+    clusters = [np.sort(order[start : start + sizes[one]]) for start, one in zip(starts, odd, strict=True)]
+    return repeated, sorted(clusters, key=lambda rows: rows[0])
 
 
 def lines_of(examples: Examples, rows: np.ndarray) -> list[int]:

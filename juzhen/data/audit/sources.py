@@ -1,6 +1,6 @@
 """What the audit reads: the configured sets that have a file, and lines of running text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from juzhen.core.errors import UserError, nearest
@@ -76,6 +76,26 @@ class ConfiguredSets:
             if self._read[name] is None:
                 self.absent.append(name)
         return self._read[name]
+
+    def splits(
+        self, name: str, splits: Sequence[str] = ("train", "dev", "test"), *, option: str = ""
+    ) -> Iterator[tuple[str, Examples | None]]:
+        """Each split of a set and its rows, None where there is no file. Raises UserError where there is none at all.
+
+        option  begins the message
+        """
+        if name not in self.files:
+            raise UserError(f"{option}{name}: no conf/dataset/{name}.yaml; {nearest(name, self.files)}")
+        found = False
+        for split in splits:
+            rows = self.load(name, split)
+            found = found or rows is not None
+            yield split, rows
+        if not found:
+            raise UserError(
+                f"{option}{name}: no file of {' or '.join(splits)} below {self.data_dir}; type --data-dir <folder that "
+                "holds the data sets>"
+            )
 
 
 def read_lines(name: str, sets: ConfiguredSets) -> list[str]:

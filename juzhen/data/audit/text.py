@@ -19,8 +19,8 @@ def audit_text(
     """The report: per text how many lines hold evaluation sentences, altogether and by evaluation split."""
     sentences: list[str] = []
     owner: list[int] = []
-    for position, one in enumerate(evaluation):
-        found = used_sentences(one)
+    for position, examples in enumerate(evaluation):
+        found = used_sentences(examples)
         sentences += found
         owner += [position] * len(found)
     search, owners, texts = SentenceSearch(sentences), np.array(owner), {}
@@ -34,12 +34,12 @@ def audit_text(
         "what": "lines of running text that hold evaluation sentences",
         "least_characters_inside_a_line": LEAST_INSIDE,
         "evaluation": {
-            name_of(one): {
-                "rows": len(one),
+            name_of(examples): {
+                "rows": len(examples),
                 "sentences": owner.count(position),
-                "fingerprint": one.fingerprint,
+                "fingerprint": examples.fingerprint,
             }
-            for position, one in enumerate(evaluation)
+            for position, examples in enumerate(evaluation)
         },
         "texts": texts,
     }
@@ -61,12 +61,12 @@ def _describe(
     found, numbers, is_whole = hits
     leaky = np.unique(found)
     by_set = {}
-    for position, one in enumerate(evaluation):
-        here = owners[numbers] == position
-        if here.any():
-            by_set[name_of(one)] = {
-                "lines": len(np.unique(found[here])),
-                "sentences": len(np.unique(numbers[here])),
+    for position, examples in enumerate(evaluation):
+        is_here = owners[numbers] == position
+        if is_here.any():
+            by_set[name_of(examples)] = {
+                "lines": len(np.unique(found[is_here])),
+                "sentences": len(np.unique(numbers[is_here])),
             }
     described: dict[str, Any] = {
         "lines": len(lines),

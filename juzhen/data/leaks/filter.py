@@ -1,13 +1,13 @@
-"""Training rows that hold an evaluation row, and a set without them."""
+"""Training rows that hold an evaluation row, and evaluation rows that training has held."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples
+from juzhen.core.examples import JUDGED, Examples
 from juzhen.data.leaks.pairs import PairIndex, pair_columns
 from juzhen.data.leaks.text import SentenceSearch
 
@@ -43,14 +43,81 @@ class LeakFilter:
         leaky = self.leaky_rows_of(train)
         if len(train) and len(leaky) == len(train):
             raise UserError(
-                f"dataset.{train.name}: all {len(train)} training rows are also in sets that this job evaluates "
-                f"on, and filter_leaks=true leaves them out; evaluate on other sets, or type filter_leaks=false"
+                f"{train.name}: all {len(train)} training rows are also in sets that this job evaluates "
+                f"on, and filter_leaks=true leaves them out; evaluate on other sets, or choose filter_leaks=false"
             )
-        kept = train.select(np.setdiff1d(np.arange(len(train)), leaky)) if len(leaky) else train
-        return replace(kept, num_leaky=len(leaky))
+        remaining = train.select(np.setdiff1d(np.arange(len(train)), leaky)) if len(leaky) else train
+        return replace(remaining, num_leaky=len(leaky))
 
 
 def used_sentences(examples: Examples) -> list[str]:
     """The sentences that rows use; a cut set keeps the table of the whole."""
-    places = np.unique(np.concatenate(list(examples.columns.values())))
-    return [examples.sentences[place] for place in places]
+    positions = np.unique(np.concatenate(list(examples.columns.values())))
+    return [examples.sentences[place] for place in positions]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What training has seen of one evaluation split.
+
+    rows    positions of the seen rows, int64, sorted; of judgements the queries of these, counted from 0
+    share   their part of the split, as a fraction
+    by_set  training set → how many of these rows it holds; sets without any are left out, sets may overlap
+    """
+
+    rows: np.ndarray
+    share: float
+    by_set: Mapping[str, int]
+
+
+class SeenRows:
+    """Keeps account of what has been learnt from, and tells which rows of `evaluation` that gives away.
+
+    A row is given away by the same pair in either order, or by one that is nearly the same (see `pairs`). Sets
+    without pairs, learnt from or scored, have nothing to compare. Nothing is computed before it is asked for.
+    """
+
+    def __init__(self, evaluation: Sequence[Examples]) -> None:
+        self._evaluation = [examples for examples in evaluation if pair_columns(examples)]
+        self._learnt: list[Examples] = []
+        self._found: list[list[np.ndarray]] = []  # for each of `_learnt`: seen rows of each split
+
+    @cached_property
+    def _index(self) -> PairIndex:
+        return PairIndex(self._evaluation)
+
+    def learn(self, train: Mapping[str, Examples]) -> None:
+        """Adds sets as they are learnt from: after their view, and after their limit."""
+        for examples in train.values():
+            if (
+                pair_columns(examples)
+                and len(examples)
+                and not any(examples is known for known in self._learnt)
+            ):
+                self._learnt.append(examples)
+
+    def seen(self) -> dict[str, Seen]:
+        """`split/dataset` → Seen, of every evaluation split with pairs; all that was learnt so far counts."""
+        if not self._evaluation:
+            return {}
+        for examples in self._learnt[len(self._found) :]:
+            self._found.append([np.unique(hits.evaluation_rows) for hits in self._index.search(examples)])
+        return {
+            f"{examples.split}/{examples.name}": self._of(place)
+            for place, examples in enumerate(self._evaluation)
+        }
+
+    def _of(self, position: int) -> Seen:
+        by_set: dict[str, np.ndarray] = {}
+        for examples, rows_of_split in zip(self._learnt, self._found, strict=True):
+            by_set[examples.name] = np.union1d(
+                by_set.get(examples.name, rows_of_split[position]), rows_of_split[position]
+            )
+        evaluated = self._evaluation[position]
+        rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *by_set.values()]))
+        counts = {name: len(rows_of_set) for name, rows_of_set in by_set.items() if len(rows_of_set)}
+        scored = len(evaluated)
+        if evaluated.kind in JUDGED:
+            queries, of_rows = np.unique(evaluated.columns["query"], return_inverse=True)
+            rows, scored = np.unique(of_rows[rows]), len(queries)
+        return Seen(rows, len(rows) / max(scored, 1), counts)

@@ -43,14 +43,14 @@ class NearIndex:
 
     def search(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Every near pair: positions in the index, positions in `texts`; both int64 (pairs,)."""
-        found = [
-            (own, start + other)
+        pairs = [
+            (indexed, start + other)
             for start in range(0, len(texts), _BLOCK)
-            for own, other in self._search_block(texts[start : start + _BLOCK])
+            for indexed, other in self._search_block(texts[start : start + _BLOCK])
         ]
-        if not found:
+        if not pairs:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        return np.concatenate([own for own, _ in found]), np.concatenate([other for _, other in found])
+        return np.concatenate([own for own, _ in pairs]), np.concatenate([other for _, other in pairs])
 
     def _search_block(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rows, values, num_unknown = self._known_sets(texts)
@@ -58,30 +58,30 @@ class NearIndex:
         # Trigrams that the index does not have are rarer than all others: they come first in every prefix.
         chosen = self._in_prefix(rows, sizes) & (values >= num_unknown)
         prefixes = self._matrix(rows[chosen], values[chosen] - num_unknown, len(texts))
-        known = values >= num_unknown
-        sets = self._matrix(rows[known], values[known] - num_unknown, len(texts))
+        is_known = values >= num_unknown
+        sets = self._matrix(rows[is_known], values[is_known] - num_unknown, len(texts))
         for start in range(0, len(texts), _PIECE):
             candidates = (prefixes[start : start + _PIECE] @ self._prefixes).tocoo()
-            other, own = candidates.row.astype(np.int64) + start, candidates.col.astype(np.int64)
-            smaller = np.minimum(sizes[other], self._sizes[own])
-            larger = np.maximum(sizes[other], self._sizes[own])
+            other, indexed = candidates.row.astype(np.int64) + start, candidates.col.astype(np.int64)
+            smaller = np.minimum(sizes[other], self._sizes[indexed])
+            larger = np.maximum(sizes[other], self._sizes[indexed])
             possible = smaller >= self.threshold * larger - _ROUNDING
-            other, own = other[possible], own[possible]
-            near = self._jaccard(sets, sizes, other, own) >= self.threshold - _ROUNDING
-            yield own[near], other[near]
+            other, indexed = other[possible], indexed[possible]
+            near = self._jaccard(sets, sizes, other, indexed) >= self.threshold - _ROUNDING
+            yield indexed[near], other[near]
 
     def _known_sets(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, int]:
         """Distinct trigrams by row and rising rank, those unknown to the index below `num_unknown`."""
         rows, grams = _trigrams(texts)
         distinct, tokens = np.unique(grams, return_inverse=True)
-        places = np.searchsorted(self._vocabulary, distinct)
-        places[places == len(self._vocabulary)] = 0
-        known = np.zeros(len(distinct), dtype=bool)
+        positions = np.searchsorted(self._vocabulary, distinct)
+        positions[positions == len(self._vocabulary)] = 0
+        is_known = np.zeros(len(distinct), dtype=bool)
         if len(self._vocabulary):
-            known = self._vocabulary[places] == distinct
+            is_known = self._vocabulary[positions] == distinct
         num_unknown = len(distinct)
         order = np.arange(num_unknown)
-        order[known] = num_unknown + self._rank[places[known]]
+        order[is_known] = num_unknown + self._rank[positions[is_known]]
         rows, values = _distinct(rows, order[tokens], num_unknown + len(self._vocabulary))
         return rows, values, num_unknown
 
@@ -97,13 +97,13 @@ class NearIndex:
         return sparse.csr_matrix((np.ones(len(rows), dtype=np.int32), values, starts), shape=shape)
 
     def _jaccard(
-        self, sets: sparse.csr_matrix, sizes: np.ndarray, other: np.ndarray, own: np.ndarray
+        self, sets: sparse.csr_matrix, sizes: np.ndarray, other: np.ndarray, indexed: np.ndarray
     ) -> np.ndarray:
-        shared = np.zeros(len(own), dtype=np.int64)
-        for start in range(0, len(own), _VERIFIED_AT_ONCE):
+        shared = np.zeros(len(indexed), dtype=np.int64)
+        for start in range(0, len(indexed), _VERIFIED_AT_ONCE):
             piece = slice(start, start + _VERIFIED_AT_ONCE)
-            shared[piece] = sets[other[piece]].multiply(self._sets[own[piece]]).sum(axis=1).A1
-        return shared / (sizes[other] + self._sizes[own] - shared)
+            shared[piece] = sets[other[piece]].multiply(self._sets[indexed[piece]]).sum(axis=1).A1
+        return shared / (sizes[other] + self._sizes[indexed] - shared)
 
 
 def _trigrams(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -50,19 +50,20 @@ class PairIndex:
     def __init__(self, evaluation: Sequence[Examples], *, threshold: float = NEAR) -> None:
         table: dict[str, int] = {}
         numbers = [
-            {place: table.setdefault(text, len(table)) for place, text in _used(one)} for one in evaluation
+            {position: table.setdefault(text, len(table)) for position, text in _used(examples)}
+            for examples in evaluation
         ]
         self._table = table
         self._near = NearIndex([letters_only(text) for text in table], threshold=threshold)
         self._starts = np.cumsum([0, *map(len, evaluation)])
         self._columns = [
-            [_mapped(values, known) for values in one.columns.values()]
-            for one, known in zip(evaluation, numbers, strict=True)
+            [_mapped(values, numbers_of_set) for values in one.columns.values()]
+            for one, numbers_of_set in zip(evaluation, numbers, strict=True)
         ]
         keys, rows = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for one, known, start in zip(evaluation, numbers, self._starts, strict=False):
-            for left, right in pair_columns(one):
-                keys.append(self._keys_of(_mapped(left, known), _mapped(right, known)))
+            for first, right in pair_columns(one):
+                keys.append(self._keys_of(_mapped(first, known), _mapped(right, known)))
                 rows.append(start + np.arange(len(one)))
         every_key, every_row = np.concatenate(keys), np.concatenate(rows)
         order = np.argsort(every_key, kind="stable")
@@ -70,11 +71,13 @@ class PairIndex:
 
     def search(self, train: Examples) -> list[Hits]:
         """What `train` shares with each evaluation split, in their order."""
-        places, texts = zip(*_used(train), strict=True) if len(train) else ((), ())
+        positions, texts = zip(*_used(train), strict=True) if len(train) else ((), ())
         exact, near = self._neighbours(texts)
-        found = _first_of_each(*self._pairs(train, dict(zip(places, range(len(places)), strict=True)), near))
-        is_exact, is_near = (np.isin(np.arange(len(self._table)), one) for one in (exact, near.own))
-        return [self._hits_of(position, found, is_exact, is_near) for position in range(len(self._columns))]
+        hits = _first_of_each(
+            *self._pairs(train, dict(zip(positions, range(len(positions)), strict=True)), near)
+        )
+        is_exact, is_near = (np.isin(np.arange(len(self._table)), examples) for examples in (exact, near.own))
+        return [self._hits_of(position, hits, is_exact, is_near) for position in range(len(self._columns))]
 
     def _neighbours(self, texts: Sequence[str]) -> tuple[np.ndarray, "_Neighbours"]:
         """Numbers of the evaluation sentences that are among `texts`, and the neighbours of every text."""
@@ -93,7 +96,7 @@ class PairIndex:
         self, train: Examples, positions: dict[int, int], near: "_Neighbours"
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Training row, evaluation row counted over all splits, and whether exact; with repetitions."""
-        found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, bool))]
+        hits = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, bool))]
         for left, right in pair_columns(train):
             combinations = near.combinations(_mapped(left, positions), _mapped(right, positions))
             for rows, first, second, is_exact in combinations:
@@ -101,34 +104,34 @@ class PairIndex:
                 low = np.searchsorted(self._keys, keys, side="left")
                 counts = np.searchsorted(self._keys, keys, side="right") - low
                 source, offset = _expanded(counts)
-                found.append((rows[source], self._rows[low[source] + offset], is_exact[source]))
-        train_rows, rows, is_exact = (np.concatenate(parts) for parts in zip(*found, strict=True))
+                hits.append((rows[source], self._rows[low[source] + offset], is_exact[source]))
+        train_rows, rows, is_exact = (np.concatenate(parts) for parts in zip(*hits, strict=True))
         return train_rows, rows, is_exact
 
     def _hits_of(
         self,
         position: int,
-        found: tuple[np.ndarray, np.ndarray, np.ndarray],
+        hits: tuple[np.ndarray, np.ndarray, np.ndarray],
         is_exact: np.ndarray,
         is_near: np.ndarray,
     ) -> Hits:
         start, end = self._starts[position], self._starts[position + 1]
-        train_rows, rows, exact_pairs = found
-        here = (rows >= start) & (rows < end)
+        train_rows, rows, exact_pairs = hits
+        is_here = (rows >= start) & (rows < end)
         columns = self._columns[position]
         exact_sentence = np.logical_or.reduce([is_exact[column] for column in columns])
         near_sentence = np.logical_or.reduce([is_near[column] for column in columns])
         return Hits(
-            train_rows[here],
-            rows[here] - start,
-            exact_pairs[here],
+            train_rows[is_here],
+            rows[is_here] - start,
+            exact_pairs[is_here],
             exact_sentence,
             exact_sentence | near_sentence,
         )
 
-    def _keys_of(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def _keys_of(self, first: np.ndarray, right: np.ndarray) -> np.ndarray:
         """One number per unordered pair of sentence numbers."""
-        return np.minimum(left, right) * len(self._table) + np.maximum(left, right)
+        return np.minimum(first, right) * len(self._table) + np.maximum(first, right)
 
 
 @dataclass(frozen=True)
@@ -151,16 +154,16 @@ class _Neighbours:
         pieces = np.cumsum(counts[rows]) // _COMBINATIONS_AT_ONCE
         for piece in np.split(rows, np.flatnonzero(np.diff(pieces)) + 1):
             source, offset = _expanded(counts[piece])
-            here = piece[source]
-            first = self.starts[left[here]] + offset // degree[right[here]]
-            second = self.starts[right[here]] + offset % degree[right[here]]
-            yield here, self.own[first], self.own[second], self.is_exact[first] & self.is_exact[second]
+            is_here = piece[source]
+            first = self.starts[left[is_here]] + offset // degree[right[is_here]]
+            second = self.starts[right[is_here]] + offset % degree[right[is_here]]
+            yield is_here, self.own[first], self.own[second], self.is_exact[first] & self.is_exact[second]
 
 
 def _used(examples: Examples) -> list[tuple[int, str]]:
     """Number and normalized text of every sentence that the rows use; a cut set keeps the table of the whole."""
-    places = np.unique(np.concatenate(list(examples.columns.values()))).tolist()
-    return [(place, normalize(examples.sentences[place])) for place in places]
+    positions = np.unique(np.concatenate(list(examples.columns.values()))).tolist()
+    return [(place, normalize(examples.sentences[place])) for place in positions]
 
 
 def _mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:

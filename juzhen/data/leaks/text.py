@@ -48,42 +48,44 @@ class SentenceSearch:
 
         advance  told how many lines are done since the last call
         """
-        found: set[tuple[int, int, bool]] = set()
+        hits: set[tuple[int, int, bool]] = set()
         start = 0
         while start < len(lines):
             end, size = start, 0
             while end < len(lines) and size < _BLOCK_CHARACTERS:
                 size += len(lines[end])
                 end += 1
-            self._search_block([normalize(line) for line in lines[start:end]], start, found)
+            self._search_block([normalize(line) for line in lines[start:end]], start, hits)
             advance(end - start)
             start = end
-        entries = np.array(sorted(found), dtype=np.int64).reshape(-1, 3)
+        entries = np.array(sorted(hits), dtype=np.int64).reshape(-1, 3)
         return entries[:, 0], entries[:, 1], entries[:, 2].astype(bool)
 
-    def _search_block(self, lines: list[str], start: int, found: set[tuple[int, int, bool]]) -> None:
-        whole: dict[int, str] = {}
+    def _search_block(self, lines: list[str], start: int, hits: set[tuple[int, int, bool]]) -> None:
+        whole_lines: dict[int, str] = {}
         for position, line in enumerate(lines):
             text = without_end_marks(line)
             if text in self.by_text:
-                whole[position] = text
-                found.update((start + position, number, True) for number in self.by_text[text])
+                whole_lines[position] = text
+                hits.update((start + position, number, True) for number in self.by_text[text])
         joined = "\n".join(lines)
         line_starts = np.cumsum([0, *(len(line) + 1 for line in lines)])
         for place, text in self._inside(joined):
             position = int(np.searchsorted(line_starts, place, side="right")) - 1
-            if whole.get(position) != text:
-                found.update((start + position, number, False) for number in self.by_text[text])
+            if whole_lines.get(position) != text:
+                hits.update((start + position, number, False) for number in self.by_text[text])
 
     def _inside(self, joined: str) -> Iterable[tuple[int, str]]:
         """Every place where one of the longer sentences stands, words being whole."""
         hashes = _hash_windows(_code_points(joined))
-        places = np.flatnonzero(self._buckets[_bucket(hashes)])
-        places = places[np.isin(hashes[places], self._hashes)]
-        for place, key in zip(places.tolist(), hashes[places].tolist(), strict=True):
+        positions = np.flatnonzero(self._buckets[_bucket(hashes)])
+        positions = positions[np.isin(hashes[positions], self._hashes)]
+        for position, key in zip(positions.tolist(), hashes[positions].tolist(), strict=True):
             for text in self._by_hash[key]:
-                if joined.startswith(text, place) and not _cuts_a_word(joined, place, place + len(text)):
-                    yield place, text
+                if joined.startswith(text, position) and not _cuts_a_word(
+                    joined, position, position + len(text)
+                ):
+                    yield position, text
 
 
 def _code_points(text: str) -> np.ndarray:

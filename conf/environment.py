@@ -1,0 +1,27 @@
+"""What a configuration may take from the environment.
+
+Configurations are stored in results, logs and at W&B, and may come from anybody. So `${oc.env:…}` gives a short list of
+variables and no other.
+"""
+
+import os
+
+from omegaconf import OmegaConf
+
+READABLE = ("JUZHEN_DATA", "JUZHEN_CACHE", "HOME", "TMPDIR", "SCRATCH")
+
+
+def register_environment() -> None:
+    """Makes `${oc.env:…}` give the variables of READABLE and refuse all others; may be called again."""
+
+    def read(name: str, *default: str | None) -> str | None:
+        if name not in READABLE:
+            raise ValueError(
+                f"a configuration may not read the environment variable {name}, since it is stored with each result; "
+                f"it may read {', '.join(READABLE)}"
+            )
+        if name not in os.environ and not default:
+            raise ValueError(f"the environment variable {name} is not set")
+        return os.environ.get(name, *default)
+
+    OmegaConf.register_new_resolver("oc.env", read, replace=True)

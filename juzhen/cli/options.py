@@ -1,0 +1,88 @@
+"""Arguments and options of verbs. What several verbs have is declared here once.
+
+A metavar that ends in … takes every word up to the next option: `--sets lcqmc atec`.
+"""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Argument, Option
+
+from juzhen.backends.names import BackendName
+from juzhen.core.errors import UserError
+from juzhen.core.numerals import LARGEST
+
+SEED = 42
+BATCH_TOKENS = 16384
+
+Encoder = Annotated[str, Argument(help="run folder, or folder of an encoder")]
+BatchTokens = Annotated[int, Option(min=1, help="tokens at a time")]
+Backend = Annotated[BackendName, Option(help="what computes the embeddings")]
+Cache = Annotated[Path | None, Option(metavar="FOLDER", help="keep embeddings here for the next time")]
+Seed = Annotated[int, Option(min=0, max=LARGEST, help="of all that is drawn")]
+
+DataDir = Annotated[
+    Path | None,
+    Option(metavar="FOLDER", help="where the data sets lie", show_default="$JUZHEN_DATA, or data"),
+]
+RunDataDir = Annotated[
+    Path | None,
+    Option(
+        "--data-dir",
+        metavar="FOLDER",
+        help="where the data sets lie",
+        show_default="where the run read its sets",
+    ),
+]
+ConfigDir = Annotated[
+    Path | None,
+    Option(metavar="FOLDER", help="a further folder of dataset/ files, such as juzhen mine writes"),
+]
+OnBadRow = Annotated[
+    Literal["error", "drop"], Option(help="what faulty rows do: end the work, or are left out")
+]
+ReadSplit = Annotated[Literal["train", "dev", "test"], Option(help="split to read")]
+Table = Annotated[Path, Option(metavar="FILE.tsv", help="table to write; its name names the set")]
+Numbers = Annotated[Path | None, Option(help="also write the numbers here, as JSON")]
+FittedSets = Annotated[
+    list[str] | None,
+    Option(metavar="SET…", help="sets to fit on", show_default="every fitting set of the run"),
+]
+Analysis = Annotated[
+    Path | None, Option(metavar="FOLDER", help="where to write", show_default="analysis/ in the (first) run")
+]
+
+Runs = Annotated[Path, Argument(help="folder that holds runs, at any depth")]
+Metric = Annotated[str, Option(help="spearman, pearson, accuracy, f1, …")]
+Split = Annotated[
+    Literal["dev", "test", "both"] | None,
+    Option(
+        help="columns of this split, or of both side by side",
+        show_default="one of each set, test if it is as full",
+    ),
+]
+Markdown = Annotated[Path | None, Option(help="also write the table as Markdown")]
+Out = Annotated[
+    Path | None,
+    Option(metavar="FOLDER", help="where to write", show_default="report/ in the folder of the runs"),
+]
+Reference = Annotated[
+    Path | None, Option(metavar="FOLDER", help="published numbers as CSV", show_default="the shipped ones")
+]
+Leaks = Annotated[Path | None, Option(help="audit of leaks", show_default="results/leaks/pairs.json")]
+Title = Annotated[str, Option(help="of the page")]
+
+
+def data_folder(folder: Path | None) -> Path:
+    return folder or Path(os.environ.get("JUZHEN_DATA", "data"))
+
+
+def require_matplotlib(otherwise: str = "") -> None:
+    """Raises UserError where there is no matplotlib: better before scores are computed than after.
+
+    otherwise  end of the message: what can be done instead
+    """
+    if find_spec("matplotlib") is None:
+        raise UserError(f"the picture needs matplotlib: pip install -e '.[analysis]'{otherwise}")

@@ -1,0 +1,149 @@
+"""`juzhen table`, `compare`, `report` and `archive`: what finished runs say."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from juzhen.cli import options
+from juzhen.core.errors import UserError
+from juzhen.core.owned import require_ours
+from juzhen.core.whole import write_text, writing_to
+
+if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
+    from juzhen.report.matrix import Matrix
+
+
+def table(
+    folder: options.Runs,
+    *,
+    metric: options.Metric = "spearman",
+    split: options.Split = None,
+    markdown: options.Markdown = None,
+    csv: Annotated[Path | None, Option(help="also write every split in full precision")] = None,
+    picture: Annotated[
+        Path | None,
+        Option(
+            help="also draw each column as dots with intervals (one seed: 95 %, several: ± the deviation), as "
+            ".svg or .png"
+        ),
+    ] = None,
+) -> None:
+    """Which training helps on which set, as a table.
+
+    Draws a table as wide as the terminal; in a pipe, or into a file, writes Markdown, a line per row. COLUMNS=120 in
+    the environment draws a table there too. A result that cannot be read is named and left out.
+
+    juzhen table runs --split test --csv matrix.csv
+    """
+    if picture is not None:
+        if picture.suffix not in (".svg", ".png"):
+            raise UserError(f"--picture {picture}: expected a file that ends in .svg or .png")
+        options.require_matplotlib(", or leave out --picture")
+    require_ours(*filter(None, (markdown, csv, picture)))
+    matrix = _read_matrix(folder, metric=metric, split=split)
+    from juzhen.report.table import caption, to_console, to_csv, to_markdown, undefined_lines
+    from juzhen.report.terminal import for_people
+
+    if console := for_people():
+        console.print(to_console(matrix))
+        console.print("\n".join([caption(matrix), *undefined_lines(matrix)]), highlight=False)
+    else:
+        print(to_markdown(matrix), end="")
+    write_page(markdown, to_markdown(matrix))
+    write_page(csv, to_csv(matrix))
+    if picture is not None:
+        from juzhen.report.picture import draw_dots
+
+        with writing_to(picture):
+            draw_dots(matrix, picture)
+
+
+def compare(
+    folder: options.Runs, *, metric: options.Metric = "spearman", markdown: options.Markdown = None
+) -> None:
+    """Published numbers beside those of the runs: which they match, which they miss, and which they do not have.
+
+    Draws a table as wide as the terminal; in a pipe, or into a file, writes Markdown, a line per row.
+
+    juzhen compare runs --markdown comparison.md
+    """
+    matrix = _read_matrix(folder, metric=metric)
+    from juzhen.report.compare import comparison_tables
+    from juzhen.report.figures import load_published
+    from juzhen.report.terminal import for_people
+
+    tables = comparison_tables(matrix, load_published())
+    text = "".join(f"{table.title}. {table.note}\n\n{table.markdown()}\n\n" for table in tables)
+    if console := for_people():
+        for table in tables:
+            console.print(f"{table.title}. {table.note}", table.console(), highlight=False, sep="\n")
+    else:
+        print(text, end="")
+    write_page(markdown, text)
+
+
+def report(
+    folder: options.Runs,
+    *,
+    metric: options.Metric = "spearman",
+    split: options.Split = None,
+    out: options.Out = None,
+    reference: options.Reference = None,
+    leaks: options.Leaks = None,
+    title: options.Title = "Transfer matrix",
+    into: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="PAGE…",
+            help="also fill the markers <!-- result:matrix --> … of these pages; *.zh.md get Chinese words",
+        ),
+    ] = None,
+) -> None:
+    """Matrix, published numbers, leaks, costs and answers of runs, as files, whose paths are printed.
+
+    juzhen report runs --out report --into README.md README.zh.md
+    """
+    from juzhen.report.collect import read_report
+
+    pages = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)
+    from juzhen.report.files import fill_pages, write_report
+
+    for path in write_report(pages, out or folder / "report", title=title):
+        print(path)
+    fill_pages(into or (), pages, tell=_warn)
+
+
+def archive(
+    folder: options.Runs, target: Annotated[Path, Argument(help="folder that they are written to")]
+) -> None:
+    """Copies the results of runs, without weights, logs and folders of this machine.
+
+    A result that cannot be read is named and left out.
+
+    juzhen archive runs results/NAME
+    """
+    from juzhen.report.collect import export
+
+    print(f"{target}: {export(folder, target, report=_warn)} results")
+
+
+def write_page(path: Path | None, text: str) -> None:
+    """Writes a text where one was asked for. Raises UserError for a place that cannot be written to."""
+    if path is not None:
+        with writing_to(path):
+            write_text(path, text)
+
+
+def _read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":
+    from juzhen.report.collect import collect
+
+    results = collect(folder, report=_warn)
+    from juzhen.report.matrix import build_matrix  # loads pandas
+
+    return build_matrix(results, metric=metric, split=split)
+
+
+def _warn(line: str) -> None:
+    print(line, file=sys.stderr)

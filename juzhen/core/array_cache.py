@@ -1,0 +1,173 @@
+"""Arrays on disk by a key, read where they lie: what is computed once for all runs, such as tokens and embeddings.
+
+One file per key, in the format of safetensors. It is written whole, renamed into place and never changed, so processes
+need no lock: two that write the same key cost time and nothing else.
+"""
+
+import json
+import mmap
+import os
+import re
+import time
+import warnings
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from juzhen.core.errors import UserError
+from juzhen.core.opened import open_input
+from juzhen.core.owned import own_folder
+from juzhen.core.whole import clear_leftovers, remove_file, whole_file
+
+SUFFIX = ".safetensors"
+FILE = rf"[0-9a-f]{{32}}\{SUFFIX}"
+"""Pattern of a file's name: the key, a digest of all that decides the arrays."""
+
+DTYPES = {"I64": "<i8", "I32": "<i4", "F32": "<f4", "F16": "<f2", "U8": "|u1"}
+NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
+ALIGNED = 64
+
+STAYS_SECONDS = 24 * 3600
+"""A file that was used within this time is not removed to make room: a job may still map it."""
+
+
+class Stored(dict[str, np.ndarray]):
+    """The arrays of a file, mapped. Another process is sent the path and maps the file itself."""
+
+    def __init__(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+        super().__init__(arrays)
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return read_arrays, (self.path, False)
+
+
+class ArrayCache:
+    """Files `<folder>/<key>.safetensors`; a key may begin with the name of a subfolder.
+
+    A file that is damaged is named in a warning and removed. Where nothing can be written, a warning says so and the
+    work goes on.
+
+    holds      what is kept, in the plural, for messages
+    max_bytes  files that were used longest ago go when all of them take more than this
+    """
+
+    def __init__(self, folder: str | Path, *, holds: str, max_bytes: int) -> None:
+        self.folder = Path(folder).expanduser()
+        self._holds = holds
+        self._max_bytes = max_bytes
+
+    def path(self, key: str) -> Path:
+        return self.folder / f"{key}{SUFFIX}"
+
+    def keys(self, prefix: str) -> list[str]:
+        """All that begin with the name of that subfolder, in order. A link leads to somebody else's files."""
+        folder = self.folder / prefix
+        if self.folder.is_symlink() or folder.is_symlink():
+            return []
+        return sorted(f"{prefix}/{path.stem}" for path in folder.glob(f"*{SUFFIX}") if _is_ours(path))
+
+    def read(self, key: str) -> Stored | None:
+        """The arrays of a key; None where there are none."""
+        path = self.path(key)
+        try:
+            stored = read_arrays(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            warnings.warn(f"{path}: cannot be used ({error}); its {self._holds} are made again", stacklevel=2)
+            self.remove(key)
+            return None
+        with suppress(OSError):  # a folder that is only read
+            os.utime(path)  # when it was used last
+        return stored
+
+    def write(self, key: str, arrays: Mapping[str, np.ndarray]) -> Stored | None:
+        """The arrays as they lie on disk; None, with a warning, where they cannot be put there.
+
+        Of several processes that write a key at once the last ones take the file of the first: all map the same.
+        """
+        path = self.path(key)
+        try:
+            own_folder(self.folder)
+            own_folder(path.parent)
+            with whole_file(path, "wb", unless=path.is_file, in_own_folder=True) as file:
+                write_arrays(file, arrays, key=path.stem)
+            with suppress(FileNotFoundError):  # another process tidies up, too
+                self._make_room()
+            return read_arrays(path)
+        except (OSError, ValueError, UserError) as error:
+            warnings.warn(
+                f"{path.parent}: {self._holds} cannot be kept here ({getattr(error, 'strerror', None) or error}); the "
+                "work goes on without. Choose another cache_dir, or null for none",
+                stacklevel=2,
+            )
+            return None
+
+    def remove(self, key: str) -> None:
+        with suppress(OSError):
+            remove_file(self.path(key))
+
+    def _make_room(self) -> None:
+        clear_leftovers(self.folder)
+        files = [(path.stat(), path) for path in self.folder.rglob(f"*{SUFFIX}") if _is_ours(path)]
+        room, now = self._max_bytes, time.time()
+        for status, path in sorted(files, key=lambda file: -file[0].st_mtime):
+            room -= status.st_size
+            if room < 0 and now - status.st_mtime > STAYS_SECONDS:
+                remove_file(path)
+
+
+def _is_ours(path: Path) -> bool:
+    return re.fullmatch(FILE, path.name) is not None
+
+
+def write_arrays(file: IO[bytes], arrays: Mapping[str, np.ndarray], *, key: str) -> None:
+    """Writes a safetensors file with a checksum of key and bytes. The widest numbers come first: all are aligned."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))
+    entries, end = {}, 0
+    for name, array in arrays.items():
+        start, end = end, end + array.nbytes
+        entries[name] = {"dtype": NAMES[array.dtype], "shape": array.shape, "data_offsets": [start, end]}
+    checksum = _checksum(key, entries)
+    for array in arrays.values():
+        checksum = zlib.crc32(array.data, checksum)
+    header = json.dumps({"__metadata__": {"checksum": str(checksum)}, **entries}).encode()
+    header += b" " * (-(8 + len(header)) % ALIGNED)
+    file.write(len(header).to_bytes(8, "little") + header)
+    for array in arrays.values():
+        file.write(array.data)
+
+
+def read_arrays(path: Path, checks: bool = True) -> Stored:
+    """The arrays of a file, mapped and read-only. Raises OSError, or ValueError for anything but a whole one.
+
+    checks  all bytes are read and compared with the checksum; False: another process has just done it
+    """
+    with open_input(path) as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    start = 8 + int.from_bytes(content[:8], "little")
+    try:
+        entries = json.loads(content[8:start])
+        checksum = entries.pop("__metadata__")["checksum"]
+        if checks and checksum != str(zlib.crc32(memoryview(content)[start:], _checksum(path.stem, entries))):
+            raise ValueError("a wrong checksum")
+        return Stored(path, {name: _array(content, start, entry) for name, entry in entries.items()})
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"no arrays: {type(error).__name__}") from error
+
+
+def _array(content: mmap.mmap, start: int, entry: Mapping[str, Any]) -> np.ndarray:
+    dtype, (first, end) = np.dtype(DTYPES[entry["dtype"]]), entry["data_offsets"]
+    return np.frombuffer(content, dtype, (end - first) // dtype.itemsize, start + first).reshape(
+        entry["shape"]
+    )
+
+
+def _checksum(key: str, entries: Mapping[str, Any]) -> int:
+    return zlib.crc32(f"{key} {json.dumps(entries)}".encode())

@@ -1,0 +1,171 @@
+"""A teacher's scores as graded labels (Hinton et al. 2015, https://arxiv.org/abs/1503.02531).
+
+For sentence pairs: Thakur et al. 2021, https://arxiv.org/abs/2010.08240, who call the set that a cross-encoder has
+labelled the silver one. For the documents of a query: Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from juzhen.core.contract import VIEWS
+from juzhen.core.csv_rows import csv_text
+from juzhen.core.errors import UserError
+from juzhen.core.examples import TEACHER_SCORE, Examples, Kind
+from juzhen.core.whole import write_text, writing_to
+from juzhen.data.spec import DatasetConfig
+from juzhen.data.views import apply_view
+from juzhen.metrics.correlation import spearman
+from juzhen.mining.sets import write_description
+
+PAIR_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.POSITIVE_PAIR)
+COLUMNS = ("sentence1", "sentence2", "score")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of sentences, each once.
+
+    grades  gold similarity, of a pair that occurs several times the first one; None where there is none
+    """
+
+    first: list[str]
+    second: list[str]
+    grades: np.ndarray | None
+
+    def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float | None:
+        """Spearman correlation of `scores` with the gold labels; None where there are none."""
+        return None if self.grades is None else spearman(scores, self.grades)
+
+
+def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs:
+    """The distinct pairs of a set, a triplet being several, in order of appearance; at most `limit` of them."""
+    if examples.kind is Kind.TRIPLET:
+        examples = apply_view(examples, Kind.LABELLED_PAIR)
+    if examples.kind not in PAIR_KINDS:
+        raise UserError(
+            f"{examples.name} holds {examples.kind.replace('_', ' ')}s; a cross-encoder scores pairs. Choose a set of "
+            "pairs or triplets"
+        )
+    first, second, *_ = examples.columns.values()
+    _, rows = np.unique(np.stack([first, second], axis=1), axis=0, return_index=True)
+    if limit is not None and len(rows) > limit:
+        rows = np.random.default_rng(seed).permutation(np.sort(rows))[:limit]
+    chosen = examples.select(np.sort(rows))
+    texts_a, texts_b = (chosen.texts(column) for column in list(chosen.columns)[:2])
+    return Pairs(texts_a, texts_b, chosen.grades())
+
+
+def graded(scores: Float[np.ndarray, "pairs"], grade: str) -> list[str]:
+    """The scores as they are written: logits, or their sigmoid. Raises UserError where all are the same."""
+    values = scores.astype(np.float64)
+    if grade == "probability":
+        values = 1 / (1 + np.exp(-values))
+    written = [f"{value:.6f}" for value in values]
+    if len(set(written)) < 2:
+        example = written[0] if written else "—"
+        raise UserError(
+            f"all {len(written)} pairs have the score {example}, from which nothing can be learnt. Is the "
+            "cross-encoder trained? With --grade probability, try --grade logit"
+        )
+    return written
+
+
+def write_set(
+    path: Path,
+    pairs: Pairs,
+    written: list[str],
+    *,
+    grade: str,
+    source: str,
+    like: DatasetConfig,
+    graded_by: str = "a cross-encoder",
+) -> Path:
+    """Writes the table and, in conf/dataset beside it, the configuration, whose path it gives.
+
+    written  a score for each pair
+    source   `set/split` that the pairs are of
+    like     the configuration of that set, for language and license
+    graded_by  who gave the scores, in words
+    """
+    numbers = [float(score) for score in written]
+    return _write(
+        path,
+        Kind.SCORED_PAIR,
+        dict(zip(("text_a", "text_b", "score"), COLUMNS, strict=True)),
+        list(zip(pairs.first, pairs.second, written, strict=True)),
+        like=like,
+        about=f"Pairs of {source}, graded by {graded_by} ({grade})",
+        origin=f"juzhen distil, from {source} ({like.origin})",
+        score_range=[0.0, 1.0] if grade == "probability" else [min(numbers), max(numbers)],
+    )
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """Triplets, and their distinct pairs of anchor and document.
+
+    rows    Examples of kind triplet
+    pairs   what a teacher scores
+    places  int array (rows, documents): which pair each document is, the positive first
+    """
+
+    rows: Examples
+    pairs: Pairs
+    places: Int[np.ndarray, "rows documents"]
+
+    @classmethod
+    def of(cls, examples: Examples, *, limit: int | None, seed: int) -> "Triplets":
+        """The triplets of a set, read as such; at most `limit` rows. Raises UserError where there are none."""
+        if Kind.TRIPLET not in (examples.kind, *VIEWS[examples.kind]):
+            raise UserError(
+                f"{examples.name} holds {examples.kind.replace('_', ' ')}s, which cannot be read as triplets. Choose "
+                "pairs with labels, or a set that juzhen mine has written"
+            )
+        rows = apply_view(examples, Kind.TRIPLET)
+        if limit is not None and len(rows) > limit:
+            rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:limit]))
+        anchors, *documents = rows.columns.values()
+        both = np.stack([np.repeat(anchors, len(documents)), np.stack(documents, axis=1).reshape(-1)])
+        distinct, pair_of_document = np.unique(both, axis=1, return_inverse=True)
+        first, second = ([rows.sentences[number] for number in side] for side in distinct)
+        return cls(rows, Pairs(first, second, None), pair_of_document.reshape(len(rows), len(documents)))
+
+    def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float:
+        """In which share of the rows the positive scores above every negative."""
+        rows = scores[self.places]
+        return float((rows[:, 0] > rows[:, 1:].max(axis=1)).mean())
+
+    def write(
+        self, path: Path, written: list[str], *, grade: str, source: str, like: DatasetConfig, graded_by: str
+    ) -> Path:
+        """Writes the rows with a score for each document; see `write_set`."""
+        texts = list(self.rows.columns)
+        names = [*texts, *(TEACHER_SCORE.format(column) for column in texts[1:])]
+        columns = (self.rows.texts(column) for column in texts)
+        return _write(
+            path,
+            Kind.TRIPLET,
+            dict(zip(names, names, strict=True)),
+            [
+                (*row, *(written[pair] for pair in places))
+                for row, places in zip(zip(*columns, strict=True), self.places, strict=True)
+            ],
+            like=like,
+            about=f"Triplets of {source}, each document scored by {graded_by} ({grade})",
+            origin=f"juzhen distil, from {source} ({like.origin})",
+            symmetric=self.rows.symmetric,
+        )
+
+
+def _write(
+    path: Path, kind: Kind, columns: dict[str, str], rows: list[tuple[str, ...]], **described: Any
+) -> Path:
+    """Writes a table and its configuration, whose path it gives."""
+    with writing_to(f"--out {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, csv_text([tuple(columns.values()), *rows], delimiter="\t"))
+        return write_description(path, kind, columns, rows=len(rows), **described)

@@ -1,0 +1,153 @@
+"""Students: smaller encoders made of a larger one, before anything is learnt."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from juzhen.core.columns import as_text_list
+from juzhen.core.errors import UserError
+from juzhen.distillation.vocabulary import most_needed, with_tokens
+from juzhen.encoders.backbone import with_layers
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.transformer import from_scratch, quiet, token_embeddings
+
+HEAD = 64
+"""Numbers that one attention head of a narrower student reads."""
+
+SPREAD = 0.04
+"""Standard deviation of the token rows of a narrower student, twice that of fresh ones."""
+
+
+def student_of(
+    teacher: SentenceEncoder,
+    *,
+    layers: int,
+    dim: int | None = None,
+    vocabulary: int | None = None,
+    texts: Sequence[str] = (),
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    max_length: int | None = None,
+    seed: int,
+) -> SentenceEncoder:
+    """A smaller encoder that begins with what `teacher` knows; its pooling is the mean.
+
+    layers      as many, every k-th of the teacher's with the last one; of a narrower student new ones, which begin by
+                changing nothing
+    dim         size of its states. None: the teacher's. Fewer: a token begins as the teacher's embedding of the token
+                as a text, by its `dim` principal directions over all tokens
+    vocabulary  tokens that are kept, those that `texts` need most; None: all
+    tokenizer   another one in place of the teacher's, for a narrower student
+    max_length  tokens per sentence; None: the teacher's
+    seed        draws what is not taken from the teacher
+
+    Raises UserError for what the teacher cannot give.
+    """
+    architecture = teacher.backbone.config
+    texts = as_text_list(texts, "texts")
+    dim = architecture.hidden_size if dim is None else dim
+    is_narrower = dim < architecture.hidden_size
+    _check(teacher, layers, dim, vocabulary, texts, tokenizer)
+    chosen = teacher.tokenizer if tokenizer is None else tokenizer
+    token_ids = np.arange(len(chosen))
+    if vocabulary is not None:
+        token_ids = most_needed(chosen, texts, vocabulary)
+        chosen = with_tokens(chosen, token_ids.tolist())
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        backbone = _narrower(teacher, chosen, dim) if is_narrower else _shallower(teacher, layers, token_ids)
+    student = SentenceEncoder(
+        backbone,
+        chosen,
+        pooling="mean",
+        normalize=False,
+        max_length=min(max_length or teacher.max_length, architecture.max_position_embeddings),
+        projections=(),
+    )
+    return with_layers(student, layers, seed=seed).train()
+
+
+def _check(
+    teacher: SentenceEncoder,
+    layers: int,
+    dim: int,
+    vocabulary: int | None,
+    texts: Sequence[str],
+    tokenizer: PreTrainedTokenizerBase | None,
+) -> None:
+    architecture = teacher.backbone.config
+    if dim > architecture.hidden_size:
+        raise UserError(
+            f"dim {dim}: the teacher's states have {architecture.hidden_size}; ask for fewer, or as many"
+        )
+    is_narrower = dim < architecture.hidden_size
+    if tokenizer is not None and not is_narrower:
+        raise UserError(
+            f"another tokenizer: a student of {dim} dimensions takes over the teacher's layers, which read the rows "
+            "of its own tokens; ask for fewer dimensions, or leave the tokenizer out"
+        )
+    if layers > architecture.num_hidden_layers and not is_narrower:
+        raise UserError(
+            f"layers {layers}: the teacher has {architecture.num_hidden_layers}; ask for fewer, or as many"
+        )
+    if vocabulary is not None and not texts:
+        raise UserError("a smaller vocabulary needs texts whose tokens are counted")
+
+
+@torch.no_grad()
+def _shallower(teacher: SentenceEncoder, layers: int, token_ids: np.ndarray) -> PreTrainedModel:
+    """Every k-th layer of the teacher, the last one among them, and the rows of some tokens."""
+    backbone = copy.deepcopy(teacher.backbone)
+    inner: Any = backbone
+    count = len(inner.encoder.layer)
+    indices = [round((number + 1) * count / layers) - 1 for number in range(layers)]
+    inner.encoder.layer = torch.nn.ModuleList(inner.encoder.layer[index] for index in indices)
+    backbone.config.num_hidden_layers = layers
+    rows = token_embeddings(backbone).weight[torch.from_numpy(token_ids)].clone()
+    table = backbone.resize_token_embeddings(len(token_ids))
+    table.weight.copy_(rows)
+    padding = np.flatnonzero(token_ids == backbone.config.pad_token_id)
+    backbone.config.pad_token_id = int(padding[0]) if len(padding) else None
+    return backbone
+
+
+@torch.no_grad()
+def _narrower(teacher: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, dim: int) -> PreTrainedModel:
+    """A transformer without layers whose tokens stand where the teacher puts them as texts."""
+    architecture = copy.deepcopy(teacher.backbone.config)
+    architecture.update(
+        {
+            "vocab_size": len(tokenizer),
+            "hidden_size": dim,
+            "intermediate_size": 4 * dim,
+            "num_attention_heads": dim // HEAD,
+            "num_hidden_layers": 0,
+            "pad_token_id": tokenizer.pad_token_id,
+        }
+    )
+    with quiet():
+        backbone = from_scratch(architecture, shown="the student")
+    rows = token_embeddings(backbone).weight
+    rows.copy_(torch.from_numpy(_as_texts(teacher, tokenizer, dim)))
+    if tokenizer.pad_token_id is not None:
+        rows[tokenizer.pad_token_id] = 0
+    return backbone
+
+
+def _as_texts(
+    teacher: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, dim: int
+) -> Float[np.ndarray, "tokens dim"]:
+    """The teacher's embedding of each token as a text, by principal directions; special tokens are at the centre."""
+    spelt = [str(tokenizer.decode([number])).strip() for number in range(len(tokenizer))]
+    special = set(tokenizer.all_special_ids)
+    texts = [text if text and number not in special else "。" for number, text in enumerate(spelt)]
+    vectors = teacher.encode(texts, normalize=True)
+    centred = vectors - vectors.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)
+    rows = centred @ directions[:, ::-1][:, :dim]
+    rows[sorted(special)] = 0
+    return (rows * (SPREAD / rows.std())).astype(np.float32)

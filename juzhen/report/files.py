@@ -1,0 +1,173 @@
+"""The files of a report: Markdown, CSV, LaTeX and pictures; and its tables between the markers of other pages."""
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+
+from juzhen.core.csv_rows import csv_rows, csv_text
+from juzhen.core.errors import UserError
+from juzhen.core.markup import in_markdown, markdown_table
+from juzhen.core.opened import read_text
+from juzhen.core.owned import require_ours
+from juzhen.core.whole import write_text, writing_to
+from juzhen.report.build import Report
+from juzhen.report.collect import tell
+from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
+from juzhen.report.page import html
+from juzhen.report.profiles import clustered
+from juzhen.report.table import (
+    LEGEND,
+    ReportTable,
+    caption,
+    chinese_caption,
+    heading,
+    marked_text,
+    matrix_table,
+    mean_and_deviation,
+    to_csv,
+    undefined_lines,
+)
+
+KEYS = (
+    "matrix", "rows", "averages", "helpers", "targets", "pairs", "greedy", "fidelity", "published", "unlike", "claims",
+    "significance", "leaks", "costs",
+)  # fmt: skip
+"""Words that may stand in <!-- result:… -->; `published` is all sources."""
+
+CHINESE_HEADINGS = Path(__file__).parent / "page" / "headings.zh.csv"
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "→": r"$\rightarrow$",
+    "·": r"$\cdot$",
+    "±": r"$\pm$",
+    "—": "---",
+    LEAKY: r"$^{\dagger}$",
+    BELOW: r"$^{\vee}$",
+} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+
+
+def write_report(report: Report, folder: Path, *, title: str) -> list[Path]:
+    """Writes all files and gives their paths. Without matplotlib the pictures are left out, and it says so."""
+    texts = {
+        "index.html": html(report, title=title),
+        "report.md": markdown(report),
+        "matrix.csv": to_csv(report.matrix),
+        "matrix.tex": latex(report.matrix),
+        "differences.csv": differences_csv(report.differences),
+        "published.csv": published_csv(report.tables),
+    }
+    paths = [folder / name for name in texts]
+    require_ours(*paths, folder / "matrix.svg", folder / "matrix.png")
+    with writing_to(f"--out {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in zip(paths, texts.values(), strict=True):
+            write_text(path, text)
+        if find_spec("matplotlib") is None:
+            tell('no heat map: matplotlib is missing; pip install -e ".[report]" brings it')
+            return paths
+        from juzhen.report.picture import draw_heat_map
+
+        matrix = report.matrix
+        return [*paths, *draw_heat_map(matrix, *clustered(matrix, matrix.columns), folder)]
+
+
+def markdown(report: Report) -> str:
+    parts = ["# Transfer matrix", f"From {report.num_results} results.", matrix_markdown(report.matrix)]
+    for table in report.tables:
+        parts += [f"## {in_markdown(table.title)}", in_markdown(table.note), table.markdown()]
+    return "\n\n".join(parts) + "\n"
+
+
+def matrix_markdown(matrix: Matrix) -> str:
+    reasons = "".join(f"\n\n{in_markdown(line)}" for line in undefined_lines(matrix))
+    return f"{caption(matrix)} {LEGEND}\n\n{matrix_table(matrix, marked_text).markdown()}{reasons}"
+
+
+def differences_csv(differences: pd.DataFrame) -> str:
+    """Every pair of rows in every column that both have."""
+    formats = {"points": "{:.2f}", "p": "{:.3g}", "p_holm": "{:.3g}"}
+    texts = {name: differences[name].map(form.format, na_action="ignore") for name, form in formats.items()}
+    return differences.assign(**texts).to_csv(index=False, lineterminator="\n")
+
+
+def published_csv(tables: Sequence[ReportTable]) -> str:
+    """The tables of published numbers below each other, each line with its table's title before it."""
+    published = [table for table in tables if table.key.startswith("published-")]
+    head = ("table", *(published[0].head if published else ()))
+    return csv_text([head, *((table.title, *line) for table in published for line in table.body)])
+
+
+def latex(matrix: Matrix) -> str:
+    """A booktabs table; it needs \\usepackage{booktabs} and nothing else."""
+    head = ["trained on", *(escaped(heading(column)) for column in matrix.columns)]
+    body = [
+        [escaped(row.label), *(_latex_cell(row, column) for column in matrix.columns)] for row in matrix.rows
+    ]
+    table = pd.DataFrame(body, columns=head).to_latex(
+        index=False, escape=False, column_format="l" + "r" * len(matrix.columns)
+    )
+    return (
+        f"% \\usepackage{{booktabs}}\n% {caption(matrix)}\n"
+        f"% bold: best of the column; italic: trained on it; dagger: leaky; vee: below the lexical baseline\n{table}"
+    )
+
+
+def _latex_cell(row: Row, column: str) -> str:
+    cell = row.cells.get(column)
+    if cell is None:
+        return "---"
+    text = escaped(mean_and_deviation(cell))
+    text = f"\\textit{{{text}}}" if cell.in_domain else text
+    text = f"\\textbf{{{text}}}" if cell.is_best else text
+    return text + escaped(cell.signs)
+
+
+def escaped(text: str) -> str:
+    """Text for LaTeX.
+
+    >>> escaped("a_b → c & 5 %")
+    'a\\\\_b $\\\\rightarrow$ c \\\\& 5 \\\\%'
+    """
+    return "".join(SPECIAL.get(sign, sign) for sign in text)
+
+
+def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], None]) -> None:
+    """Replaces what stands between the markers of each page; a page without markers stays as it is, and is named."""
+    for page in pages:
+        is_chinese = page.suffixes[-2:-1] == [".zh"]
+        text = before = read_text(page)
+        keys = [key for key in KEYS if f"<!-- result:{key} -->" in before]
+        for key in keys:
+            start, end = f"<!-- result:{key} -->", f"<!-- /result:{key} -->"
+            head, _, tail = text.partition(start)
+            if end not in tail:
+                raise UserError(f"--into {page}: {start} has no end; write {end} further down")
+            text = f"{head}{start}\n{fragment(report, key, is_chinese=is_chinese)}\n{end}{tail.partition(end)[2]}"
+        if not keys:
+            tell(f"{page}: no marker such as <!-- result:matrix --> … <!-- /result:matrix -->; left as it is")
+        elif text != before:
+            write_text(page, text, in_own_folder=True)  # between markers that ask for it
+
+
+def fragment(report: Report, key: str, *, is_chinese: bool) -> str:
+    """Markdown of one table; `published`: of all sources one after another."""
+    if key == "matrix":
+        if not is_chinese:
+            return matrix_markdown(report.matrix)
+        reasons = "".join(f"\n\n{in_markdown(line)}" for line in undefined_lines(report.matrix))
+        return f"{chinese_caption(report.matrix)}\n\n{_chinese(matrix_table(report.matrix, marked_text))}{reasons}"
+    tables = [table for table in report.tables if table.key == key or table.key.startswith(f"{key}-")]
+    return "\n\n".join(
+        _chinese(table) if is_chinese else f"{table.note}\n\n{table.markdown()}" for table in tables
+    )
+
+
+def _chinese(table: ReportTable) -> str:
+    translations = {row["heading"]: row["chinese"] for _, row in csv_rows(CHINESE_HEADINGS)[1]}
+    head = [translations.get(name, name) for name in table.head]
+    return markdown_table(head, table.body, numbers=table.numbers) if table.body else "（无）"

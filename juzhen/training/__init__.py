@@ -1,0 +1,1 @@
+"""Learning in plain PyTorch: what `juzhen.fit` does, and what the suite shares with it."""

@@ -1,0 +1,33 @@
+"""Whether a batch can move a weight: its rows must differ in what the loss compares."""
+
+import numpy as np
+
+from juzhen.core.examples import Examples
+from juzhen.losses.lists import ListMLE
+from juzhen.losses.loss import Contrast, Loss
+
+
+def compares(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
+    """Whether a batch of these rows can move a weight by the loss: `Contrast` says what rows must differ in.
+
+    Without, its gradient is 0, and momentum and weight decay alone would move weights.
+    """
+    columns = [values[rows] for values in examples.columns.values()]
+    match loss.contrast:
+        case Contrast.ORDER:
+            assert examples.targets is not None  # such a loss takes kinds that have some
+            return differ(examples.targets[rows])
+        case Contrast.TEXTS if "negative" not in examples.columns:
+            return all(map(differ, columns))
+        case Contrast.SOME_TEXTS if "negative" not in examples.columns:
+            return any(map(differ, columns))
+        case Contrast.NEGATIVES if isinstance(loss, ListMLE) and examples.teacher_scores is not None:
+            return bool(np.ptp(examples.teacher_scores[rows], axis=1).any())
+        case Contrast.NEGATIVES:
+            _, positive, *negatives = columns
+            return any((negative != positive).any() for negative in negatives)
+    return True
+
+
+def differ(values: np.ndarray) -> bool:
+    return bool((values != values[:1]).any())

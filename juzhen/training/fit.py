@@ -1,0 +1,189 @@
+"""Fine-tuning in plain PyTorch: `fit`. The same steps as `train.py` takes, of one set on one device."""
+
+import inspect
+from contextlib import nullcontext
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import juzhen.losses
+from juzhen.core.batch import Batch, Sharing, row_tensors
+from juzhen.core.contract import choose_view
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import NLI_CLASSES, Examples, Kind
+from juzhen.core.measures import chooses
+from juzhen.data.sampler import BatchStream
+from juzhen.data.views import apply_view
+from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+from juzhen.encoders.texts import progress_bar
+from juzhen.encoders.token_table import CachedTokenizer
+from juzhen.evaluation.run import evaluate
+from juzhen.losses.loss import Loss
+from juzhen.training.comparing import compares
+from juzhen.training.optimizer import adamw, learning_rates
+from juzhen.training.rows import Rows, as_examples
+
+PROVIDES = ("scores", "cosines", "embeddings", "layers", "lists")
+"""What a bi-encoder gives to a loss; others want a teacher, a guide or logits."""
+
+
+def fit(
+    encoder: SentenceEncoder | str | Path,
+    rows: Rows,
+    *,
+    loss: Loss | type[Loss] | str = "cosent",
+    epochs: float = 3.0,
+    batch_size: int = 64,
+    learning_rate: float = 2e-5,
+    warmup: float = 0.1,
+    decay: str = "linear",
+    weight_decay: float = 0.01,
+    clip_norm: float | None = 1.0,
+    seed: int = 42,
+    device: str | torch.device = "cpu",
+    bf16: bool = False,
+    dev: Rows | None = None,
+    score_range: tuple[float, float] = (0.0, 1.0),
+    progress: bool | None = None,
+) -> SentenceEncoder:
+    """Fine-tunes a bi-encoder in place, and gives it back in evaluation mode.
+
+    >>> from juzhen import SentenceEncoder, fit
+    >>> encoder = fit("builtin/mini_zh", [("怎么退货", "东西想退掉", 1), ("怎么退货", "何时发货", 0)], epochs=1)
+
+    rows   as `juzhen.training.rows.as_examples` reads them: tuples, a file, the name of a set, Examples
+    loss   a loss of `juzhen.losses`, as an object, a class or a name; one with a head is best named, for its sizes
+    warmup  share of the steps in which the learning rate rises from 0 to `learning_rate`; then it goes by `decay`:
+           linear, to 0 at the end · constant · inverse_sqrt
+    dev    after each epoch these rows are scored, and the best weights are kept; None: the last ones are
+    bf16   compute in bfloat16, with weights in float32
+
+    Raises UserError for a loss that is not there, or that cannot learn from such rows.
+    """
+    if not isinstance(encoder, SentenceEncoder):
+        encoder = SentenceEncoder.load(encoder)
+    if isinstance(encoder, PromptEncoder):
+        raise UserError(
+            "an encoder that reads sentences through templates is trained by the suite, not by fit"
+        )
+    read_rows = as_examples(rows, score_range=score_range)
+    kind = loss if isinstance(loss, type) else type(loss) if isinstance(loss, Loss) else named_loss(loss)
+    _require_readable(kind)
+    examples = apply_view(
+        read_rows,
+        choose_view(
+            read_rows.name, read_rows.kind, kind.__name__, kind.input_kinds, alternatives=_kinds_of_losses()
+        ),
+    )
+    torch.manual_seed(seed)
+    classes = len(NLI_CLASSES) if examples.kind is Kind.NLI_PAIR else examples.num_classes
+    sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_head else {}
+    learner = nn.ModuleList([loss if isinstance(loss, Loss) else kind(**sizes), encoder]).to(device).train()
+    criterion: Loss = learner[0]  # type: ignore[assignment]
+
+    tokenize = CachedTokenizer(encoder, None, progress=False)
+    sharing = {examples.name: Sharing.COLUMN if criterion.needs_two_views else Sharing.BATCH}
+    collate = SentenceCollator(tokenize, encoder.collate, sharing=sharing, sides=tokenize)
+    stream = BatchStream({examples.name: len(examples)}, batch_size=batch_size, num_batches=0, seed=seed)
+    stream.num_batches = max(round(epochs * stream.batches_per_epoch), 1)
+    optimizer = adamw(learner, lr=learning_rate, weight_decay=weight_decay)
+    warmup_steps = max(round(warmup * stream.num_batches), 1) if warmup else 0
+    rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
+    rounded = torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else nullcontext()
+    best = _Best(encoder, None if dev is None else as_examples(dev, split="dev", score_range=score_range))
+    with progress_bar("training", stream.num_batches, shown=progress) as advance:
+        for step in stream:
+            batch = collate.training_batch(examples, step.rows, index=step.number).to(torch.device(device))
+            with rounded:
+                value, _ = criterion.with_logs(**read_by(criterion, encoder, batch))
+            optimizer.zero_grad()
+            value.backward()
+            # Of rows that do not differ gradients are 0, and momentum and decay alone would move the weights.
+            if compares(examples, step.rows, criterion):
+                if clip_norm is not None:
+                    nn.utils.clip_grad_norm_(learner.parameters(), clip_norm)
+                optimizer.step()
+            rates.step()
+            advance(1)
+            if (step.number + 1) % stream.batches_per_epoch == 0 or step.number + 1 == stream.num_batches:
+                best.look()
+                learner.to(device)  # an evaluation puts the encoder where it computes
+    best.take()
+    return encoder.eval()
+
+
+class _Best:
+    """The weights with the highest dev score, by the metric that speaks for the kind of its rows."""
+
+    def __init__(self, encoder: SentenceEncoder, dev: Examples | None) -> None:
+        self.encoder, self.dev = encoder, dev
+        self.score = -np.inf
+        self.weights: dict[str, Tensor] | None = None
+
+    def look(self) -> None:
+        if self.dev is not None:
+            value = (
+                evaluate(self.encoder, [self.dev])
+                .scores[f"dev/{self.dev.name}/{chooses(self.dev.kind)}"]
+                .value
+            )
+            if value is not None and value > self.score:
+                self.score, self.weights = value, deepcopy(self.encoder.state_dict())
+
+    def take(self) -> None:
+        if self.weights is not None:
+            self.encoder.load_state_dict(self.weights)
+
+
+def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Tensor]:
+    """What a loss reads of a batch, by the names of `juzhen.core.tensors`."""
+    layers: list[Tensor] = []
+    if loss.depths:
+        embeddings, layers = encoder.at_depths(batch.tokens, loss.depths)
+    else:
+        embeddings = encoder(batch.tokens)
+    tensors = row_tensors(batch, embeddings, encoder.pair_scores, reads=loss.reads, layers=layers)
+    return {name: tensors[name] for name in loss.reads if name in tensors}
+
+
+def named_loss(name: str) -> type[Loss]:
+    """The class of `juzhen.losses` with this name, in any spelling: cosent, CoSENT, info_nce.
+
+    Raises UserError, with the nearest name, where there is none.
+    """
+    plain = {_plain(name_of_class): kind for name_of_class, kind in _losses().items()}
+    if _plain(name) not in plain:
+        raise UserError(f"{name}: there is no such loss; {nearest(_plain(name), plain)}")
+    return plain[_plain(name)]
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower().removesuffix("loss").removesuffix("classifier")
+
+
+def _losses() -> dict[str, type[Loss]]:
+    """Name → class of every loss that a bi-encoder can learn by."""
+    members = {name: getattr(juzhen.losses, name) for name in dir(juzhen.losses)}
+    return {
+        name: kind
+        for name, kind in members.items()
+        if isinstance(kind, type) and issubclass(kind, Loss) and not inspect.isabstract(kind)
+        if getattr(kind, "consumes", None) in PROVIDES
+    }
+
+
+def _kinds_of_losses() -> dict[str, tuple[Kind, ...]]:
+    return {name: kind.input_kinds for name, kind in _losses().items()}
+
+
+def _require_readable(kind: type[Loss]) -> None:
+    """Raises UserError for a loss that reads what a bi-encoder does not give."""
+    if kind.consumes not in PROVIDES:
+        raise UserError(
+            f"{kind.__name__} reads {kind.consumes}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
+        )

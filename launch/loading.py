@@ -1,0 +1,57 @@
+"""What a person is told while a job is checked and torch is loaded. Imports nothing that takes time itself."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
+
+_announced: set[str] = set()
+
+
+def announce(package: str) -> None:
+    """Says once that `package` is being loaded; nothing where it is loaded already."""
+    if package not in sys.modules and package not in _announced:
+        _announced.add(package)
+        print(f"loading {package} …", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Around what takes a moment before the first word: a person at a terminal sees that it is done."""
+    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb")
+    if is_terminal:
+        print("checking the job …", end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if is_terminal:
+            print("\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def loading(package: str = "torch") -> Iterator[None]:
+    """Around the import of `package`, which takes seconds: says so, and lets Ctrl-C end the program at once.
+
+    Somewhere in an import an exception of Ctrl-C may be swallowed, and the program would run on. Nothing is said where
+    it is loaded already.
+    """
+    if package in sys.modules:
+        yield
+        return
+    announce(package)
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
+        yield
+        return
+    signal.signal(signal.SIGINT, _end_at_once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_at_once(signum: int, frame: object) -> None:
+    print(INTERRUPTED, file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED_STATUS)

@@ -1,0 +1,281 @@
+"""Cells as jobs of Slurm and as tasks of Ray: nodes share the disk of the run folders and the path of this Python."""
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.processor import num_cores
+from sweeps import node
+from sweeps.ledger import JOBS, Event, Ledger, SweepCell
+from sweeps.local import (
+    OF_A_CELL,
+    SECONDS_TO_SAVE,
+    Ended,
+    program_environment,
+    thread_variables,
+    visible_gpus,
+)
+
+SHARED_DISK_SECONDS = 5.0
+"""What another node has written may be seen so much later."""
+
+STORE_BYTES = 80 * 2**20
+"""Object store of a Ray that the sweep starts itself, near the least that Ray takes: cells hand over nothing."""
+
+IN_SUBMITIT = {
+    "time_minutes": "timeout_min",
+    "memory_gb": "mem_gb",
+    "signal_seconds": "slurm_signal_delay_s",
+    **{key: f"slurm_{key}" for key in ("partition", "account", "qos", "constraint", "setup")},
+}
+"""Key of conf/hydra/launcher/slurm.yaml → what submitit calls it."""
+
+OF_THE_NODE = ("CUDA_VISIBLE_DEVICES", "RAY_", "SLURM_", "HOSTNAME", "TMPDIR")
+"""Variables that keep the value they have on a node of Ray; the others are those of the sweep."""
+
+
+class ClusterAttempt:
+    """A cell that was handed over, which tells in the JSON of `state` how it goes: no pickle of a job is read.
+
+    job      what the cluster calls it
+    is_over  asks the cluster whether it has ended
+    """
+
+    def __init__(
+        self, ledger: Ledger, cell: SweepCell, state: Path, job: str, is_over: Callable[[], bool]
+    ) -> None:
+        self.ledger = ledger
+        self.cell = cell
+        self.state = state
+        self.job = job
+        self.is_over = is_over
+        self.facts = {"job": job}
+        self.since = time.monotonic()
+        self.has_begun = False
+        self.over_since: float | None = None
+
+    def poll(self) -> Ended | None:
+        try:
+            facts = json.loads(self.state.read_text(encoding="utf-8"))
+            status = facts.get("status")
+        except (OSError, ValueError, AttributeError, RecursionError):
+            facts = status = None
+        if facts and not self.has_begun:
+            self.has_begun, self.since = True, time.monotonic()
+            self.ledger.add(Event.STARTED, cell=self.cell.name, process=facts.get("process"))
+        if isinstance(status, int):
+            return Ended(status)
+        if not self.is_over():
+            return None
+        self.over_since = self.over_since or time.monotonic()
+        if time.monotonic() - self.over_since < SHARED_DISK_SECONDS:
+            return None
+        return Ended(1, f"job {self.job} is gone: cancelled, out of time, or its node is gone")
+
+
+class ClusterRunner:
+    """Hands cells over to a cluster: `submit` gives the name of a job, and what says that this is over."""
+
+    begins = Event.SUBMITTED
+    requeues = False
+
+    def __init__(self, program: Sequence[str], ledger: Ledger) -> None:
+        self.program = list(program)
+        self.ledger = ledger
+
+    def start(self, cell: SweepCell, log: Path) -> ClusterAttempt:
+        folder = (self.ledger.folder / JOBS / cell.name).absolute()
+        make_private(folder)
+        state = folder / f"{secrets.token_hex(8)}.json"
+        command = [*self.program, *cell.words, *OF_A_CELL]
+        paths = os.getcwd(), str(log.absolute()), str(state)
+        task = node.NodeCell(command, self.environment(), *paths, requeues=self.requeues)
+        return ClusterAttempt(self.ledger, cell, state, *self.submit(task, cell, folder))
+
+
+class SlurmRunner(ClusterRunner):
+    """One job per cell, through submitit; the keys are described in conf/hydra/launcher/slurm.yaml."""
+
+    def __init__(
+        self,
+        program: Sequence[str],
+        ledger: Ledger,
+        num_cells: int,
+        *,
+        cluster: str,
+        jobs: int | None,
+        cpus: int,
+        gpus: int | None,
+        requeues: int,
+        options: Mapping[str, Any],
+        **resources: Any,
+    ) -> None:
+        super().__init__(program, ledger)
+        with needed("launchers"):
+            import cloudpickle
+            import submitit
+        cloudpickle.register_pickle_by_value(node)
+        self.submitit = submitit
+        self.cluster = cluster
+        self.cpus = cpus
+        self.gpus = gpus
+        self.requeues = requeues > 0
+        self.max_requeues = requeues
+        is_local = cluster == "local"
+        self.poll_seconds = 0.2 if is_local else 2.0
+        # Slurm has a queue of its own, this machine has none.
+        self.jobs = jobs or (max(1, num_cores() // cpus) if is_local else num_cells)
+        self.asked = {
+            IN_SUBMITIT[key]: value for key, value in resources.items() if value not in (None, [])
+        } | {
+            "cpus_per_task": cpus,
+            "stderr_to_stdout": True,
+            "slurm_additional_parameters": {("requeue" if requeues else "no-requeue"): True} | dict(options),
+        }
+
+    def capacity(self) -> int:
+        return self.jobs
+
+    def describe(self) -> str:
+        return f"up to {self.jobs} jobs in the queue of {self.cluster}, {self.cpus} cores each"
+
+    def environment(self) -> dict[str, str]:
+        return thread_variables(self.cpus)
+
+    def parameters(self, cell: SweepCell) -> dict[str, Any]:
+        gpus = cell.devices if self.gpus is None else self.gpus
+        return self.asked | {"name": f"juzhen-{cell.name}"} | ({"gpus_per_node": gpus} if gpus else {})
+
+    def submit(self, task: node.NodeCell, cell: SweepCell, folder: Path) -> tuple[str, Callable[[], bool]]:
+        limit = {"slurm_max_num_timeout": self.max_requeues}
+        executor = self.submitit.AutoExecutor(folder, cluster=self.cluster, **limit)
+        executor.update_parameters(**self.parameters(cell))
+        job = executor.submit(task)
+        return job.job_id, job.done
+
+    def stop(self, running: Sequence[ClusterAttempt], report: Callable[[str], None]) -> bool:
+        """Nothing is cancelled: a job in a queue is worth keeping."""
+        ends = " ".join(
+            ["kill" if self.cluster == "local" else "scancel", *(attempt.job for attempt in running)]
+        )
+        report(
+            f"leaving; {len(running)} jobs go on, and the same command finds their results. To end them: {ends}"
+        )
+        return False
+
+    def close(self) -> None:
+        """Jobs are left to Slurm."""
+
+
+class RayRunner(ClusterRunner):
+    """One task per cell; the keys are described in conf/hydra/launcher/ray.yaml.
+
+    A sweep that is killed takes its tasks with it, and they save what they have. Ray runs what it is sent, so a cluster
+    has to be one's own. Raises UserError where no node has room for a cell of so many `devices`.
+    """
+
+    poll_seconds = 0.5
+
+    def __init__(
+        self,
+        program: Sequence[str],
+        ledger: Ledger,
+        devices: int,
+        *,
+        address: str | None,
+        jobs: int | None,
+        cpus: int,
+        gpus: float | None,
+    ) -> None:
+        super().__init__(program, ledger)
+        with needed("ray"):
+            import ray
+        ray.cloudpickle.register_pickle_by_value(node)
+        self.ray = ray
+        self.jobs = jobs
+        self.cpus = cpus
+        self.gpus = devices if gpus is None else gpus
+        self.tasks: dict[str, Any] = {}
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        machine = {
+            "num_cpus": num_cores(),
+            "num_gpus": len(visible_gpus()),
+            "object_store_memory": STORE_BYTES,
+        }
+        ray.init(
+            address=address or "local",
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            **({} if address else machine),  # a Ray of this machine, gone when the sweep is
+        )
+        if not self._room():
+            self.close()
+            raise UserError(
+                f"no node of the Ray cluster has the {cpus} CPUs and {self.gpus:g} GPUs of a cell; set "
+                "hydra.launcher.cpus=, hydra.launcher.gpus= or hardware.devices="
+            )
+
+    def _room(self) -> int:
+        nodes = [entry["Resources"] for entry in self.ray.nodes() if entry["Alive"]]
+        share = {kind: number for kind, number in {"CPU": self.cpus, "GPU": self.gpus}.items() if number}
+        return sum(int(min(have.get(kind, 0) // number for kind, number in share.items())) for have in nodes)
+
+    def capacity(self) -> int:
+        """What all nodes that are there now have room for; nodes may come and go."""
+        room = max(1, self._room())
+        return min(room, self.jobs or room)
+
+    def describe(self) -> str:
+        return f"{self.capacity()} at a time on Ray, {self.cpus} threads each"
+
+    def environment(self) -> dict[str, str]:
+        """That of the sweep, without what belongs to a node."""
+        inherited = program_environment().items()
+        ours = {name: value for name, value in inherited if not name.startswith(OF_THE_NODE)}
+        return ours | thread_variables(self.cpus)
+
+    def submit(self, task: node.NodeCell, cell: SweepCell, folder: Path) -> tuple[str, Callable[[], bool]]:
+        """Without retries of Ray: attempts are counted by the sweep."""
+        run = self.ray.remote(node.NodeCell.__call__)
+        run = run.options(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, name=cell.name)
+        reference = run.remote(task)
+        job = reference.task_id().hex()
+        self.tasks[job] = reference
+        return job, lambda: bool(self.ray.wait([reference], timeout=0)[0])
+
+    def stop(self, running: Sequence[ClusterAttempt], report: Callable[[str], None]) -> bool:
+        report(f"stopping; {len(running)} cells save what they have")
+        tasks = [self.tasks[attempt.job] for attempt in running]
+        for task in tasks:
+            self.ray.cancel(task, force=False)
+        self.ray.wait(tasks, num_returns=len(tasks), timeout=SECONDS_TO_SAVE)
+        return True
+
+    def close(self) -> None:
+        self.ray.shutdown()
+
+
+@contextmanager
+def needed(extra: str) -> Iterator[None]:
+    """Around imports of what that extra brings."""
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(f"{error}; type: pip install -e '.[{extra}]' -c constraints.txt") from None
+
+
+def make_private(folder: Path) -> None:
+    """Makes a folder, or one that is there ours alone: nodes run what lies there. Raises UserError for another's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise UserError(
+            f"{folder}: is a link or of another user, and nodes run what lies there; choose another output_dir"
+        )
+    folder.chmod(0o700)

@@ -1,0 +1,60 @@
+"""`juzhen status`, `published` and `dashboards`, which need the suite; what takes time is loaded when they run."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from juzhen.cli.options import Leaks, Metric, Out, Reference, Runs, Split, Title
+from juzhen.cli.runs import write_page
+
+
+def status(folder: Runs) -> None:
+    """How far the sweeps of a folder are, which cells failed, and the time left.
+
+    juzhen status runs
+    """
+    from juzhen.report.terminal import terminal
+    from sweeps.status import read_status, to_console
+
+    terminal().print(to_console(read_status(folder)), highlight=False)
+
+
+def published(
+    page: Annotated[Path | None, Argument(help="Markdown file to write", show_default="the console")] = None,
+) -> None:
+    """Every published figure: which row of a sweep gives one of its like, or why none does.
+
+    juzhen published docs/published.md
+    """
+    from juzhen.report.figures import load_published
+    from sweeps import published_page
+
+    text = published_page.page(load_published(), published_page.all_jobs())
+    if page is None:
+        print(text, end="")
+    write_page(page, text)
+
+
+def dashboards(
+    folder: Runs,
+    *,
+    metric: Metric = "spearman",
+    split: Split = None,
+    out: Out = None,
+    reference: Reference = None,
+    leaks: Leaks = None,
+    title: Title = "Transfer matrix",
+    project: Annotated[str, Option(help="where the runs are")] = "juzhen",
+    entity: Annotated[str | None, Option(help="team or user", show_default="the account's own")] = None,
+    group: Annotated[str | None, Option(help="group of runs", show_default="the group of the runs")] = None,
+) -> None:
+    """Writes the report and its panels, and publishes both where there is a key and a server.
+
+    juzhen dashboards runs --project juzhen
+    """
+    from juzhen.report.collect import read_report
+    from sweeps.dashboards import publish
+
+    report = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)
+    publish(report, out or folder / "report", title=title, project=project, entity=entity, group=group)

@@ -1,0 +1,265 @@
+"""Prompts, the texts that an encoder wants before a sentence: known, chosen, honoured wherever texts become tokens."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from juzhen.backends import open_backend
+from juzhen.cli.encode import encode as run_encode
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind
+from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, save_encoder
+from juzhen.encoders.crops import Crops
+from juzhen.encoders.cut import cut_sentences
+from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
+from juzhen.encoders.first_look import look_at_encoder, prompt_at_start
+from juzhen.encoders.masking import Masking, Vocabulary
+from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.templates import Templates
+from juzhen.encoders.token_table import _key
+from juzhen.encoders.views import TokenViews, Views
+
+PROMPTS = {"query": "你是: ", "passage": "在这: "}
+TEXTS = ["今天天气很好吗", "我", "ab cd", "今" * 40]
+QUERY_TOKENS = 4
+"""[CLS] 你 是 and one for the colon, which the small tokenizer does not know."""
+
+
+@pytest.fixture
+def queries(bert_folder, load):
+    """A tiny BERT that reads every sentence behind a prompt."""
+    return load(bert_folder, prompts=PROMPTS, default_prompt_name="query")
+
+
+def with_prompts(folder, target, *, include=True, default="query"):
+    """A copy of a folder in the layout of sentence-transformers, with prompts."""
+    shutil.copytree(folder, target)
+    told = {"prompts": PROMPTS, "default_prompt_name": default}
+    (target / "config_sentence_transformers.json").write_text(json.dumps(told), encoding="utf-8")
+    (target / "1_Pooling").mkdir(exist_ok=True)
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True, "include_prompt": include}
+    (target / "1_Pooling" / "config.json").write_text(json.dumps(pooling), encoding="utf-8")
+    kinds = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (kind, path) in enumerate(kinds)
+    ]
+    (target / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    return target
+
+
+def encode(encoder, texts=TEXTS, **options):
+    return encoder.encode(texts, progress=False, **options)
+
+
+def test_a_prompt_is_text_before_the_text(queries, bert_folder, load):
+    plain = load(bert_folder)
+    expected = encode(plain, [PROMPTS["query"] + text for text in TEXTS])
+    np.testing.assert_array_equal(encode(queries), expected)
+    np.testing.assert_array_equal(encode(plain, prompt=PROMPTS["query"]), expected)
+    passages = encode(plain, [PROMPTS["passage"] + text for text in TEXTS])
+    np.testing.assert_array_equal(encode(queries, prompt_name="passage"), passages)
+    np.testing.assert_array_equal(encode(queries, prompt=""), encode(plain))
+    np.testing.assert_array_equal(encode(queries), expected, err_msg="a choice is for one call")
+    pair = queries.score((TEXTS[0], TEXTS[1]), progress=False)
+    both = expected[:2] / np.linalg.norm(expected[:2], axis=1, keepdims=True)
+    assert pair == pytest.approx(float(both[0] @ both[1]), abs=1e-6)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.sampled(3)
+def test_a_prompt_that_is_not_pooled_is_seen_all_the_same(any_folder, load, pooling):
+    settings = {"prompts": PROMPTS, "default_prompt_name": "query", "pooling": pooling}
+    encoder = load(any_folder, **settings, include_prompt=False).eval()
+    tokens = encoder.collate(encoder.tokenize(TEXTS))
+    assert tokens.unpooled == QUERY_TOKENS == encoder.unpooled
+    for text, embedding in zip(TEXTS, encoder(tokens), strict=True):
+        alone = encoder.collate(encoder.tokenize([text]))
+        first, last = (one[QUERY_TOKENS:] for one in _layers(encoder, alone))
+        places = torch.arange(len(last)).unsqueeze(1) + QUERY_TOKENS + 1
+        expected = {
+            "mean": last.mean(0),
+            "cls": last[0],
+            "max": last.amax(0),
+            "first_last": (first.mean(0) + last.mean(0)) / 2,
+            "weighted": (last * places).sum(0) / places.sum(),
+        }[pooling]
+        torch.testing.assert_close(embedding, expected, rtol=1e-4, atol=1e-5)
+    pooled = encode(load(any_folder, **settings, include_prompt=True))
+    assert np.abs(pooled - encode(encoder)).max() > 1e-3
+
+
+def _layers(encoder, tokens):
+    states, real = encoder._layer_states(tokens, needs_layers=True)
+    return states[0][real], states[-1][real]
+
+
+def test_a_sentence_that_a_prompt_swallows_keeps_its_last_token(queries):
+    tokens = queries.collate([[2, 3]])
+    tokens.unpooled = 9
+    assert tokens.num_unpooled.tolist() == [1]
+    assert queries(tokens).isfinite().all()
+
+
+@pytest.mark.parametrize("include", [True, False])
+@pytest.mark.parametrize("pooling", ["mean", "first_last"])
+def test_prompts_are_saved_with_the_encoder(bert_folder, load, tmp_path, include, pooling):
+    encoder = load(
+        bert_folder, prompts=PROMPTS, default_prompt_name="query", include_prompt=include, pooling=pooling
+    )
+    folder = save_encoder(encoder, tmp_path / "saved", card={})
+    again = SentenceEncoder.load(folder)
+    assert again.prompts == encoder.prompts
+    np.testing.assert_array_equal(encode(again), encode(encoder))
+    assert repr(PROMPTS["query"]) in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_folder_without_prompts_is_written_as_before(bert_folder, load, tmp_path):
+    folder = save_encoder(load(bert_folder), tmp_path / "saved", card={})
+    told = json.loads((folder / "config_sentence_transformers.json").read_text(encoding="utf-8"))
+    assert (told["prompts"], told["default_prompt_name"]) == ({}, None)
+    assert "include_prompt" not in (folder / "1_Pooling" / "config.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "unpooled"),
+    [
+        ({}, PROMPTS["query"], QUERY_TOKENS),
+        ({"include_prompt": True}, PROMPTS["query"], 0),
+        ({"default_prompt_name": "passage"}, PROMPTS["passage"], QUERY_TOKENS),
+        ({"default_prompt_name": "none"}, "", 0),
+        ({"prompts": {"query": "吗"}}, "吗", 2),
+    ],
+)
+def test_a_configuration_goes_before_what_a_folder_says(
+    bert_folder, load, tmp_path, settings, text, unpooled
+):
+    encoder = load(with_prompts(bert_folder, tmp_path / "model", include=False), **settings)
+    assert (encoder.prompt, encoder.unpooled) == (text, unpooled)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"default_prompt_name": "qeury"}, "default_prompt_name=qeury: .* did you mean query"),
+        ({"prompts": {"other": "x"}}, "default_prompt_name=query: no such prompt"),
+        ({"max_length": 5}, "max_length=5: the prompt .* takes 5 tokens .* max_length=21"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words_of_the_configuration(
+    bert_folder, load, tmp_path, settings, message
+):
+    folder = with_prompts(bert_folder, tmp_path / "model")
+    with pytest.raises(UserError, match=message):
+        load(folder, **settings)
+
+
+def test_encode_refuses_what_is_two_things_or_none(queries):
+    with pytest.raises(UserError, match="give one of the two"):
+        encode(queries, prompt_name="query", prompt="x")
+    with pytest.raises(UserError, match="did you mean passage"):
+        encode(queries, prompt_name="pasage")
+
+
+def test_a_tokenizer_that_cuts_at_the_front_would_cut_the_prompt(bert_folder, load, tmp_path):
+    folder = with_prompts(bert_folder, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder, truncation_side="left")
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(UserError, match="truncation_side to right"):
+        load(folder)
+
+
+def test_models_that_read_no_single_sentences_refuse_a_prompt(queries):
+    with pytest.raises(UserError, match=r"two sentences in one input.*default_prompt_name=none"):
+        CrossEncoder(queries, outputs=1, segments=True, symmetric=False, seed=0)
+    with pytest.raises(UserError, match=r"templates.*default_prompt_name=none"):
+        PromptEncoder.around(queries, Templates("“[X]”，[MASK]"))
+    templates = PromptEncoder.around(queries.with_prompt(prompt=""), Templates("“[X]”，[MASK]"))
+    with pytest.raises(UserError, match="reads sentences through templates"):
+        encode(templates, prompt="x")
+
+
+def test_the_files_tell_the_prompt_before_torch_is_loaded(bert_folder, tmp_path):
+    folder, plain = with_prompts(bert_folder, tmp_path / "model"), tmp_path / "plain"
+    shutil.copytree(bert_folder, plain)
+    config = BackboneConfig(path=str(folder), initialize="pretrained")
+    assert prompt_at_start(config, start=None) == PROMPTS["query"]
+    assert prompt_at_start(BackboneConfig(path=str(plain)), start=str(folder)) == PROMPTS["query"]
+    config.prompts, config.default_prompt_name = PROMPTS, "query"
+    look_at_encoder(config, start=str(folder))
+    with pytest.raises(UserError, match=r"has the prompt '' .*the path of its encoder folder"):
+        look_at_encoder(config, start=str(plain))
+
+
+def test_caches_know_the_prompt(queries, tmp_path):
+    plain, passages = queries.with_prompt(prompt=""), queries.with_prompt("passage")
+    assert len({encoder_digest(one, "torch") for one in (queries, plain, passages)}) == 3
+    assert len({_key(one, TEXTS) for one in (queries, plain, passages)}) == 3
+    cache = EmbeddingCache(tmp_path)
+    encode(plain, cache=cache)
+    np.testing.assert_array_equal(encode(queries, cache=cache), encode(queries))
+    np.testing.assert_array_equal(encode(queries, cache=cache, prompt=""), encode(plain))
+
+
+def test_the_verb_encodes_behind_the_prompt_that_it_is_given(bert_folder, tmp_path):
+    folder, lines = with_prompts(bert_folder, tmp_path / "model"), tmp_path / "lines.txt"
+    lines.write_text("今天\n我\n", encoding="utf-8")
+    encoder = SentenceEncoder.load(folder)
+    for options in ({}, {"prompt_name": "passage"}, {"prompt": ""}):
+        run_encode(folder, lines, **options)
+        expected = encode(encoder, ["今天", "我"], **options)
+        np.testing.assert_array_equal(np.load(tmp_path / "lines.npy"), expected)
+
+
+def test_tokens_of_a_prompt_count_in_the_length(queries):
+    lengths = queries.tokenize(TEXTS).lengths
+    assert lengths.max() == queries.max_length
+    room = queries.max_length - QUERY_TOKENS - 1
+    examples = Examples(
+        "x", "train", Kind.SENTENCE, ["今" * room, "今" * (room + 1)], {"text": np.arange(2)}, None
+    )
+    assert cut_sentences(queries, examples).cut == 1
+    assert cut_sentences(queries.with_prompt(prompt=""), examples).cut == 0
+
+
+def test_views_crops_and_masks_leave_the_prompt_alone(queries):
+    ids = queries.tokenize(["今天天气很好吗我你他们"])[0]
+    head = ids[:QUERY_TOKENS].tolist()
+    generator = np.random.default_rng(0)
+    crops = Crops(
+        (0.1, 0.5), delete=0.5, neighbour_share=0.0, tokenizer=queries.tokenizer, prompt=queries.prompt
+    )
+    shuffled = TokenViews(
+        Views(("shuffle",), 0.5, 0.5, 0.5, 5, 0.5, None),
+        queries.tokenizer,
+        max_length=32,
+        prompt=queries.prompt,
+    )
+    vocabulary = Vocabulary.of(queries.tokenizer, size=len(queries.tokenizer), prompt=queries.prompt)
+    assert vocabulary.spared == QUERY_TOKENS
+    masking = Masking(0.9, "token", mean_span=1.0, mask_share=1.0, random_share=0.0)
+    for turn in range(20):
+        for changed in (crops.cut(ids, generator), shuffled(ids, generator)):
+            assert changed[:QUERY_TOKENS].tolist() == head
+        tokens = queries.collate([ids])
+        seen, hidden = masking(tokens, torch.tensor([turn]), vocabulary, seed=1, step=turn)
+        assert seen[:QUERY_TOKENS].tolist() == head
+        assert not hidden[:QUERY_TOKENS].any()
+        assert hidden.any()
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.slow
+def test_graphs_pool_what_torch_pools(bert_folder, load, pooling):
+    pytest.importorskip("onnxruntime")
+    settings = {"prompts": PROMPTS, "default_prompt_name": "query", "include_prompt": False}
+    encoder = load(bert_folder, pooling=pooling, **settings)
+    graph = open_backend(encoder, "onnx")
+    np.testing.assert_allclose(encode(encoder, backend=graph), encode(encoder), atol=1e-5)
+    with pytest.raises(UserError, match="open it for the other one"):
+        encode(encoder, backend=graph, prompt="")

@@ -1,0 +1,72 @@
+"""The library where the packages of the suite are not installed."""
+
+import ast
+import os
+import re
+import tomllib
+
+from forks import python
+
+SUITE = (
+    "hydra",
+    "omegaconf",
+    "pytorch_lightning",
+    "lightning_fabric",
+    "lightning_utilities",
+    "torchmetrics",
+    "wandb",
+)
+WITHOUT = f"""
+import sys
+from importlib.machinery import PathFinder
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {SUITE} else super().find_spec(name, path, target)
+
+sys.meta_path[:] = [Without if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+USES = """
+from juzhen import SentenceEncoder, fit, load_ranking, mine
+from juzhen.cli.runs import report
+from juzhen.evaluation import evaluate
+
+encoder = SentenceEncoder.load("builtin/mini_zh")
+fit(encoder, [("今天下雨", "今天有雨", 1), ("今天下雨", "明天放假", 0)], epochs=1)
+assert encoder.encode(["今天天气很好"]).shape == (1, 256)
+assert encoder.score([("今天天气很好", "今天是个好天气")]).shape == (1,)
+print(mine(load_ranking("demo_retrieval", "dev"), [encoder], folder="mined").report())
+found = evaluate(encoder, ["demo_sts"])
+print(found.scores["dev/demo_sts/spearman"].value)
+report(RUNS, out=Path("report"))
+"""
+
+
+def test_no_file_imports_them(project_root):
+    for path in (project_root / "juzhen").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.partition(".")[0] for name in names} & {*SUITE}, path
+
+
+def test_the_package_asks_for_none_of_them(project_root):
+    project = tomllib.loads((project_root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    names = {re.split(r"[<>=\[]", line)[0].replace("-", "_") for line in project["dependencies"]}
+    assert not names & {*SUITE, "hydra_core"}
+    assert {line.partition(">")[0] for line in extras["suite"]} >= {
+        "hydra-core",
+        "pytorch-lightning",
+        "wandb",
+    }
+    assert "juzhen-embeddings[suite]" in extras["dev"]
+
+
+def test_load_fit_encode_score_mine_evaluate_and_report(project_root, tmp_path):
+    runs = project_root / "results" / "transfer" / "runs"
+    code = f"{WITHOUT}\nfrom pathlib import Path\nRUNS = Path({str(runs)!r})\n{USES}"
+    done = python("-c", code, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(project_root)})
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "report").is_dir()

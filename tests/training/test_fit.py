@@ -1,0 +1,125 @@
+"""`juzhen.fit`: the weights of `train.py`, and what rows it reads."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from jobs import run_job
+
+from juzhen import SentenceEncoder, fit
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.data.loading import cut
+from juzhen.data.views import apply_view
+from juzhen.losses import CoSENT, InfoNCE
+from juzhen.training import fit as training
+from juzhen.training.rows import as_examples
+
+PAIRS = [
+    ("怎么退货", "东西想退掉怎么办", 1),
+    ("怎么退货", "什么时候发货", 0),
+    ("如何开票", "发票怎么开", 1),
+    ("如何开票", "怎么退货", 0),
+]
+
+
+@pytest.fixture
+def encoder(encoder_folder):
+    return SentenceEncoder.load(encoder_folder)
+
+
+@pytest.mark.parametrize(
+    ("loss", "dataset", "kind", "words"),
+    [
+        ("cosent", "demo_sts", Kind.SCORED_PAIR, []),
+        ("softmax", "demo_nli", Kind.NLI_PAIR, []),
+        (CoSENT(temperature=0.1), "demo_qmc", Kind.LABELLED_PAIR, ["loss.temperature=0.1"]),
+        (InfoNCE(), "demo_order", Kind.POSITIVE_PAIR, ["loss=info_nce"]),
+    ],
+)
+def test_it_learns_the_weights_of_the_suite(loss, dataset, kind, words, encoder, encoder_folder, tmp_path):
+    words = [f"loss={loss}"] if isinstance(loss, str) else words
+    run = run_job(
+        tmp_path,
+        encoder_folder,
+        "backbone=local",
+        f"dataset=[{dataset}]",
+        "evaluation.splits=[test]",  # without dev the last weights are kept
+        "training.duration=2 epochs",
+        "seed=3",
+        *words,
+    )
+    rows = cut(apply_view(as_examples(dataset), kind), 48, 3)
+    learnt = fit(encoder, rows, loss=loss, epochs=2, batch_size=8, learning_rate=1e-3, seed=3)
+    there = SentenceEncoder.load(run).state_dict()
+    before = SentenceEncoder.load(encoder_folder).state_dict()
+    for name, weight in learnt.state_dict().items():
+        torch.testing.assert_close(weight, there[name], rtol=0, atol=1e-6)
+    assert max((there[name] - weight).abs().max() for name, weight in before.items()) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        (["今天", "明天"], Kind.SENTENCE),
+        ([("今天", "明天")], Kind.POSITIVE_PAIR),
+        (PAIRS, Kind.LABELLED_PAIR),
+        ([("今天", "明天", 0.4), ("今天", "后天", 1)], Kind.SCORED_PAIR),
+        ([("今天", "明天", "雨", "雪")], Kind.TRIPLET),
+    ],
+)
+def test_columns_say_of_what_kind_rows_are(rows, kind, tmp_path):
+    assert as_examples(rows).kind is kind
+    if isinstance(rows[0], tuple):
+        lines = [[f"c{n}" for n in range(len(rows[0]))], *rows]
+        for suffix, separator in ((".tsv", "\t"), (".csv", ",")):
+            path = tmp_path / f"rows{suffix}"
+            path.write_text(
+                "".join(f"{separator.join(map(str, line))}\n" for line in lines), encoding="utf-8"
+            )
+            read = as_examples(path)
+            assert (read.kind, read.fingerprint) == (kind, as_examples(rows).fingerprint)
+
+
+def test_rows_that_cannot_be_read_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"rows, row 2: the score is 5, outside of score_range \[0, 1\]"):
+        as_examples([("今天", "明天", 0.5), ("今天", "后天", 5)])
+    assert as_examples([("今天", "明天", 0.5), ("今天", "后天", 5)], score_range=(0, 5)).targets.max() == 1
+    with pytest.raises(UserError, match=r"2 rows of \[2, 3\] columns"):
+        as_examples([("今天", "明天"), ("今天", "后天", 5)])
+    path = tmp_path / "rows.tsv"
+    path.write_text("a\tb\tlabel\n今天\t明天\t1\n今天\t\t0\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"rows.tsv:3"):
+        as_examples(path)
+
+
+def test_losses_that_cannot_learn_from_rows_are_named(encoder):
+    for loss, said in (
+        ("cosnet", r"cosnet: there is no such loss; did you mean cosent"),
+        ("mse", "mse: there is no such loss"),
+        ("ce", "no such loss"),
+        ("info_nce", r"loss=InfoNCE needs .*; rows gives scored pairs .*Losses that take rows: .*CoSENT"),
+    ):
+        with pytest.raises(UserError, match=said):
+            fit(encoder, [("今天", "明天", 0.4), ("今天", "后天", 1)], loss=loss)
+
+
+def test_a_misspelt_decay_is_named(encoder):
+    with pytest.raises(UserError, match="decay=liner: did you mean linear"):
+        fit(encoder, PAIRS, decay="liner")
+
+
+def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
+    scores = iter([0.1, 0.9, 0.2])
+    weights = []
+
+    def evaluated(encoder, sets):
+        weights.append(encoder.state_dict()["backbone.embeddings.word_embeddings.weight"].clone())
+        key = f"dev/{sets[0].name}/spearman"
+        return SimpleNamespace(scores={key: SimpleNamespace(value=next(scores))})
+
+    monkeypatch.setattr(training, "evaluate", evaluated)
+    learnt = fit(encoder, PAIRS, epochs=3, batch_size=4, learning_rate=1e-2, dev=PAIRS)
+    kept = learnt.state_dict()["backbone.embeddings.word_embeddings.weight"]
+    assert torch.equal(kept, weights[1])
+    assert not torch.equal(kept, weights[2])
