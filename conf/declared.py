@@ -102,15 +102,10 @@ def _outline(module: str, name: str) -> type | None:
     node = next((line for line in classes if line.name == name), None)
     if node is None:
         return None
-    modules = {
-        alias.asname or alias.name: line.module
-        for line in source.body
-        if isinstance(line, ast.ImportFrom) and line.module
-        for alias in line.names
-    }
+    modules = _imports(source)
     named = [base.id for base in node.bases if isinstance(base, ast.Name)]
     bases = [_outline(modules.get(base, module), base) for base in named]
-    body: dict[str, Any] = {"keys": _keys(node), "target": f"{module}.{name}"}
+    body: dict[str, Any] = {"keys": _keys(node, module), "target": f"{module}.{name}"}
     for line in node.body:
         target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
         value = getattr(line, "value", None)
@@ -123,35 +118,58 @@ def _is_below(outline: type, base: str) -> bool:
     return any(vars(above).get("target") == base for above in outline.__mro__[1:])
 
 
-def _keys(node: ast.ClassDef) -> tuple[bool, dict[str, tuple[Any, Any]]]:
+def _imports(source: ast.Module) -> dict[str, str]:
+    """Name → module that it is imported from."""
+    return {
+        alias.asname or alias.name: line.module
+        for line in source.body
+        if isinstance(line, ast.ImportFrom) and line.module
+        for alias in line.names
+    }
+
+
+def _settings(module: str, name: str) -> dict[str, tuple[Any, Any]]:
+    """Key → type and default of a class of settings, with those of its bases."""
+    source = _source(module)
+    node = next((line for line in source.body if isinstance(line, ast.ClassDef) and line.name == name), None)
+    if node is None:
+        return {}
+    modules = _imports(source)
+    keys: dict[str, tuple[Any, Any]] = {}
+    for base in node.bases:
+        keys |= _settings(modules.get(ast.unparse(base), module), ast.unparse(base))
+    return keys | _fields(node)
+
+
+def _fields(node: ast.ClassDef) -> dict[str, tuple[Any, Any]]:
+    """Key → type and default of the annotations of a class."""
+    keys: dict[str, tuple[Any, Any]] = {}
+    for field in node.body:
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = ast.unparse(field)
+            if not text.partition(":")[2].strip().startswith("ClassVar") and "init=False" not in text:
+                keys[field.target.id] = (_type(field.annotation), ... if field.value is None else None)
+    return keys
+
+
+def _keys(node: ast.ClassDef, module: str) -> tuple[bool, dict[str, tuple[Any, Any]]]:
     """Key → type and default of what a class takes: by its `Settings`, its constructor, or its annotations.
 
-    True before them where a constructor hands nothing on: what its bases take is not to be set.
+    True before them where they are all: what the bases take is among them, or is not to be set.
     """
-    inner = {
-        statement.name: statement
-        for statement in node.body
-        if isinstance(statement, ast.ClassDef | ast.FunctionDef)
-    }
-    keys: dict[str, tuple[Any, Any]] = {}
-    alone = False
-    match inner.get("Settings", inner.get("__init__", node)):
-        case ast.FunctionDef(args=taken):
-            alone = taken.kwarg is None
-            for parameter, default in zip(taken.kwonlyargs, taken.kw_defaults, strict=True):
-                keys[parameter.arg] = (_type(parameter.annotation), ... if default is None else None)
-        case ast.ClassDef(name=name, body=body, bases=bases) if name != "Loss":
-            above = [ast.unparse(base).removesuffix(".Settings") for base in bases]
-            alone = name == "Settings" and not {*above} & {ast.unparse(base) for base in node.bases}
-            for field in body:
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                    text = ast.unparse(field)
-                    if not text.partition(":")[2].strip().startswith("ClassVar") and "init=False" not in text:
-                        keys[field.target.id] = (
-                            _type(field.annotation),
-                            ... if field.value is None else None,
-                        )
-    return alone, keys
+    for line in node.body:
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "Settings":
+            name = ast.unparse(line.value)
+            return True, _settings(_imports(_source(module)).get(name, module), name)
+    maker = next(
+        (line for line in node.body if isinstance(line, ast.FunctionDef) and line.name == "__init__"), None
+    )
+    if maker is None:
+        return False, _fields(node) if node.name != "Loss" else {}
+    keys = {}
+    for parameter, default in zip(maker.args.kwonlyargs, maker.args.kw_defaults, strict=True):
+        keys[parameter.arg] = (_type(parameter.annotation), ... if default is None else None)
+    return maker.args.kwarg is None, keys
 
 
 def _value(node: ast.expr) -> Any:

@@ -90,7 +90,7 @@ class Taught(BiEncoder):
             self.collate.targets = self.targets(vectors_of)
             self._kept = None  # the teacher's weights have no more to do
 
-    def targets(self, vectors_of: Mapping[str, tuple[Found, np.ndarray]]) -> Targets:
+    def targets(self, vectors_of: Mapping[str, tuple[Vectors, np.ndarray]]) -> Targets:
         """What batches are given of the vectors that were found: by default the vectors, at length 1."""
         return Targets(vectors_of, center=0.0, dim=None)
 
