@@ -13,7 +13,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import numbers_of
 from launch import check_command_line, read_job
-from lightning_modules import loss_numbers
+from tools import loss_numbers
 from tools.loss_numbers import written
 
 LOSSES = sorted(path.stem for path in (ROOT / "conf" / "loss").glob("*.yaml") if path.stem != "by_kind")
