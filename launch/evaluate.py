@@ -15,7 +15,6 @@ from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import WITHOUT_LEAKS, Result
-from launch.run_folder import RunFolder
 from launch.two_stages import TOP, asks_for_two_stages, measure_two_stages
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
@@ -157,6 +156,8 @@ def _add(run: "FinishedRun", options: SimpleNamespace, named: "Descriptions", co
 
     if not wanted():
         return f"nothing to do{_without_file(Result.read(run.folder), options)}"
+    from launch.run_folder import RunFolder
+
     with RunFolder(run.run, resume="auto", fills=True):
         sets = wanted()  # another process may have been here before the lock was ours
         if not sets:

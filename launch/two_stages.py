@@ -16,7 +16,6 @@ from juzhen.core.owned import require_ours
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import write_json, writing_to
-from juzhen.encoders.locate import encoder_source
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that
@@ -118,6 +117,8 @@ def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettin
 
 
 def _weights(encoder: str) -> str:
+    from juzhen.encoders.locate import encoder_source
+
     return "" if encoder in LEXICAL else weights_digest(encoder_source(encoder))
 
 

@@ -76,7 +76,11 @@ COSENT = {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent"}
         (COSENT | {"temperature": None}, "loss", "loss.temperature=null: expected a valid number"),
         (COSENT | {"_partial_": True}, "loss", "loss._partial_: there is no such key"),
         ({"_target_": "juzhen.losses.lists.LambdaLoss", "mu": [1]}, "loss", r"loss.mu=\[1\]: expected"),
-        ({"_target_": "lightning_modules.lexical.BM25Module", "tokens": "words"}, "model", "'characters' or 'jieba'"),
+        (
+            {"_target_": "lightning_modules.lexical.BM25Module", "tokens": "words"},
+            "model",
+            "'characters' or 'jieba'",
+        ),
         (
             {"_target_": "lightning_modules.lexical.BM25Module", "tokens": "jieba", "b": 1},
             "model",

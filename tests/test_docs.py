@@ -208,7 +208,7 @@ def test_the_data_set_of_contributing_is_read(extended_root):
         job = read_job(compose("train", overrides=["dataset=my_questions"]))
     read = {
         split: load_examples(
-            job.dataset.my_questions,
+            job.dataset["my_questions"],
             split,
             source="local",
             data_dir=extended_root / "data",

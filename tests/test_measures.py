@@ -213,7 +213,7 @@ def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_b
         (["evaluation.transfer=[demo_sts]"], "evaluation.transfer: demo_sts has scored pairs.*classes"),
         (
             ["evaluation.transfer=[demo_qmc]", "model=crossencoder"],
-            "evaluation.transfer: classes .*leave it at",
+            "transfer: classes .*leave it at",
         ),
         (
             ["evaluation.transfer=[demo_qmc]", "debug_rows=1"],
@@ -227,9 +227,9 @@ def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, t
     (tmp_path / "wiki1m" / "dev.txt").write_text("some\nlines\n")
     (tmp_path / "tnews").mkdir()
     (tmp_path / "tnews" / "dev.tsv").write_text("text\tlabel\na\tnews_story\n")
-    job = typed_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
     model = CrossEncoderModule if "model=crossencoder" in words else BiEncoder
     with pytest.raises(UserError, match=message):
+        job = typed_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
         loading.load_job_data(job, {}, unscored=model.unscored)
 
 

@@ -49,7 +49,7 @@ def models(tmp_path):
             "gte_small_zh: 4.4 ms a sentence in batches, estimated",
         ),
         (Need("retrieval", "en"), "minilm_en", "2.5 ms a sentence in batches on"),
-        (Need("rerank", "zh"), "gte_small_zh", "model=crossencoder"),
+        (Need("rerank", "zh"), "gte_small_zh", "a cross-encoder reads both texts at once"),
         (Need("classification", "zh"), "e5_small", "linear classifier over embeddings"),
         (Need("clustering", "zh"), "gte_small_zh", "published clustering 48.95"),
         (Need("clustering", "en"), "none of these", "minilm_en: no published figure"),

@@ -64,7 +64,7 @@ def test_a_set_of_the_hub_is_refused_before_its_library_is_loaded(monkeypatch, w
         UserError, match=f"toy: source=hub, but {reason}, and C-MTEB/BQ is not in the local cache"
     ) as told:
         read_hub("toy", HubConfig(id="C-MTEB/BQ", splits={"train": "train"}, columns={}), "train")
-    assert "source=local data_dir=<folder>" in str(told.value)
+    assert "source=local and data_dir=<folder>" in str(told.value)
     assert "\n" not in str(told.value)
 
 

@@ -51,10 +51,10 @@ def documented() -> dict[str, dict[str, dict[str, str]]]:
     """Loss → number → unit of the scores → value as a text; without the units that the loss does not read."""
     numbers: dict[str, dict[str, dict[str, str]]] = {}
     for unit, model in ((unit, options("model")[name]) for unit, names in FAMILIES.items() for name in names):
-        for loss, numbers in losses_for(model).items():
-            if "_target_" not in numbers or not _reads(model, numbers):
+        for loss, config in losses_for(model).items():
+            if "_target_" not in config or not _reads(model, config):
                 continue
-            for key, value in _with_other_unit(model, loss, numbers).items():
+            for key, value in _with_other_unit(model, loss, config).items():
                 numbers.setdefault(loss, {}).setdefault(key, {})[unit] = written(value)
     return numbers
 

@@ -111,7 +111,7 @@ def page() -> str:
     lines = [
         _HEAD
         + "\n".join(
-            f"| `{name}` | {', '.join(spec.axes)} | {spec.words} |" for name, spec in TENSORS.items()
+            f"| `{name}` | {', '.join(spec.axes)} | {spec.about} |" for name, spec in TENSORS.items()
         ),
         f"\n| loss | {' | '.join(_COLUMNS)} |",
         "|---" * (1 + len(_COLUMNS)) + "|",

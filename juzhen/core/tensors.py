@@ -9,7 +9,7 @@ from typing import NamedTuple
 class TensorSpec(NamedTuple):
     """axes  of the legend in `juzhen.core.batch`, in order
     is_learnt  the model that learns has made it, and gradients flow back through it; False: the data or a teacher did
-    words  what it holds
+    about  what it holds
     """
 
     axes: tuple[str, ...]
@@ -21,8 +21,8 @@ def _learnt(axes: str, about: str) -> TensorSpec:
     return TensorSpec(tuple(axes.split()), True, about)
 
 
-def _given(axes: str, words: str) -> TensorSpec:
-    return TensorSpec(tuple(axes.split()), False, words)
+def _given(axes: str, about: str) -> TensorSpec:
+    return TensorSpec(tuple(axes.split()), False, about)
 
 
 TENSORS: dict[str, TensorSpec] = {

@@ -21,7 +21,7 @@ import numpy as np
 import zstandard
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import open_input, read_bytes
+from juzhen.core.opened import open_input
 from juzhen.data.columnar import COLUMNAR, read_columnar
 from juzhen.data.files import COMPRESSIONS
 
@@ -43,7 +43,8 @@ MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf
 def decompressed(path: Path) -> bytes:
     """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
     try:
-        raw = read_bytes(path)
+        with open_input(path) as file:
+            raw = file.read()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     suffix = path.suffix.lower()

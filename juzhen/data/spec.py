@@ -108,7 +108,7 @@ class DatasetConfig:
         default=None, description="of gold scores: the lowest and the highest"
     )
     grades: list[float] | None = Field(
-        default=None, description="few scores, the classes of loss=ce; null: any number"
+        default=None, description="few scores, the classes of the loss ce; null: any number"
     )
     view: Kind | None = Field(default=None, description="train on this kind; null: the loss chooses")
     limit: int | None = Field(

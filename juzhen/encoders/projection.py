@@ -101,7 +101,7 @@ class Projection(OutputLayer):
         """Reads a `Dense` folder. Raises UserError for pickled weights and for variants we do not compute."""
         config = read_settings(folder / "config.json")
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-        if activation not in ACTIVATIONS:
+        if str(activation) not in ACTIVATIONS:
             raise UserError(
                 f"{folder}: activation {activation!r} is not supported; {nearest(str(activation), ACTIVATIONS)}"
             )

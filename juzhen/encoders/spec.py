@@ -55,5 +55,5 @@ class BackboneConfig:
         description="fewer: the first ones; more: new ones that begin by changing nothing; null: as they are",
     )
     learning_rate: float | None = Field(
-        default=None, description="peak learning rate that suits its size; optimizer.lr takes it from here"
+        default=None, description="peak learning rate that suits its size; the optimizer takes it from here"
     )

@@ -140,7 +140,10 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
     """Replaces what stands between the markers of each page; a page without markers stays as it is, and is named."""
     for page in pages:
         is_chinese = page.suffixes[-2:-1] == [".zh"]
-        text = before = read_text(page)
+        try:
+            text = before = read_text(page)
+        except UnicodeDecodeError as error:
+            raise UserError(f"--into {page}: not UTF-8 ({error.reason})") from error
         keys = [key for key in KEYS if f"<!-- result:{key} -->" in before]
         for key in keys:
             start, end = f"<!-- result:{key} -->", f"<!-- /result:{key} -->"

@@ -132,7 +132,7 @@ def test_a_text_is_dropped_for_a_sentence_it_holds():
 
 
 def test_a_set_that_leaks_altogether_is_an_error_that_names_it():
-    with pytest.raises(UserError, match=r"dataset\.some: all 1 training rows .* filter_leaks=false"):
+    with pytest.raises(UserError, match=r"some: all 1 training rows .* filter_leaks=false"):
         LeakFilter([EVALUATION]).without_leaks(pairs(("怎么还花呗", "花呗怎么还")))
 
 

@@ -236,7 +236,7 @@ def test_lengths_beyond_the_positions_are_refused(any_folder, load):
     encoder = load(any_folder).eval()
     assert encoder.max_length == 32
     assert encoder.encode(["今" * 100], batch_tokens=100, progress=False).shape == (1, 32)
-    with pytest.raises(UserError, match=r"backbone.max_length=33: .*3 to 32"):
+    with pytest.raises(UserError, match=r"max_length=33: .*3 to 32"):
         load(any_folder, max_length=33)
     with pytest.raises(ValidationError, match="greater than or equal to 3"):
         load(any_folder, max_length=2)

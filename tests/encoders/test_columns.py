@@ -121,7 +121,6 @@ def test_every_door_reads_by_position_or_refuses(models):
         lambda: reader.rank(FIRST, FIRST),
         lambda: reader.logits(FIRST, SECOND[:3]),
         lambda: BM25(FRAME),
-        lambda: lexical_scores(FIRST, SECOND[:2]),
         lambda: RankingSet("some", "dev", FRAME, FRAME, [{0: 1.0}] * 4),
         lambda: Examples.from_texts(
             "some", "dev", kind=Kind.LABELLED_PAIR, texts={"text_a": FIRST, "text_b": SECOND[:2]}
@@ -129,6 +128,8 @@ def test_every_door_reads_by_position_or_refuses(models):
     ):
         with pytest.raises(UserError):
             door()
+    with pytest.raises(ValueError, match="inconsistent shapes"):
+        lexical_scores(FIRST, SECOND[:2])
 
 
 def test_numbers_are_joined_by_position_and_not_by_labels():

@@ -40,7 +40,7 @@ def run_example(example, folder):
 
 @pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
 def test_the_example_of_the_readme_runs_in_any_folder(project_root, tmp_path, page, capfd):
-    example, _ = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
+    example, *_ = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
     assert in_a_fork(run_example, example, tmp_path) == 0, capfd.readouterr().err
 
 
@@ -58,7 +58,7 @@ def test_the_search_of_the_readme_runs_with_any_cross_encoder(
     project_root, pair_folder, tmp_path, page, capfd
 ):
     pytest.importorskip("bm25s")
-    _, example = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
+    *_, example = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "CE").symlink_to(pair_folder)
     assert in_a_fork(run_search, example, tmp_path) == 0, capfd.readouterr().err
@@ -72,7 +72,15 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "print(took < 0.3, 'torch' in sys.modules, dir(juzhen), hasattr(juzhen, 'Encoder'))"
     )
     done = python("-c", code, cwd=tmp_path)
-    names = ["CrossEncoder", "MiningOptions", "PromptEncoder", "SentenceEncoder", "load_ranking", "mine"]
+    names = [
+        "CrossEncoder",
+        "MiningOptions",
+        "PromptEncoder",
+        "SentenceEncoder",
+        "fit",
+        "load_ranking",
+        "mine",
+    ]
     assert done.stdout == f"True False {names} False\n", done.stderr
 
 

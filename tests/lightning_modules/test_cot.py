@@ -219,10 +219,12 @@ def test_a_language_that_is_the_sets_own_makes_no_other_run():
 
 def test_sets_of_two_languages_are_refused_with_a_way_out():
     words = ("model=cot", "dataset=[demo_sts,wiki1m]", "suite=none")
-    with pytest.raises(UserError, match=r"demo_sts \(zh\), wiki1m \(en\); choose language=en or language=zh"):
+    with pytest.raises(
+        UserError, match=r"demo_sts \(zh\), wiki1m \(en\); type model.language=en or model.language=zh"
+    ):
         read_job(compose_job(*words))
-    assert read_job(compose_job(*words, "model.language=zh")).model.language == "zh"
-    assert read_job(compose_job("model=simcse", *words[1:])).model.read == "pooling"
+    assert read_job(compose_job(*words, "model.language=zh")).model["language"] == "zh"
+    assert read_job(compose_job("model=simcse", *words[1:])).model["read"] == "pooling"
 
 
 def test_sets_in_another_language_than_the_templates_are_told_of(caplog):

@@ -117,6 +117,7 @@ MAY = {
     ("conf/own_classes.py", "import_module"),
     ("juzhen/core/lazy.py", "import_module"),  # what a package names in a table of its own
     ("juzhen/cli/verbs.py", "import_module"),  # a name of the table in it
+    ("juzhen/core/opened.py", "load"),  # by a SafeLoader, which makes plain values alone
     ("tools/docs/api.py", "import_module"),  # a package of juzhen, from the list beside it
 }
 

@@ -493,7 +493,7 @@ def test_a_list_of_weights_names_safetensors_of_its_own_folder(tmp_path, encoder
     names("model-00001-of-00001.safetensors")
     SentenceEncoder.load(folder)
     names(name)
-    with pytest.raises(UserError, match=r"index\.json: names .*in the same folder"):
+    with pytest.raises(UserError, match=r"index\.json: names .*of the same folder"):
         SentenceEncoder.load(folder)
 
 

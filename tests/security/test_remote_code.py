@@ -61,7 +61,7 @@ def test_code_of_strangers_is_not_run_and_not_advised(
     with pytest.raises(UserError) as refused:
         load_backbone(BackboneConfig(path=str(folder), initialize=initialize), seed=0)
     assert "trust_remote_code" not in str(refused.value)
-    assert "backbone=" in str(refused.value)
+    assert str(folder) in str(refused.value)
     if "auto_map" in settings["config"]:
         assert "code of its own" in str(refused.value)
     assert not list(tmp_path.rglob("sprung"))

@@ -54,7 +54,7 @@ def test_superseded_attempts_do_not_count(tmp_path, make_result):
 
 
 def test_an_empty_or_missing_folder_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="no result below it"):
+    with pytest.raises(UserError, match=r"no result\.json of a run below it"):
         collect(tmp_path, report=pytest.fail)
     with pytest.raises(UserError, match="no such folder"):
         collect(tmp_path / "rnus", report=pytest.fail)

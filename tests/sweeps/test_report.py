@@ -102,7 +102,7 @@ def test_a_page_without_markers_is_left_and_one_without_an_end_is_an_error(repor
     ("words", "message"),
     [
         (["nowhere"], "nowhere: no such folder"),
-        (["EMPTY"], "no result below it"),
+        (["EMPTY"], "no result.json of a run below it"),
         (["RUNS", "--leaks", "nowhere.json"], "--leaks nowhere.json: cannot be read"),
         (["RUNS", "--leaks", "RUNS/0/result.json"], "not an audit of pairs"),
         (["RUNS", "--reference", "nowhere"], "--reference nowhere: no such folder"),
