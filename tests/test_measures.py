@@ -228,9 +228,13 @@ def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, t
     (tmp_path / "tnews").mkdir()
     (tmp_path / "tnews" / "dev.tsv").write_text("text\tlabel\na\tnews_story\n")
     model = CrossEncoderModule if "model=crossencoder" in words else BiEncoder
-    with pytest.raises(UserError, match=message):
+
+    def load():
         job = typed_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
         loading.load_job_data(job, {}, unscored=model.unscored)
+
+    with pytest.raises(UserError, match=message):
+        load()
 
 
 @pytest.mark.slow
