@@ -115,6 +115,7 @@ def _report(path: str | Path, shape: Object, command: str) -> dict[str, Any]:
     try:
         report = read_json(path)
         require_shape(report, shape, "it")
+        _require_counts(report, shape)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; it is written by juzhen {command}") from None
     except (OSError, ValueError) as error:
