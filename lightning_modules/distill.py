@@ -166,6 +166,26 @@ class DistillModule(Taught):
                 encoder.projections.append(layer)
         return encoder
 
+    @classmethod
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        super().check(job, matches)
+        if not 0 <= (center := cls.settings(job).center) <= 1:
+            raise UserError(f"model.center={center}: expected a share from 0 (nothing is taken off) to 1")
+
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        super().check_start(job)
+        settings = cls.settings(job)
+        if settings.projection != "pca":
+            return
+        student = job.init_from or job.backbone.path
+        sizes = embedding_size(student, revision=job.backbone.revision), _size_of_teacher(settings)
+        if sizes[0] > sizes[1]:
+            raise UserError(
+                f"model.projection=pca: {student} gives {sizes[0]} numbers and the teacher {sizes[1]}, to which no "
+                "component can be added; type model.projection=drop or keep"
+            )
+
     def targets(self, vectors_of: Mapping[str, tuple[Vectors, np.ndarray]]) -> Targets:
         dim = self.encoder.dim if self._own.projection == "pca" else None
         targets = Targets(vectors_of, center=self._own.center, dim=dim)

@@ -8,7 +8,7 @@ from torch import nn
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import NLI_CLASSES, TEACHER_SCORE, Kind
+from juzhen.core.examples import NLI_CLASSES, TARGET_COLUMN, TEACHER_SCORE, Kind
 from juzhen.core.named import name_of, numbers_of
 from juzhen.data.spec import Source
 from juzhen.encoders.views import Views
@@ -24,9 +24,21 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
         if match.loss:  # its constructor refuses numbers it cannot use; better now than later
             build_loss(match.loss, dim=1, num_classes=2)
     model = own_class(job.model["_target_"])
+    _require_labels(job, matches)
     _require_teacher_scores(job, matches)
     model.check(job, matches)
     return matches
+
+
+def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
+    """Raises UserError where batches shall hold labels in proportion, and no row that is learnt from has any."""
+    by = job.training.stratify_by
+    if "label" in by and matches and not any(match.kind in TARGET_COLUMN for match in matches.values()):
+        read = ", ".join(f"{name} as {match.kind.replace('_', ' ')}s" for name, match in matches.items())
+        raise UserError(
+            f"training.stratify_by={by}: what is learnt from has no labels ({read}); "
+            "choose training.stratify_by=length or none"
+        )
 
 
 def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> None:

@@ -97,6 +97,10 @@ class CropEncoder(BiEncoder):
         )
         options = {"crops": crops, "seed": self.job.seed, "sides": self.tokenize}
         self.collate = CropCollator(encoder.tokenize, encoder.collate, **options)
+        if settings.mlm_weight < 0:
+            raise UserError(
+                f"model.mlm_weight={settings.mlm_weight}: expected 0 (no tokens are hidden) or more"
+            )
         if settings.mlm_weight and self.job.hardware.micro_batch_tokens is not None:
             raise UserError(
                 "model.mlm_weight learns both from one pass; leave hardware.micro_batch_tokens at null, "

@@ -1,12 +1,12 @@
 """One schema: what pydantic makes of every description, and the line that tells of a value which does not fit."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
-from pydantic_core import CoreSchema, ErrorDetails, core_schema
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
@@ -18,14 +18,22 @@ SCHEMA = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_enum_values=
 """Of every description: no key that it does not know, numbers where texts are expected are spelt, kinds are texts."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Among:
-    """`Annotated[str, Among(NAMES)]`: one of the names of a table that stands elsewhere."""
+    """`Annotated[str, Among(TABLE)]`: one of the names of a table, as it is when the value is read."""
 
-    names: tuple[str, ...]
+    names: Collection[str]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.literal_schema(list(self.names))
+        return core_schema.no_info_after_validator_function(self.known, core_schema.str_schema())
+
+    def known(self, name: str) -> str:
+        if name not in self.names:
+            listed = ", ".join(map(repr, self.names))
+            raise PydanticCustomError(
+                "literal_error", "Input should be one of {expected}", {"expected": listed}
+            )
+        return name
 
 
 class ConfigError(UserError):

@@ -36,6 +36,10 @@ class Crops:
             raise UserError(
                 f"shares={list(shares)}: expected the shortest and the longest share of a text, as in [0.3, 0.8]"
             )
+        if not 0 <= delete < 1:
+            raise UserError(f"delete={delete}: expected a share of at least 0 and less than 1")
+        if not 0 <= neighbour_share <= 1:
+            raise UserError(f"neighbour_share={neighbour_share}: expected a share of 0 to 1")
         self.shares = shares
         self.delete = delete
         self.neighbour_share = neighbour_share

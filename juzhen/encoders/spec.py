@@ -22,9 +22,9 @@ class BackboneConfig:
         default=None, description="branch, tag or commit on the hub; null: the newest"
     )
     initialize: Literal["pretrained", "random"] = Field(
-        description="pretrained: weights must be there · random: from config.json alone"
+        default="pretrained", description="pretrained: weights must be there · random: from config.json alone"
     )
-    pooling: Annotated[str, Among(tuple(POOLINGS))] | None = Field(
+    pooling: Annotated[str, Among(POOLINGS)] | None = Field(
         default=None, description="null: what the folder says, else mean"
     )
     normalize: bool | None = Field(

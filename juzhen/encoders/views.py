@@ -62,6 +62,8 @@ class Views:
                 raise UserError(
                     f"{self.group}.{name}={share}: expected a share above 0 and below 1, for example 0.1"
                 )
+        if self.shuffle < 2:
+            raise UserError(f"{self.group}.shuffle={self.shuffle}: expected a window of at least 2 words")
         if "translation" in self.names and not Path(self.translations or "").expanduser().is_file():
             raise UserError(
                 f"{self.group}.translations={self.translations or 'null'}: no such file; expected a table, each line a "

@@ -11,7 +11,7 @@ from juzhen.core.numerals import number_or_nan
 from juzhen.data.configured import configured_set
 from juzhen.data.readers import FileTable, read_table
 from juzhen.data.source import load_examples
-from juzhen.data.spec import DatasetConfig, Source, SplitRequest
+from juzhen.data.spec import DatasetConfig, LayoutConfig, Source, SplitRequest
 from juzhen.data.verify import verified
 
 Rows = Examples | str | Path | Sequence[str | Sequence[object]]
@@ -55,7 +55,13 @@ def as_examples(
     kind, columns = _kind(table)
     labels, scores = {"0": 0, "1": 1}, list(score_range)
     config = DatasetConfig(
-        name=name, kind=kind, language="zh", layout="", layouts={}, labels=labels, score_range=scores
+        name=name,
+        kind=kind,
+        language="zh",
+        layout="rows",
+        layouts={"rows": LayoutConfig(files={}, columns={})},
+        labels=labels if kind == Kind.LABELLED_PAIR else None,
+        score_range=scores,
     )
     return verified(table, SplitRequest(config, split, Source.LOCAL, ".", on_bad_row), columns=columns)
 

@@ -70,7 +70,7 @@ def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
     result.config["seed"] = "seven"
     result.write(runs["false"])
     assert main(["leaks", "--run", str(runs["false"]), "--evaluate", "atec", "--no-progress"]) == 2
-    assert "audit it with the version that has made it" in capsys.readouterr().err
+    assert "seed=seven: expected a valid integer" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -94,4 +94,4 @@ def test_a_result_from_before_there_were_callbacks_is_a_job_of_today():
     config = {key: value for key, value in asdict(defaults).items() if key != "callbacks"}
     job = stored_job(config | {"health": {"on_collapse": "warn"}}, defaults, own_hardware=True)
     assert job.callbacks == defaults.callbacks
-    assert "health" not in job
+    assert "health" not in asdict(job)

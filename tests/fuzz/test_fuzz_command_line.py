@@ -16,7 +16,7 @@ from launch import check_command_line
 from launch.check import _Check
 from launch.hydra_internals import opened
 from launch.naming import register_resolvers
-from launch.words import Groups, parse_flags
+from launch.words import parse_flags
 
 KEYS = [
     "dataset",
@@ -88,7 +88,7 @@ def check():
     memory_bound()
     register_resolvers()
     with opened(train.CONFIGURATION, None) as hydra:
-        yield _Check(hydra, Groups(hydra.config_loader), "train", train.CONFIGURATION)
+        yield _Check(hydra, "train", train.CONFIGURATION)
 
 
 @sizes

@@ -104,5 +104,5 @@ def test_without_optuna_it_says_what_to_install(monkeypatch):
 
 
 def test_a_search_without_m_is_refused(project_root):
-    with pytest.raises(UserError, match=r"hydra/sweeper=optuna: a sweeper makes several runs; add -m"):
+    with pytest.raises(UserError, match=r"hydra/sweeper=optuna: a sweep is several runs; add -m"):
         check_command_line(["hydra/sweeper=optuna"], conf_dir=project_root / "conf")

@@ -23,7 +23,7 @@ ALL = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
 
 def checked(*words: str) -> list[str]:
     """Words that wait for the sweeper."""
-    return check_command_line(list(words), conf_dir=CONF)
+    return list(check_command_line(list(words), conf_dir=CONF).waiting)
 
 
 @pytest.mark.slow  # tests/launch/test_real_tree.py tries every choice of every sweep by default
@@ -197,7 +197,5 @@ def test_what_no_launcher_can_be_told_is_refused(tmp_path):
         "# @package _global_\nhydra: {launcher: {jobs: 2}, sweeper: {params: {seed: '1,2'}}}\n"
     )
     words = ["--config-dir", str(tmp_path), "-m", "sweep=mine", "hydra/launcher=basic"]
-    with pytest.raises(
-        UserError, match=r"conf/sweep/mine\.yaml: hydra\.launcher\.jobs .* below hydra\.sweeper\.launcher"
-    ):
+    with pytest.raises(UserError, match=r"sweep/mine.*hydra\.launcher\.jobs"):
         checked(*words)
