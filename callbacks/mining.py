@@ -156,6 +156,12 @@ class NegativeMining(pl.Callback):
                 )
         names = self._stage_names(job)
         mined = [matches for name, matches in zip(names, stages, strict=True) if self._is_on(name)]
+        learnt = {name for matches in mined for name in matches}
+        if unread := [name for name in self.sets or () if name not in learnt]:
+            raise UserError(
+                f"{KEY}.sets={list(self.sets)}: no stage that is mined for learns from {unread[0]}; leave it out, or "
+                f"name its stage in {KEY}.stages"
+            )
         for name, match in ((name, match_of) for stage in mined for name, match_of in stage.items()):
             if self._is_mined(name) and Kind.TRIPLET not in declared(match.loss["_target_"]).input_kinds:
                 raise UserError(

@@ -245,7 +245,7 @@ class CrossEncoder(nn.Module):
         """
         question, texts = as_text(query, "query"), as_text_list(documents, "documents")
         chosen = range(len(texts)) if among is None else as_column(among, "among")
-        if not all(0 <= number < len(texts) for number in chosen):
+        if not all(0 <= number < len(texts) and not isinstance(number, bool | np.bool_) for number in chosen):
             raise UserError(f"among: expected numbers of documents, 0 to {len(texts) - 1}")
         numbers = sorted({int(number) for number in chosen})
         check_top_k(len(numbers) if top_k is None else top_k, len(numbers))

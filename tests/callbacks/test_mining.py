@@ -242,6 +242,16 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
             "callbacks.mining.stages=['demo_qmc']: there is no stage demo_qmc",
         ),
         (("schedule=serial", "callbacks.mining.stages=[hrad]"), "there is no stage hrad; known: demo_qmc"),
+        (
+            (
+                "schedule=serial",
+                "dataset=[demo_qmc,demo_sts]",
+                "+loss@schedule.sets.demo_sts.loss=cosent",
+                "callbacks.mining.sets=[demo_sts]",
+                "callbacks.mining.stages=[demo_qmc]",
+            ),
+            "no stage that is mined for learns from demo_sts",
+        ),
         (("callbacks.mining.phases=[0.5,0.4,1]",), "expected shares of training that rise to 1"),
         (("callbacks.mining.every_steps=[2]",), "every_steps=[2]: expected 3 numbers"),
         (("callbacks.mining.hard_share=[0,1]",), "hard_share=[0, 1]: expected 4 numbers"),
