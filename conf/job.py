@@ -87,7 +87,7 @@ class AugmentationConfig:
     """How sentences of labelled sets are changed while they are learnt from; labels stay, evaluation too."""
 
     views: list[View] = Field(description="in this order; []: nothing is changed")
-    probability: float = Field(gt=0, description="of a sentence of a batch to be changed")
+    probability: float = Field(gt=0, le=1, description="of a sentence of a batch to be changed")
     sets: list[str] | None = Field(
         default=None, description="trained sets whose sentences are changed; null: all"
     )

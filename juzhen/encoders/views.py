@@ -51,6 +51,8 @@ class Views:
         for name in self.names:
             if name not in VIEWS:
                 raise UserError(f"{key}: no such view; {nearest(str(name), VIEWS)}")
+        if len(set(self.names)) < len(self.names):
+            raise UserError(f"{key}: expected each view once")
         if (order := sorted(self.names, key=_rank)) != list(self.names):
             raise UserError(
                 f"{key}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
