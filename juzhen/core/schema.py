@@ -25,14 +25,12 @@ class Among:
     names: Collection[str]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self.known, core_schema.str_schema())
+        return core_schema.no_info_before_validator_function(self.known, core_schema.str_schema())
 
-    def known(self, name: str) -> str:
-        if name not in self.names:
+    def known(self, name: Any) -> Any:
+        if not isinstance(name, str) or name not in self.names:
             listed = ", ".join(map(repr, self.names))
-            raise PydanticCustomError(
-                "literal_error", "Input should be one of {expected}", {"expected": listed}
-            )
+            raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": listed})
         return name
 
 
