@@ -89,7 +89,7 @@ class AugmentationConfig:
     views: list[View] = Field(description="in this order; []: nothing is changed")
     probability: float = Field(gt=0, le=1, description="of a sentence of a batch to be changed")
     sets: list[str] | None = Field(
-        default=None, description="trained sets whose sentences are changed; null: all"
+        default=None, min_length=1, description="trained sets whose sentences are changed; null: all"
     )
     delete: float = Field(gt=0, lt=1, description="share of words left out")
     repeat: float = Field(gt=0, lt=1, description="share of words written twice")

@@ -3,6 +3,7 @@
 A new kind is a class of encoders that names its family, and one object in FAMILIES under that name.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,7 @@ from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
 from juzhen.evaluation.spec import HardwareConfig
 
 
-class Family:
+class Family(ABC):
     """A kind of encoders. What is here suits encoders around a transformer, `encoder.inner`, that reads texts.
 
     unscored        kinds of sets that it has no measure of, and why
@@ -46,17 +47,17 @@ class Family:
     has_embeddings: ClassVar[bool] = True
     cuts: ClassVar[bool] = True
 
+    @abstractmethod
     def holds(self, folder: Path) -> bool:
         """Whether a folder holds an encoder of this family, by its files."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self, source: str | Path, **options: Any) -> Any:
         """The encoder of a run, of a folder or of that name, ready to be used. Raises UserError where there is none."""
-        raise NotImplementedError
 
     def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
         """Writes what `load` finds again. card: facts for the README, as of `save_encoder`."""
-        raise NotImplementedError
+        raise UserError(f"{type(encoder).__name__}: encoders of this kind are not saved")
 
     def collate(
         self,
@@ -112,7 +113,9 @@ class Family:
         """
         return cut_sentences(encoder.inner, examples, lengths)
 
-    def require_order(self, encoder: Any, name: str, kind: Kind | None, symmetric: bool | None) -> None:
+    def require_order(  # noqa: B027  most families read the sides in their order
+        self, encoder: Any, name: str, kind: Kind | None, symmetric: bool | None
+    ) -> None:
         """Raises UserError for a set whose two sides may not be exchanged, where the encoder exchanges them."""
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:

@@ -238,4 +238,8 @@ def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:
             f"{high:g}. If there are few distinct ones, say which, such as {key}=[{spelt}]; else choose a loss of "
             "scores, such as loss=cosent or loss=ce_mse"
         )
+    if len(grades) < 2 or list(grades) != sorted(set(grades)) or not low <= grades[0] <= grades[-1] <= high:
+        raise UserError(
+            f"{key}={list(grades)}: expected two or more numbers that rise, within score_range [{low:g}, {high:g}]"
+        )
     return tuple((value - low) / (high - low) for value in grades)

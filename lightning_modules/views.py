@@ -1,5 +1,6 @@
 """Bi-encoders that learn from text alone: a sentence and a changed form of it, or two pieces of a text, are a pair."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -97,7 +98,7 @@ class CropEncoder(BiEncoder):
         )
         options = {"crops": crops, "seed": self.job.seed, "sides": self.tokenize}
         self.collate = CropCollator(encoder.tokenize, encoder.collate, **options)
-        if settings.mlm_weight < 0:
+        if not 0 <= settings.mlm_weight < math.inf:
             raise UserError(
                 f"model.mlm_weight={settings.mlm_weight}: expected 0 (no tokens are hidden) or more"
             )

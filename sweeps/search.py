@@ -59,7 +59,7 @@ def _pruner(name: str, **numbers: int) -> dict[str, Any]:
 class SearchSettings:
     """How a search goes about it; conf/hydra/sweeper/optuna.yaml says what each key means.
 
-    Raises UserError for a sampler or pruner that there is not, and for a study that would lie in another folder.
+    Raises UserError for what cannot be meant, and for a study that would lie in another folder.
     """
 
     study: str
@@ -78,6 +78,12 @@ class SearchSettings:
                 raise UserError(f"hydra.sweeper.{key}={name}: {nearest(str(name), table)}")
         if not self.study or {*self.study} & {*"/\\#"}:
             raise UserError(f"hydra.sweeper.study={self.study}: expected a name without / \\ and #")
+        if type(self.num_trials) is not int or self.num_trials < 1:
+            raise UserError(
+                f"hydra.sweeper.num_trials={self.num_trials}: expected a whole number, at least 1"
+            )
+        if len(set(self.seeds)) < len(self.seeds):
+            raise UserError(f"hydra.sweeper.seeds={list(self.seeds)}: a seed is there twice; keep one")
 
 
 class Search:

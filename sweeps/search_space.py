@@ -1,5 +1,6 @@
 """What a search varies: words of the command line in Hydra's own grammar, read as distributions."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -52,8 +53,13 @@ def distribution(override: Override) -> BaseDistribution:
     if tags - {LOG} or (log and override.is_choice_sweep()):
         raise UserError(f"{line}: expected the tag log, and that for numbers, as in {EXAMPLE}")
     if override.is_choice_sweep():
-        return CategoricalDistribution(list(override.sweep_string_iterator()))
+        choices = list(override.sweep_string_iterator())
+        if repeated := [choice for choice in dict.fromkeys(choices) if choices.count(choice) > 1]:
+            raise UserError(f"{line}: {repeated[0]} is there twice; keep one")
+        return CategoricalDistribution(choices)
     if isinstance(value, IntervalSweep):
+        if not (math.isfinite(value.start) and math.isfinite(value.end) and value.start < value.end):
+            raise UserError(f"{line}: expected two finite numbers, the lower first, as in {EXAMPLE}")
         both_int = isinstance(value.start, int) and isinstance(value.end, int)
         return (IntDistribution if both_int else FloatDistribution)(value.start, value.end, log=log)
     values = sorted(value.range())

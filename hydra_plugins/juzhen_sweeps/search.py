@@ -70,7 +70,7 @@ class SearchSweeper(Sweeper):
         from sweeps.search_planner import SearchPlanner
         from sweeps.search_report import search_markdown
 
-        seeds = tuple(dict.fromkeys(self.numbers["seeds"] or ()))
+        seeds = tuple(self.numbers["seeds"] or ())
         settings = SearchSettings(**self.numbers | {"study": self.study, "seeds": seeds})
         space = self._space(arguments, has_seeds=bool(seeds))
         folder = Path(self.config.hydra.sweep.dir)

@@ -19,14 +19,19 @@ def on_disk(path: Path) -> Path | None:
     """
     if path.exists():
         return path
-    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
-    forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
-    present = [form for form in forms if form.exists()]
+    present = present_forms(path)
     if len(present) > 1:
         raise UserError(
             f"{path}: not there, but {' and '.join(form.name for form in present)} are; keep only one"
         )
     return present[0] if present else None
+
+
+def present_forms(path: Path) -> list[Path]:
+    """The files that are there under that name, packed or not."""
+    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
+    forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
+    return [form for form in forms if form.exists()]
 
 
 def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path) -> bool:

@@ -10,11 +10,11 @@ import numpy as np
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import JUDGED, Examples, Kind
-from juzhen.data.files import BUILTIN_DATA, on_disk
+from juzhen.data.files import BUILTIN_DATA, on_disk, present_forms
 from juzhen.data.hub import read_hub
 from juzhen.data.judgements import judged, kind_of_rows
 from juzhen.data.rankings import as_retrieval
-from juzhen.data.readers import FileTable, read_table
+from juzhen.data.readers import FileTable, decompressed, read_table
 from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 from juzhen.data.text import load_text
 from juzhen.data.verify import verified
@@ -202,6 +202,14 @@ def _file(asked: SplitRequest, split: str, folder: Path, *, required: bool) -> P
     path = on_disk(folder / named) if named else None
     if path is None and required:
         raise UserError(_absence(asked, split, folder))
+    if path is None:
+        return None
+    for other in present_forms(path):
+        if other != path and decompressed(other) != decompressed(path):
+            raise UserError(
+                f"{path}: {other.name} lies beside it and holds something else, so it is not clear which is meant; "
+                "keep only one"
+            )
     return path
 
 

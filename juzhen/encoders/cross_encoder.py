@@ -36,6 +36,7 @@ from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.prompts import JOINT, prompt_refused
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.settable import Settable, check_flag
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, progress_bar
@@ -48,7 +49,7 @@ SEGMENTS_UNKNOWN = (
 )
 
 
-class CrossEncoder(nn.Module):
+class CrossEncoder(Settable):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -61,6 +62,7 @@ class CrossEncoder(nn.Module):
 
     family: ClassVar[str] = "cross_encoder"
     poolings: ClassVar[tuple[str, ...]] = ("cls", "mean")
+    settable: ClassVar[tuple[str, ...]] = ("segments", "symmetric")
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class CrossEncoder(nn.Module):
             raise prompt_refused(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
+        inner._serves_head = True
         self.symmetric = symmetric
         self.template = PairTemplate.of(inner.tokenizer)
         self.segments = segments and self.marks_segments
@@ -95,6 +98,12 @@ class CrossEncoder(nn.Module):
             torch.default_generator.manual_seed(seed)
             nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
+        self._is_finished = True
+
+    def check_setting(self, name: str, value: Any) -> None:
+        check_flag(name, value)
+        if name == "segments" and value and not self.marks_segments:
+            raise UserError(SEGMENTS_UNKNOWN)
 
     @classmethod
     def load(cls, source: str | Path, *, revision: str | None = None) -> "CrossEncoder":
@@ -245,8 +254,10 @@ class CrossEncoder(nn.Module):
         """
         question, texts = as_text(query, "query"), as_text_list(documents, "documents")
         chosen = range(len(texts)) if among is None else as_column(among, "among")
-        if not all(0 <= number < len(texts) and not isinstance(number, bool | np.bool_) for number in chosen):
-            raise UserError(f"among: expected numbers of documents, 0 to {len(texts) - 1}")
+        for number in chosen:
+            is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+            if not is_whole or not 0 <= number < len(texts):
+                raise UserError(f"among: {number} is no number of a document; expected 0 to {len(texts) - 1}")
         numbers = sorted({int(number) for number in chosen})
         check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
         scores = self.score([(question, texts[number]) for number in numbers], **options)

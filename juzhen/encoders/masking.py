@@ -149,9 +149,10 @@ class Masking:
             )
         if not 0 < self.rate < 1:
             raise UserError(f"mask_rate={self.rate}: expected a share above 0 and below 1, for example 0.15")
-        if self.mean_span < 1:
-            raise UserError(f"mean_span={self.mean_span}: expected 1 word or more")
-        if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1:
+        if not 1 <= self.mean_span <= LONGEST_SPAN:
+            raise UserError(f"mean_span={self.mean_span}: expected 1 to {LONGEST_SPAN} words")
+        shares = (self.mask_share, self.random_share)
+        if not (all(share >= 0 for share in shares) and sum(shares) <= 1):
             raise UserError(
                 f"mask_share={self.mask_share}, random_share={self.random_share}: expected two shares, at most 1 "
                 "together"

@@ -4,7 +4,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, check_texts
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.texts import short
 from juzhen.encoders.micro_batches import in_micro_batches
@@ -30,17 +30,18 @@ from juzhen.encoders.packing import (
 from juzhen.encoders.pooling import POOLINGS, check_pooling
 from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompts import Prompts, as_prompts
+from juzhen.encoders.settable import Settable, check_count, check_flag, check_tokenizer
 from juzhen.encoders.templates import Templates
 from juzhen.encoders.texts import no_garbage_collection, progress_bar
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
 TYPES = "token_type_ids"
-SETTABLE = ("max_length", "micro_batch_tokens", "normalize", "pooling", "prompts", "score_head")
+BEHIND_TEMPLATES = "this encoder reads sentences through templates, before which no prompt stands"
 Places = tuple[int | Tensor, slice | Tensor]
 """Where the states of the tokens are among those that the transformer gives."""
 
 
-class PooledEncoder(nn.Module):
+class PooledEncoder(Settable):
     """backbone → pooling → projections (usually none) → length 1, if `normalize`.
 
     backbone    a Hugging Face encoder without head
@@ -58,6 +59,20 @@ class PooledEncoder(nn.Module):
 
     What is set later has its effect on the next text and on what is saved; prompts may be a mapping name → text.
     """
+
+    settable: ClassVar[tuple[str, ...]] = (
+        "max_length",
+        "micro_batch_tokens",
+        "normalize",
+        "pooling",
+        "projections",
+        "prompt",
+        "prompts",
+        "score_head",
+        "tokenizer",
+    )
+    _serves_head = False
+    _prompt: str
 
     def __init__(
         self,
@@ -98,13 +113,29 @@ class PooledEncoder(nn.Module):
         other.prompt = self.prompts.chosen(prompt_name, prompt)
         return other
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Raises UserError for what is no attribute of a finished encoder, such as max_seq_length: it had no effect."""
-        if self.__dict__.get("is_finished") and not hasattr(self, name):
+    def check_setting(self, name: str, value: Any) -> None:
+        from juzhen.encoders.parts import num_positions  # it reads folders, and imports this
+
+        match name:
+            case "pooling":
+                check_pooling(str(value))
+            case "normalize":
+                check_flag(name, value)
+            case "micro_batch_tokens" if value is not None:
+                check_count(name, value)
+            case "max_length":
+                limit, beside = num_positions(self.backbone), self.input_length - self.max_length
+                special = self.tokenizer.num_special_tokens_to_add()
+                least = max(special, self._prompt_tokens + bool(self._prompt_tokens)) + 1
+                check_count(name, value, least=least, most=None if limit is None else limit - beside)
+            case "tokenizer":
+                check_tokenizer(value, self.tokenizer)
+            case "prompts" if self.templates is not None and as_prompts(value, self.prompts).texts:
+                raise UserError(BEHIND_TEMPLATES)
+        if self._serves_head and value and name in ("normalize", "score_head", "prompt", "prompts"):
             raise UserError(
-                f"{type(self).__name__}.{name}: there is no such attribute; {nearest(name, SETTABLE)}"
+                f"{name}: this encoder serves a cross-encoder, whose head reads pooled states as they are"
             )
-        super().__setattr__(name, value)
 
     @property
     def prompts(self) -> Prompts:
@@ -127,12 +158,12 @@ class PooledEncoder(nn.Module):
 
     def _put_before(self, prompt: str) -> None:
         """Has a prompt stand before every sentence. Raises UserError where it could not stand there whole."""
-        self._prompt, self._prompt_tokens = prompt, 0
         if not prompt:
+            self._prompt, self._prompt_tokens = prompt, 0
             return
         quoted = f"prompt {short(repr(prompt))}"
         if self.templates is not None:
-            raise UserError("this encoder reads sentences through templates, before which no prompt stands")
+            raise UserError(BEHIND_TEMPLATES)
         if self.tokenizer.truncation_side == "left":
             raise UserError(
                 f"{quoted}: this tokenizer cuts long sentences at the front, where the prompt stands; "
@@ -145,6 +176,7 @@ class PooledEncoder(nn.Module):
                 f"included, which leaves none for the sentence; set at least max_length={len(ids) + 16}"
             )
         # Counted as sentence-transformers does: alone, and without the special token behind it.
+        self._prompt = prompt
         self._prompt_tokens = len(ids) - sum(number in self.tokenizer.all_special_ids for number in ids[-1:])
 
     @property

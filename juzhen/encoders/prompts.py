@@ -102,6 +102,8 @@ def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts
     if not isinstance(value, Prompts):
         name = before.default_prompt_name if before.default_prompt_name in value else None
         value = Prompts(dict(value), name, before.include_prompt)
+    if not all(isinstance(part, str) for pair in value.texts.items() for part in pair):
+        raise UserError(f"prompts={short(repr(dict(value.texts)))}: expected a name and a text for each")
     if (name := value.default_prompt_name) is not None and name not in value.texts:
         raise UserError(f"default_prompt_name={name!r}: no such prompt; {nearest(name, value.texts)}")
     return value

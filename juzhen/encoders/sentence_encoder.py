@@ -95,7 +95,7 @@ class SentenceEncoder(PooledEncoder):
             encoder = PromptEncoder.around(encoder, parts.templates)
         if parts.folder is not None:
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
-        encoder.is_finished = True
+        encoder._is_finished = True
         return encoder
 
     def encode(

@@ -236,6 +236,8 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
         (("model=crossencoder", "loss=bce"), "CrossEncoderModule does not learn embeddings from anchors"),
         (("model=simcse",), "CotEncoder does not learn embeddings from anchors and positives; type"),
         (("dataset=[demo_sts]",), "loss=info_nce needs"),
+        (("callbacks.mining.sets=[]",), "sets=[]: expected names of sets, or null for all"),
+        (("schedule=serial", "callbacks.mining.stages=[]"), "expected names of stages, or null for all"),
         (("callbacks.mining.sets=[demo_qmz]",), "does not learn from demo_qmz; did you mean demo_qmc"),
         (
             ("callbacks.mining.stages=[demo_qmc]",),

@@ -64,6 +64,11 @@ def test_a_column_that_stands_twice_is_no_guess(tmp_path):
     assert load(dataset("train.tsv", columns=by_place), tmp_path).texts("text_a") == ["丙"]
 
 
+def test_a_json_key_that_stands_twice_is_a_faulty_row(tmp_path):
+    line = '{"sentence1": "甲", "sentence2": "乙", "label": 0, "label": 1}'
+    assert "train.json:1: not JSON (the key 'label' stands twice" in refused("train.json", line, tmp_path)
+
+
 def test_columns_that_nobody_reads_may_have_one_name(tmp_path):
     written(tmp_path, "train.tsv", "\tsentence1\tsentence2\tlabel\t\n0\t甲\t乙\t1\t\n")
     assert len(load(dataset("train.tsv"), tmp_path)) == 1

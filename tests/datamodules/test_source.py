@@ -411,6 +411,16 @@ def test_layout_path_finds_the_file_compressed_otherwise_but_never_chooses(tmp_p
         load(dataset("train.tsv.zst"), tmp_path)
 
 
+def test_the_same_name_packed_otherwise_must_hold_the_same(tmp_path):
+    written(tmp_path, "train.tsv", as_tsv(ROWS))
+    written(tmp_path, "train.tsv.gz", as_tsv(ROWS[:1]))
+    for name in ("train.tsv", "train.tsv.gz"):
+        with pytest.raises(UserError, match=r"lies beside it and holds something else.*keep only one"):
+            load(dataset(name), tmp_path)
+    written(tmp_path, "train.tsv.gz", as_tsv(ROWS))
+    assert len(load(dataset("train.tsv.gz"), tmp_path)) == 4
+
+
 def test_words_that_name_nothing_are_answered_with_the_nearest(tmp_path):
     config = dataset(written(tmp_path, "train.tsv", as_tsv(ROWS)))
     for wrong, message in (

@@ -120,6 +120,7 @@ def test_every_door_reads_by_position_or_refuses(models):
         lambda: reader.rank("花呗", FRAME),
         lambda: reader.rank(FIRST, FIRST),
         lambda: reader.rank("花呗", FIRST, among=[True, False]),
+        lambda: reader.rank("花呗", FIRST, among=[1.5]),
         lambda: reader.logits(FIRST, SECOND[:3]),
         lambda: BM25(FRAME),
         lambda: RankingSet("some", "dev", FRAME, FRAME, [{0: 1.0}] * 4),

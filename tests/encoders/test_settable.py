@@ -39,16 +39,34 @@ def test_a_mapping_of_prompts_is_a_prefix(load, bert_folder):
     np.testing.assert_array_equal(encoder.encode("今天"), plain)
 
 
-def test_what_has_no_effect_is_refused(load, bert_folder):
-    encoder = load(bert_folder)
-    for name, value, message in (
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("pooling", "nope", "did you mean|no such pooling|known"),
+        ("poolings", "cls", "no such attribute; did you mean pooling"),
         ("max_seq_length", 8, "no such attribute"),
-        ("poolings", "cls", "did you mean pooling"),
+        ("query_prompt", "q", "no such attribute"),
+        ("max_length", 10_000, "expected a whole number, 3 to 32"),
+        ("max_length", True, "expected a whole number"),
+        ("normalize", "yes", "expected True or False"),
+        ("micro_batch_tokens", 0, "at least 1"),
+        ("prompts", {"query": 1}, "expected a name and a text"),
         ("prompts", Prompts({"query": "我" * 99}, "query"), "leaves none for the sentence"),
         ("prompts", Prompts({"query": "我"}, "document"), "no such prompt"),
-    ):
-        with pytest.raises(UserError, match=message):
-            setattr(encoder, name, value)
+        ("prompt", "我" * 99, "leaves none for the sentence"),
+        ("pad", 7, "follows from what was loaded"),
+        ("dim", 7, "follows from what was loaded"),
+        ("tokenizer", None, "load another encoder"),
+        ("backbone", "bert", "follows from what was loaded"),
+        ("encode", "fast", "follows from what was loaded"),
+    ],
+)
+def test_what_has_no_effect_is_refused_and_changes_nothing(load, bert_folder, name, value, message):
+    encoder = load(bert_folder)
+    before = encoder.encode(TEXTS)
+    with pytest.raises(UserError, match=message):
+        setattr(encoder, name, value)
+    np.testing.assert_array_equal(encoder.encode(TEXTS), before)
 
 
 def test_settings_of_a_cross_encoder(load, bert_folder):
@@ -57,3 +75,15 @@ def test_settings_of_a_cross_encoder(load, bert_folder):
     assert len({*pairs.score(both).tolist()}) == 2
     pairs.symmetric = True
     assert np.ptp(pairs.score(both)) < 1e-6
+    for name, value, message in (
+        ("symmetric", "yes", "expected True or False"),
+        ("pooling", "mean", r"it is encoder\.inner\.pooling"),
+        ("outputs", 3, "follows from what was loaded"),
+        ("backbone", torch.nn.Linear(1, 1), "follows from what was loaded"),
+        ("activation", "sigmoid", "no such attribute"),
+    ):
+        with pytest.raises(UserError, match=message):
+            setattr(pairs, name, value)
+    for name, value in (("normalize", True), ("prompts", {"query": "我"})):
+        with pytest.raises(UserError, match="serves a cross-encoder"):
+            setattr(pairs.inner, name, value)

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from jobs import tiny_encoder
+from jobs import tiny_encoder, typed_job
 from torchmetrics.functional.retrieval import (
     retrieval_average_precision,
     retrieval_normalized_dcg,
@@ -26,6 +26,7 @@ from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.metrics.bm25 import cut_of, terms
 from juzhen.metrics.ranking import query_numbers
+from lightning_modules.matching import match_losses
 
 METRICS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
 FEW = EvaluationSettings(debug_rows=40)
@@ -118,6 +119,12 @@ def test_bm25_takes_words_where_it_is_told_to(ranking):
     assert by_words.scores != by_characters.scores
     with pytest.raises(UserError, match="tokens=words: known: characters, jieba"):
         BM25Evaluator(tokens="words")
+
+
+@pytest.mark.parametrize("word", ["model.k1=-1", "model.b=2", "model.b=nan"])
+def test_numbers_of_bm25_that_mean_nothing_are_refused(word):
+    with pytest.raises(UserError, match="expected k1 of 0 or more, b from 0 to 1"):
+        match_losses(typed_job("model=bm25", "dataset=[]", word))
 
 
 @pytest.mark.parametrize(("package", "tokens"), [("bm25s", "characters"), ("jieba", "jieba")])

@@ -87,6 +87,11 @@ def test_a_set_goes_by_the_name_of_its_key():
         typed_job("suite=none", "dataset.demo_sts.name=lcqmc")
 
 
+def test_a_label_there_twice_is_refused():
+    with pytest.raises(UserError, match="a key is there twice, as a number and as a text"):
+        described(labels={"0": 0, 0: 1})
+
+
 @pytest.mark.parametrize("labels", [{0: 0, 1: 1}, {"0": 0, 1: 1}, {0.5: 0, "b": 1}])
 def test_labels_need_no_quotes(labels):
     assert described(labels=labels).labels == {str(label): number for label, number in labels.items()}

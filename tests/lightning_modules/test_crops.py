@@ -180,6 +180,13 @@ def test_hidden_tokens_are_named_in_the_same_pass(tmp_path, tiny_backbone):
     assert weights(run_job(tmp_path / "two", tiny_backbone, *MASKED)) == weights(run)
 
 
-def test_masking_in_pieces_is_refused(tmp_path, tiny_backbone):
-    with pytest.raises(UserError, match=r"model\.mlm_weight learns both from one pass"):
-        run_job(tmp_path, tiny_backbone, *MASKED, "hardware.micro_batch_tokens=100")
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("model.mlm_weight=-1", r"model\.mlm_weight=-1"),
+        ("hardware.micro_batch_tokens=100", r"model\.mlm_weight learns both from one pass"),
+    ],
+)
+def test_numbers_of_masking_that_make_no_sense_are_named(tmp_path, tiny_backbone, word, message):
+    with pytest.raises(UserError, match=message):
+        run_job(tmp_path, tiny_backbone, *MASKED, word)

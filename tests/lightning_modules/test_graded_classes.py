@@ -108,6 +108,10 @@ def test_rows_of_other_scores_are_named():
             ("dataset=[stsb_en]",),
             r"dataset.stsb_en.grades=null: loss=ce tells classes apart.*grades=\[0,2.5,5\]",
         ),
+        (
+            ("dataset.csts.grades=[0,1,2,7]",),
+            r"expected two or more numbers that rise, within score_range \[0, 5\]",
+        ),
         (("dataset=[csts,demo_nli]",), "one head, and these sets need different classes: csts 6, demo_nli 3"),
     ],
 )

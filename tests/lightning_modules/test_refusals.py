@@ -65,6 +65,8 @@ REFUSED = {
         "augmentation.views=[delete,synonym]": r"come first, as in \[synonym,delete\]",
         "augmentation.views=[synonym,translation]": r"come first, as in \[translation,synonym\]; a translation is",
         "augmentation.sets=[demo_stx]": "does not learn from demo_stx; did you mean demo_sts",
+        "augmentation.sets=[]": "augmentation.sets",
+        "augmentation.probability=1.5": "augmentation.probability=1.5: expected",
     },
     "dataset=[demo_nli]": {
         f"loss=info_nce_extended {NLI}.in_batch=true": "in_batch=true: loss=info_nce_extended does not ask .* "

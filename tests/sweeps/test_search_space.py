@@ -45,7 +45,9 @@ def test_the_space_is_what_hydra_words_say():
         ("a=tag(lgo,interval(1,2))", "expected the tag log"),
         ("a=tag(log,choice(1,2))", "that for numbers"),
         ("a=range(4,4)", "an empty range"),
-        ("a=interval(3,1)", "low <= high"),
+        ("a=interval(3,1)", "two finite numbers, the lower first"),
+        ("a=interval(0,inf)", "two finite numbers"),
+        ("a=choice(1,2,1)", "1 is there twice"),
         ("a=tag(log,interval(0,1))", "low > 0"),
         ("a=tag(log,range(4,8,2))", "step"),
     ],
@@ -61,6 +63,8 @@ def test_a_space_that_cannot_be_meant_is_refused(word, message):
         ({"pruner": "medain"}, "hydra.sweeper.pruner=medain: did you mean median"),
         ({"sampler": "grid"}, "known: random, tpe"),
         ({"study": "a/b"}, "a name without"),
+        ({"num_trials": 0}, "num_trials=0: expected a whole number, at least 1"),
+        ({"seeds": (1, 1)}, "a seed is there twice"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(change, message):
