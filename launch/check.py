@@ -23,6 +23,7 @@ from juzhen.core.places import CONFIGURATION
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.schema import ConfigError
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
+from launch.data_file import with_data_set
 from launch.explain import explain_composition, option_hint, place_of
 from launch.hydra_internals import Hydra, opened, run_composed, show
 from launch.job import read_job
@@ -92,7 +93,7 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
     """
     register_resolvers()
-    arguments = as_typed(arguments)
+    arguments = with_data_set(as_typed(arguments))
     flags = parse_flags(arguments)
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     name, words = flags.config_name or "train", flags.overrides

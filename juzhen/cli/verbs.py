@@ -22,7 +22,10 @@ GROUPS = {
         "evaluate": "fill finished runs in: columns whose files came later, sets that were added",
         "export": "write an encoder as one ONNX file, proven to compute the same",
     },
-    "look at data": {"leaks": "evaluation rows that training sets or running text give away"},
+    "look at data": {
+        "new": "make a data set of a table: csv, tsv, jsonl, parquet, xlsx",
+        "leaks": "evaluation rows that training sets or running text give away",
+    },
     "study a model": {
         "calibrate": "scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         "fuse": "two runs as one score, weighted by what does best on dev",

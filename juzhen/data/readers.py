@@ -182,7 +182,7 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
     return _json_lines(path, text, undecodable)
 
 
-def _require_short_lines(path: Path, rows: Sequence[str]) -> None:
+def require_short_lines(path: Path, rows: Sequence[str]) -> None:
     """Raises UserError that names the first line which is longer than any text."""
     if max(map(len, rows), default=0) > LONGEST_LINE:
         number, length = next((line, len(row)) for line, row in enumerate(rows, 1) if len(row) > LONGEST_LINE)
@@ -211,7 +211,7 @@ def _delimited(
     else:
         rows = text.split("\n")
         lines = np.arange(1, len(rows) + 1, dtype=np.int32)
-        _require_short_lines(path, rows)
+        require_short_lines(path, rows)
         counts = np.fromiter(map(str.count, rows, itertools.repeat(delimiter)), np.int32, len(rows)) + 1
     width = int(counts[0] if header else np.bincount(counts).argmax())
     faults = {}
@@ -263,7 +263,7 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> FileTable
         )
     records, lines, faults = [], [], dict(undecodable)
     rows = text.replace("\r\n", "\n").rstrip("\n").split("\n")
-    _require_short_lines(path, rows)
+    require_short_lines(path, rows)
     for number, line in enumerate(rows, start=1):
         if number in faults:
             continue

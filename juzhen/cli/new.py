@@ -1,0 +1,244 @@
+"""`juzhen new`: a table of pairs, triplets or texts becomes a data set."""
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+from typer import Argument, Option
+
+from juzhen.cli.options import DataDir, data_folder
+from juzhen.core.commands import command, setting
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.named import LEXICAL
+from juzhen.core.numerals import LARGEST
+from juzhen.core.places import DATASETS, IS_CLONE, ROOT
+from juzhen.core.texts import short
+
+if TYPE_CHECKING:
+    from juzhen.data.new_set import NewSet
+    from juzhen.data.row_kinds import Guess
+    from juzhen.data.sniff import RawTable
+
+NUM_LINES = 8
+"""Lines that a reason for leaving rows out lists."""
+
+LOSSES = {
+    "biencoder": {
+        Kind.POSITIVE_PAIR: "info_nce",
+        Kind.TRIPLET: "info_nce",
+        Kind.SENTENCE: "simcse",
+        Kind.LABELLED_TEXT: "prototype",
+    },
+    "crossencoder": {Kind.LABELLED_PAIR: "bce", Kind.SCORED_PAIR: "bce", Kind.NLI_PAIR: "ce"},
+}
+"""Model → what it learns rows of a kind by, where that is not cosent, which jobs begin with."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a person may say of a table; None: as it looks."""
+
+    name: str | None = None
+    kind: Kind | None = None
+    columns: str | None = None
+    header: bool | None = None
+    dev: float = 0.1
+    test: float = 0.1
+    seed: int = 0
+
+    def words(self) -> list[str]:
+        """As options of the verb, those that are not left at their defaults."""
+        values = {key: value for key, value in asdict(self).items() if value != getattr(Choices, key)}
+        header = values.pop("header", None)
+        words = [] if header is None else ["--header" if header else "--no-header"]
+        return words + [word for key, value in values.items() for word in (f"--{key}", str(value))]
+
+
+def new(
+    file: Annotated[
+        Path, Argument(help="csv, tsv, txt, jsonl, parquet, arrow or xlsx; text in UTF-8, UTF-16 or GBK")
+    ],
+    *,
+    name: Annotated[str | None, Option(help="of the set", show_default="that of the file")] = None,
+    kind: Annotated[Kind | None, Option(help="what a row is", show_default="as it looks")] = None,
+    columns: Annotated[
+        str | None,
+        Option(
+            metavar="FIELD=COLUMN,…",
+            help="which column is what, by name or number: text_a=问题,text_b=相似问,label=3",
+            show_default="as they look",
+        ),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        Option(
+            "--header/--no-header",
+            help="whether the first line names the columns",
+            show_default="as it looks",
+        ),
+    ] = None,
+    dev: Annotated[float, Option(help="share of the rows that chooses the checkpoint")] = Choices.dev,
+    test: Annotated[float, Option(help="share of the rows that gives the final score")] = Choices.test,
+    seed: Annotated[int, Option(min=0, max=LARGEST, help="of the split")] = Choices.seed,
+    data_dir: DataDir = None,
+    config_dir: Annotated[
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="write the description to its dataset/",
+            show_default="conf of the clone, or of this folder where there is none",
+        ),
+    ] = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="do not ask whether the guess is right")] = False,
+) -> None:
+    """Makes a data set of a table: recognises its columns, leaves bad rows out, splits it, and describes it.
+
+    The rows become train, dev and test such that no sentence is in two of them, on either side. In a terminal the guess
+    is shown and asked about.
+
+    juzhen new faq.csv
+    juzhen new faq.xlsx --name faq --columns anchor=标准问,positive=相似问
+    """
+    choices = Choices(name, kind, columns, header, dev, test, seed)
+    ask = not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    folder = config_dir / "dataset" if config_dir else _descriptions()
+    made = _make(file, choices, data_dir=data_folder(data_dir), descriptions=folder, ask=ask)
+    print("\n".join(_next(made, config_dir, data_folder(data_dir))))
+
+
+def set_of_file(file: Path, *, data_dir: Path | None = None) -> tuple[str, Kind]:
+    """Name and kind of the set that `juzhen new` makes of a file; it is made if it is not there as the file is now.
+
+    Raises UserError where a set of this name was made of another file, or of another content by other choices.
+    """
+    from juzhen.data.configured import read_description
+    from juzhen.data.new_set import origin_of, read_origin
+
+    name, folder = name_of(file), _descriptions()
+    there, now = read_origin(name, folder), origin_of(file, [])
+    if there is not None and there.content == now.content:
+        described = read_description(folder / f"{name}.yaml")
+        if all(Path(path).is_file() for path in described.layouts[described.layout].files.values()):
+            return name, described.kind
+    if there is not None and there.command != now.command:
+        raise UserError(
+            f"data={file}: the set {name} was made by {there.command}, of another content; type that again, "
+            f"or {command('juzhen', 'new', file, '--name', f'{name}_2')}"
+        )
+    made = _make(
+        file, Choices(), data_dir=data_folder(data_dir), descriptions=folder, ask=False, to=sys.stderr
+    )
+    return name, made.guess.kind
+
+
+def _make(
+    file: Path, choices: Choices, *, data_dir: Path, descriptions: Path, ask: bool, to: TextIO | None = None
+) -> "NewSet":
+    from juzhen.data.new_set import make_set, origin_of, read_origin, write_set
+    from juzhen.data.row_kinds import guess
+    from juzhen.data.sniff import read_raw
+
+    name = choices.name or name_of(file)
+    origin, there = origin_of(file, choices.words()), read_origin(name, descriptions)
+    if there is not None and there.path != origin.path and there.content != origin.content:
+        raise UserError(
+            f"{name}: a set of this name was made by {there.command}; choose another: --name {name}_2"
+        )
+    table = read_raw(file, header=choices.header)
+    rows = guess(table, kind=choices.kind, columns=_fields(choices.columns))
+    print("\n".join(_described(table, rows)), file=to)
+    if ask and not typer.confirm("Is this right?", default=True):
+        raise UserError(
+            "nothing was written; say what the rows are: --kind, --columns, --header, --no-header"
+        )
+    made = make_set(name, table, rows, dev=choices.dev, test=choices.test, seed=choices.seed)
+    path = write_set(made, data_dir=data_dir, descriptions=descriptions, origin=origin)
+    print("\n".join([*_summary(made), f"written: {path}"]), file=to)
+    return made
+
+
+def name_of(file: Path) -> str:
+    """What the set of a file is called.
+
+    >>> name_of(Path("我的 faq.v2.csv")), name_of(Path("2024.xlsx"))
+    ('我的_faq_v2', 'set_2024')
+    """
+    stem = unicodedata.normalize("NFKC", re.sub(r"(\.[a-zA-Z]+){1,2}$", "", file.name))
+    stem = re.sub(r"\W+", "_", stem).strip("_")[:60] or "pairs"
+    return f"set_{stem}" if stem[0].isdigit() else stem
+
+
+def training_words(name: str, kind: Kind, *, model: str = "biencoder") -> list[str]:
+    """What is typed after train.py to train on a set and score its test split."""
+    if model in LEXICAL:
+        return ["dataset=[]", setting(f"+dataset@evaluate.{name}", name), "suite=none"]
+    words = [setting("dataset", name)]
+    words += (
+        [] if kind is Kind.SENTENCE else ["suite=none"]
+    )  # sentences alone are scored by those of other sets
+    words += [f"loss={LOSSES[model][kind]}"] if kind in LOSSES.get(model, {}) else []
+    return words + (["evaluation.untrained=true"] if model == "biencoder" else [])
+
+
+def _descriptions() -> Path:
+    return DATASETS if IS_CLONE else Path("conf", "dataset")
+
+
+def _fields(columns: str | None) -> dict[str, str] | None:
+    if columns is None:
+        return None
+    parts = [part.partition("=") for part in columns.split(",")]
+    if wrong := [part[0] for part in parts if not part[0].strip() or not part[2].strip()]:
+        raise UserError(
+            f"--columns {wrong[0]}: expected FIELD=COLUMN, as in text_a=问题,text_b=相似问,label=3"
+        )
+    return {key.strip(): column.strip() for key, _, column in parts}
+
+
+def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
+    """What the table is taken for."""
+    yield f"{table.path}: {len(table.cells):,} rows; {table.format}"
+    scores = ", scores from {} to {}".format(*rows.score_range) if rows.score_range else ""
+    yield f"each row is a {rows.kind}{scores}:"
+    for field, column in rows.columns.items():
+        cells = table.cells[column]
+        examples = " · ".join(short(cell, 20) for cell in cells[cells != ""].unique()[:3])
+        yield f"  {field:10} = {short(column, 30)}: {examples}"
+    meanings = [f"{label} = {meant}" for label, meant in (rows.labels or {}).items() if label != meant]
+    if meanings:
+        yield f"  {'':10}   {', '.join(meanings)}"
+    yield from (f"  note: {note}" for note in rows.notes)
+
+
+def _summary(made: "NewSet") -> Iterator[str]:
+    """What became of the rows."""
+    lines: dict[str, list[int]] = {}
+    for line, reason in made.left_out.items():
+        lines.setdefault(reason, []).append(line)
+    for reason, places in sorted(lines.items(), key=lambda item: -len(item[1]))[:NUM_LINES]:
+        shown = ", ".join(map(str, places[:NUM_LINES])) + (", …" if len(places) > NUM_LINES else "")
+        yield f"left out, {reason}: {len(places):,} rows (line {shown})"
+    if len(lines) > NUM_LINES:
+        yield f"left out for other reasons: {sum(map(len, lines.values())):,} rows in all"
+    sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in made.splits.items())
+    yield f"{made.name}: {sizes} rows; no sentence is in two splits"
+
+
+def _next(made: "NewSet", config_dir: Path | None, data_dir: Path) -> Iterator[str]:
+    """The command that trains on a set; without a clone, lines of Python."""
+    words = training_words(made.name, made.guess.kind)
+    if IS_CLONE:
+        program = "train.py" if Path.cwd() == ROOT else ROOT / "train.py"
+        tree = ["--config-dir", config_dir] if config_dir else []
+        yield f"next: {command('python', program, *tree, *words, setting('run_dir', f'runs/{made.name}'))}"
+        return
+    loss = LOSSES["biencoder"].get(made.guess.kind, "cosent")
+    yield "next, in Python:"
+    yield "  from juzhen import fit"
+    yield f'  encoder = fit("builtin/mini_zh", "{data_dir / made.name / "train.csv"}", loss="{loss}")'

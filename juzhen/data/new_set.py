@@ -1,0 +1,272 @@
+"""A data set from one table: bad rows left out, the others split so that splits share no sentence, and described."""
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import yaml
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from juzhen.core.commands import command
+from juzhen.core.csv_rows import csv_text
+from juzhen.core.errors import UserError
+from juzhen.core.examples import NLI_CLASSES, Kind
+from juzhen.core.opened import open_input, read_text
+from juzhen.core.owned import require_ours
+from juzhen.core.places import DATASETS
+from juzhen.core.texts import name_fault, short, text_fault
+from juzhen.core.whole import write_text
+from juzhen.data.leaks.normalize import normalize
+from juzhen.data.row_kinds import Guess, is_chinese
+from juzhen.data.sniff import RawTable
+from juzhen.data.spec import NAME
+
+SPLITS = ("train", "dev", "test")
+SCORE_BINS = 5
+"""Scores are divided into so many equal parts of their range, which each split has its share of."""
+
+ORIGIN = "# Made of: "
+"""Line of a description that says by which command and of what content its set was made."""
+
+MIRRORED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR)
+"""Pairs that say the same with their texts exchanged."""
+
+
+@dataclass(frozen=True)
+class NewSet:
+    """A set as it will be written.
+
+    splits   split → rows; the columns are those of `guess.columns`
+    left_out line → why, of rows that are in no split
+    largest  rows of the largest group that shares sentences
+    """
+
+    name: str
+    guess: Guess
+    splits: dict[str, pd.DataFrame]
+    left_out: dict[int, str]
+    largest: int
+
+    @property
+    def num_rows(self) -> int:
+        return sum(map(len, self.splits.values()))
+
+
+def make_set(
+    name: str, table: RawTable, guess: Guess, *, dev: float = 0.1, test: float = 0.1, seed: int = 0
+) -> NewSet:
+    """Cleans and splits the rows of a table. Running sentences, which cannot be scored, are all for training.
+
+    dev, test  shares of the rows
+
+    Raises UserError for a name that is none, where no row is good, and where all rows hang together.
+    """
+    if not NAME.fullmatch(name) or name_fault(name):
+        raise UserError(f"--name {short(name)}: expected letters, digits, _ and -")
+    if not (0 <= dev < 1 and 0 <= test < 1 and dev + test < 1):
+        raise UserError(f"--dev {dev} --test {test}: expected shares from 0, together below 1")
+    rows, left_out = clean(table, guess)
+    if rows.empty:
+        line, reason = next(iter(left_out.items()))
+        raise UserError(f"{table.path}: no row can be used; line {line}: {reason}")
+    shares = {"train": 1 - dev - test, "dev": dev, "test": test}
+    if guess.kind is Kind.SENTENCE:
+        return NewSet(name, guess, {"train": rows}, left_out, 1)
+    groups = connected_groups([rows[field].map(normalize) for field in guess.texts])
+    splits = split_groups(groups, strata(rows, guess), shares, seed)
+    largest = int(np.bincount(groups).max())
+    if empty := [split for split in SPLITS if shares[split] and split not in splits]:
+        raise UserError(
+            f"{table.path}: {len(rows)} rows, of which {largest} are joined by sentences that they share, leave "
+            f"none for {' and '.join(empty)}; type --dev 0 --test 0, and score on another set"
+        )
+    parts = {split: rows[splits == split] for split in SPLITS if split in splits}
+    return NewSet(name, guess, parts, left_out, largest)
+
+
+def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
+    """The rows to learn from, and line → why of all others.
+
+    Left out are rows without a text or label, rows that repeat an earlier one, all rows that contradict one another
+    (the same texts, another label), and rows that pair a text with itself where that teaches nothing.
+    """
+    rows = table.cells[[*guess.columns.values()]].set_axis([*guess.columns], axis=1)
+    reasons = pd.Series("", index=rows.index, dtype=object)
+
+    def refuse(where: pd.Series, reason: str | pd.Series) -> None:
+        reasons[where & (reasons == "")] = reason
+
+    for field in guess.texts:
+        faults = rows[field].map(text_fault)
+        refuse(faults.notna(), f"{field} " + faults.fillna(""))
+    if guess.target:
+        rows = rows.assign(**{guess.target: _written_labels(rows[guess.target], guess, refuse)})
+    keys = pd.DataFrame({field: rows[field].map(normalize) for field in guess.texts})
+    if keys.shape[1] > 1 and guess.kind is not Kind.NLI_PAIR:
+        same = (
+            keys.nunique(axis=1) < keys.shape[1] if keys.shape[1] > 2 else keys.iloc[:, 0] == keys.iloc[:, 1]
+        )
+        if guess.kind is Kind.LABELLED_PAIR:
+            same &= rows[guess.target] == "0"
+        if guess.kind is not Kind.SCORED_PAIR:
+            refuse(same, "two of its texts are the same")
+    if guess.kind in MIRRORED:
+        keys = pd.DataFrame(np.sort(keys.to_numpy(object), axis=1), index=keys.index)
+    good = keys[reasons == ""]
+    if guess.target:
+        labels = rows.loc[good.index, guess.target].groupby([*good.to_numpy(object).T])
+        refuse(labels.transform("nunique").reindex(rows.index, fill_value=0) > 1, "contradicts another row")
+    refuse(good.duplicated().reindex(rows.index, fill_value=False), "repeats an earlier row")
+    left_out = table.faults | reasons[reasons != ""].to_dict()
+    return rows[reasons == ""], dict(sorted(left_out.items()))
+
+
+def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:
+    """Labels and scores as they will be written; others are refused."""
+    refuse(labels == "", f"{guess.target} is empty")
+    if guess.labels is not None:
+        refuse(~labels.isin(guess.labels), "label is " + labels + ", which is none of the classes")
+        return labels.map(guess.labels).fillna("")
+    numbers = pd.to_numeric(labels, errors="coerce")
+    refuse(~np.isfinite(numbers), "score is " + labels + ", which is no number")
+    return numbers.map("{:.10g}".format)
+
+
+def connected_groups(columns: Sequence[Sequence[str]]) -> np.ndarray:
+    """int array (rows,): equal for rows that share a text, in whichever column, directly or through other rows.
+
+    >>> connected_groups([["a", "c", "b", "d"], ["b", "d", "e", "f"]]).tolist()
+    [0, 1, 0, 1]
+    """
+    num_rows = len(columns[0])
+    texts = pd.factorize(np.concatenate([np.asarray(column, object) for column in columns]))[0]
+    rows = np.tile(np.arange(num_rows), len(columns))
+    size = num_rows + texts.max() + 1
+    graph = coo_array((np.ones(len(texts)), (rows, num_rows + texts)), shape=(size, size))
+    return pd.factorize(connected_components(graph, directed=False)[1][:num_rows])[0]
+
+
+def strata(rows: pd.DataFrame, guess: Guess) -> np.ndarray:
+    """int array (rows,): what each split should have the same share of."""
+    if guess.target is None:
+        return np.zeros(len(rows), int)
+    if guess.score_range is None:
+        return pd.factorize(rows[guess.target])[0]
+    lowest, highest = guess.score_range
+    part = (rows[guess.target].to_numpy(float) - lowest) / (highest - lowest)
+    return np.minimum((part * SCORE_BINS).astype(int), SCORE_BINS - 1)
+
+
+def split_groups(
+    groups: np.ndarray, classes: np.ndarray, shares: Mapping[str, float], seed: int
+) -> np.ndarray:
+    """Name of the split of each row: whole groups, each to the split that lacks most of its classes, in an order of the
+    seed. A group that would overfill dev or test goes to train.
+    """
+    counts = np.zeros((groups.max() + 1, classes.max() + 1))
+    np.add.at(counts, (groups, classes), 1)
+    splits = [split for split in shares if shares[split] > 0]
+    aims = np.array([shares[split] * counts.sum(axis=0) for split in splits])
+    per_aim = np.divide(1, aims, where=aims > 0, out=np.zeros_like(aims))
+    lacking, chosen = aims.copy(), np.zeros(len(counts), int)
+    for group in np.random.default_rng(seed).permutation(len(counts)):
+        need = (lacking * per_aim) @ counts[group]
+        room = lacking.sum(axis=1) >= counts[group].sum() / 2
+        room[0] = True
+        chosen[group] = int(np.argmax(np.where(room, need, -np.inf)))
+        lacking[chosen[group]] -= counts[group]
+    return np.array(splits)[chosen[groups]]
+
+
+class Origin(NamedTuple):
+    """By which command, and of what content (SHA-256 of the table), a set was made."""
+
+    content: str
+    command: str
+
+    @property
+    def path(self) -> str:
+        return shlex.split(self.command)[2]
+
+
+def origin_of(path: Path, words: Sequence[str]) -> Origin:
+    """Of the set that `juzhen new` makes of a table with these options."""
+    with open_input(path) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Origin(digest, command("juzhen", "new", path.resolve(), *words))
+
+
+def read_origin(name: str, descriptions: Path) -> Origin | None:
+    """Of the set of this name; None where there is none.
+
+    Raises UserError for a set that `juzhen new` has not made.
+    """
+    path = descriptions / f"{name}.yaml"
+    for file in (path, DATASETS / f"{name}.yaml"):
+        if file.is_file():
+            lines = [line for line in read_text(file).splitlines()[:3] if line.startswith(ORIGIN)]
+            if not lines:
+                raise UserError(f"{name}: there is a data set of this name; choose another: --name my_{name}")
+            content, _, command = lines[0].removeprefix(ORIGIN).partition(" ")
+            return Origin(content, command)
+    return None
+
+
+def description(new: NewSet, folder: Path, origin: Origin) -> str:
+    """The set's yaml: no key that has a default. Paths are whole: `data_dir` stays free for other sets."""
+    guess = new.guess
+    texts = new.splits["train"][guess.texts].head(1000).to_numpy().ravel()
+    files = {split: str(_file(folder, split)) for split in new.splits}
+    keys: dict[str, Any] = {
+        "name": new.name,
+        "kind": str(guess.kind),
+        "language": "zh" if is_chinese(texts) else "en",
+        "source": "local",
+        "layout": "csv",
+        "layouts": {
+            "csv": {"files": files, "columns": {name: name for name in guess.columns}, "quoted": True}
+        },
+    }
+    if guess.labels:
+        keys["labels"] = class_numbers(guess)
+    if guess.score_range:
+        keys["score_range"] = [*guess.score_range]
+    head = f"# @package dataset.{new.name}\n{ORIGIN}{' '.join(origin)}\n"
+    return head + yaml.safe_dump(keys, allow_unicode=True, sort_keys=False, width=120)
+
+
+def class_numbers(guess: Guess) -> dict[str, int]:
+    """Label as it is written → number of its class."""
+    written = [*dict.fromkeys((guess.labels or {}).values())]
+    if guess.kind is not Kind.LABELLED_TEXT:
+        written = [*NLI_CLASSES] if guess.kind is Kind.NLI_PAIR else ["0", "1"]
+    return {label: number for number, label in enumerate(written)}
+
+
+def _file(folder: Path, split: str) -> Path:
+    return folder.resolve() / f"{split}.csv"
+
+
+def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin) -> Path:
+    """Writes the splits below `data_dir`, and the description beside those of other sets; returns its path.
+
+    Raises UserError where a file stands in the way that this program has not written.
+    """
+    path, folder = descriptions / f"{new.name}.yaml", data_dir / new.name
+    texts = {
+        _file(folder, split): csv_text([[*new.guess.columns], *rows.to_numpy().tolist()])
+        for split, rows in new.splits.items()
+    }
+    texts[path] = description(new, folder, origin)
+    require_ours(*texts)
+    for file, text in texts.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.is_file() or read_text(file) != text:
+            write_text(file, text)
+    return path

@@ -1,0 +1,41 @@
+"""`train.py data=faq.csv`: a table becomes a data set, and the word those that train on it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from juzhen.core.errors import UserError
+
+WORD = "data="
+BRING_LOSSES = ("loss", "experiment", "sweep")
+"""Groups that choose a loss."""
+
+
+def with_data_set(words: Sequence[str]) -> list[str]:
+    """The words of a command line, `data=FILE` replaced by the set that is made of the file.
+
+    The loss follows from its kind unless one is chosen, the set's own test is scored, and the encoder before training.
+    Any word that is typed stands.
+    """
+    files = [word.removeprefix(WORD).strip("'\"") for word in words if word.startswith(WORD)]
+    if not files:
+        return [*words]
+    file = Path(files[0]).expanduser()
+    if len(files) > 1:
+        raise UserError(
+            f"data={files[1]}: one file for a job; make sets of several by juzhen new, then dataset=[…]"
+        )
+    if not file.suffix and not file.exists():
+        raise UserError(f"data={file}: expected a file; a set of conf/dataset is chosen by dataset={file}")
+    from juzhen.cli.new import set_of_file, training_words
+
+    typed = dict(word.lstrip("+~").split("=", 1) for word in words if "=" in word)
+    folder = typed.get("data_dir")
+    name, kind = set_of_file(file, data_dir=None if folder is None else Path(folder.strip("'\"")))
+    chosen = {*typed, *(("loss",) if typed.keys() & set(BRING_LOSSES) else ())}
+    more = training_words(name, kind, model=typed.get("model", "biencoder"))
+    place = next(number for number, word in enumerate(words) if word.startswith(WORD))
+    return [
+        *words[:place],
+        *(word for word in more if word.partition("=")[0] not in chosen),
+        *words[place + 1 :],
+    ]
