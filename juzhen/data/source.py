@@ -194,11 +194,11 @@ def _text_from_file(asked: SplitRequest, folder: Path) -> Examples | None:
 
 def _file(asked: SplitRequest, split: str, folder: Path, *, required: bool) -> Path | None:
     """Where the split lies; None when it has no file and may do without."""
-    if not folder.is_dir():
+    named = asked.layout.files.get(split)
+    if not folder.is_dir() and not (named and Path(named).is_absolute()):
         raise UserError(
             f"data_dir={folder}: no such folder; choose data_dir=<folder that holds the data sets>"
         )
-    named = asked.layout.files.get(split)
     path = on_disk(folder / named) if named else None
     if path is None and required:
         raise UserError(_absence(asked, split, folder))

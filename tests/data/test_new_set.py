@@ -1,4 +1,4 @@
-"""A table of a user's becomes a set: what is found out about it, what is left out, and how it is split."""
+"""A table becomes a set: what it is taken for, what is left out, and how it is split."""
 
 import csv
 import io
@@ -15,9 +15,9 @@ from juzhen.core.examples import Kind
 from juzhen.core.places import BUILTIN
 from juzhen.data.configured import read_description
 from juzhen.data.leaks.normalize import normalize
-from juzhen.data.new_set import clean, connected_groups, make_set, split_groups, write_set
+from juzhen.data.new_set import clean, connected_groups, make_set, origin_of, split_groups, write_set
 from juzhen.data.row_kinds import guess
-from juzhen.data.sniff import read_grid
+from juzhen.data.sniff import read_raw
 from juzhen.data.source import load_examples
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:401]
@@ -35,28 +35,42 @@ def write(path: Path, rows: list[list[str]], encoding: str = "utf-8", delimiter:
 HEADER = ["问题", "相似问", "是否相同"]
 PLAIN = [HEADER, *PAIRS]
 IN_WORDS = [["序号", "甲", "乙", "标签"], *([str(n), a, b, WORDS[c]] for n, (a, b, c) in enumerate(PAIRS))]
+NEGATED = [["a", "b", "c"], *([a, b, ["不匹配", "匹配"][int(c)]] for a, b, c in PAIRS)]
 GRADED = [["s1", "s2", "score"], *([a, b, str(n % 11 / 2)] for n, (a, b, _) in enumerate(PAIRS))]
 NLI = [
     ["premise", "hypothesis", "label"],
     *([a, b, ["蕴含", "中立", "矛盾"][n % 3]] for n, (a, b, _) in enumerate(PAIRS)),
 ]
+NUMBERED_NLI = [
+    ["premise", "hypothesis", "label"],
+    *([a, b, str(n % 3)] for n, (a, b, _) in enumerate(PAIRS)),
+]
 TRIPLETS = [["neg", "query", "pos"], *([a + "啊", a, b] for a, b, _ in PAIRS)]
 CLASSES = [["内容", "类别"], *([a, f"类{n % 5}"] for n, (a, _, _) in enumerate(PAIRS))]
+QQP = [
+    ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
+    *([str(n), str(7 * n), str(5 * n + 3), *pair] for n, pair in enumerate(PAIRS)),
+]
+LABELLED = {"text_a": 0, "text_b": 1, "label": 2}
 
 
 @pytest.mark.parametrize(
     ("rows", "encoding", "delimiter", "suffix", "kind", "columns"),
     [
-        (PLAIN, "utf-8", ",", ".csv", "labelled_pair", {"text_a": 0, "text_b": 1, "label": 2}),
-        (PLAIN, "utf-8-sig", ";", ".csv", "labelled_pair", {"text_a": 0, "text_b": 1, "label": 2}),
-        (PLAIN, "gb18030", ",", ".csv", "labelled_pair", {"text_a": 0, "text_b": 1, "label": 2}),
-        (PLAIN, "utf-16", "\t", ".csv", "labelled_pair", {"text_a": 0, "text_b": 1, "label": 2}),
-        (PLAIN, "utf-16-le", "\t", ".txt", "labelled_pair", {"text_a": 0, "text_b": 1, "label": 2}),
-        (PAIRS, "utf-8", "\t", ".tsv", "labelled_pair", {"text_a": 0, "text_b": 1, "label": 2}),
+        (PLAIN, "utf-8", ",", ".csv", "labelled_pair", LABELLED),
+        (PLAIN, "utf-8-sig", ";", ".csv", "labelled_pair", LABELLED),
+        (PLAIN, "gb18030", ",", ".csv", "labelled_pair", LABELLED),
+        (PLAIN, "utf-16", "\t", ".csv", "labelled_pair", LABELLED),
+        (PLAIN, "utf-16-le", "\t", ".txt", "labelled_pair", LABELLED),
+        (PAIRS, "utf-8", "\t", ".tsv", "labelled_pair", LABELLED),
+        (NEGATED, "utf-16-be", "|", ".csv", "labelled_pair", LABELLED),
         (IN_WORDS, "gbk", "\t", ".tsv", "labelled_pair", {"text_a": 1, "text_b": 2, "label": 3}),
+        (QQP, "utf-8", ",", ".csv", "labelled_pair", {"text_a": 3, "text_b": 4, "label": 5}),
         (GRADED, "utf-8", ",", ".csv", "scored_pair", {"text_a": 0, "text_b": 1, "score": 2}),
         (NLI, "utf-8", ",", ".csv", "nli_pair", {"premise": 0, "hypothesis": 1, "label": 2}),
+        (NUMBERED_NLI, "utf-8", ",", ".csv", "nli_pair", {"premise": 0, "hypothesis": 1, "label": 2}),
         ([row[:2] for row in PLAIN], "utf-8", ",", ".csv", "positive_pair", {"anchor": 0, "positive": 1}),
+        ([row[:2] for row in PAIRS], "gbk", ",", ".csv", "positive_pair", {"anchor": 0, "positive": 1}),
         (TRIPLETS, "utf-8", ",", ".csv", "triplet", {"anchor": 1, "positive": 2, "negative": 0}),
         (CLASSES, "utf-8", ",", ".csv", "labelled_text", {"text": 0, "label": 1}),
         ([row[:1] for row in PAIRS], "utf-8", "\t", ".txt", "sentence", {"text": 0}),
@@ -64,32 +78,39 @@ CLASSES = [["内容", "类别"], *([a, f"类{n % 5}"] for n, (a, _, _) in enumer
 )  # fmt: skip
 def test_what_a_file_holds(tmp_path, rows, encoding, delimiter, suffix, kind, columns):
     path = write(tmp_path / f"pairs{suffix}", rows, encoding, delimiter)
-    grid = read_grid(path)
-    found = guess(grid)
-    assert (found.kind, found.columns) == (kind, columns)
-    assert len(grid.rows) == len(PAIRS)
-    new = make_set("mine", grid, found)
-    description = write_set(
-        new, data_dir=tmp_path / "data", description_folder=tmp_path / "conf", made_by="a test"
+    table = read_raw(path)
+    what = guess(table)
+    places = {field: table.names.index(column) for field, column in what.columns.items()}
+    assert (what.kind, places) == (kind, columns)
+    assert len(table.cells) == len(PAIRS)
+    new = make_set("mine", table, what)
+    described = save(new, path, tmp_path)
+    config = read_description(described)
+    splits = ("train",) if kind == "sentence" else ("train", "dev", "test")
+    options = {"source": "hub", "data_dir": "nowhere", "on_bad_row": "error", "required": True}
+    sizes = {split: len(load_examples(config, split, **options)) for split in splits}
+    assert sum(sizes.values()) == new.num_rows
+    if kind != "sentence":
+        assert abs(sizes["dev"] - new.num_rows / 10) <= 3
+        assert abs(sizes["test"] - new.num_rows / 10) <= 3
+
+
+def save(new, path, folder):
+    return write_set(
+        new,
+        data_dir=folder / "data",
+        descriptions=folder / "conf",
+        origin=origin_of(path, ["--name", new.name]),
     )
-    config = read_description(description)
-    sizes = {}
-    for split in ("train", "dev", "test"):
-        options = {"source": "local", "data_dir": tmp_path / "data", "on_bad_row": "error", "required": True}
-        sizes[split] = len(load_examples(config, split, **options))
-    assert sum(sizes.values()) == new.num_rows == sum(config.rows.values())
-    assert abs(sizes["dev"] - new.num_rows / 10) <= 3
-    assert abs(sizes["test"] - new.num_rows / 10) <= 3
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".xlsx"])
-def test_formats_with_names_of_their_own(tmp_path, suffix):
+def test_formats_with_names_of_columns(tmp_path, suffix):
     path = tmp_path / f"pairs{suffix}"
     records = [dict(zip(("a", "b", "label"), (*pair[:2], int(pair[2])), strict=True)) for pair in PAIRS]
     if suffix == ".jsonl":
-        path.write_text(
-            "\n".join(json.dumps(record, ensure_ascii=False) for record in records), encoding="utf-8"
-        )
+        lines = (json.dumps(record, ensure_ascii=False) for record in records)
+        path.write_text("\n".join(lines), encoding="utf-8")
     elif suffix == ".parquet":
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -98,29 +119,111 @@ def test_formats_with_names_of_their_own(tmp_path, suffix):
     else:
         openpyxl = pytest.importorskip("openpyxl")
         book = openpyxl.Workbook()
-        for row in (["a", "b", "label"], *([*record.values()] for record in records)):
+        for row in (["a", "b", "label", None], *([*record.values()] for record in records)):
             book.active.append(row)
         book.save(path)
-    grid = read_grid(path)
-    assert guess(grid).kind is Kind.LABELLED_PAIR
-    assert grid.rows[0] == [*PAIRS[0]]
+    table = read_raw(path)
+    assert guess(table).kind is Kind.LABELLED_PAIR
+    assert table.cells.iloc[0].tolist() == PAIRS[0]
+
+
+def test_a_formula_without_its_value_is_an_empty_cell(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (HEADER, *PAIRS[:20], ["=A2", "怎么办", 1]):
+        book.active.append(row)
+    book.save(tmp_path / "faq.xlsx")
+    table = read_raw(tmp_path / "faq.xlsx")
+    assert clean(table, guess(table))[1] == {22: "text_a is empty"}
+
+
+def test_excel_without_openpyxl_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    with pytest.raises(UserError, match=r"needs openpyxl; type pip install .*\[excel\]"):
+        read_raw(tmp_path / "faq.xlsx")
 
 
 def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tmp_path):
     rows = [["标准问", "相似问", "答案"], *([a, b, f"回答{n}号"] for n, (a, b, _) in enumerate(PAIRS))]
-    grid = read_grid(write(tmp_path / "faq.csv", rows))
-    with pytest.raises(UserError, match=r"标准问, 相似问, 答案.*--columns"):
-        guess(grid)
-    assert guess(grid, columns={"anchor": "标准问", "positive": "3"}).columns == {"anchor": 0, "positive": 2}
+    table = read_raw(write(tmp_path / "faq.csv", rows))
+    with pytest.raises(UserError, match=r"标准问, 相似问, 答案.*--columns anchor=标准问,positive=相似问"):
+        guess(table)
+    columns = {"anchor": "标准问", "positive": "3"}
+    assert guess(table, columns=columns).columns == {"anchor": "标准问", "positive": "答案"}
     with pytest.raises(UserError, match="did you mean 相似问"):
-        guess(grid, columns={"anchor": "标准问", "positive": "相似"})
+        guess(table, columns={"anchor": "标准问", "positive": "相似"})
+    with pytest.raises(
+        UserError, match=r"--columns anchor, label: of no kind of rows; expected .*text, label"
+    ):
+        guess(table, columns={"anchor": "1", "label": "2"})
 
 
-def test_bytes_of_no_encoding_are_refused_with_their_line(tmp_path):
+@pytest.mark.parametrize(
+    ("rows", "words", "message"),
+    [
+        ([[*row[:2], "1"] for row in PAIRS], {}, None),
+        ([[*row[:2], "0"] for row in PAIRS], {}, "is 0 in every row: there is nothing to learn"),
+        (
+            PLAIN,
+            {"kind": Kind.POSITIVE_PAIR},
+            "是否相同 says of some rows that their texts do not belong together",
+        ),
+        (PLAIN, {"kind": Kind.RETRIEVAL}, "--kind retrieval: is read from several files"),
+        ([[str(n), str(n % 7)] for n in range(50)], {}, "no column of texts"),
+        ([["text", "price"], *([a, f"{n * n}.5"] for n, (a, *_) in enumerate(PAIRS))], {}, "say --kind sentence"),
+    ],
+)
+def test_labels_that_would_teach_something_wrong(tmp_path, rows, words, message):
+    table = read_raw(write(tmp_path / "pairs.csv", rows))
+    if message is None:
+        assert guess(table, **words).kind is Kind.POSITIVE_PAIR
+    else:
+        with pytest.raises(UserError, match=message):
+            guess(table, **words)
+
+
+@pytest.mark.parametrize(
+    ("first", "is_header"),
+    [
+        (["请问怎么还款", "想问还款的办法"], False),
+        (["标准问", "相似问"], True),
+        (["question", "answer"], True),
+        (["怎么还款？", "问题"], False),
+    ],
+)
+def test_whether_the_first_line_names_the_columns(tmp_path, first, is_header):
+    table = read_raw(write(tmp_path / "pairs.csv", [first, *(row[:2] for row in PAIRS)]))
+    assert (table.names == first) is is_header
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"\n\n\n", "the file is empty"),
+        ("标准问,相似问\n".encode(), "there is no row below the names"),
+        ("a,b\n好,坏\n".encode() + b"\xff\xff\x80,x\n", r"pairs\.csv:3: not UTF-8, UTF-16 or GBK"),
+        (b"PK\3\4\0\0\0\0\1,\2\n", "no text but binary data"),
+        ('好,"坏\n天,地\n'.encode(), r"pairs\.csv:1: no row that can be read .* are all quotes closed"),
+        (b"x" * 2**25 + b",y\n", r"pairs\.csv:1: the line has 33,554,434 characters"),
+    ],
+    ids=["empty", "blank", "header", "encoding", "binary", "quotes", "long"],
+)
+def test_files_that_are_no_table(tmp_path, raw, message):
     path = tmp_path / "pairs.csv"
-    path.write_bytes("a,b\n好,坏\n".encode() + b"\xff\xff\x80,x\n")
-    with pytest.raises(UserError, match=r"pairs\.csv:3: not UTF-8, UTF-16 or GBK"):
-        read_grid(path)
+    path.write_bytes(raw)
+    with pytest.raises(UserError, match=message):
+        guess(read_raw(path))
+
+
+def test_cells_with_quotes_commas_and_ends_of_lines(tmp_path):
+    odd = ['他说"你好", 然后\n走了', "=1+1", "1"]
+    table = read_raw(write(tmp_path / "pairs.csv", [HEADER, odd, *PAIRS], "utf-8-sig"))
+    assert table.cells.iloc[0].tolist() == odd
+    assert [*table.cells.index[:2]] == [2, 4]
+    stray = tmp_path / "pairs.tsv"
+    stray.write_text("\n".join(f'"{a}"吗\t"{b}' for a, b, _ in PAIRS), encoding="utf-8")
+    assert read_raw(stray).cells.iloc[0].tolist() == [f'"{PAIRS[0][0]}"吗', f'"{PAIRS[0][1]}']
 
 
 def test_rows_that_teach_nothing_or_contradict_are_left_out_with_their_lines(tmp_path):
@@ -130,14 +233,21 @@ def test_rows_that_teach_nothing_or_contradict_are_left_out_with_their_lines(tmp
         ["同一句", "同一句", "0"], ["同一句", "同一句", "1"],
         ["甲问题", "乙问题", "2"], ["甲问题", "丙问题", ""], ["多一格", "的行", "1", "x"],
     ]  # fmt: skip
-    grid = read_grid(write(tmp_path / "pairs.csv", rows))
-    kept, left_out = clean(grid, guess(read_grid(write(tmp_path / "good.csv", PLAIN))))
-    assert [row[2] for row in kept] == ["1", "1"]
-    assert {line: reason.split(" ")[0] for line, reason in left_out.items()} == {
-        3: "the", 4: "the", 5: "lines", 6: "lines", 7: "a", 8: "both", 10: "the", 11: "the", 12: "4",
-    }  # fmt: skip
-    assert left_out[3] == "the same as line 2"
-    assert left_out[5] == "lines 5, 6 have the same texts and other labels"
+    table = read_raw(write(tmp_path / "pairs.csv", rows))
+    good, left_out = clean(table, guess(read_raw(write(tmp_path / "good.csv", PLAIN))))
+    assert good["label"].tolist() == ["1", "1"]
+    assert good.index.tolist() == [2, 9]
+    assert left_out == {
+        3: "repeats an earlier row",
+        4: "repeats an earlier row",
+        5: "contradicts another row",
+        6: "contradicts another row",
+        7: "text_b is empty",
+        8: "two of its texts are the same",
+        10: "label is 2, which is none of the classes",
+        11: "label is empty",
+        12: "4 cells, expected 3",
+    }
 
 
 PIECES = st.lists(st.tuples(*[st.integers(0, 60)] * 2, st.integers(0, 1)), min_size=30, max_size=200)
@@ -145,55 +255,68 @@ PIECES = st.lists(st.tuples(*[st.integers(0, 60)] * 2, st.integers(0, 1)), min_s
 
 @given(PIECES, st.integers(0, 3))
 def test_no_text_is_in_two_splits_and_each_split_has_its_share(rows, seed):
-    texts = [[f"句{a}", f"句{b}"] for a, b, _ in rows]
+    texts = [[f"句{a}" for a, _, _ in rows], [f"句{b}" for _, b, _ in rows]]
     classes = np.array([label for *_, label in rows])
     groups = connected_groups(texts)
     shares = {"train": 0.8, "dev": 0.1, "test": 0.1}
-    splits = split_groups(groups, classes, shares, seed)
+    splits = split_groups(groups, classes, shares, seed).tolist()
     homes: dict[str, set[str]] = {}
-    for row, split in zip(texts, splits, strict=True):
-        for text in row:
+    for column in texts:
+        for text, split in zip(column, splits, strict=True):
             homes.setdefault(text, set()).add(split)
     assert all(len(home) == 1 for home in homes.values())
     largest = np.bincount(groups).max()
     for split in ("dev", "test"):
         assert splits.count(split) <= 0.1 * len(rows) + largest / 2 + 1
-    assert splits == split_groups(groups, classes, shares, seed)
+    assert splits == split_groups(groups, classes, shares, seed).tolist()
 
 
 def test_classes_have_their_share_in_each_split(tmp_path):
-    grid = read_grid(write(tmp_path / "pairs.csv", PLAIN))
-    new = make_set("mine", grid, guess(grid), dev=0.2, test=0.2)
-    whole = np.mean([row[2] == "1" for rows in new.splits.values() for row in rows])
+    table = read_raw(write(tmp_path / "pairs.csv", PLAIN))
+    new = make_set("mine", table, guess(table), dev=0.2, test=0.2)
+    whole = np.mean([label == "1" for rows in new.splits.values() for label in rows["label"]])
     for rows in new.splits.values():
-        assert abs(np.mean([row[2] == "1" for row in rows]) - whole) < 0.05
-    other = make_set("mine", grid, guess(grid), dev=0.2, test=0.2, seed=1)
-    assert other.splits["dev"] != new.splits["dev"]
-    together = {normalize(text) for row in new.splits["train"] for text in row[:2]}
-    assert not together & {normalize(text) for row in new.splits["test"] for text in row[:2]}
+        assert abs((rows["label"] == "1").mean() - whole) < 0.05
+    other = make_set("mine", table, guess(table), dev=0.2, test=0.2, seed=1)
+    assert not other.splits["dev"].equals(new.splits["dev"])
+    texts = {
+        split: {*map(normalize, [*rows["text_a"], *rows["text_b"]])} for split, rows in new.splits.items()
+    }
+    assert not texts["train"] & (texts["dev"] | texts["test"])
+    assert not texts["dev"] & texts["test"]
 
 
-def test_rows_that_all_hang_together_are_refused_with_the_way_out(tmp_path):
+def test_rows_that_are_all_joined_are_refused_with_the_way_out(tmp_path):
     rows = [["标准问", "相似问"], *(["怎么还款", f"还款的第{n}种问法"] for n in range(40))]
-    grid = read_grid(write(tmp_path / "faq.csv", rows))
-    with pytest.raises(UserError, match=r"40 hang together.*--dev 0 --test 0"):
-        make_set("faq", grid, guess(grid))
-    assert len(make_set("faq", grid, guess(grid), dev=0, test=0).splits["train"]) == 40
+    table = read_raw(write(tmp_path / "faq.csv", rows))
+    with pytest.raises(UserError, match=r"40 are joined.*--dev 0 --test 0"):
+        make_set("faq", table, guess(table))
+    assert len(make_set("faq", table, guess(table), dev=0, test=0).splits["train"]) == 40
 
 
 def test_what_somebody_else_has_written_is_not_replaced(tmp_path):
-    grid = read_grid(write(tmp_path / "pairs.csv", PLAIN))
-    new = make_set("mine", grid, guess(grid))
-    places = {"data_dir": tmp_path / "data", "description_folder": tmp_path / "conf", "made_by": "a test"}
-    first = write_set(new, **places).read_bytes()
-    assert write_set(new, **places).read_bytes() == first
-    (tmp_path / "conf" / "mine.yaml").write_text("name: mine\n", encoding="utf-8")
+    path = write(tmp_path / "pairs.csv", PLAIN)
+    table = read_raw(path)
+    new = make_set("mine", table, guess(table))
+    described = save(new, path, tmp_path)
+    first = described.read_bytes()
+    assert save(new, path, tmp_path).read_bytes() == first
+    described.write_text("name: mine\n", encoding="utf-8")
     with pytest.raises(UserError, match="not written by juzhen, or has changed"):
-        write_set(new, **places)
+        save(new, path, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a b", "a.b", "-"])
+def test_a_description_has_no_key_that_has_a_default(tmp_path):
+    path = write(tmp_path / "pairs.csv", PLAIN)
+    table = read_raw(path)
+    text = save(make_set("mine", table, guess(table)), path, tmp_path).read_text(encoding="utf-8")
+    assert text.startswith("# @package dataset.mine\n# Made of: ")
+    keys = [line.partition(":")[0] for line in text.splitlines() if not line.startswith((" ", "#"))]
+    assert keys == ["name", "kind", "language", "source", "layout", "layouts", "labels"]
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b", "a.b", "-", "长" * 100])
 def test_names_that_cannot_be_keys_are_refused(tmp_path, name):
-    grid = read_grid(write(tmp_path / "pairs.csv", PLAIN))
+    table = read_raw(write(tmp_path / "pairs.csv", PLAIN))
     with pytest.raises(UserError, match="--name"):
-        make_set(name, grid, guess(grid))
+        make_set(name, table, guess(table))
