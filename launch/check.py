@@ -93,8 +93,8 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
     """
     register_resolvers()
-    arguments = with_data_set(as_typed(arguments))
-    flags = parse_flags(arguments)
+    flags = parse_flags(as_typed(arguments))
+    flags.overrides = with_data_set(flags.overrides, config_dir=flags.config_dir)
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     name, words = flags.config_name or "train", flags.overrides
     with opened(folder, flags.config_dir) as hydra:

@@ -10,11 +10,11 @@ BRING_LOSSES = ("loss", "experiment", "sweep")
 """Groups that choose a loss."""
 
 
-def with_data_set(words: Sequence[str]) -> list[str]:
+def with_data_set(words: Sequence[str], *, config_dir: str | None = None) -> list[str]:
     """The words of a command line, `data=FILE` replaced by the set that is made of the file.
 
-    The loss follows from its kind unless one is chosen, the set's own test is scored, and the encoder before training.
-    Any word that is typed stands.
+    The loss follows from its kind unless one is chosen, and the encoder is scored before training, too. What is typed
+    stands. config_dir: where the set is described, instead of conf of the clone.
     """
     files = [word.removeprefix(WORD).strip("'\"") for word in words if word.startswith(WORD)]
     if not files:
@@ -29,8 +29,10 @@ def with_data_set(words: Sequence[str]) -> list[str]:
     from juzhen.cli.new import set_of_file, training_words
 
     typed = dict(word.lstrip("+~").split("=", 1) for word in words if "=" in word)
-    folder = typed.get("data_dir")
-    name, kind = set_of_file(file, data_dir=None if folder is None else Path(folder.strip("'\"")))
+    folder, tree = ((path and Path(path.strip("'\""))) for path in (typed.get("data_dir"), config_dir))
+    name, kind = set_of_file(file, data_dir=folder, config_dir=tree)
+    if "dataset" in typed:
+        raise UserError(f"data={file} dataset={typed['dataset']}: for both type dataset=[{name},…]")
     chosen = {*typed, *(("loss",) if typed.keys() & set(BRING_LOSSES) else ())}
     more = training_words(name, kind, model=typed.get("model", "biencoder"))
     place = next(number for number, word in enumerate(words) if word.startswith(WORD))

@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -127,10 +128,19 @@ def stale() -> list[Page]:
     return [page for page in PAGES if ledger.get(page.writes) != digests(page)]
 
 
+@cache
+def users_files() -> frozenset[Path]:
+    """Files of conf/ that git does not know: sets of whoever works here. Outside of a checkout none are told apart."""
+    arguments = ["git", "ls-files", "--others", "-z", "--", "conf"]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
+    return frozenset(ROOT / name for name in done.stdout.split("\0") if name)
+
+
 def _digest(globs: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for glob in globs:
-        paths = sorted(path for path in ROOT.glob(glob) if path.is_file() and "__pycache__" not in path.parts)
+        paths = sorted({path for path in ROOT.glob(glob) if path.is_file()} - users_files())
+        paths = [path for path in paths if "__pycache__" not in path.parts]
         if not paths:
             raise ValueError(f"{glob}: no such file")
         for path in paths:

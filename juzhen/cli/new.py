@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 from typer import Argument, Option
@@ -14,10 +14,9 @@ from typer import Argument, Option
 from juzhen.cli.options import DataDir, data_folder
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
 from juzhen.core.named import LEXICAL
 from juzhen.core.numerals import LARGEST
-from juzhen.core.places import DATASETS, IS_CLONE, ROOT
+from juzhen.core.places import CONFIGURATION, IS_CLONE, ROOT
 from juzhen.core.texts import short
 
 if TYPE_CHECKING:
@@ -28,14 +27,17 @@ if TYPE_CHECKING:
 NUM_LINES = 8
 """Lines that a reason for leaving rows out lists."""
 
-LOSSES = {
+RowKind = Literal[
+    "labelled_pair", "scored_pair", "nli_pair", "positive_pair", "triplet", "sentence", "labelled_text"
+]
+LOSSES: dict[str, dict[str, str]] = {
     "biencoder": {
-        Kind.POSITIVE_PAIR: "info_nce",
-        Kind.TRIPLET: "info_nce",
-        Kind.SENTENCE: "simcse",
-        Kind.LABELLED_TEXT: "prototype",
+        "positive_pair": "info_nce",
+        "triplet": "info_nce",
+        "sentence": "simcse",
+        "labelled_text": "prototype",
     },
-    "crossencoder": {Kind.LABELLED_PAIR: "bce", Kind.SCORED_PAIR: "bce", Kind.NLI_PAIR: "ce"},
+    "crossencoder": {"labelled_pair": "bce", "scored_pair": "bce", "nli_pair": "ce"},
 }
 """Model → what it learns rows of a kind by, where that is not cosent, which jobs begin with."""
 
@@ -45,7 +47,7 @@ class Choices:
     """What a person may say of a table; None: as it looks."""
 
     name: str | None = None
-    kind: Kind | None = None
+    kind: RowKind | None = None
     columns: str | None = None
     header: bool | None = None
     dev: float = 0.1
@@ -66,7 +68,7 @@ def new(
     ],
     *,
     name: Annotated[str | None, Option(help="of the set", show_default="that of the file")] = None,
-    kind: Annotated[Kind | None, Option(help="what a row is", show_default="as it looks")] = None,
+    kind: Annotated[RowKind | None, Option(help="what a row is", show_default="as it looks")] = None,
     columns: Annotated[
         str | None,
         Option(
@@ -107,12 +109,14 @@ def new(
     """
     choices = Choices(name, kind, columns, header, dev, test, seed)
     ask = not yes and sys.stdin.isatty() and sys.stdout.isatty()
-    folder = config_dir / "dataset" if config_dir else _descriptions()
+    folder = _descriptions(config_dir)
     made = _make(file, choices, data_dir=data_folder(data_dir), descriptions=folder, ask=ask)
     print("\n".join(_next(made, config_dir, data_folder(data_dir))))
 
 
-def set_of_file(file: Path, *, data_dir: Path | None = None) -> tuple[str, Kind]:
+def set_of_file(
+    file: Path, *, data_dir: Path | None = None, config_dir: Path | None = None
+) -> tuple[str, str]:
     """Name and kind of the set that `juzhen new` makes of a file; it is made if it is not there as the file is now.
 
     Raises UserError where a set of this name was made of another file, or of another content by other choices.
@@ -120,8 +124,8 @@ def set_of_file(file: Path, *, data_dir: Path | None = None) -> tuple[str, Kind]
     from juzhen.data.configured import read_description
     from juzhen.data.new_set import origin_of, read_origin
 
-    name, folder = name_of(file), _descriptions()
-    there, now = read_origin(name, folder), origin_of(file, [])
+    name, folder = name_of(file), _descriptions(config_dir)
+    there, now = read_origin(name, folder, file), origin_of(file, [])
     if there is not None and there.content == now.content:
         described = read_description(folder / f"{name}.yaml")
         if all(Path(path).is_file() for path in described.layouts[described.layout].files.values()):
@@ -140,18 +144,18 @@ def set_of_file(file: Path, *, data_dir: Path | None = None) -> tuple[str, Kind]
 def _make(
     file: Path, choices: Choices, *, data_dir: Path, descriptions: Path, ask: bool, to: TextIO | None = None
 ) -> "NewSet":
+    from juzhen.core.examples import Kind
     from juzhen.data.new_set import make_set, origin_of, read_origin, write_set
     from juzhen.data.row_kinds import guess
     from juzhen.data.sniff import read_raw
 
     name = choices.name or name_of(file)
-    origin, there = origin_of(file, choices.words()), read_origin(name, descriptions)
+    origin, there = origin_of(file, choices.words()), read_origin(name, descriptions, file)
     if there is not None and there.path != origin.path and there.content != origin.content:
-        raise UserError(
-            f"{name}: a set of this name was made by {there.command}; choose another: --name {name}_2"
-        )
+        other = command("juzhen", "new", file, "--name", f"{name}_2")
+        raise UserError(f"{name}: a set of this name was made by {there.command}; choose another: {other}")
     table = read_raw(file, header=choices.header)
-    rows = guess(table, kind=choices.kind, columns=_fields(choices.columns))
+    rows = guess(table, kind=Kind(choices.kind) if choices.kind else None, columns=_fields(choices.columns))
     print("\n".join(_described(table, rows)), file=to)
     if ask and not typer.confirm("Is this right?", default=True):
         raise UserError(
@@ -174,20 +178,18 @@ def name_of(file: Path) -> str:
     return f"set_{stem}" if stem[0].isdigit() else stem
 
 
-def training_words(name: str, kind: Kind, *, model: str = "biencoder") -> list[str]:
+def training_words(name: str, kind: str, *, model: str = "biencoder") -> list[str]:
     """What is typed after train.py to train on a set and score its test split."""
     if model in LEXICAL:
         return ["dataset=[]", setting(f"+dataset@evaluate.{name}", name), "suite=none"]
     words = [setting("dataset", name)]
-    words += (
-        [] if kind is Kind.SENTENCE else ["suite=none"]
-    )  # sentences alone are scored by those of other sets
+    words += [] if kind == "sentence" else ["suite=none"]  # sentences alone are scored by those of other sets
     words += [f"loss={LOSSES[model][kind]}"] if kind in LOSSES.get(model, {}) else []
     return words + (["evaluation.untrained=true"] if model == "biencoder" else [])
 
 
-def _descriptions() -> Path:
-    return DATASETS if IS_CLONE else Path("conf", "dataset")
+def _descriptions(config_dir: Path | None) -> Path:
+    return (config_dir or (CONFIGURATION if IS_CLONE else Path("conf"))) / "dataset"
 
 
 def _fields(columns: str | None) -> dict[str, str] | None:

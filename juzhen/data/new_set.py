@@ -1,6 +1,8 @@
 """A data set from one table: bad rows left out, the others split so that splits share no sentence, and described."""
 
 import hashlib
+import itertools
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +25,8 @@ from juzhen.core.places import DATASETS
 from juzhen.core.texts import name_fault, short, text_fault
 from juzhen.core.whole import write_text
 from juzhen.data.leaks.normalize import normalize
-from juzhen.data.row_kinds import Guess, is_chinese
-from juzhen.data.sniff import RawTable
+from juzhen.data.row_kinds import Guess
+from juzhen.data.sniff import CHINESE, RawTable
 from juzhen.data.spec import NAME
 
 SPLITS = ("train", "dev", "test")
@@ -33,6 +35,9 @@ SCORE_BINS = 5
 
 ORIGIN = "# Made of: "
 """Line of a description that says by which command and of what content its set was made."""
+
+CLASSES = {Kind.LABELLED_PAIR: ("0", "1"), Kind.NLI_PAIR: NLI_CLASSES}
+"""Labels as they are written, in the order of their numbers; those of single texts are as in the table."""
 
 MIRRORED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR)
 """Pairs that say the same with their texts exchanged."""
@@ -44,18 +49,12 @@ class NewSet:
 
     splits   split → rows; the columns are those of `guess.columns`
     left_out line → why, of rows that are in no split
-    largest  rows of the largest group that shares sentences
     """
 
     name: str
     guess: Guess
     splits: dict[str, pd.DataFrame]
     left_out: dict[int, str]
-    largest: int
-
-    @property
-    def num_rows(self) -> int:
-        return sum(map(len, self.splits.values()))
 
 
 def make_set(
@@ -77,17 +76,17 @@ def make_set(
         raise UserError(f"{table.path}: no row can be used; line {line}: {reason}")
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
     if guess.kind is Kind.SENTENCE:
-        return NewSet(name, guess, {"train": rows}, left_out, 1)
-    groups = connected_groups([rows[field].map(normalize) for field in guess.texts])
+        return NewSet(name, guess, {"train": rows}, left_out)
+    # Negatives are drawn from a pool that many rows share: they say less of a row, and would join all of them.
+    groups = connected_groups([rows[field].map(normalize) for field in guess.texts[:2]])
     splits = split_groups(groups, strata(rows, guess), shares, seed)
-    largest = int(np.bincount(groups).max())
     if empty := [split for split in SPLITS if shares[split] and split not in splits]:
         raise UserError(
-            f"{table.path}: {len(rows)} rows, of which {largest} are joined by sentences that they share, leave "
-            f"none for {' and '.join(empty)}; type --dev 0 --test 0, and score on another set"
+            f"{table.path}: {len(rows)} rows, of which {np.bincount(groups).max()} are joined by sentences that they "
+            f"share, leave none for {' and '.join(empty)}; type --dev 0 --test 0, and score on another set"
         )
     parts = {split: rows[splits == split] for split in SPLITS if split in splits}
-    return NewSet(name, guess, parts, left_out, largest)
+    return NewSet(name, guess, parts, left_out)
 
 
 def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
@@ -108,14 +107,9 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
     if guess.target:
         rows = rows.assign(**{guess.target: _written_labels(rows[guess.target], guess, refuse)})
     keys = pd.DataFrame({field: rows[field].map(normalize) for field in guess.texts})
-    if keys.shape[1] > 1 and guess.kind is not Kind.NLI_PAIR:
-        same = (
-            keys.nunique(axis=1) < keys.shape[1] if keys.shape[1] > 2 else keys.iloc[:, 0] == keys.iloc[:, 1]
-        )
-        if guess.kind is Kind.LABELLED_PAIR:
-            same &= rows[guess.target] == "0"
-        if guess.kind is not Kind.SCORED_PAIR:
-            refuse(same, "two of its texts are the same")
+    if guess.kind in (Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR, Kind.TRIPLET):
+        same = sum((keys[a] == keys[b] for a, b in itertools.combinations(keys, 2)), start=False)
+        refuse(same & (rows["label"] == "0" if guess.target else True), "two of its texts are the same")
     if guess.kind in MIRRORED:
         keys = pd.DataFrame(np.sort(keys.to_numpy(object), axis=1), index=keys.index)
     good = keys[reasons == ""]
@@ -169,18 +163,18 @@ def split_groups(
     """Name of the split of each row: whole groups, each to the split that lacks most of its classes, in an order of the
     seed. A group that would overfill dev or test goes to train.
     """
-    counts = np.zeros((groups.max() + 1, classes.max() + 1))
-    np.add.at(counts, (groups, classes), 1)
+    order = np.argsort(groups, kind="stable")
+    members = np.split(classes[order], np.flatnonzero(np.diff(groups[order])) + 1)
     splits = [split for split in shares if shares[split] > 0]
-    aims = np.array([shares[split] * counts.sum(axis=0) for split in splits])
-    per_aim = np.divide(1, aims, where=aims > 0, out=np.zeros_like(aims))
-    lacking, chosen = aims.copy(), np.zeros(len(counts), int)
-    for group in np.random.default_rng(seed).permutation(len(counts)):
-        need = (lacking * per_aim) @ counts[group]
-        room = lacking.sum(axis=1) >= counts[group].sum() / 2
-        room[0] = True
-        chosen[group] = int(np.argmax(np.where(room, need, -np.inf)))
-        lacking[chosen[group]] -= counts[group]
+    aims = np.outer([float(shares[split]) for split in splits], np.bincount(classes))
+    lacking, room, chosen = aims.copy(), aims.sum(axis=1), np.zeros(len(members), int)
+    room[0] = np.inf
+    for group in np.random.default_rng(seed).permutation(len(members)):
+        rows = members[group]
+        need = (lacking[:, rows] / aims[:, rows]).sum(axis=1)
+        chosen[group] = np.where(room >= len(rows) / 2, need, -np.inf).argmax()
+        np.subtract.at(lacking[chosen[group]], rows, 1)
+        room[chosen[group]] -= len(rows)
     return np.array(splits)[chosen[groups]]
 
 
@@ -202,55 +196,46 @@ def origin_of(path: Path, words: Sequence[str]) -> Origin:
     return Origin(digest, command("juzhen", "new", path.resolve(), *words))
 
 
-def read_origin(name: str, descriptions: Path) -> Origin | None:
-    """Of the set of this name; None where there is none.
+def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
+    """Of the set of this name, which is asked for `table`; None where there is none.
 
-    Raises UserError for a set that `juzhen new` has not made.
+    Raises UserError for a set that `juzhen new` has not made here. Of two of one name Hydra takes that of the clone.
     """
     path = descriptions / f"{name}.yaml"
-    for file in (path, DATASETS / f"{name}.yaml"):
-        if file.is_file():
-            lines = [line for line in read_text(file).splitlines()[:3] if line.startswith(ORIGIN)]
-            if not lines:
-                raise UserError(f"{name}: there is a data set of this name; choose another: --name my_{name}")
-            content, _, command = lines[0].removeprefix(ORIGIN).partition(" ")
-            return Origin(content, command)
-    return None
+    first = next((file for file in (DATASETS / path.name, path) if file.is_file()), None)
+    if first is None:
+        return None
+    match = re.search(rf"^{ORIGIN}(\w+) (.+)$", read_text(first), re.MULTILINE)
+    if match is None or first.resolve() != path.resolve():
+        other = command("juzhen", "new", table, "--name", f"my_{name}")
+        raise UserError(f"{name}: there is a data set of this name; choose another: {other}")
+    return Origin(match[1], match[2])
 
 
-def description(new: NewSet, folder: Path, origin: Origin) -> str:
+def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
     """The set's yaml: no key that has a default. Paths are whole: `data_dir` stays free for other sets."""
-    guess = new.guess
-    texts = new.splits["train"][guess.texts].head(1000).to_numpy().ravel()
-    files = {split: str(_file(folder, split)) for split in new.splits}
+    guess, rows = new.guess, new.splits["train"].head(1000)
+    chinese = {bool(rows[field].str.contains(CHINESE).mean() > 0.1) for field in guess.texts}
+    layout = {
+        "files": {split: str(file) for split, file in files.items()},
+        "columns": {field: field for field in guess.columns},
+        "quoted": True,
+    }
     keys: dict[str, Any] = {
         "name": new.name,
         "kind": str(guess.kind),
-        "language": "zh" if is_chinese(texts) else "en",
+        "language": "en-zh" if len(chinese) > 1 else "zh" if True in chinese else "en",
         "source": "local",
         "layout": "csv",
-        "layouts": {
-            "csv": {"files": files, "columns": {name: name for name in guess.columns}, "quoted": True}
-        },
+        "layouts": {"csv": layout},
     }
     if guess.labels:
-        keys["labels"] = class_numbers(guess)
+        classes = CLASSES.get(guess.kind, guess.labels.values())
+        keys["labels"] = {label: number for number, label in enumerate(classes)}
     if guess.score_range:
         keys["score_range"] = [*guess.score_range]
     head = f"# @package dataset.{new.name}\n{ORIGIN}{' '.join(origin)}\n"
     return head + yaml.safe_dump(keys, allow_unicode=True, sort_keys=False, width=120)
-
-
-def class_numbers(guess: Guess) -> dict[str, int]:
-    """Label as it is written → number of its class."""
-    written = [*dict.fromkeys((guess.labels or {}).values())]
-    if guess.kind is not Kind.LABELLED_TEXT:
-        written = [*NLI_CLASSES] if guess.kind is Kind.NLI_PAIR else ["0", "1"]
-    return {label: number for number, label in enumerate(written)}
-
-
-def _file(folder: Path, split: str) -> Path:
-    return folder.resolve() / f"{split}.csv"
 
 
 def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin) -> Path:
@@ -259,11 +244,14 @@ def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin
     Raises UserError where a file stands in the way that this program has not written.
     """
     path, folder = descriptions / f"{new.name}.yaml", data_dir / new.name
+    files = {split: folder.resolve() / f"{split}.csv" for split in new.splits}
     texts = {
-        _file(folder, split): csv_text([[*new.guess.columns], *rows.to_numpy().tolist()])
-        for split, rows in new.splits.items()
+        file: csv_text([[*new.guess.columns], *new.splits[split].to_numpy().tolist()])
+        for split, file in files.items()
     }
-    texts[path] = description(new, folder, origin)
+    if not path.exists() and any(file.is_file() and read_text(file) != text for file, text in texts.items()):
+        raise UserError(f"{folder}: holds the rows of another set; choose another name: --name {new.name}_2")
+    texts[path] = description(new, files, origin)
     require_ours(*texts)
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)

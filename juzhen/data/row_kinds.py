@@ -11,7 +11,6 @@ import pandas as pd
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import JUDGED, NLI_CLASSES, TARGET_COLUMN, TEXT_COLUMNS, Kind, negative_columns
 from juzhen.data.sniff import (
-    CHINESE,
     ID_NAMES,
     NEGATIVE_NAMES,
     NUMBER,
@@ -68,8 +67,6 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
 
     Raises UserError, with what to type, where it is not clear.
     """
-    if kind is not None and kind not in KINDS:
-        raise UserError(f"--kind {kind}: is read from several files; expected {listed(KINDS)}")
     if columns:
         places = {key: _column(table, name) for key, name in columns.items()}
         return _classified(table, _kind_of_fields(places), places)
@@ -260,9 +257,3 @@ def _column(table: RawTable, name: str) -> str:
 def _advice(table: RawTable, names: Sequence[str] = ()) -> str:
     names = [*names, *table.names, "…"]
     return f"say it, as in --columns anchor={names[0]},positive={names[1]} or --columns text_a=1,text_b=2,label=3"
-
-
-def is_chinese(texts: Iterable[str]) -> bool:
-    """More than a tenth of the texts have a Chinese character."""
-    flags = [bool(CHINESE.search(text)) for text in texts]
-    return sum(flags) > 0.1 * len(flags)

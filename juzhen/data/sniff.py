@@ -166,7 +166,7 @@ def _sheet_rows(path: Path) -> list[tuple[int, list[str]]]:
         import openpyxl
     except ImportError:
         raise UserError(
-            f"{path}: needs openpyxl; type pip install 'juzhen-embeddings[excel]', or save the table as CSV"
+            f"{path}: needs openpyxl, of the extra excel; type pip install openpyxl, or save the table as CSV"
         ) from None
     with open_input(path) as file, warnings.catch_warnings(action="ignore"):
         try:
@@ -199,14 +199,14 @@ def _as_text(cell: Any) -> str:
         cell = "" if cell != cell else int(cell) if cell.is_integer() else cell
     if isinstance(cell, bool):
         cell = int(cell)
-    return "" if cell is None else str(cell).strip()
+    return "" if cell is None else re.sub("\r\n?", "\n", str(cell)).strip()
 
 
 def _as_table(
     path: Path, rows: Sequence[tuple[int, Sequence[str]]], header: bool | None, format: str
 ) -> RawTable:
     """Without blanks around cells, blank lines and columns; rows with another number of cells than most are faults."""
-    stripped = [(line, [cell.strip() for cell in cells]) for line, cells in rows]
+    stripped = [(line, [*map(_as_text, cells)]) for line, cells in rows]
     stripped = [(line, cells) for line, cells in stripped if any(cells)]
     if not stripped:
         raise UserError(f"{path}: the file is empty")

@@ -14,11 +14,11 @@ from juzhen.core.schema import validated
 from juzhen.data.judgements import FIELDS, PARTS, kind_of_rows
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
+from tools.generated import users_files
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-DATASETS = sorted(
-    path.stem for path in (CONF / "dataset").glob("*.yaml") if not path.stem.startswith("demo_")
-)
+SHIPPED = {*(CONF / "dataset").glob("*.yaml")} - users_files()
+DATASETS = sorted(path.stem for path in SHIPPED if not path.stem.startswith("demo_"))
 SUITES = sorted(path.stem for path in (CONF / "suite").glob("*.yaml") if path.stem != "demo")
 REAL_DATA = os.environ.get("JUZHEN_DATA")
 

@@ -10,6 +10,7 @@ from conf.declared import declared
 from juzhen.core.places import CONFIGURATION
 from tools.docs.keys import comments_of, type_words
 from tools.docs.markup import as_yaml, code, plain, table
+from tools.generated import users_files
 
 GROUPS = {
     "model": "What is trained, and how it reads sentences.",
@@ -48,7 +49,7 @@ def page() -> str:
     parts = [HEAD]
     for group, about in GROUPS.items():
         parts.append(f"## {group}\n\n{about}\n")
-        files = sorted((CONFIGURATION / group).rglob("*.yaml"))
+        files = sorted({*(CONFIGURATION / group).rglob("*.yaml")} - users_files())
         parts += [_sets(files)] if group in IN_ONE_TABLE else [_option(group, file) for file in files]
     return "\n".join(parts)
 

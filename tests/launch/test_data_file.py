@@ -1,0 +1,185 @@
+"""`juzhen new` and `train.py data=FILE`: from a table to the words of a job, and to a result."""
+
+import os
+import shlex
+import sys
+
+import pytest
+from forks import in_a_fork
+from jobs import SMALL
+
+import train
+from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.places import BUILTIN
+from juzhen.core.result import Result
+from launch.data_file import with_data_set
+
+LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:201]
+PAIRS = [line.split("\t") for line in LINES]
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """An empty folder with two tables, where commands are typed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JUZHEN_DATA", raising=False)
+    labelled = "\n".join(
+        ["问题,相似问,是否相同", *(",".join(pair) for pair in PAIRS if "," not in "".join(pair))]
+    )
+    (tmp_path / "desk_faq.csv").write_bytes(labelled.encode("gbk"))
+    positives = [f"{a}\t{b}" for a, b, label in PAIRS if label == "1"]
+    (tmp_path / "桌上问答 v2.txt").write_text("\n".join(positives), encoding="utf-8")
+    return tmp_path
+
+
+def words(*typed):
+    return with_data_set(typed, config_dir="conf")
+
+
+def test_the_words_that_a_file_stands_for(desk):
+    assert words("seed=1") == ["seed=1"]
+    assert words("seed=1", "data=desk_faq.csv", "lr=2") == [
+        "seed=1", "dataset=desk_faq", "suite=none", "evaluation.untrained=true", "lr=2",
+    ]  # fmt: skip
+    assert words("data=desk_faq.csv", "loss=cosine", "suite=zh_nli", "evaluation.untrained=false") == [
+        "dataset=desk_faq", "loss=cosine", "suite=zh_nli", "evaluation.untrained=false",
+    ]  # fmt: skip
+    assert words("data=desk_faq.csv", "model=crossencoder")[:3] == [
+        "dataset=desk_faq",
+        "suite=none",
+        "loss=bce",
+    ]
+    assert words("data=desk_faq.csv", "model=lexical")[:2] == [
+        "dataset=[]",
+        "+dataset@evaluate.desk_faq=desk_faq",
+    ]
+    assert words("data=桌上问答 v2.txt")[:3] == ['dataset="桌上问答_v2"', "suite=none", "loss=info_nce"]
+    assert "loss=info_nce" not in words("data='桌上问答 v2.txt'", "experiment=x")
+    assert sorted(path.name for path in desk.glob("conf/dataset/*.yaml")) == [
+        "desk_faq.yaml",
+        "桌上问答_v2.yaml",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["data=desk_faq"], "expected a file; a set of conf/dataset is chosen by dataset=desk_faq"),
+        (["data=desk_faq.csv", "data=b.csv"], "one file for a job"),
+        (["data=desk_faq.csv", "dataset=csts"], r"for both type dataset=\[desk_faq,…\]"),
+        (
+            ["data=lcqmc.csv"],
+            "there is a data set of this name; choose another: juzhen new lcqmc.csv --name my_lcqmc",
+        ),
+    ],
+)
+def test_what_a_file_cannot_stand_for(desk, typed, message):
+    (desk / "lcqmc.csv").write_bytes((desk / "desk_faq.csv").read_bytes())
+    with pytest.raises(UserError, match=message):
+        words(*typed)
+
+
+def test_a_set_is_made_once_and_again_when_its_file_has_changed(desk, capsys):
+    words("data=desk_faq.csv")
+    described, table = desk / "conf" / "dataset" / "desk_faq.yaml", desk / "data" / "desk_faq" / "train.csv"
+    first, then = described.read_bytes(), table.stat().st_mtime_ns
+    assert "each row is a labelled_pair" in capsys.readouterr().err
+    words("data=desk_faq.csv")
+    assert capsys.readouterr().err == ""
+    assert (described.read_bytes(), table.stat().st_mtime_ns) == (first, then)
+    table.unlink()
+    words("data=desk_faq.csv")
+    assert table.is_file()
+    content = (desk / "desk_faq.csv").read_bytes()
+    (desk / "desk_faq.csv").write_bytes(content + b"\nhow,what,1")
+    words("data=desk_faq.csv")
+    assert "how" in "".join(path.read_text(encoding="utf-8") for path in table.parent.glob("*.csv"))
+    (desk / "b").mkdir()
+    (desk / "b" / "desk_faq.csv").write_bytes(content)
+    with pytest.raises(
+        UserError, match=r"the set desk_faq was made by juzhen new \S+/desk_faq.csv, .* --name desk_faq_2"
+    ):
+        words("data=b/desk_faq.csv")
+
+
+def test_choices_of_a_person_are_not_undone(desk, capsys):
+    new = ["new", "desk_faq.csv", "--config-dir", "conf", "--columns", "anchor=2,positive=1", "--dev", "0.2"]
+    assert main(new) == 0
+    assert words("data=desk_faq.csv")[2] == "loss=info_nce"
+    with (desk / "desk_faq.csv").open("ab") as file:
+        file.write(b"\nhow,what,1")
+    with pytest.raises(
+        UserError, match=r"made by juzhen new \S+ --columns anchor=2,positive=1 --dev 0.2, of another"
+    ):
+        words("data=desk_faq.csv")
+
+
+def test_the_verb_says_what_it_takes_a_file_for_and_what_comes_next(desk, capsys):
+    with (desk / "desk_faq.csv").open("ab") as file:
+        file.write("\n怎么退,怎么退,0\n,空的,1\n多,一,格,1".encode("gbk"))
+    assert main(["new", "desk_faq.csv", "--config-dir", "conf"]) == 0
+    text = capsys.readouterr().out
+    assert "GBK, comma between columns, first line names the columns" in text
+    assert "each row is a labelled_pair" in text
+    assert "label      = 是否相同: 0 · 1" in text
+    assert "left out, 4 cells, expected 3: 1 rows (line " in text
+    *_, following = text.splitlines()
+    program, script, *arguments = shlex.split(following.removeprefix("next: "))
+    assert (program, script) == ("python", str(train.CONFIGURATION.parent / "train.py"))
+    assert arguments == [
+        "--config-dir", "conf", "dataset=desk_faq", "suite=none", "evaluation.untrained=true", "run_dir=runs/desk_faq",
+    ]  # fmt: skip
+    assert main(["new", "桌上问答 v2.txt", "--config-dir", "conf"]) == 0
+    assert """'dataset="桌上问答_v2"' suite=none loss=info_nce""" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["--name", "lcqmc"], "lcqmc: there is a data set of this name"),
+        (["--dev", "0.6", "--test", "0.5"], "expected shares from 0, together below 1"),
+        (["--columns", "text_a"], "--columns text_a: expected FIELD=COLUMN"),
+        (["--kind", "pair"], "'pair' is not one of"),
+    ],
+)
+def test_mistakes_are_answered_and_nothing_is_written(desk, capsys, typed, message):
+    assert main(["new", "desk_faq.csv", "--config-dir", "conf", *typed]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(desk.glob("conf/**/*")) + list(desk.glob("data/**/*"))
+
+
+def test_the_rows_of_another_set_are_not_replaced(desk, capsys):
+    assert main(["new", "desk_faq.csv", "--config-dir", "conf"]) == 0
+    before = (desk / "data" / "desk_faq" / "train.csv").read_bytes()
+    (desk / "b").mkdir()
+    (desk / "b" / "desk_faq.csv").write_text(
+        "\n".join(",".join(pair[:2]) for pair in PAIRS), encoding="utf-8"
+    )
+    assert main(["new", "b/desk_faq.csv", "--config-dir", "other"]) == 2
+    assert "holds the rows of another set" in capsys.readouterr().err
+    assert (desk / "data" / "desk_faq" / "train.csv").read_bytes() == before
+
+
+def test_a_table_is_learnt_from_and_scored_in_one_go_and_found_again(desk, tiny_backbone, capfd):
+    typed = [
+        *(word for word in SMALL if not word.startswith(("dataset", "suite", "training.duration"))),
+        f"backbone.path={tiny_backbone}",
+        "training.duration=2 steps",
+        "data=desk_faq.csv",
+        "resume=auto",
+    ]
+
+    def job():
+        sys.argv = ["train.py", "--config-dir", "conf", *typed]
+        os.chdir(desk)
+        train.main()
+
+    assert in_a_fork(job) == 0, capfd.readouterr().err
+    (folder,) = (desk / "runs").iterdir()
+    assert folder.name.startswith("desk_faq-biencoder-cosent-s42-")
+    assert {"dev/desk_faq/spearman", "test/desk_faq/spearman"} <= Result.read(folder).scores.keys()
+    capfd.readouterr()
+    assert in_a_fork(job) == 0
+    assert "already finished" in capfd.readouterr().out
+    assert len(list((desk / "runs").iterdir())) == 1
