@@ -18,11 +18,13 @@ from pages import EDITIONS, appended, commands, page, programs, shown_files, sit
 
 import callbacks
 import juzhen.losses
+from juzhen.cli.main import main
 from juzhen.cli.verbs import VERBS, verb
 from juzhen.core.examples import Kind
 from juzhen.data.source import load_examples
 from launch import check_command_line, read_job
 from launch.naming import register_resolvers
+from tools.generated import users_files
 
 PAGES = (*EDITIONS, "ARCHITECTURE.md", "CONTRIBUTING.md")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -45,6 +47,9 @@ PROGRAMS = (
 )
 """What commands of a page may begin with besides those of the project."""
 
+TABLES = ("pairs.csv", "faq.csv")
+"""Of which pages make sets."""
+
 MADE_BY_RUNS = ("runs/", "encoder/", "encoder/model.safetensors", "previous/")
 
 
@@ -65,7 +70,10 @@ def tree():
 def extended_root(tmp_path_factory):
     """A copy of the project with the examples of CONTRIBUTING.md where they say they go, and nothing else."""
     root = tmp_path_factory.mktemp("extended") / "project"
-    hidden = shutil.ignore_patterns("__pycache__")
+
+    def hidden(folder, names):
+        return ["__pycache__", *(name for name in names if Path(folder, name) in users_files())]
+
     for folder in tree():
         if folder.endswith("/") and folder != "tests/":
             shutil.copytree(ROOT / folder, root / folder, ignore=hidden, dirs_exist_ok=True)
@@ -89,6 +97,14 @@ def extended_root(tmp_path_factory):
         for package in (juzhen.losses, callbacks):
             folder = root.joinpath(*package.__name__.split("."))
             patch.setattr(package, "__path__", [*package.__path__, str(folder)])
+        # Sets are made in the copy, of tables as a reader has them.
+        patch.setattr("juzhen.cli.new.CONFIGURATION", root / "conf")
+        patch.setattr("juzhen.data.new_set.DATASETS", root / "conf" / "dataset")
+        patch.setenv("JUZHEN_DATA", str(root / "data"))
+        table = "".join(f"问题{n},问法{n},{n % 2}\n" for n in range(100))
+        for path in TABLES:
+            (root / path).write_text(f"question,similar_question,same\n{table}", encoding="utf-8")
+            assert main(["new", str(root / path)]) == 0
         yield root
 
 
@@ -134,6 +150,9 @@ def test_every_training_command_is_accepted(line, extended_root):
     words = shlex.split(line)[2:]
     if is_sweep_of_a_suite(line):
         words.append("suite=none")  # the sets of a suite, in every row, would take most of the time
+    words = [
+        word.replace("data=", f"data={extended_root}/") if word[:5] == "data=" else word for word in words
+    ]
     check_command_line(words, conf_dir=extended_root / "conf")
 
 

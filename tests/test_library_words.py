@@ -15,7 +15,7 @@ OF_THE_SUITE = re.compile(
 )
 
 
-PRINTS_COMMANDS = ("distillation/teacher.py",)
+PRINTS_COMMANDS = ("distillation/teacher.py", "cli/new.py")
 """Where a command is printed that trains on what was written."""
 
 

@@ -163,7 +163,9 @@ def _make(
         )
     made = make_set(name, table, rows, dev=choices.dev, test=choices.test, seed=choices.seed)
     path = write_set(made, data_dir=data_dir, descriptions=descriptions, origin=origin)
-    print("\n".join([*_summary(made), f"written: {path}"]), file=to)
+    here = path.absolute().is_relative_to(Path.cwd())
+    shown = path.absolute().relative_to(Path.cwd()) if here else path
+    print("\n".join([*_summary(made), f"written: {shown}"]), file=to)
     return made
 
 
