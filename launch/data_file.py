@@ -34,10 +34,10 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None) -> lis
     if "dataset" in typed:
         raise UserError(f"data={file} dataset={typed['dataset']}: for both type dataset=[{name},…]")
     chosen = {*typed, *(("loss",) if typed.keys() & set(BRING_LOSSES) else ())}
-    more = training_words(name, kind, model=typed.get("model", "biencoder"))
+    added = training_words(name, kind, model=typed.get("model", "biencoder"))
     place = next(number for number, word in enumerate(words) if word.startswith(WORD))
     return [
         *words[:place],
-        *(word for word in more if word.partition("=")[0] not in chosen),
+        *(word for word in added if word.partition("=")[0] not in chosen),
         *words[place + 1 :],
     ]

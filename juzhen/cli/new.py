@@ -1,5 +1,7 @@
 """`juzhen new`: a table of pairs, triplets or texts becomes a data set."""
 
+import itertools
+import json
 import re
 import sys
 import unicodedata
@@ -125,14 +127,14 @@ def set_of_file(
     from juzhen.data.new_set import origin_of, read_origin
 
     name, folder = name_of(file), _descriptions(config_dir)
-    there, now = read_origin(name, folder, file), origin_of(file, [])
-    if there is not None and there.content == now.content:
+    previous, origin = read_origin(name, folder, file), origin_of(file, [])
+    if previous is not None and previous.content == origin.content:
         described = read_description(folder / f"{name}.yaml")
         if all(Path(path).is_file() for path in described.layouts[described.layout].files.values()):
             return name, described.kind
-    if there is not None and there.command != now.command:
+    if previous is not None and previous.command != origin.command:
         raise UserError(
-            f"data={file}: the set {name} was made by {there.command}, of another content; type that again, "
+            f"data={file}: the set {name} was made by {previous.command}, of another content; type that again, "
             f"or {command('juzhen', 'new', file, '--name', f'{name}_2')}"
         )
     made = _make(
@@ -150,10 +152,10 @@ def _make(
     from juzhen.data.sniff import read_raw
 
     name = choices.name or name_of(file)
-    origin, there = origin_of(file, choices.words()), read_origin(name, descriptions, file)
-    if there is not None and there.path != origin.path and there.content != origin.content:
+    origin, previous = origin_of(file, choices.words()), read_origin(name, descriptions, file)
+    if previous is not None and previous.path != origin.path and previous.content != origin.content:
         other = command("juzhen", "new", file, "--name", f"{name}_2")
-        raise UserError(f"{name}: a set of this name was made by {there.command}; choose another: {other}")
+        raise UserError(f"{name}: a set of this name was made by {previous.command}; choose another: {other}")
     table = read_raw(file, header=choices.header)
     rows = guess(table, kind=Kind(choices.kind) if choices.kind else None, columns=_fields(choices.columns))
     print("\n".join(_described(table, rows)), file=to)
@@ -163,9 +165,9 @@ def _make(
         )
     made = make_set(name, table, rows, dev=choices.dev, test=choices.test, seed=choices.seed)
     path = write_set(made, data_dir=data_dir, descriptions=descriptions, origin=origin)
-    here = path.absolute().is_relative_to(Path.cwd())
-    shown = path.absolute().relative_to(Path.cwd()) if here else path
-    print("\n".join([*_summary(made), f"written: {shown}"]), file=to)
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    print("\n".join([*_summary(made), f"written: {path}"]), file=to)
     return made
 
 
@@ -175,8 +177,10 @@ def name_of(file: Path) -> str:
     >>> name_of(Path("我的 faq.v2.csv")), name_of(Path("2024.xlsx"))
     ('我的_faq_v2', 'set_2024')
     """
-    stem = unicodedata.normalize("NFKC", re.sub(r"(\.[a-zA-Z]+){1,2}$", "", file.name))
-    stem = re.sub(r"\W+", "_", stem).strip("_")[:60] or "pairs"
+    stem = re.sub(
+        r"(\.(csv|tsv|txt|jsonl?|parquet|arrow|feather|xlsx))?(\.(gz|zst))?$", "", file.name, flags=re.I
+    )
+    stem = re.sub(r"\W+", "_", unicodedata.normalize("NFKC", stem)).strip("_")[:60] or "pairs"
     return f"set_{stem}" if stem[0].isdigit() else stem
 
 
@@ -226,12 +230,13 @@ def _summary(made: "NewSet") -> Iterator[str]:
     for line, reason in made.left_out.items():
         lines.setdefault(reason, []).append(line)
     for reason, places in sorted(lines.items(), key=lambda item: -len(item[1]))[:NUM_LINES]:
-        shown = ", ".join(map(str, places[:NUM_LINES])) + (", …" if len(places) > NUM_LINES else "")
-        yield f"left out, {reason}: {len(places):,} rows (line {shown})"
+        numbers = ", ".join(map(str, places[:NUM_LINES])) + (", …" if len(places) > NUM_LINES else "")
+        yield f"left out, {reason}: {len(places):,} rows (line {numbers})"
     if len(lines) > NUM_LINES:
         yield f"left out for other reasons: {sum(map(len, lines.values())):,} rows in all"
     sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in made.splits.items())
-    yield f"{made.name}: {sizes} rows; no sentence is in two splits"
+    parted = "query or positive" if made.guess.kind == "triplet" else "sentence"
+    yield f"{made.name}: {sizes} rows; no {parted} is in two splits"
 
 
 def _next(made: "NewSet", config_dir: Path | None, data_dir: Path) -> Iterator[str]:
@@ -242,7 +247,15 @@ def _next(made: "NewSet", config_dir: Path | None, data_dir: Path) -> Iterator[s
         tree = ["--config-dir", config_dir] if config_dir else []
         yield f"next: {command('python', program, *tree, *words, setting('run_dir', f'runs/{made.name}'))}"
         return
-    loss = LOSSES["biencoder"].get(made.guess.kind, "cosent")
+    if made.guess.kind in ("nli_pair", "labelled_text"):
+        yield "next: train on it in a clone of juzhen, whose train.py reads such rows"
+        return
+    files = (
+        json.dumps(str(data_dir / made.name / f"{split}.csv"), ensure_ascii=False) for split in made.splits
+    )
+    words = [next(files), *(f"dev={file}" for file in itertools.islice(files, 1))]
+    words.append(f"loss={LOSSES['biencoder'].get(made.guess.kind, 'cosent')!r}")
+    words += [f"score_range={made.guess.score_range}"] if made.guess.score_range else []
     yield "next, in Python:"
     yield "  from juzhen import fit"
-    yield f'  encoder = fit("builtin/mini_zh", "{data_dir / made.name / "train.csv"}", loss="{loss}")'
+    yield f"  encoder = fit('builtin/mini_zh', {', '.join(words)})"

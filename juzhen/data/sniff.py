@@ -180,18 +180,33 @@ def _sheet_rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _named_columns(path: Path, suffix: str) -> RawTable:
-    """Formats that name their columns themselves."""
+    """Formats that name their columns themselves. Of negatives there may be a list, as FlagEmbedding writes them."""
     table = read_table(path, header=True, quoted=True)
-    columns = [
-        list(column.to_pylist() if hasattr(column, "to_pylist") else column) for column in table.columns
-    ]
-    names = table.names or []
-    cells = {
-        name: [_as_text(spelt[cell] if spelt and isinstance(cell, int) else cell) for cell in column]
-        for name, column in zip(_distinct(names), columns, strict=True)
-        for spelt in [dict(enumerate(table.class_names(name)))]
-    }
-    return RawTable(path, pd.DataFrame(cells, index=table.lines, dtype=str), suffix[1:], dict(table.faults))
+    columns: dict[str, Sequence[Any]] = {}
+    for name, values in zip(_distinct(table.names or []), table.columns, strict=True):
+        cells = values.to_pylist() if hasattr(values, "to_pylist") else values
+        classes = table.class_names(name)
+        if classes:
+            cells = [
+                classes[cell] if isinstance(cell, int) and 0 <= cell < len(classes) else cell
+                for cell in cells
+            ]
+        if any(isinstance(cell, list) for cell in cells):
+            lists = [cell if isinstance(cell, list) else [cell] for cell in cells]
+            count = min(map(len, lists)) if NEGATIVE_NAMES.fullmatch(name) else max(map(len, lists))
+            if count > 1 and not NEGATIVE_NAMES.fullmatch(name):
+                raise UserError(
+                    f"{path}: column {name} holds lists of {count} and fewer; write a row for each text"
+                )
+            for place in range(max(count, 1)):
+                key = f"{name} {place + 1}" if place else name
+                columns[key] = [cell[place] if place < len(cell) else None for cell in lists]
+        else:
+            columns[name] = cells
+    frame = pd.DataFrame(
+        {name: [*map(_as_text, cells)] for name, cells in columns.items()}, table.lines, dtype=str
+    )
+    return RawTable(path, frame, suffix[1:], dict(table.faults))
 
 
 def _as_text(cell: Any) -> str:
@@ -239,12 +254,12 @@ def looks_like_header(cells: pd.DataFrame) -> bool:
     It does where it is no number above numbers, no class above a few classes that come again and again, in Latin
     letters above Chinese, or where all of it are words that columns are called by.
     """
-    first, rest = cells.iloc[0].tolist(), cells.iloc[1:]
+    first, body = cells.iloc[0].tolist(), cells.iloc[1:]
     if len(set(first)) < len(first):
         return False
     latin = []
-    for name, column in zip(first, rest.columns, strict=True):
-        values = rest.loc[rest[column] != "", column]
+    for name, column in zip(first, body.columns, strict=True):
+        values = body.loc[body[column] != "", column]
         if values.empty:
             continue
         if share_of_numbers(values) > 0.9:

@@ -79,11 +79,11 @@ LABELLED = {"text_a": 0, "text_b": 1, "label": 2}
 def test_what_a_file_holds(tmp_path, rows, encoding, delimiter, suffix, kind, columns):
     path = write(tmp_path / f"pairs{suffix}", rows, encoding, delimiter)
     table = read_raw(path)
-    what = guess(table)
-    places = {field: table.names.index(column) for field, column in what.columns.items()}
-    assert (what.kind, places) == (kind, columns)
+    guessed = guess(table)
+    places = {field: table.names.index(column) for field, column in guessed.columns.items()}
+    assert (guessed.kind, places) == (kind, columns)
     assert len(table.cells) == len(PAIRS)
-    new = make_set("mine", table, what)
+    new = make_set("mine", table, guessed)
     described = save(new, path, tmp_path)
     config = read_description(described)
     splits = ("train",) if kind == "sentence" else ("train", "dev", "test")
@@ -125,6 +125,36 @@ def test_formats_with_names_of_columns(tmp_path, suffix):
     table = read_raw(path)
     assert guess(table).kind is Kind.LABELLED_PAIR
     assert table.cells.iloc[0].tolist() == PAIRS[0]
+
+
+def test_lists_of_negatives_become_columns_and_lists_of_positives_are_refused(tmp_path):
+    path = tmp_path / "mined.jsonl"
+    rows = [
+        {"query": a, "pos": [b], "neg": [f"{b}吗", f"{a}呢", "无关"][: 2 + n % 2]}
+        for n, (a, b, _) in enumerate(PAIRS)
+    ]
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    table = read_raw(path)
+    assert guess(table).columns == {
+        "anchor": "query",
+        "positive": "pos",
+        "negative": "neg",
+        "negative_2": "neg 2",
+    }
+    assert clean(table, guess(table))[0].iloc[0].tolist() == [
+        *PAIRS[0][:2],
+        f"{PAIRS[0][1]}吗",
+        f"{PAIRS[0][0]}呢",
+    ]
+    path.write_text(json.dumps({"query": "好", "pos": ["a", "b"], "neg": ["c"]}), encoding="utf-8")
+    with pytest.raises(UserError, match="column pos holds lists of 2"):
+        read_raw(path)
+
+
+def test_triplets_that_share_negatives_are_split_all_the_same(tmp_path):
+    rows = [["query", "pos", "neg"], *([f"问{n}", f"答{n}", f"反例{n % 3}"] for n in range(60))]
+    table = read_raw(write(tmp_path / "mined.csv", rows))
+    assert {*make_set("mined", table, guess(table)).splits} == {"train", "dev", "test"}
 
 
 def test_a_formula_without_its_value_is_an_empty_cell(tmp_path):

@@ -3,6 +3,7 @@
 import html
 import re
 import shutil
+import subprocess
 
 from forks import ROOT
 
@@ -15,6 +16,17 @@ from tools.generated import PAGES, _content, stale
 def test_no_page_is_stale():
     told = [f"{one.writes}: {one.command}" for one in stale()]
     assert not told, "write them again, python -m tools.generated: " + "; ".join(told)
+
+
+def test_sets_of_a_user_are_no_source_of_a_page(tmp_path, monkeypatch):
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    shipped, mine = (tmp_path / "conf" / "dataset" / name for name in ("shipped.yaml", "我的.yaml"))
+    for path in (shipped, mine):
+        path.write_text(f"name: {path.stem}\n", encoding="utf-8")
+    for words in (["init", "-q"], ["add", str(shipped)]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(generated, "ROOT", tmp_path)
+    assert generated.users_files.__wrapped__() == {mine}
 
 
 def test_the_command_of_a_page_may_be_typed_again_while_nobody_has_edited_it(tmp_path, monkeypatch):

@@ -1,8 +1,10 @@
 """`juzhen new` and `train.py data=FILE`: from a table to the words of a job, and to a result."""
 
+import ast
 import os
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 from forks import in_a_fork
@@ -10,9 +12,11 @@ from jobs import SMALL
 
 import train
 from juzhen.cli.main import main
+from juzhen.cli.new import name_of
 from juzhen.core.errors import UserError
 from juzhen.core.places import BUILTIN
 from juzhen.core.result import Result
+from juzhen.training.rows import as_examples
 from launch.data_file import with_data_set
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:201]
@@ -147,6 +151,24 @@ def test_mistakes_are_answered_and_nothing_is_written(desk, capsys, typed, messa
     assert main(["new", "desk_faq.csv", "--config-dir", "conf", *typed]) == 2
     assert message in capsys.readouterr().err
     assert not list(desk.glob("conf/**/*")) + list(desk.glob("data/**/*"))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "xlsx", "jsonl"])
+def test_names_of_sets(suffix):
+    names = {"我的 faq.v2": "我的_faq_v2", "2024": "set_2024", "faq.final": "faq_final", "…": "pairs"}
+    assert {stem: name_of(Path(f"{stem}.{suffix}")) for stem in names} == names
+
+
+def test_without_a_clone_the_next_step_is_python(desk, capsys, monkeypatch):
+    monkeypatch.setattr("juzhen.cli.new.IS_CLONE", False)
+    assert main(["new", "desk_faq.csv"]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    call = ast.parse(line.strip()).body[0].value
+    assert [ast.literal_eval(word) for word in call.args] == ["builtin/mini_zh", "data/desk_faq/train.csv"]
+    values = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+    assert values == {"dev": "data/desk_faq/dev.csv", "loss": "cosent"}
+    assert as_examples(desk / "data" / "desk_faq" / "train.csv").kind == "labelled_pair"
+    assert (desk / "conf" / "dataset" / "desk_faq.yaml").is_file()
 
 
 def test_the_rows_of_another_set_are_not_replaced(desk, capsys):
