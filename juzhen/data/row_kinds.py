@@ -17,6 +17,7 @@ from juzhen.data.sniff import (
     POSITIVE_NAMES,
     TARGET_NAMES,
     TEXT_NAMES,
+    TOPIC_NAMES,
     RawTable,
     share_of_numbers,
 )
@@ -76,6 +77,9 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     texts = [name for name in free if name != target and _is_text(name, cells[name])]
     if not texts:
         raise UserError(f"{table.path}: no column of texts among {listed(table.names)}; {_advice(table)}")
+    if target and len(texts) == 2 and kind is None and _is_topic(target, cells[target], texts):
+        notes.append(f"{target} says what a pair is about, and is not read")
+        target = None
     if target and len(texts) == 2 and kind in (None, Kind.POSITIVE_PAIR):
         values = [value for value in cells[target].unique() if value]
         classes = pair_classes(values) or {}
@@ -231,6 +235,13 @@ def _is_text(name: str, column: pd.Series) -> bool:
     if TEXT_NAMES.fullmatch(name) or POSITIVE_NAMES.fullmatch(name) or NEGATIVE_NAMES.fullmatch(name):
         return True
     return len(values) < 10 or values.nunique() > len(values) / 50 + 2 or values.str.len().mean() > 12
+
+
+def _is_topic(name: str, column: pd.Series, texts: Sequence[str]) -> bool:
+    """Called so, and no label that a pair could have."""
+    values = column[column != ""]
+    is_label = pair_classes(values.unique()) or nli_classes(values.unique(), texts)
+    return bool(TOPIC_NAMES.fullmatch(name)) and not is_label and share_of_numbers(values) < 0.1
 
 
 def _is_id(name: str, column: pd.Series) -> bool:

@@ -33,8 +33,12 @@ SAMPLE = 1000
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 CHINESE = re.compile("[\u3400-\u9fff]")
 ID_NAMES = re.compile(r"(?i)(q|s|a|pair|row)?_?(id|idx|index|no\.?)\d?|unnamed.*|序号|编号|行号")
+TOPIC_NAMES = re.compile(
+    r"(?i).*(intent|class|category|topic|domain|sentiment|emotion|情感|类别|分类|意图|主题|领域).*"
+)
 TARGET_NAMES = re.compile(
-    r"(?i).*(label|score|same|similarity|grade|gold|target|duplicate|intent|class|category|topic|标签|标注|分数|得分|相似度|是否|类别|意图).*"
+    r"(?i).*(label|score|same|similarity|grade|gold|target|duplicate|标签|标注|分数|得分|相似度|是否).*|"
+    + TOPIC_NAMES.pattern.removeprefix("(?i)")
 )
 POSITIVE_NAMES = re.compile(r"(?i).*(pos|正例|正样本|答案|回答|answer|passage|document).*")
 NEGATIVE_NAMES = re.compile(r"(?i).*(neg|负例|负样本|反例).*")

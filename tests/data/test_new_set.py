@@ -51,6 +51,7 @@ QQP = [
     ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
     *([str(n), str(7 * n), str(5 * n + 3), *pair] for n, pair in enumerate(PAIRS)),
 ]
+FAQ = [["类别", "标准问", "相似问"], *([f"业务{n % 4}", *pair[:2]] for n, pair in enumerate(PAIRS))]
 LABELLED = {"text_a": 0, "text_b": 1, "label": 2}
 
 
@@ -63,6 +64,7 @@ LABELLED = {"text_a": 0, "text_b": 1, "label": 2}
         (PLAIN, "utf-16", "\t", ".csv", "labelled_pair", LABELLED),
         (PLAIN, "utf-16-le", "\t", ".txt", "labelled_pair", LABELLED),
         (PAIRS, "utf-8", "\t", ".tsv", "labelled_pair", LABELLED),
+        ([["a", "b", "class"], *PAIRS], "utf-8", ",", ".csv", "labelled_pair", LABELLED),
         (NEGATED, "utf-16-be", "|", ".csv", "labelled_pair", LABELLED),
         (IN_WORDS, "gbk", "\t", ".tsv", "labelled_pair", {"text_a": 1, "text_b": 2, "label": 3}),
         (QQP, "utf-8", ",", ".csv", "labelled_pair", {"text_a": 3, "text_b": 4, "label": 5}),
@@ -70,6 +72,7 @@ LABELLED = {"text_a": 0, "text_b": 1, "label": 2}
         (NLI, "utf-8", ",", ".csv", "nli_pair", {"premise": 0, "hypothesis": 1, "label": 2}),
         (NUMBERED_NLI, "utf-8", ",", ".csv", "nli_pair", {"premise": 0, "hypothesis": 1, "label": 2}),
         ([row[:2] for row in PLAIN], "utf-8", ",", ".csv", "positive_pair", {"anchor": 0, "positive": 1}),
+        (FAQ, "gbk", ",", ".csv", "positive_pair", {"anchor": 1, "positive": 2}),
         ([row[:2] for row in PAIRS], "gbk", ",", ".csv", "positive_pair", {"anchor": 0, "positive": 1}),
         (TRIPLETS, "utf-8", ",", ".csv", "triplet", {"anchor": 1, "positive": 2, "negative": 0}),
         (CLASSES, "utf-8", ",", ".csv", "labelled_text", {"text": 0, "label": 1}),

@@ -1,0 +1,63 @@
+"""Sets of whoever works here lie beside those of the project, and break none of its tests."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from forks import ROOT, python
+
+from juzhen.core.places import BUILTIN
+
+TESTS = (
+    "tests/datamodules/test_dataset_configs.py",
+    "tests/docs/test_generated.py",
+    "tests/launch/test_data_file.py",
+    "tests/launch/test_real_tree.py",
+    "tests/sweeps/test_published_page.py",
+    "tests/test_docs.py",
+    "tests/test_pages.py",
+)
+"""That read conf/dataset, or the pages made of it."""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A clone of the project, as it is on the disk, with five sets of a user, one by hand."""
+    root = tmp_path_factory.mktemp("user") / "juzhen"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no checkout of git")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, root / name)
+    for words in (["init", "-q"], ["add", "--all"]):
+        subprocess.run(["git", *words], cwd=root, check=True)
+    lines = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:201]
+    pairs = [line.split("\t") for line in lines]
+    nli = ("蕴含", "中立", "矛盾")
+    tables = {
+        "faq.csv": [f"{a},{b},{label}" for a, b, label in pairs],
+        "问答.tsv": [f"{a}\t{b}" for a, b, _ in pairs],
+        "grades.csv": [f"{a},{b},{n % 11 / 2}" for n, (a, b, _) in enumerate(pairs)],
+        "inference.tsv": [f"{a}\t{b}\t{nli[n % 3]}" for n, (a, b, _) in enumerate(pairs)],
+        "sentences.txt": [a for a, *_ in pairs],
+    }
+    for name, rows in tables.items():
+        (root / name).write_text("\n".join(rows), encoding="utf-8")
+        done = python("-m", "juzhen", "new", name, cwd=root, env=os.environ | {"PYTHONPATH": str(root)})
+        assert done.returncode == 0, done.stderr
+    assert len([*root.glob("conf/dataset/*.yaml")]) == 5 + listed.stdout.count("conf/dataset/")
+    by_hand = (
+        (root / "conf" / "dataset" / "grades.yaml").read_text(encoding="utf-8").replace("grades", "my_pairs")
+    )
+    (root / "conf" / "dataset" / "my_pairs.yaml").write_text(by_hand, encoding="utf-8")
+    return root
+
+
+@pytest.mark.slow
+def test_the_tests_that_read_conf_pass_beside_sets_of_a_user(copy):
+    words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "2", *TESTS]
+    done = python(*words, cwd=copy, env=os.environ | {"PYTHONPATH": str(copy)})
+    assert done.returncode == 0, done.stdout[-5000:]
