@@ -15,7 +15,7 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.data.leaks import SeenRows
-from juzhen.data.loading import JobData, Known, load_stages
+from juzhen.data.loading import JobData, load_stages
 from juzhen.encoders.locate import ENCODER_FOLDER
 from launch.data_record import described_data, remember_data
 from launch.digests import stage_digest, start_digest
@@ -33,10 +33,7 @@ log = logging.getLogger(__name__)
 class Curriculum:
     """The stages of a job, from reading their rows to the last Result."""
 
-    def __init__(
-        self, job: JobConfig, settings: dict[str, Any], key: str, *, known: Known | None = None
-    ) -> None:
-        """`known`: rows that `train.first_look` has read."""
+    def __init__(self, job: JobConfig, settings: dict[str, Any], key: str) -> None:
         self.model = own_class(job.model["_target_"])
         self.job = job if self.model.trains else replace(job, dataset={})
         self.plans = plan_job(self.job)
@@ -47,7 +44,6 @@ class Curriculum:
         ]
         self.settings = settings | {"model": job.model}
         self.key = key
-        self.known = known or {}
         self.store = StageStore(self.job.schedule.store)
 
     def run(self, folder: RunFolder) -> None:
@@ -60,8 +56,7 @@ class Curriculum:
         for stage in matches:
             check_augmentation(self.job, stage, model=self.model)
         kinds = [{name: match.kind for name, match in stage.items()} for stage in matches]
-        data = load_stages(self.job, self.jobs, kinds, unscored=self.model.unscored, known=self.known)
-        self.known = {}  # rows that are not needed any more go
+        data = load_stages(self.job, self.jobs, kinds, unscored=self.model.unscored)
         for name, reason in data[0].unscored.items():
             log.warning("%s is not scored. %s", name, reason)
         self._require_learnable(folder, matches, data)

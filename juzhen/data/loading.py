@@ -1,8 +1,6 @@
-"""All rows a job needs, read and checked before any model is loaded; small files even before torch is.
+"""All rows a job needs, read and checked before any model is loaded; small files also before torch is.
 
-That first look tells what is wrong with files in a second or two. Small ones are read whole and handed on. Of large
-ones it is only seen that they are there: there are things that may still be refused, and to read them takes longer
-than to load torch.
+That first look tells what is wrong with files within a second. Of large files it is only seen that they are there.
 """
 
 import hashlib
@@ -30,9 +28,6 @@ from juzhen.data.views import apply_view, with_negatives
 
 if TYPE_CHECKING:
     from juzhen.data.leaks import LeakFilter
-
-Known = dict[tuple[str, str], Examples | None]
-"""Name of a set and split → rows that have been read before; None: there is no file for it."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +61,16 @@ def load_job_data(
     kinds: Mapping[str, Kind],
     *,
     unscored: Mapping[Kind, str] = UNSCORED,
-    known: Known | None = None,
 ) -> JobData:
     """Reads every training set (as the kind in `kinds`) and every evaluation split of a job.
 
     unscored  kinds of which the model has nothing to measure, and why; sets of these kinds are not evaluated on
-    known     what a first look has read (`look_at_data`)
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
     asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
     read = {
-        name: cast(
-            Examples, load_split(job, config, "train", required=True, known=known)
-        )  # or it is a UserError
+        name: cast(Examples, load_split(job, config, "train", required=True))  # or it is a UserError
         for name, config in job.dataset.items()
     }
     evaluated = {**job.evaluate, **job.dataset}
@@ -87,7 +78,7 @@ def load_job_data(
     for config in evaluated.values():
         kind = Kind(config.kind)
         for split in job.evaluation.splits if kind not in unscored else ():
-            found, measure = load_split(job, config, split, known=known), first_measure(kind)
+            found, measure = load_split(job, config, split), first_measure(kind)
             if found is not None:
                 evaluation.append(found)
             elif measure is not None:  # a text without test file lacks nothing that anybody asked for
@@ -198,11 +189,9 @@ def _unscored(
 
 
 def load_split(
-    job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False, known: Known | None = None
+    job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False
 ) -> Examples | None:
-    """The rows of one split of a job, as they are `known` or as `load_examples` gives them."""
-    if known and (config.name, split) in known:
-        return known[config.name, split]
+    """The rows of one split of a job, as `load_examples` gives them."""
     return load_examples(
         config,
         split,
@@ -272,36 +261,35 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
     return replace(chosen, sentences=again.sentences, columns=again.columns, documents=None)
 
 
-READ_AT_ONCE_BYTES = 4 * 2**20
-"""Of files as they lie on the disk, all together; some 200,000 packed pairs, which take a second or two."""
+LOOKED_AT_BYTES = 2 * 2**20
+"""Of files as they lie on the disk, all together; some 100,000 packed pairs, which take half a second."""
 
 
-def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> Known:
-    """The rows that can be read soon. Raises the UserError that reading a job's sets would raise, as far as they tell.
+def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> None:
+    """Raises the UserError that reading a job's sets would raise, as far as small files tell.
 
     unscored  kinds that the model is not evaluated on, and why; None: nobody knows, and evaluation sets are left alone
     """
-    known: Known = {}
-    room = READ_AT_ONCE_BYTES
+    room = LOOKED_AT_BYTES
     evaluated = {**job.evaluate, **job.dataset}
-    wanted = [(config, "train", True) for config in job.dataset.values()]
-    wanted += [
+    splits = [(config, "train", True) for config in job.dataset.values()]
+    splits += [
         (config, split, False)
         for config in evaluated.values()
         if unscored is not None and Kind(config.kind) not in unscored
         for split in job.evaluation.splits
     ]
     is_evaluated = False
-    for config, split, required in wanted:
+    for config, split, required in splits:
         size = _size(job, config, split)
+        is_there = True
         if size is None or size <= room:
-            known[config.name, split] = load_split(job, config, split, required=required)
+            is_there = load_split(job, config, split, required=required) is not None
             room -= size or 0
-        is_evaluated |= not required and known.get((config.name, split), True) is not None
+        is_evaluated |= not required and is_there
     if unscored is not None:
         has_some = is_evaluated or bool(job.evaluation.transfer)
         require_evaluation(job, unscored_reasons(job, unscored), has_some=has_some)
-    return known
 
 
 def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
@@ -311,7 +299,7 @@ def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
         if config.on_hub is None or split not in config.on_hub.splits:
             return None
         require_hub(config.name, config.on_hub.id)
-        return READ_AT_ONCE_BYTES + 1
+        return LOOKED_AT_BYTES + 1
     files = files_of(asdict(config), split, source=source, data_dir=job.data_dir)
     return None if files is None else sum(file.stat().st_size for file in files)
 
