@@ -77,11 +77,11 @@ class Curriculum:
                 seen.learn(rows.train)  # a stage that was finished before has been learnt from too
             if not folder.is_done(stage_folder):
                 encoder = start if previous is None else self._carried_on(job, previous)
-                what = (job, stage, rows, losses, encoder, stage_folder)
+                parts = (job, stage, rows, losses, encoder, stage_folder)
                 # Weights to evaluate and nothing to train are no stage that anybody could share.
                 store = self.store if stage.datasets else StageStore(None)
                 with store.entry(digest, stage_folder, name=stage.name, is_helper=folder.is_helper) as entry:
-                    StageRun(*what, entry, self._settings(stage.index), self.key, seen).run()
+                    StageRun(*parts, entry, self._settings(stage.index), self.key, seen).run()
             previous = stage_folder
 
     def _require_learnable(
@@ -94,8 +94,8 @@ class Curriculum:
             rows = SentenceDataModule(read, stage, job=job)
             for line in check_learnable(job, rows, losses):
                 if not folder.is_helper:
-                    place = f"stage {stage.name}: " if len(self.stages) > 1 else ""
-                    print(f"warning: {place}{line}", file=sys.stderr)
+                    stage_name = f"stage {stage.name}: " if len(self.stages) > 1 else ""
+                    print(f"warning: {stage_name}{line}", file=sys.stderr)
 
     def _carried_on(self, job: JobConfig, previous: Path) -> nn.Module:
         """The encoder of the stage before, as this stage's job reads it: its loss may ask for another head.
@@ -112,14 +112,16 @@ class Curriculum:
         What an earlier stage has learnt with in their place is kept as `earlier`.
         """
         groups = ("loss", "training", "optimizer")
-        own = {group: asdict(self.plans[index].job)[group] for group in groups}
+        numbers = {group: asdict(self.plans[index].job)[group] for group in groups}
         stages = self.job.schedule.stages
         by_job = [
             group
             for group in groups
-            if own[group] != self.settings[group]
+            if numbers[group] != self.settings[group]
             and not all(getattr(stages.get(plan.name), group, None) for plan in self.plans[:index])
         ]
         return (
-            self.settings | own | ({"earlier": {one: self.settings[one] for one in by_job}} if by_job else {})
+            self.settings
+            | numbers
+            | ({"earlier": {group: self.settings[group] for group in by_job}} if by_job else {})
         )

@@ -97,7 +97,7 @@ def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
     losses = {"loss": job.loss}
     for group, owners in (("stages", job.schedule.stages), ("sets", job.schedule.sets)):
         losses |= {
-            f"schedule.{group}.{name}.loss": own.loss for name, own in owners.items() if own and own.loss
+            f"schedule.{group}.{name}.loss": node.loss for name, node in owners.items() if node and node.loss
         }
     for key, loss in losses.items():
         if "_target_" in loss:
