@@ -41,7 +41,7 @@ def choose_view(
         if candidate in input_kinds:
             return candidate
     fitting = sorted(
-        name for name, kinds in (alternatives or {}).items() if any(one in kinds for one in reachable)
+        name for name, kinds in (alternatives or {}).items() if any(reached in kinds for reached in reachable)
     )
     raise UserError(
         f"{chooser}={loss} needs {_spoken(input_kinds)}; {dataset} gives {_spoken(reachable[:1])} and no view leads "

@@ -108,9 +108,9 @@ class Examples:
         kind: Kind,
         texts: Mapping[str, Sequence[str]],
         targets: np.ndarray | None = None,
-        **others: Any,
+        **fields: Any,
     ) -> "Examples":
-        """Builds the sentence table from the texts of each column; `others` are further fields."""
+        """Builds the sentence table from the texts of each column; `fields` are further fields."""
         table: dict[str, int] = {}
         listed = {
             column: values if isinstance(values, list) else as_column(values, column)
@@ -128,7 +128,7 @@ class Examples:
             for column, values in listed.items()
         }
         targets = None if targets is None else np.asarray(targets, dtype=np.float32)
-        return cls(name, split, kind, list(table), columns, targets, **others)
+        return cls(name, split, kind, list(table), columns, targets, **fields)
 
     def texts(self, column: str) -> list[str]:
         """One text column, spelt out row by row."""
@@ -155,10 +155,10 @@ class Examples:
         numbers = np.stack([values[rows] for values in self.columns.values()])
         if self.sides is not None:
             return self.sides[numbers]
-        first, others = sides_of(self.symmetric)
-        found = np.full(numbers.shape, others, dtype=np.int8)
-        found[0] = first
-        return found
+        first, further = sides_of(self.symmetric)
+        sides = np.full(numbers.shape, further, dtype=np.int8)
+        sides[0] = first
+        return sides
 
     def grades(self) -> np.ndarray | None:
         """Gold similarity per row, float32 (rows,), higher = closer; None when the kind has no order.
@@ -193,17 +193,17 @@ class Comparisons:
     @classmethod
     def of(cls, examples: Examples) -> "Comparisons":
         """The comparisons of a set, by numbers of its own table; none for single texts."""
-        first, *others = examples.columns.values()
-        if not others:
+        first, *further = examples.columns.values()
+        if not further:
             return cls(*np.empty((2, 0), dtype=np.int64))
         if examples.kind not in RANKED:
-            return cls(first, others[0])
+            return cls(first, further[0])
         if examples.kind is Kind.TRIPLET:
-            candidates = np.stack(others, axis=1)
+            candidates = np.stack(further, axis=1)
             left_out = np.zeros(candidates.shape, dtype=bool)
         else:
-            candidates = others[0][neighbours_in_batches(len(examples))]
-            left_out = known_answers(first, others[0], candidates)
+            candidates = further[0][neighbours_in_batches(len(examples))]
+            left_out = known_answers(first, further[0], candidates)
         return cls(np.repeat(first, candidates.shape[1]), candidates.ravel(), left_out)
 
     def renumbered(self, numbers: np.ndarray) -> "Comparisons":
@@ -238,7 +238,7 @@ class SentenceUnion:
         table: dict[str, int] = {}
         self.numbers = [
             np.array([table.setdefault(text, len(table)) for text in texts], dtype=np.int64)
-            for texts in (*(one.sentences for one in sets), *lists)
+            for texts in (*(examples.sentences for examples in sets), *lists)
         ]
         self.sets = list(sets)
         columns = {"text": np.arange(len(table), dtype=np.int32)}

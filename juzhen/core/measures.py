@@ -69,21 +69,21 @@ def first_measure(kind: Kind) -> str | None:
     return next(iter(MEASURES[kind]), None)
 
 
-def is_beside(found: str, asked: str) -> bool:
-    """Whether a set with the metric `found` belongs in a table of the metric `asked`.
+def is_beside(measured: str, metric: str) -> bool:
+    """Whether a set with the metric `measured` belongs in a table of the metric `metric`.
 
-    It does where `found` speaks for a kind of sets that can have `asked`; what is measured otherwise has no place
+    It does where `measured` speaks for a kind of sets that can have `metric`; what is measured otherwise has no place
     there. A metric that is no kind's own is asked of every set.
     """
     if (
-        asked == V_MEASURE
+        metric == V_MEASURE
     ):  # pairs that are classified have the metric that speaks for texts, and not this one
-        return found == asked
-    kinds = {kind for kind, names in MEASURES.items() if asked in names}
-    if asked.partition("_at_")[0] in RANKING_NAMES:  # at any cut-off
+        return measured == metric
+    kinds = {kind for kind, names in MEASURES.items() if metric in names}
+    if metric.partition("_at_")[0] in RANKING_NAMES:  # at any cut-off
         kinds = {*JUDGED}
     return (
         not kinds
-        or found == asked
-        or (found in FIRST_MEASURES and any(found == first_measure(kind) for kind in kinds))
+        or measured == metric
+        or (measured in FIRST_MEASURES and any(measured == first_measure(kind) for kind in kinds))
     )

@@ -92,7 +92,7 @@ RULES: tuple[Rule, ...] = (
             )
             | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE}
             | {"backbone.learning_rate": GONE, "backbone.dropout": GONE}
-            | {f"model.{key}": one for key, one in LEARNING_KEYS.get(model_class(job), {}).items()}
+            | {f"model.{key}": reason for key, reason in LEARNING_KEYS.get(model_class(job), {}).items()}
         ),
         "nothing_learnt",
     ),
