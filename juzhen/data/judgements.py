@@ -72,6 +72,30 @@ def judged(
     examples, beyond, counts = _reachable(examples, corpus)
     examples = _without_unanswered(examples, beyond, table, request.on_bad_row)
     _tell(table.place, counts | {"documents without text": read["document"][2]})
+    fields_of_texts = _over_texts(examples, beyond, texts)
+    sentences, num_documents = fields_of_texts["sentences"], len(corpus)
+    documents = np.arange(len(sentences) - num_documents, len(sentences), dtype=np.int32)
+    extra = [repr(numbers) for numbers in (fields_of_texts["unreachable"], fields_of_texts["own"]) if numbers]
+    return replace(
+        examples,
+        **fields_of_texts,
+        num_dropped=examples.num_dropped + sum(dropped for _, dropped, _ in read.values()),
+        documents=documents if examples.kind is Kind.RETRIEVAL else None,
+        fingerprint=hashlib.blake2b(
+            "\n".join([examples.fingerprint, *sentences, *extra]).encode(), digest_size=16
+        ).hexdigest(),
+    )
+
+
+def _over_texts(
+    examples: Examples, beyond: Mapping[str, Sequence[float]], texts: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Sentences, columns, unreachable answers and copies of judgements, whose queries and documents are ids.
+
+    beyond  id of a query → gains of answers that are not there
+    texts   "query" and "document" → id → text; queries that are no documents come first in the sentences
+    """
+    corpus = texts["document"]
     named_queries = dict.fromkeys([*examples.texts("query"), *beyond])
     queries = [name for name in named_queries if not _is_document(name, texts)]
     of_one_count = not any(map(operator.eq, examples.texts("query"), examples.texts("document")))
@@ -82,22 +106,12 @@ def judged(
         for field, of in zip(PARTS, (of_queries, of_documents), strict=True)
     }
     sentences = [*(texts["query"][name] for name in queries), *corpus.values()]
-    documents = np.arange(len(queries), len(sentences), dtype=np.int32)
-    unreachable = {of_queries[name]: tuple(gains) for name, gains in beyond.items()}
-    copies = {of_queries[name]: of_documents[name] for name in queries if of_one_count and name in corpus}
-    extra = [repr(table) for table in (unreachable, copies) if table]
-    return replace(
-        examples,
-        sentences=sentences,
-        columns=numbers,
-        num_dropped=examples.num_dropped + sum(dropped for _, dropped, _ in read.values()),
-        unreachable=unreachable,
-        own=copies,
-        documents=documents if examples.kind is Kind.RETRIEVAL else None,
-        fingerprint=hashlib.blake2b(
-            "\n".join([examples.fingerprint, *sentences, *extra]).encode(), digest_size=16
-        ).hexdigest(),
-    )
+    return {
+        "sentences": sentences,
+        "columns": numbers,
+        "unreachable": {of_queries[name]: tuple(gains) for name, gains in beyond.items()},
+        "own": {of_queries[name]: of_documents[name] for name in queries if of_one_count and name in corpus},
+    }
 
 
 def _require_fields(columns: Mapping[str, Any], kind: str, key: str) -> None:
