@@ -1,6 +1,6 @@
 """Views: examples of one kind as examples of another, without a guess.
 
-`juzhen.core.contract.VIEWS` lists them. All keep the sentence table and rearrange numbers; rows come out
+`juzhen.core.kinds.KINDS` lists them. All keep the sentence table and rearrange numbers; rows come out
 in the order of the file.
 """
 
