@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
@@ -217,19 +217,35 @@ class _Check:
                     for word, reason in self._unread(job, cell).items():
                         reasons.setdefault(word, []).append((reason, cell))
         varied = {key_of(alternatives[0]) for alternatives in choices if len(alternatives) > 1}
+        self._refuse_unread(reasons, varied, typed=overrides, base=base)
+        for word in self.waiting:
+            if word not in taken:
+                self.compose([*(listed or [base])[0], word])  # says what is wrong with the key
+        return config_of_base, answer
+
+    def _refuse_unread(
+        self,
+        reasons: Mapping[str, Sequence[tuple[str | None, list[str]]]],
+        varied: Collection[str],
+        *,
+        typed: Collection[str],
+        base: Sequence[str],
+    ) -> None:
+        """Raises UserError for a word that no run of a sweep reads; of words that vary, for one that its run does not.
+
+        reasons  word → for each run why it does not read the word (None: it does), and the run's words
+        varied   keys that have several values
+        base     words of the first run; those that were not typed may be read by none
+        """
         for word, answers in reasons.items():
             is_varied = key_of(word) in varied
             is_common = word in base and not is_varied
-            if is_common and (word not in overrides or not all(reason for reason, _ in answers)):
+            if is_common and (word not in typed or not all(reason for reason, _ in answers)):
                 continue  # some of the runs read it
             reason, cell = next(((reason, cell) for reason, cell in answers if reason), (None, base))
             if reason and (is_varied or not self._stands_anyway(word, cell)):
                 readers = "any run of this sweep" if is_common else "this job"
                 raise UserError(f"{word}: not read by {readers}: {reason}")
-        for word in self.waiting:
-            if word not in taken:
-                self.compose([*(listed or [base])[0], word])  # says what is wrong with the key
-        return config_of_base, answer
 
     def _choices_of(self, waiting: Sequence[str]) -> Iterator[list[str]]:
         """The first alternative of each, then every other in its place."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from juzhen.core.whole import write_json, writing_to
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that
+    from juzhen.core.examples import Examples
     from juzhen.data.rankings import RankingSet
     from juzhen.evaluation.settings import EvaluationSettings
     from juzhen.evaluation.two_stage import RerankedScores
@@ -78,7 +80,6 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
         "cache_dir": today.cache_dir,
         "progress": sys.stderr.isatty(),
     }
-    # Other stages have other files: a measurement replaces itself and no other.
     deciding = [
         about["retrieve"]["weights"] or options.retrieve,
         about["rerank"]["weights"],
@@ -87,14 +88,7 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
         settings.hardware.precision,
         settings.seed,
     ]
-    keys = [
-        hashlib.sha256(json.dumps([*deciding, ranking.fingerprint]).encode()).hexdigest()[:8]
-        for ranking in sets
-    ]
-    paths = [
-        folder / f"two_stage-{ranking.name}-{ranking.split}-{key}.json"
-        for ranking, key in zip(rankings, keys, strict=True)
-    ]
+    paths = [folder / _file_name(examples, deciding) for examples in sets]
     require_ours(*paths)
     for ranking, path in zip(rankings, paths, strict=True):
         reranked = two_stage(*stages, ranking, depths=depths, **settings_of_stages)
@@ -126,6 +120,12 @@ def _weights(encoder: str) -> str:
     from juzhen.encoders.locate import encoder_source
 
     return "" if encoder in LEXICAL else weights_digest(encoder_source(encoder))
+
+
+def _file_name(examples: "Examples", deciding: Sequence[Any]) -> str:
+    """Other stages, and other rows, have another file: a measurement replaces itself and no other."""
+    key = hashlib.sha256(json.dumps([*deciding, examples.fingerprint]).encode()).hexdigest()[:8]
+    return f"two_stage-{examples.name}-{examples.split}-{key}.json"
 
 
 def _numbers(ranking: "RankingSet", reranked: "list[RerankedScores]") -> dict[str, Any]:
