@@ -146,7 +146,7 @@ def set_of_file(
 def _make(
     file: Path, choices: Choices, *, data_dir: Path, descriptions: Path, ask: bool, to: TextIO | None = None
 ) -> "NewSet":
-    from juzhen.core.examples import Kind
+    from juzhen.core.kinds import Kind
     from juzhen.data.new_set import make_set, origin_of, read_origin, write_set
     from juzhen.data.row_kinds import guess
     from juzhen.data.sniff import read_raw

@@ -18,7 +18,8 @@ from scipy.sparse.csgraph import connected_components
 from juzhen.core.commands import command
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_CLASSES, Kind
+from juzhen.core.examples import NLI_CLASSES
+from juzhen.core.kinds import Kind
 from juzhen.core.opened import open_input, read_text
 from juzhen.core.owned import require_ours
 from juzhen.core.places import DATASETS

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import JUDGED, NLI_CLASSES, TARGET_COLUMN, TEXT_COLUMNS, Kind, negative_columns
+from juzhen.core.examples import NLI_CLASSES, negative_columns
+from juzhen.core.kinds import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
 from juzhen.data.sniff import (
     ID_NAMES,
     NEGATIVE_NAMES,

@@ -8,7 +8,7 @@ import yaml
 from forks import ROOT, python
 
 from juzhen.core.errors import UserError
-from launch import check_command_line
+from launch.check import check_command_line
 from tools.generated import users_files
 
 CONF = ROOT / "conf"
