@@ -18,7 +18,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.fitted import Fusion
 from juzhen.core.measures import UNSCORED
 from juzhen.core.named import LEXICAL, TF_IDF
-from juzhen.encoders.bundle import save_cross_encoder, save_encoder
+from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
@@ -168,7 +168,7 @@ class CrossEncoders(Family):
         return CrossEncoder.load(source, **options)
 
     def save(self, encoder: CrossEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
-        return save_cross_encoder(encoder, folder, card=card)
+        return save_encoder(encoder, folder, card=card)
 
     def _collator(
         self, encoder: CrossEncoder, tokenize: CachedTokenizer, options: dict[str, Any]

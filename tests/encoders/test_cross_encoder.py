@@ -10,7 +10,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.readers import read_table
 from juzhen.encoders import load_backbone
-from juzhen.encoders.bundle import save_cross_encoder
+from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
 from juzhen.encoders.first_look import marks_segments
@@ -196,7 +196,7 @@ def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
     encoder = joint(any_folder, outputs=outputs, pooling="mean", symmetric=True, max_length=20, seed=4)
     with torch.no_grad():
         encoder.head.bias.add_(0.5)
-    folder = save_cross_encoder(encoder, tmp_path / "encoder", card={"name": "试验", "seed": 7})
+    folder = save_encoder(encoder, tmp_path / "encoder", card={"name": "试验", "seed": 7})
     assert is_cross_encoder(tmp_path)
     again = CrossEncoder.load(tmp_path)
     assert (again.outputs, again.inner.pooling, again.symmetric, again.inner.max_length) == (
@@ -212,7 +212,7 @@ def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
 
 
 def test_a_folder_without_its_settings_is_named(bert_folder, joint, tmp_path):
-    folder = save_cross_encoder(joint(bert_folder), tmp_path / "encoder", card={})
+    folder = save_encoder(joint(bert_folder), tmp_path / "encoder", card={})
     (folder / "crossencoder.json").unlink()
     with pytest.raises(UserError, match=r"crossencoder\.json"):
         CrossEncoder.load(folder)
