@@ -13,6 +13,7 @@ from juzhen import CrossEncoder, SentenceEncoder
 from juzhen.core.errors import UserError
 
 TEXTS = ["今天天气很好吗", "我你他们"]
+COMMIT = f"/me/faq/commit/{'0' * 40}"
 
 
 @pytest.fixture
@@ -57,7 +58,11 @@ class Hub(BaseHTTPRequestHandler):
         elif self.path.startswith("/api/models/me/faq/commit/main"):
             self.received["commit"] = [json.loads(line) for line in body.splitlines()]
             self.answer(
-                {"success": True, "commitOid": "0" * 40, "commitUrl": "http://hub/me/faq/commit/0000"}
+                {
+                    "success": True,
+                    "commitOid": "0" * 40,
+                    "commitUrl": f"http://{self.headers['Host']}{COMMIT}",
+                }
             )
         else:
             self.answer({"error": "what is this?"}, 404)
@@ -101,7 +106,7 @@ def push(folder, tmp_path, **environment):
 
 def test_an_upload_is_a_private_repository_that_can_be_loaded(bert_folder, load, hub, tmp_path):
     folder = load(bert_folder).save(tmp_path / "saved")
-    assert push(folder, tmp_path, HF_ENDPOINT=hub, HF_TOKEN="hf_secret") == "http://hub/me/faq/commit/0000"
+    assert push(folder, tmp_path, HF_ENDPOINT=hub, HF_TOKEN="hf_secret") == hub + COMMIT
     received = Hub.received
     assert received["token"] == "Bearer hf_secret"
     assert (received["made"]["name"], received["made"]["private"]) == ("faq", True)
