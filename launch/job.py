@@ -37,6 +37,7 @@ MONITORED = (
     "pearson",
     "accuracy",
     "f1",
+    "mcc",
     "average_precision",
     "auc",
     "macro_f1",

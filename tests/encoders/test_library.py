@@ -76,9 +76,12 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "MiningOptions",
         "PromptEncoder",
         "SentenceEncoder",
+        "clusters",
+        "communities",
         "fit",
         "load_ranking",
         "mine",
+        "paraphrases",
     ]
     assert done.stdout == f"True False {names} False\n", done.stderr
 

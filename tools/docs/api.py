@@ -29,7 +29,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     ),
     "mining": (
         "Mining and distillation",
-        "mining.negatives mining.options distillation.graded_sets distillation.student",
+        "mining.groups mining.negatives mining.options distillation.graded_sets distillation.student",
     ),
     "results": ("Results and errors", "core.result core.errors calibration.calibration calibration.fusion"),
 }
