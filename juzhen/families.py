@@ -270,12 +270,12 @@ class PairScorer:
             family_of(encoder).require_order(encoder, name, examples.kind, examples.symmetric)
 
     def __call__(
-        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
+        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, show_progress: bool
     ) -> Float[np.ndarray, "pairs"]:
         """One score per pair, float64; of two runs, 0 is the mean of the set that was fitted on."""
         pairs = list(zip(first, second, strict=True))
         scores = [
-            encoder.score(pairs, batch_tokens=batch_tokens, progress=progress).astype(np.float64)
+            encoder.score(pairs, batch_tokens=batch_tokens, show_progress=show_progress).astype(np.float64)
             for encoder in self._encoders
         ]
         return scores[0] if self._fusion is None else self._fusion.fused(*scores)

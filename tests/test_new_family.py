@@ -81,7 +81,7 @@ def test_it_is_found_evaluated_and_scored(folder):
     again = evaluate(encoder, ["demo_sts"])
     np.testing.assert_array_equal(found.per_row["test/demo_sts"], again.per_row["test/demo_sts"])
     scorer = PairScorer(folder)
-    scores = scorer([TEXTS[0]] * 2, TEXTS[1:], batch_tokens=64, progress=False)
+    scores = scorer([TEXTS[0]] * 2, TEXTS[1:], batch_tokens=64, show_progress=False)
     assert scores[0] > scores[1]
     with pytest.raises(UserError, match="CharacterMeans: encoders of this kind are not exported"):
         family_of(encoder).export(encoder, folder / "e.onnx", quantised=False)

@@ -228,16 +228,16 @@ class CrossEncoder(Shareable, Settable):
         pairs: Iterable[tuple[str, str]] | tuple[str, str],
         *,
         batch_tokens: int = BATCH_TOKENS,
-        progress: bool | None = None,
+        show_progress: bool | None = None,
     ) -> Float[np.ndarray, "*pairs"]:
         """`similarity` of the pairs in their order, float32; of one pair a number.
 
-        progress  show a bar; None: on a terminal, once the work has taken some seconds
+        show_progress  a bar; None: on a terminal, once the work has taken some seconds
 
         Raises UserError for what is no pair of texts, and for a text that is empty.
         """
         first, second, is_one = as_pairs(pairs)
-        logits = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
+        logits = self.logits(first, second, batch_tokens=batch_tokens, show_progress=show_progress)
         scores = similarity(torch.from_numpy(logits), self.grades).numpy()
         return scores[0] if is_one else scores
 
@@ -276,7 +276,7 @@ class CrossEncoder(Shareable, Settable):
         second: Sequence[str],
         *,
         batch_tokens: int = BATCH_TOKENS,
-        progress: bool | None = None,
+        show_progress: bool | None = None,
     ) -> Float[np.ndarray, "pairs outputs"]:
         """Logits of the pairs in their order, float32, without dropout; the mean of both orders if `symmetric`.
 
@@ -288,7 +288,7 @@ class CrossEncoder(Shareable, Settable):
                 f"{len(first)} first texts and {len(second)} second ones: expected as many of each"
             )
         tell_of_fork()
-        table = self.inner.tokenize([*first, *second], progress=progress)
+        table = self.inner.tokenize([*first, *second], progress=show_progress)
         sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))
         orders = [sides, sides[::-1]] if self.symmetric else [sides]
         lengths = self.room(table.lengths[sides[0]], table.lengths[sides[1]])
@@ -296,7 +296,7 @@ class CrossEncoder(Shareable, Settable):
         was_training, device = self.training, self.head.weight.device
         self.eval()
         try:
-            with progress_bar("scoring pairs", len(first), shown=progress) as advance:
+            with progress_bar("scoring pairs", len(first), shown=show_progress) as advance:
                 for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
                     parts = [self(self.join(table[a[rows]], table[b[rows]]).to(device)) for a, b in orders]
                     logits[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()

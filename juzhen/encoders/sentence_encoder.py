@@ -70,7 +70,7 @@ class Options(TypedDict, total=False):
     prompt: str | None
     normalize: bool | None
     batch_tokens: int
-    progress: bool | None
+    show_progress: bool | None
     workers: int | Sequence[str | torch.device] | Workers | None
     backend: Backend | None
     cache: EmbeddingCache | None
@@ -148,7 +148,7 @@ class SentenceEncoder(Shareable, PooledEncoder):
         normalize: bool | None = None,
         convert_to_tensor: bool = False,
         batch_tokens: int = BATCH_TOKENS,
-        progress: bool | None = None,
+        show_progress: bool | None = None,
         workers: int | Sequence[str | torch.device] | Workers | None = None,
         backend: Backend | None = None,
         cache: EmbeddingCache | None = None,
@@ -162,7 +162,7 @@ class SentenceEncoder(Shareable, PooledEncoder):
         prompt     a text of your own in its place; "": nothing stands before the texts
         normalize  True: of length 1; None: of the length that the encoder gives them
         convert_to_tensor  a tensor on the device of the encoder in the place of an array
-        progress   show a bar; None: on a terminal, once the work has taken some seconds
+        show_progress  a bar; None: on a terminal, once the work has taken some seconds
         workers    processes that share the work: their number on the CPU, a list of devices, or `Workers` that serve
                    several calls; None: this process alone
         backend    what computes, as `open_backend(encoder, "onnx")` gives it; None: the encoder itself
@@ -180,7 +180,7 @@ class SentenceEncoder(Shareable, PooledEncoder):
         positions = [distinct.setdefault(text, len(distinct)) for text in sentences]
         with started(self, workers) as processes:
             vectors = encoder._looked_up(
-                list(distinct), backend, processes, cache, batch_tokens=batch_tokens, progress=progress
+                list(distinct), backend, processes, cache, batch_tokens=batch_tokens, progress=show_progress
             )
         if normalize:
             vectors = unit(vectors)

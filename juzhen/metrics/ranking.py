@@ -213,8 +213,8 @@ def _plain(
         "mrr": lambda k: (hits / ranks)[:, :k].max(axis=1, initial=0.0),
         "recall": lambda k: hits[:, :k].sum(axis=1) / counts,
         "map": lambda k: (hits * hits.cumsum(axis=1) / ranks)[:, :k].sum(axis=1) / counts,
-        "precision": lambda k: hits[:, :k].sum(axis=1) / k,
-        "hit_rate": lambda k: hits[:, :k].any(axis=1).astype(np.float64),
+        "precision": lambda k: hits[:, :k].mean(axis=1) * (min(k, hits.shape[1]) / k),
+        "hit_rate": lambda k: hits[:, :k].max(axis=1, initial=False).astype(np.float64),
     }
     return {name: numbers[measure](cutoff) for name, (measure, cutoff) in cutoffs.items()}
 

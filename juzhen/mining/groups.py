@@ -107,7 +107,7 @@ def clusters(
         if len(vectors) < 2:
             return np.zeros(len(vectors), dtype=np.int64)
         return np.asarray(AgglomerativeClustering(n_clusters=None, **options).fit_predict(vectors))
-    if not 1 <= count <= len(vectors):
+    if count is None or not 1 <= count <= len(vectors):
         raise UserError(f"count={count}: there are {len(vectors)} texts; expected 1 to {len(vectors)}")
     return np.asarray(KMeans(count, n_init=3, random_state=seed).fit_predict(vectors))
 

@@ -167,13 +167,13 @@ def test_logits_are_float32_under_autocast(bert_folder, joint):
 def test_symmetric_scores_are_symmetric(bert_folder, joint):
     encoder = joint(bert_folder, symmetric=True)
     there, back = (
-        encoder.logits(*sides, batch_tokens=99, progress=False)
+        encoder.logits(*sides, batch_tokens=99, show_progress=False)
         for sides in ((FIRST, SECOND), (SECOND, FIRST))
     )
     np.testing.assert_allclose(there, back, rtol=0, atol=1e-6)
     encoder.symmetric = False
     apart = [
-        encoder.logits(*sides, batch_tokens=99, progress=False)
+        encoder.logits(*sides, batch_tokens=99, show_progress=False)
         for sides in ((FIRST, SECOND), (SECOND, FIRST))
     ]
     assert np.abs(apart[0] - apart[1]).max() > 1e-3
@@ -205,7 +205,7 @@ def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
         True,
         20,
     )
-    found = [one.logits(FIRST, SECOND, batch_tokens=64, progress=False) for one in (encoder, again)]
+    found = [one.logits(FIRST, SECOND, batch_tokens=64, show_progress=False) for one in (encoder, again)]
     assert found[0].tobytes() == found[1].tobytes()
     assert not list(folder.rglob("*.bin"))
     assert "试验" in (folder / "README.md").read_text(encoding="utf-8")
@@ -246,7 +246,7 @@ def test_a_batch_holds_one_joint_input_per_row_or_two(bert_folder, joint):
     one = encoder(once.tokens)[once.columns["pair"]]
     torch.testing.assert_close(encoder(twice.tokens)[twice.columns["pair"]], one, rtol=0, atol=1e-5)
     turned = encoder.logits(
-        [SECOND[row] for row in rows], [FIRST[row] for row in rows], batch_tokens=99, progress=False
+        [SECOND[row] for row in rows], [FIRST[row] for row in rows], batch_tokens=99, show_progress=False
     )
     torch.testing.assert_close(
         encoder(twice.tokens)[twice.columns["swapped"]], torch.from_numpy(turned), rtol=0, atol=1e-5
