@@ -74,7 +74,7 @@ def encode_both(
     encoder, sides = load_ours(folder), {}
     for name in back_ends():
         options = {"batch_tokens": BATCH_TOKENS[device()], "backend": open_backend(encoder, name)}
-        sides[f"ours {name}"] = partial(encoder.encode, progress=False, **options)
+        sides[f"ours {name}"] = partial(encoder.encode, show_progress=False, **options)
     for precision in ("fp32", *(["bf16"] if "torch_bf16" in back_ends() else [])):
         rival = theirs.load(folder, DTYPES[precision])
         for size in sorted({32, *batch_sizes}):

@@ -55,7 +55,9 @@ def write_vectors(folder: Path, documents: int, queries: int) -> tuple[dict[str,
     unused = [text for text in examples.sentences if text not in used]
     corpus = list(dict.fromkeys([*pairs.values(), *unused]))[:documents]
     encoder, texts = juzhen.SentenceEncoder.load(ENCODER), [*pairs, *corpus]
-    np.save(folder / "vectors.npy", unit(encoder.encode(texts, progress=False, cache=EmbeddingCache(folder))))
+    np.save(
+        folder / "vectors.npy", unit(encoder.encode(texts, show_progress=False, cache=EmbeddingCache(folder)))
+    )
     return pairs, corpus
 
 

@@ -70,7 +70,7 @@ def rows_of(work: Work) -> Rows:
         lengths += map(len, tokenizer(*inputs, truncation=True, max_length=MAX_LENGTH)["input_ids"])
     seconds, head = (time.perf_counter() - start) / (work.steps * work.batch_size), None
     if work.teacher is not None:
-        vectors = SentenceEncoder.load(work.teacher).encode(columns["text"], progress=False)
+        vectors = SentenceEncoder.load(work.teacher).encode(columns["text"], show_progress=False)
         columns["label"] = unit(vectors.astype(np.float16).astype(np.float32)).tolist()  # as ours keeps them
     elif parts[0].targets is not None:
         columns["score"] = [float(target) for part in parts for target in part.targets]

@@ -8,11 +8,13 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-from conf.own_classes import BASES, is_own, refusal
+from conf.own_classes import base_of, declared_losses, is_own, refusal
 from juzhen.core import measures
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
@@ -65,7 +67,7 @@ def declared(target: str) -> Declared:
     if not is_own(target):
         raise UserError(refusal(target))
     module, _, name = target.rpartition(".")
-    outline, base = _outline(module, name), BASES[module.rpartition(".")[0]]
+    outline, base = _outline(module, name), base_of(module)
     bases = () if outline is None else [vars(above).get("target") for above in outline.__mro__[1:]]
     if outline is None or ((is_own(base) or base.startswith("juzhen.")) and base not in bases):
         raise UserError(refusal(target))
@@ -92,6 +94,9 @@ def declared_targets(package: str) -> Iterator[str]:
 @cache
 def _source(module: str) -> ast.Module:
     file = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    if not file.is_file() and module.split(".")[0] in {name.split(".")[0] for name in declared_losses()}:
+        spec = find_spec(module)
+        file = Path(spec.origin) if spec is not None and spec.origin else file
     return ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
 
 

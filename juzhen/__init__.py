@@ -11,20 +11,35 @@ if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.mining.groups import clusters, communities, paraphrases
     from juzhen.mining.negatives import mine
     from juzhen.mining.options import MiningOptions
     from juzhen.training.fit import fit
 
-__all__ = ["CrossEncoder", "MiningOptions", "PromptEncoder", "SentenceEncoder", "fit", "load_ranking", "mine"]
+__all__ = [
+    "CrossEncoder",
+    "MiningOptions",
+    "PromptEncoder",
+    "SentenceEncoder",
+    "clusters",
+    "communities",
+    "fit",
+    "load_ranking",
+    "mine",
+    "paraphrases",
+]
 
 HOMES = {
     "CrossEncoder": "encoders.cross_encoder",
     "MiningOptions": "mining.options",
     "PromptEncoder": "encoders.sentence_encoder",
     "SentenceEncoder": "encoders.sentence_encoder",
+    "clusters": "mining.groups",
+    "communities": "mining.groups",
     "fit": "training.fit",
     "load_ranking": "data.loading",
     "mine": "mining.negatives",
+    "paraphrases": "mining.groups",
 }
 """Name → the module of this package that defines it."""
 

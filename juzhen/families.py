@@ -18,7 +18,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.fitted import Fusion
 from juzhen.core.measures import UNSCORED
 from juzhen.core.named import LEXICAL, TF_IDF
-from juzhen.encoders.bundle import save_cross_encoder, save_encoder
+from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
@@ -168,7 +168,7 @@ class CrossEncoders(Family):
         return CrossEncoder.load(source, **options)
 
     def save(self, encoder: CrossEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
-        return save_cross_encoder(encoder, folder, card=card)
+        return save_encoder(encoder, folder, card=card)
 
     def _collator(
         self, encoder: CrossEncoder, tokenize: CachedTokenizer, options: dict[str, Any]
@@ -270,12 +270,12 @@ class PairScorer:
             family_of(encoder).require_order(encoder, name, examples.kind, examples.symmetric)
 
     def __call__(
-        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, progress: bool
+        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, show_progress: bool
     ) -> Float[np.ndarray, "pairs"]:
         """One score per pair, float64; of two runs, 0 is the mean of the set that was fitted on."""
         pairs = list(zip(first, second, strict=True))
         scores = [
-            encoder.score(pairs, batch_tokens=batch_tokens, progress=progress).astype(np.float64)
+            encoder.score(pairs, batch_tokens=batch_tokens, show_progress=show_progress).astype(np.float64)
             for encoder in self._encoders
         ]
         return scores[0] if self._fusion is None else self._fusion.fused(*scores)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from juzhen.core.examples import Kind
-from juzhen.core.measures import FIRST_MEASURES, first_measure
+from juzhen.core.measures import FIRST_MEASURES, first_measure, metric_title
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
 from juzhen.report.terminal import console_table, terminal
 
@@ -171,7 +171,7 @@ def _measured(scores: dict[str, Score]) -> Iterator[tuple[str, str]]:
 
 
 def _words(metric: str) -> str:
-    return metric.replace("spearman", "Spearman").replace("_", " ")
+    return metric_title(metric).replace("spearman", "Spearman")
 
 
 def _first(scores: dict[str, Score], *keys: str) -> Score | None:

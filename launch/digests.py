@@ -1,7 +1,9 @@
 """Digests of all that decides the weights after a stage, and of all that decides what weights are scored to."""
 
 import hashlib
+import inspect
 import json
+import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 
@@ -10,7 +12,7 @@ import torch
 from torch import nn
 
 from conf.job import JobConfig
-from conf.own_classes import own_class
+from conf.own_classes import declared_losses, own_class
 from datamodules.datamodule import Stage, select
 from juzhen.core.examples import Examples, Side
 from juzhen.core.named import deciding_callbacks, without_paths
@@ -71,6 +73,11 @@ def stage_digest(
         deciding["augmentation"] = augmentation
     if callbacks := deciding_callbacks(job.callbacks):
         deciding["callbacks"] = callbacks
+    targets = {match.loss["_target_"] for match in matches.values()} & declared_losses()
+    if targets:  # whoever edits a loss of their own does not raise a version
+        deciding["sources"] = [
+            inspect.getsource(sys.modules[own_class(target).__module__]) for target in sorted(targets)
+        ]
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
 
 

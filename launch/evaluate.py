@@ -193,7 +193,7 @@ def _columns(options: SimpleNamespace, today: "JobConfig") -> "LateColumns":
 
 def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
     """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
-    from juzhen.core.measures import FIRST_MEASURES
+    from juzhen.core.measures import FIRST_MEASURES, metric_title
 
     scores = []
     for key in changes.added:
@@ -201,7 +201,7 @@ def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
         measure = metric.removesuffix(WITHOUT_LEAKS)
         if measure not in FIRST_MEASURES or key not in result.scores:
             continue
-        measures = [] if measure == "spearman" else [measure.replace("_", " ")]
+        measures = [] if measure == "spearman" else [metric_title(measure)]
         measures += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []
         scores.append(" ".join([column, *measures, f"{100 * result.scores[key].value:.2f}"]))
     parts = [*changes.notes]

@@ -11,7 +11,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from callbacks.trial import TrialAddress
 from conf.declared import declared, declared_targets
 from conf.job import JobConfig
-from conf.own_classes import refusal
+from conf.own_classes import LOSSES, declared_losses, refusal
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, V_MEASURE
@@ -112,9 +112,10 @@ def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
 
 def check_target(node: Mapping[str, Any], key: str) -> None:
     """Raises ConfigError unless `node`'s keys and values are those that the class of its `_target_` takes."""
-    target, package = str(node["_target_"]), PACKAGES.get(key.split(".")[0], "juzhen.losses")
+    target, package = str(node["_target_"]), PACKAGES.get(key.split(".")[0], LOSSES)
     try:
-        if not target.startswith(f"{package}."):
+        of_others = package == LOSSES and target in declared_losses()
+        if not (of_others or target.startswith(f"{package}.")):
             raise UserError(refusal(target))
         settings = declared(target).settings
     except UserError as error:

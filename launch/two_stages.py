@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
+from juzhen.core.measures import metric_title
 from juzhen.core.named import LEXICAL
 from juzhen.core.owned import require_ours
 from juzhen.core.result import RESULT_FILE
@@ -156,7 +157,7 @@ def _table(ranking: "RankingSet", reranked: "list[RerankedScores]") -> str:
         bounds = "" if first.low is None else f" [{100 * first.low:.1f}, {100 * first.high:.1f}]"
         cells = [f"{100 * first.value:.1f}{bounds}", *(f"{100 * score.value:.1f}" for score in further)]
         table_rows.append([str(scores.depth or "–"), *cells, f"{middle:.1f} ({low:.1f} to {high:.1f})"])
-    head = ["reread", *(metric.replace("_", " ") for metric in metrics), "ms per query"]
+    head = ["reread", *map(metric_title, metrics), "ms per query"]
     about = (
         f"{ranking.column}: {len(ranking.queries):,} queries, {len(ranking.corpus):,} documents; ×100, 95 % interval "
         f"over queries; median and 10th to 90th percentile of {len(reranked[0].milliseconds)} queries, one at a time"

@@ -213,7 +213,7 @@ class DistillModule(Taught):
         for examples in self.trainer.datamodule.train.values():
             numbers = read[examples.name][::step]
             texts = [examples.sentences[number] for number in numbers]
-            yield examples.name, numbers, self.encoder.encode(texts, progress=False)
+            yield examples.name, numbers, self.encoder.encode(texts, show_progress=False)
 
 
 class DistillTranslations(DistillModule):

@@ -73,15 +73,21 @@ EXPECTED = {
         "margin_ranking": (0.4498680368, "graded 0/1 nli"),
         "mse": (0.4584380223, "graded 0/1"),
         "mse_signed": (0.7413492246, "graded 0/1"),
+        "multi_similarity": (1.361506764, "classes"),
         "nt_xent": (13.22960738, "0/1 nli"),
         "online_contrastive": (0.3890467685, "0/1"),
+        "p_list_mle": (6.625559946, "lists"),
         "prototype": (7.918090794, "classes"),
         "quantile": (0.3004869951, "graded 0/1"),
+        "rank_net": (6.625559946, "0/1 nli"),
         "simcse": (11.78666878, "graded 0/1 nli classes"),
         "simcse_nt_xent": (13.22960738, "graded 0/1 nli classes"),
         "softmax": (1.314580368, "0/1 nli"),
+        "sup_con": (8.591823666, "classes"),
         "triplet": (0.4308928019, "0/1 nli"),
+        "triplet_batch_all": (0.6253213177, "classes"),
         "triplet_online": (0.7931589615, "0/1 nli"),
+        "triplet_soft_margin": (22.51539102, "classes"),
     }.items()
 }
 """Loss → what is expected of it."""

@@ -123,7 +123,7 @@ def test_lines_of_a_file_become_an_array(tmp_path, capsys, monkeypatch):
     file = tmp_path / "a.txt"
     file.write_text("\n".join(texts) + "\n", encoding="utf-8")
     assert main(["encode", str(MINI), str(file)]) == 0
-    expected = load_encoder(MINI).eval().encode(texts, batch_tokens=512, progress=False)
+    expected = load_encoder(MINI).eval().encode(texts, batch_tokens=512, show_progress=False)
     np.testing.assert_allclose(np.load(tmp_path / "a.npy"), expected, atol=1e-6)
     assert capsys.readouterr().err.endswith(
         f"3 embeddings of {expected.shape[1]} numbers: {tmp_path / 'a.npy'}\n"
@@ -171,7 +171,7 @@ def test_an_exported_file_computes_what_the_encoder_does(tmp_path, capsys, int8)
     assert "computes what" in capsys.readouterr().out
     encoder, texts = load_encoder(MINI), ["今天天气很好", "你好"]
     tokens = encoder.collate(encoder.tokenize(texts))
-    expected = encoder.encode(texts, batch_tokens=512, progress=False)
+    expected = encoder.encode(texts, batch_tokens=512, show_progress=False)
     found = _computed(tmp_path / "encoder.onnx", tokens, pad=encoder.pad)
     np.testing.assert_allclose(found, expected, atol=0.1 if int8 else 1e-4)
     assert [one.name for one in tmp_path.iterdir()] == ["encoder.onnx"]

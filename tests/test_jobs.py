@@ -142,7 +142,9 @@ def test_scores_equal_cosines_computed_pair_by_pair(run, result):
     for examples in data.evaluation:
         cosines = []
         for pair in zip(examples.texts("text_a"), examples.texts("text_b"), strict=True):
-            first, second = encoder.encode(list(pair), batch_tokens=512, progress=False).astype(np.float64)
+            first, second = encoder.encode(list(pair), batch_tokens=512, show_progress=False).astype(
+                np.float64
+            )
             cosines.append(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
         expected = spearmanr(cosines, examples.targets).statistic
         found = result.scores[f"{examples.split}/demo_sts/spearman"].value

@@ -99,7 +99,7 @@ def test_the_numbers_are_those_of_the_saved_encoder(run, data):
     job = typed_job("dataset=[]", "suite=none", "debug_rows=40", *sets(data, "cmrc2018", "triclue"))
     encoder = load_encoder(run)
     for one in loading.load_job_data(job, {}).evaluation:
-        vectors = encoder.encode(one.sentences, batch_tokens=512, progress=False).astype(np.float64)
+        vectors = encoder.encode(one.sentences, batch_tokens=512, show_progress=False).astype(np.float64)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         columns = [vectors[rows] for rows in one.columns.values()]
         if one.kind is Kind.TRIPLET:

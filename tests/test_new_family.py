@@ -82,7 +82,7 @@ def test_it_is_found_evaluated_and_scored(folder):
     again = evaluate(encoder, ["demo_sts"])
     np.testing.assert_array_equal(found.per_row["test/demo_sts"], again.per_row["test/demo_sts"])
     scorer = PairScorer(folder)
-    scores = scorer([TEXTS[0]] * 2, TEXTS[1:], batch_tokens=64, progress=False)
+    scores = scorer([TEXTS[0]] * 2, TEXTS[1:], batch_tokens=64, show_progress=False)
     assert scores[0] > scores[1]
     assert cut_in_training(encoder, None, {"demo_sts": None}) == {}
     with pytest.raises(UserError, match="CharacterMeans: encoders of this kind are not exported"):

@@ -11,7 +11,7 @@ from forks import ROOT, in_a_fork
 from pages import blocks, chinese, commands, page, programs, site_pages, translated_pages
 
 from juzhen.encoders import CrossEncoder, load_backbone
-from juzhen.encoders.bundle import save_cross_encoder
+from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.spec import BackboneConfig
 from tools.docs.site import pages as generated_pages
 from tools.generated import users_files
@@ -28,7 +28,7 @@ def with_programs():
 def cross_encoder(tiny_backbone, tmp_path_factory):
     inner = load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random"), seed=0)
     encoder = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
-    return save_cross_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
+    return save_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
 
 
 def run_blocks(name, folder, cross_encoder):

@@ -28,7 +28,7 @@ def run(tmp_path_factory):
 def cosines(run):
     encoder = load_encoder(run)
     embed = [
-        encoder.encode(list(side), batch_tokens=999, progress=False) for side in zip(*PAIRS, strict=True)
+        encoder.encode(list(side), batch_tokens=999, show_progress=False) for side in zip(*PAIRS, strict=True)
     ]
     first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in embed)
     return (first * second).sum(axis=1)

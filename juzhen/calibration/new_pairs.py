@@ -94,7 +94,7 @@ class Scorer:
         from juzhen.encoders.embedding_cache import EmbeddingCache
         from juzhen.families import PairScorer, find_family
 
-        options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "progress": progress}
+        options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "show_progress": progress}
         if self.fuse is not None:
             assert isinstance(self.fitted, Fusion)
             return PairScorer(*self.fuse, fusion=self.fitted)(first, second, **options)

@@ -79,7 +79,7 @@ class ScoredRun:
         examples = self._examples(name, split)
         first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
         self._scorer.require_order(examples)
-        scores = self._scorer(first, second, batch_tokens=self._batch_tokens, progress=True)
+        scores = self._scorer(first, second, batch_tokens=self._batch_tokens, show_progress=True)
         return ScoredSet(examples, scores)
 
     @property

@@ -70,7 +70,7 @@ def distil(
     rows = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
     pairs = rows.pairs if rows else pairs_to_grade(examples, limit=limit, seed=seed)
     scorer = open_teacher(teacher, grade=grade, fuse=fuse, examples=examples)
-    scores = scorer.score(pairs.first, pairs.second, batch_tokens=batch_tokens, progress=True)
+    scores = scorer.score(pairs.first, pairs.second, batch_tokens=batch_tokens, show_progress=True)
     grades, source = graded(scores, grade), f"{dataset}/{split}"
     if rows:
         written = rows.write(

@@ -66,6 +66,10 @@ def mine(
     threshold: Annotated[
         float | None, Option(help="refuse what scores at least this, by the judge if there is one")
     ] = None,
+    min_score: Annotated[
+        float | None,
+        Option(help="refuse what the sources give with a lower score; what is drawn at random stays"),
+    ] = None,
     judge: Annotated[
         str | None, Option(metavar="RUN", help="a cross-encoder that scores what other rules keep")
     ] = None,

@@ -57,7 +57,7 @@ def space(
     loaded = load_encoder(encoder)
     measures: dict[str, dict[str, Any]] = {}
     for name, probe in probes.items():
-        embeddings = loaded.encode(probe.sentences, batch_tokens=batch_tokens, progress=False)
+        embeddings = loaded.encode(probe.sentences, batch_tokens=batch_tokens, show_progress=False)
         measures[name] = {
             "texts": len(probe.sentences),
             "dimensions": loaded.dim,

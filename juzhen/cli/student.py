@@ -69,7 +69,7 @@ def student(
     require_outside(folder)
     require_ours(folder)
     from juzhen.distillation.student import student_of
-    from juzhen.encoders.bundle import load_encoder, save_encoder
+    from juzhen.encoders import load_encoder, save_encoder
     from juzhen.mining.sets import read_set
 
     texts: list[str] = []

@@ -68,6 +68,16 @@ def as_texts(texts: str | Iterable[str], *, may_be_empty: bool = False) -> tuple
     return column, is_one
 
 
+def as_vectors(values: Any) -> np.ndarray | None:
+    """Embeddings in float32, (rows, dim) or one alone (dim,), of an array, a tensor, or a list of these; else None."""
+    if isinstance(values, list) and values and all(getattr(value, "ndim", 0) == 1 for value in values):
+        return np.stack([np.asarray(as_vectors(value), dtype=np.float32) for value in values])
+    if hasattr(values, "detach"):
+        values = values.detach().float().cpu().numpy()
+    is_numbers = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
+    return np.asarray(values, dtype=np.float32) if is_numbers else None
+
+
 def as_text(text: Any, name: str, *, may_be_empty: bool = False) -> str:
     """One text. Raises UserError for anything else."""
     texts, is_one = as_texts(text, may_be_empty=may_be_empty)

@@ -50,7 +50,7 @@ KINDS = {
         _PAIR,
         "label",
         (Kind.POSITIVE_PAIR, Kind.TRIPLET, Kind.SENTENCE),
-        (*CORRELATIONS, "accuracy", "f1", "average_precision", "auc"),
+        (*CORRELATIONS, "accuracy", "f1", "mcc", "average_precision", "auc"),
     ),
     Kind.NLI_PAIR: KindSpec(
         ("premise", "hypothesis"),

@@ -10,7 +10,21 @@ from juzhen.core.kinds import RANKINGS as RANKINGS
 from juzhen.core.kinds import V_MEASURE as V_MEASURE
 from juzhen.core.numerals import is_position
 
-RANKING_NAMES = ("ndcg", "mrr", "recall", "map")
+RANKING_NAMES = {
+    "ndcg": "nDCG",
+    "mrr": "RR",
+    "recall": "R",
+    "map": "AP",
+    "precision": "P",
+    "hit_rate": "Success",
+}
+"""What results call a measure of rankings → what ir_measures calls it."""
+
+SPELLED = {
+    spelling.casefold(): name
+    for name, title in RANKING_NAMES.items()
+    for spelling in (name, title, {"mrr": "MRR", "map": "MAP", "hit_rate": "HR"}.get(name, name))
+}
 DEEPEST = 10_000
 """Documents of a query's list that can be asked for."""
 
@@ -41,15 +55,37 @@ FIRST_MEASURES = tuple(dict.fromkeys(names[0] for names in MEASURES.values() if 
 def ranking_measure(name: str) -> tuple[str, int]:
     """The name and the cut-off of a measure of rankings. Raises UserError for what is none.
 
-    >>> ranking_measure("recall_at_1000")
-    ('recall', 1000)
+    >>> ranking_measure("recall_at_1000"), ranking_measure("nDCG@10")
+    (('recall', 1000), ('ndcg', 10))
     """
-    measure, _, cutoff = name.partition("_at_")
-    if measure not in RANKING_NAMES or not is_position(cutoff) or not 1 <= int(cutoff) <= DEEPEST:
+    spelling, _, cutoff = name.replace("@", "_at_").partition("_at_")
+    measure = SPELLED.get(spelling.casefold())
+    if measure is None or not is_position(cutoff) or not 1 <= int(cutoff) <= DEEPEST:
+        names = ", ".join(RANKING_NAMES.values())
         raise UserError(
-            f"{name}: expected {', '.join(RANKING_NAMES)} with a cut-off from 1 to {DEEPEST}, such as recall_at_1000"
+            f"{name}: expected {names} with a cut-off from 1 to {DEEPEST}, such as nDCG@10 or R@1000"
         )
     return measure, int(cutoff)
+
+
+def metric_key(name: str) -> str:
+    """What results call a measure, however it is spelled.
+
+    >>> metric_key("nDCG@10"), metric_key("MRR@5"), metric_key("spearman")
+    ('ndcg_at_10', 'mrr_at_5', 'spearman')
+    """
+    return "{}_at_{}".format(*ranking_measure(name)) if "@" in name else name
+
+
+def metric_title(key: str) -> str:
+    """What people call a measure of results; of rankings as ir_measures does.
+
+    >>> metric_title("ndcg_at_10"), metric_title("hit_rate_at_5"), metric_title("average_precision")
+    ('nDCG@10', 'Success@5', 'average precision')
+    """
+    measure, _, cutoff = key.partition("_at_")
+    title = RANKING_NAMES.get(measure)
+    return f"{title}@{cutoff}" if title and is_position(cutoff) else key.replace("_", " ")
 
 
 CLASS_MEANS = "class_mean_accuracy"

@@ -9,9 +9,9 @@ from juzhen.core.lazy import lazily
 
 if TYPE_CHECKING:
     from juzhen.encoders.backbone import load_backbone
-    from juzhen.encoders.bundle import load_encoder, save_encoder
+    from juzhen.encoders.bundle import save_encoder
     from juzhen.encoders.cross_encoder import CrossEncoder
-    from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder, load_encoder
     from juzhen.encoders.transformer import compile_layers
 
 __all__ = [
@@ -30,7 +30,7 @@ HOMES = {
     "SentenceEncoder": "sentence_encoder",
     "compile_layers": "transformer",
     "load_backbone": "backbone",
-    "load_encoder": "bundle",
+    "load_encoder": "sentence_encoder",
     "save_encoder": "bundle",
 }
 """Name → the module of this package that defines it."""

@@ -5,7 +5,6 @@ beside them the head and what it needs to know.
 """
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,20 @@ import transformers
 from safetensors.torch import save_file, save_model
 
 from juzhen.core.whole import whole_folder, write_json, write_text
-from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import GRADES
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE
-from juzhen.encoders.locate import HEAD_FILE, encoder_folder
-from juzhen.encoders.model_card import model_card, pair_card
+from juzhen.encoders.locate import HEAD_FILE
+from juzhen.encoders.model_card import HERE, model_card, pair_card
 from juzhen.encoders.pooled_encoder import TYPES, PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.projection import IDENTITY, SCORES, Projection
 from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.proof import layers_that_add_up
-from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import quiet
 
 
-def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
-    """Writes the encoder to `folder` and gives the folder back; one that this has written is replaced.
+def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> Path:
+    """Writes a sentence encoder or a cross-encoder to `folder` and gives the folder back; one of ours is replaced.
 
     card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
           their own)
@@ -38,25 +35,20 @@ def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, 
     names our class, so that it cannot load the folder with another meaning. Raises UserError when the folder holds
     anything that was not written so, or was changed since.
     """
-    return _write_folder(folder, lambda part: _write_files(encoder, part, card))
-
-
-def _write_folder(folder: str | Path, write: Callable[[Path], None]) -> Path:
-    """Has `write` fill a folder beside `folder`, and moves it there in one piece. Errors: as `save_encoder`."""
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder) as part:
-        write(part)
+        write_encoder(encoder, part, card)
     return folder
 
 
-def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
-    """The encoder in a folder or of a run, in training mode. Errors: as `SentenceEncoder.load`."""
-    encoder_folder(folder_or_run)  # the hub is not asked
-    return SentenceEncoder.load(folder_or_run).train()
+def write_encoder(encoder: Any, folder: Path, card: dict[str, Any], *, place: str = HERE) -> None:
+    """Fills an empty folder as `save_encoder` does. place: what the README calls the folder."""
+    write = _write_files if isinstance(encoder, PooledEncoder) else _write_cross_encoder
+    write(encoder, folder, card, place)
 
 
-def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> None:
+def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], place: str) -> None:
     _save_transformer(encoder, folder)
     if encoder.score_head is not None:
         encoder.score_head.save(folder)
@@ -80,7 +72,7 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
             settings_of_ours["prefix"] = prompts.as_dict() | {"include_prompt": prompts.include_prompt}
         _json(folder / OWN_FILE, settings_of_ours | ({"prompts": templates.as_dict()} if templates else {}))
         _refuse_elsewhere(folder, "PromptEncoder" if templates else "SentenceEncoder")
-    text = model_card(encoder, card, loads_elsewhere=loads_elsewhere)
+    text = model_card(encoder, card, loads_elsewhere=loads_elsewhere, place=place)
     write_text(folder / "README.md", text, in_own_folder=True)
 
 
@@ -169,12 +161,7 @@ def _refuse_elsewhere(folder: Path, name: str) -> None:
         _json(folder / PROMPTS_FILE, {"model_type": name})
 
 
-def save_cross_encoder(encoder: CrossEncoder, folder: str | Path, *, card: dict[str, Any]) -> Path:
-    """Writes the cross-encoder to `folder` and gives it back; one that is there already is replaced whole."""
-    return _write_folder(folder, lambda part: _write_cross_encoder(encoder, part, card))
-
-
-def _write_cross_encoder(encoder: CrossEncoder, folder: Path, card: dict[str, Any]) -> None:
+def _write_cross_encoder(encoder: Any, folder: Path, card: dict[str, Any], place: str) -> None:
     inner = encoder.inner
     _save_transformer(inner, folder, segments=encoder.segments if encoder.marks_segments else None)
     save_model(encoder.head, str(folder / HEAD_FILE))
@@ -193,10 +180,10 @@ def _write_cross_encoder(encoder: CrossEncoder, folder: Path, card: dict[str, An
         _refuse_elsewhere(folder, "CrossEncoder")
     else:
         _write_their_cross_encoder(encoder, folder, pooling | layers)
-    write_text(folder / "README.md", pair_card(encoder, settings, card), in_own_folder=True)
+    write_text(folder / "README.md", pair_card(encoder, settings, card, place=place), in_own_folder=True)
 
 
-def _write_their_cross_encoder(encoder: CrossEncoder, folder: Path, modules: Modules) -> None:
+def _write_their_cross_encoder(encoder: Any, folder: Path, modules: Modules) -> None:
     head = Projection(encoder.dim, encoder.outputs, bias=True, activation=IDENTITY)
     head.linear.load_state_dict(encoder.head.state_dict())
     path = f"{len(modules) + 1}_Dense"

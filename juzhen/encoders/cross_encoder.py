@@ -15,6 +15,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list
 from juzhen.core.contract import sorts_of_texts
+from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.threads import tell_of_fork
@@ -38,6 +39,7 @@ from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settable import Settable, check_flag
 from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, progress_bar
 from juzhen.encoders.token_table import TokenTable
@@ -49,7 +51,7 @@ SEGMENTS_UNKNOWN = (
 )
 
 
-class CrossEncoder(Settable):
+class CrossEncoder(Shareable, Settable):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -106,13 +108,16 @@ class CrossEncoder(Settable):
             raise UserError(SEGMENTS_UNKNOWN)
 
     @classmethod
-    def load(cls, source: str | Path, *, revision: str | None = None) -> "CrossEncoder":
-        """The cross-encoder in a folder, of a run or of the hub, in float32 on the CPU, in evaluation mode.
+    def load(
+        cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
+    ) -> "CrossEncoder":
+        """The cross-encoder in a folder, of a run or of the hub, in float32, in evaluation mode.
 
-        revision  branch, tag or commit on the hub
+        revision, device  as of `SentenceEncoder.load`
 
         Raises UserError when it is none, or files are broken.
         """
+        place = open_device(device)
         path = encoder_source(source)
         folder = locate_folder(path) or download(path, revision)
         if not scores_pairs(folder):
@@ -127,7 +132,7 @@ class CrossEncoder(Settable):
                 inner, outputs=head.out_features, segments=marks, symmetric=False, seed=0, layers=layers
             )
             encoder.head.load_state_dict(head.state_dict(), strict=False)
-            return encoder.eval()
+            return encoder.to(place).eval()
         with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             settings = read_settings(folder / PAIRS_FILE)
             config = BackboneConfig(
@@ -139,7 +144,7 @@ class CrossEncoder(Settable):
             options = {name: settings[name] for name in ("outputs", "segments", "symmetric")}
             encoder = cls(inner, **options, seed=0, layers=layers, grades=settings.get("grades"))
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
-        return encoder.eval()
+        return encoder.to(place).eval()
 
     @staticmethod
     def saved_as_symmetric(source: str | Path) -> bool:
@@ -223,16 +228,16 @@ class CrossEncoder(Settable):
         pairs: Iterable[tuple[str, str]] | tuple[str, str],
         *,
         batch_tokens: int = BATCH_TOKENS,
-        progress: bool | None = None,
+        show_progress: bool | None = None,
     ) -> Float[np.ndarray, "*pairs"]:
         """`similarity` of the pairs in their order, float32; of one pair a number.
 
-        progress  show a bar; None: on a terminal, once the work has taken some seconds
+        show_progress  a bar; None: on a terminal, once the work has taken some seconds
 
         Raises UserError for what is no pair of texts, and for a text that is empty.
         """
         first, second, is_one = as_pairs(pairs)
-        logits = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
+        logits = self.logits(first, second, batch_tokens=batch_tokens, show_progress=show_progress)
         scores = similarity(torch.from_numpy(logits), self.grades).numpy()
         return scores[0] if is_one else scores
 
@@ -271,7 +276,7 @@ class CrossEncoder(Settable):
         second: Sequence[str],
         *,
         batch_tokens: int = BATCH_TOKENS,
-        progress: bool | None = None,
+        show_progress: bool | None = None,
     ) -> Float[np.ndarray, "pairs outputs"]:
         """Logits of the pairs in their order, float32, without dropout; the mean of both orders if `symmetric`.
 
@@ -283,7 +288,7 @@ class CrossEncoder(Settable):
                 f"{len(first)} first texts and {len(second)} second ones: expected as many of each"
             )
         tell_of_fork()
-        table = self.inner.tokenize([*first, *second], progress=progress)
+        table = self.inner.tokenize([*first, *second], progress=show_progress)
         sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))
         orders = [sides, sides[::-1]] if self.symmetric else [sides]
         lengths = self.room(table.lengths[sides[0]], table.lengths[sides[1]])
@@ -291,7 +296,7 @@ class CrossEncoder(Settable):
         was_training, device = self.training, self.head.weight.device
         self.eval()
         try:
-            with progress_bar("scoring pairs", len(first), shown=progress) as advance:
+            with progress_bar("scoring pairs", len(first), shown=show_progress) as advance:
                 for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
                     parts = [self(self.join(table[a[rows]], table[b[rows]]).to(device)) for a, b in orders]
                     logits[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()

@@ -52,7 +52,7 @@ class KeptVectors:
             for start in range(0, len(pending), PORTION):
                 portion, parts = pending[start : start + PORTION], []
                 for first in range(0, len(portion), CALL):
-                    parts.append(self._encoder.encode(portion[first : first + CALL], progress=False))
+                    parts.append(self._encoder.encode(portion[first : first + CALL], show_progress=False))
                     advance(len(parts[-1]))
                 vectors = np.concatenate(parts)
                 if not np.abs(vectors).max() <= np.finfo(np.float16).max:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from juzhen.core.markup import in_markdown
-from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pooled_encoder import PooledEncoder
+
+HERE = "<this folder>"
 
 _FRONT_MATTER = """---
 library_name: sentence-transformers
@@ -36,7 +37,7 @@ embeddings = encoder.encode(["今天天气很好", "今天是个好天气"])
 _SCORE = f"""
 These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: W is in {SCORE_FILE},
 which `juzhen score` reads, and `SentenceEncoder.load("<this folder>").score(pairs)`. For other programs, set
-`encoder.score_head = None` and save it anew with `juzhen.encoders.save_encoder`: what is left is the cosine.
+`encoder.score_head = None` and save it anew with `encoder.save`: what is left is the cosine.
 """
 
 _USE_CROSS = """```python
@@ -58,11 +59,14 @@ A score is the mean of both orders of a pair. sentence-transformers cannot compu
 }
 
 
-def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere: bool) -> str:
+def model_card(
+    encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere: bool, place: str = HERE
+) -> str:
     """Markdown: what the encoder is, how to load it, and the facts as tables.
 
     facts            `name` is the title; values that are dicts become sections of their own
     loads_elsewhere  whether sentence-transformers can load the folder
+    place            what the folder is called in the examples
     """
     facts = dict(facts)
     title = facts.pop("name", "Sentence encoder")
@@ -84,8 +88,7 @@ def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere
         _FRONT_MATTER if loads_elsewhere else "",
         f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n\n",
         fact_table(features | plain),
-        f"\n## Use\n\n{_USE[loads_elsewhere]}",
-        _SCORE if encoder.score_head else "",
+        f"\n## Use\n\n{_USE[loads_elsewhere]}{_SCORE if encoder.score_head else ''}".replace(HERE, place),
         *(
             f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
             for name, rows in sections.items()
@@ -94,18 +97,15 @@ def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere
     return "".join(parts)
 
 
-def pair_card(encoder: CrossEncoder, settings: dict[str, Any], facts: dict[str, Any]) -> str:
+def pair_card(encoder: Any, settings: dict[str, Any], facts: dict[str, Any], *, place: str = HERE) -> str:
     """Markdown of a cross-encoder; arguments as of `model_card`, and what its settings file says."""
     facts = dict(facts)
     title = facts.pop("name", "Cross-encoder")
     features = {"architecture": encoder.backbone.config.model_type} | settings
     features["tokens at most"] = encoder.inner.max_length
     text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
-    return (
-        text
-        + fact_table(features | facts)
-        + f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[encoder.symmetric]}"
-    )
+    use = f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[encoder.symmetric]}".replace(HERE, place)
+    return text + fact_table(features | facts) + use
 
 
 def fact_table(rows: dict[str, Any]) -> str:

@@ -1,9 +1,8 @@
 """From token numbers to one embedding per sentence: transformer → pooling → projections."""
 
-import copy
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -16,8 +15,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Side
-from juzhen.core.texts import short
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (
     PackedSentences,
@@ -29,19 +26,19 @@ from juzhen.encoders.packing import (
 )
 from juzhen.encoders.pooling import POOLINGS, check_pooling
 from juzhen.encoders.projection import BilinearScore, OutputLayer
+from juzhen.encoders.prompted import BEHIND_TEMPLATES, Prompted
 from juzhen.encoders.prompts import Prompts, as_prompts
-from juzhen.encoders.settable import Settable, check_count, check_flag, check_tokenizer
+from juzhen.encoders.settable import check_count, check_flag, check_tokenizer
 from juzhen.encoders.templates import Templates
 from juzhen.encoders.texts import no_garbage_collection, progress_bar
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
 TYPES = "token_type_ids"
-BEHIND_TEMPLATES = "this encoder reads sentences through templates, before which no prompt stands"
 Places = tuple[int | Tensor, slice | Tensor]
 """Where the states of the tokens are among those that the transformer gives."""
 
 
-class PooledEncoder(Settable):
+class PooledEncoder(Prompted):
     """backbone → pooling → projections (usually none) → length 1, if `normalize`.
 
     backbone    a Hugging Face encoder without head
@@ -61,6 +58,7 @@ class PooledEncoder(Settable):
     """
 
     settable: ClassVar[tuple[str, ...]] = (
+        "default_prompt_name",
         "max_length",
         "micro_batch_tokens",
         "normalize",
@@ -72,7 +70,6 @@ class PooledEncoder(Settable):
         "tokenizer",
     )
     _serves_head = False
-    _prompt: str
 
     def __init__(
         self,
@@ -104,15 +101,6 @@ class PooledEncoder(Settable):
         self.pad: int = tokenizer.pad_token_id or 0
         self.prompts = prompts
 
-    def with_prompt(self, prompt_name: str | None = None, prompt: str | None = None) -> Self:
-        """The same weights with another text before every sentence: the prompt of that name, or the text itself.
-
-        Raises UserError for both, for an unknown name, and for an encoder that reads sentences through templates.
-        """
-        other = copy.copy(self)
-        other.prompt = self.prompts.chosen(prompt_name, prompt)
-        return other
-
     def check_setting(self, name: str, value: Any) -> None:
         from juzhen.encoders.parts import num_positions  # it reads folders, and imports this
 
@@ -132,73 +120,14 @@ class PooledEncoder(Settable):
                 check_tokenizer(value, self.tokenizer)
             case "prompts" if self.templates is not None and as_prompts(value, self.prompts).texts:
                 raise UserError(BEHIND_TEMPLATES)
-        if self._serves_head and value and name in ("normalize", "score_head", "prompt", "prompts"):
+        if (
+            self._serves_head
+            and value
+            and name in ("normalize", "score_head", "prompt", "prompts", "default_prompt_name")
+        ):
             raise UserError(
                 f"{name}: this encoder serves a cross-encoder, whose head reads pooled states as they are"
             )
-
-    @property
-    def prompts(self) -> Prompts:
-        return self._prompts
-
-    @prompts.setter
-    def prompts(self, value: Prompts | Mapping[str, str]) -> None:
-        prompts = as_prompts(value, getattr(self, "_prompts", Prompts()))
-        self._put_before(prompts.text)
-        self._prompts, self._prompt_is_given = prompts, False
-
-    @property
-    def prompt(self) -> str:
-        return self._prompt
-
-    @prompt.setter
-    def prompt(self, text: str) -> None:
-        self._put_before(text)
-        self._prompt_is_given = True
-
-    def _put_before(self, prompt: str) -> None:
-        """Has a prompt stand before every sentence. Raises UserError where it could not stand there whole."""
-        if not prompt:
-            self._prompt, self._prompt_tokens = prompt, 0
-            return
-        quoted = f"prompt {short(repr(prompt))}"
-        if self.templates is not None:
-            raise UserError(BEHIND_TEMPLATES)
-        if self.tokenizer.truncation_side == "left":
-            raise UserError(
-                f"{quoted}: this tokenizer cuts long sentences at the front, where the prompt stands; "
-                "set truncation_side to right in its tokenizer_config.json, or do without a prompt"
-            )
-        ids = self.tokenizer(prompt, verbose=False)["input_ids"]
-        if len(ids) >= self.max_length:
-            raise UserError(
-                f"max_length={self.max_length}: the {quoted} takes {len(ids)} tokens of it, special ones "
-                f"included, which leaves none for the sentence; set at least max_length={len(ids) + 16}"
-            )
-        # Counted as sentence-transformers does: alone, and without the special token behind it.
-        self._prompt = prompt
-        self._prompt_tokens = len(ids) - sum(number in self.tokenizer.all_special_ids for number in ids[-1:])
-
-    @property
-    def sides(self) -> Int[np.ndarray, "sides"]:
-        """As of `Prompts`; all 0 where templates, or a prompt of `with_prompt`, are read with every text."""
-        is_own = self.templates is None and not self._prompt_is_given
-        return np.array(self.prompts.sides if is_own else [Side.EVERY] * len(Side), dtype=np.int8)
-
-    def reading(self, side: Side) -> Self:
-        """The same weights with the prompt for queries or for documents; itself where it is the one that it has."""
-        if self.sides[side] == Side.EVERY:
-            return self
-        return self.with_prompt(None, self.prompts.of_side(side))
-
-    def prompted(self, texts: Sequence[str]) -> list[str]:
-        """The texts as the tokenizer gets them."""
-        return [self.prompt + text for text in texts] if self.prompt else list(texts)
-
-    @property
-    def unpooled(self) -> int:
-        """Tokens at the start of each sentence that pooling leaves out."""
-        return 0 if self.prompts.include_prompt else self._prompt_tokens
 
     @property
     def inner(self) -> Self:

@@ -1,21 +1,23 @@
 """SentenceEncoder and PromptEncoder: from a saved folder to an encoder, from texts to embeddings and scores."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, overload
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, overload
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_pairs, as_text_list, as_texts
+from juzhen.core.columns import as_pairs, as_text_list, as_texts, as_vectors
+from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.locate import encoder_source, scores_pairs
+from juzhen.encoders.locate import encoder_folder, encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import pair_scores, sides, unit
@@ -23,6 +25,7 @@ from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.prompts import TEMPLATES, prompt_refused
 from juzhen.encoders.proof import prove
 from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order
+from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
 from juzhen.encoders.templates import Templates
@@ -31,9 +34,16 @@ from juzhen.encoders.texts import (
     batches_by_length,
     progress_bar,
 )
+from juzhen.encoders.workers import Workers, started
+
+Vectors = np.ndarray | Tensor | list[np.ndarray] | list[Tensor]
+"""Embeddings as `encode` gives them, (rows, dim), or one alone (dim,)."""
 
 Corpus = Any
-"""Texts, embeddings of texts (documents, dim), or an `ApproximateIndex`."""
+"""Texts, embeddings of texts, or an `ApproximateIndex`."""
+
+TOP_K = 10
+"""Documents that a search gives where nothing is said."""
 
 BY_ITSELF = "torch"
 """How an encoder computes without a back end: as the one of that name does."""
@@ -53,7 +63,20 @@ class Backend(Protocol):
         """Embeddings in float32, in the order in which the sentences were collated."""
 
 
-class SentenceEncoder(PooledEncoder):
+class Options(TypedDict, total=False):
+    """What `SentenceEncoder.encode` takes beside texts; what is not said is as there."""
+
+    prompt_name: str | None
+    prompt: str | None
+    normalize: bool | None
+    batch_tokens: int
+    show_progress: bool | None
+    workers: int | Sequence[str | torch.device] | Workers | None
+    backend: Backend | None
+    cache: EmbeddingCache | None
+
+
+class SentenceEncoder(Shareable, PooledEncoder):
     """Texts to embeddings.
 
     As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
@@ -62,14 +85,18 @@ class SentenceEncoder(PooledEncoder):
     family: ClassVar[str] = "bi_encoder"
 
     @classmethod
-    def load(cls, source: str | Path, *, revision: str | None = None) -> Self:
+    def load(
+        cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
+    ) -> Self:
         """The encoder in a folder or of a run, a built-in one such as builtin/mini_zh, or one of the Hugging Face hub.
 
         revision  branch, tag or commit on the hub
+        device    where it computes, such as cuda:1; `encoder.to(device)` moves it later
 
-        In float32 on the CPU, in evaluation mode. One that reads sentences through templates is a PromptEncoder.
+        In float32, in evaluation mode. One that reads sentences through templates is a PromptEncoder.
         Raises UserError where there is none, and for a cross-encoder, which has no embeddings.
         """
+        place = open_device(device)
         config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
         parts = read_parts(config, seed=0)
         if parts.folder is not None and scores_pairs(parts.folder):
@@ -83,7 +110,7 @@ class SentenceEncoder(PooledEncoder):
             raise UserError(
                 f"{source}: holds no templates, which a PromptEncoder reads: SentenceEncoder.load(…)"
             )
-        return encoder.eval()
+        return encoder.to(place).eval()
 
     @staticmethod
     def of(parts: Parts) -> "SentenceEncoder":
@@ -98,6 +125,20 @@ class SentenceEncoder(PooledEncoder):
         encoder._is_finished = True
         return encoder
 
+    @overload
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        *,
+        convert_to_tensor: Literal[False] = ...,
+        **options: Unpack[Options],
+    ) -> Float[np.ndarray, "*sentences dim"]: ...
+
+    @overload
+    def encode(
+        self, texts: str | Iterable[str], *, convert_to_tensor: Literal[True], **options: Unpack[Options]
+    ) -> Float[Tensor, "*sentences dim"]: ...
+
     def encode(
         self,
         texts: str | Iterable[str],
@@ -105,11 +146,13 @@ class SentenceEncoder(PooledEncoder):
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize: bool | None = None,
+        convert_to_tensor: bool = False,
         batch_tokens: int = BATCH_TOKENS,
-        progress: bool | None = None,
+        show_progress: bool | None = None,
+        workers: int | Sequence[str | torch.device] | Workers | None = None,
         backend: Backend | None = None,
         cache: EmbeddingCache | None = None,
-    ) -> Float[np.ndarray, "*sentences dim"]:
+    ) -> Float[np.ndarray, "*sentences dim"] | Float[Tensor, "*sentences dim"]:
         """Embeddings of the texts in their order, float32, without gradients and without dropout; of one text a vector.
 
         Equal texts are encoded once. Texts of like length go together, at most `batch_tokens` tokens at a
@@ -118,32 +161,31 @@ class SentenceEncoder(PooledEncoder):
         prompt_name  the prompt of the encoder that stands before each text; None: its default, if it has one
         prompt     a text of your own in its place; "": nothing stands before the texts
         normalize  True: of length 1; None: of the length that the encoder gives them
-        progress   show a bar; None: on a terminal, once the work has taken some seconds
+        convert_to_tensor  a tensor on the device of the encoder in the place of an array
+        show_progress  a bar; None: on a terminal, once the work has taken some seconds
+        workers    processes that share the work: their number on the CPU, a list of devices, or `Workers` that serve
+                   several calls; None: this process alone
         backend    what computes, as `open_backend(encoder, "onnx")` gives it; None: the encoder itself
         cache      where embeddings are looked up first and kept afterwards; None: nowhere
 
         Raises UserError for a text that is empty or no string, and for a prompt that is not there.
         """
-        if prompt_name is not None or prompt is not None:
-            return self.with_prompt(prompt_name, prompt).encode(
-                texts,
-                normalize=normalize,
-                batch_tokens=batch_tokens,
-                progress=progress,
-                backend=backend,
-                cache=cache,
-            )
+        if backend is not None and workers is not None:
+            raise UserError("workers, backend: give one of the two")
+        encoder = self if prompt_name is None and prompt is None else self.with_prompt(prompt_name, prompt)
         sentences, is_one = as_texts(texts)
         if normalize is False and self.normalize:
             raise UserError("normalize=False: this encoder gives embeddings of length 1; leave it out")
         distinct: dict[str, int] = {}
         positions = [distinct.setdefault(text, len(distinct)) for text in sentences]
-        embeddings = self._looked_up(
-            list(distinct), backend, cache, batch_tokens=batch_tokens, progress=progress
-        )
+        with started(self, workers) as processes:
+            vectors = encoder._looked_up(
+                list(distinct), backend, processes, cache, batch_tokens=batch_tokens, progress=show_progress
+            )
         if normalize:
-            embeddings = unit(embeddings)
-        return embeddings[positions[0]] if is_one else embeddings[positions]
+            vectors = unit(vectors)
+        vectors = vectors[positions[0]] if is_one else vectors[positions]
+        return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 
     def encode_query(self, texts: str | Iterable[str], **options: Any) -> Float[np.ndarray, "*sentences dim"]:
         """As `encode`, behind the prompt for queries, `query`, where the encoder has one and the options name none."""
@@ -160,16 +202,33 @@ class SentenceEncoder(PooledEncoder):
         return self if is_chosen else self.reading(side)
 
     def similarity(
-        self, first: str | Iterable[str], second: str | Iterable[str], **options: Any
+        self, first: str | Iterable[str] | Vectors, second: str | Iterable[str] | Vectors, **options: Any
     ) -> Float[np.ndarray, "*first_and_second"]:
         """The score of each text of `first` with each of `second`, higher = closer: the cosine, or its learnt form.
 
-        A matrix (first, second); one text alone has no axis of its own. Options and errors: as `encode`.
+        Either side may be embeddings of this encoder in the place of texts. A matrix (first, second); one text alone
+        has no axis of its own. Options, which are for texts, and errors: as `encode`.
         """
-        rows, columns = (self.encode(texts, **options) for texts in (first, second))
-        first, second = (np.atleast_2d(vectors).astype(np.float64) for vectors in (rows, columns))
-        scores = sides(first, self.score_head)[0] @ unit(second).T
+        rows, columns = (
+            self._vectors(values, name, partial(self.encode, **options))
+            for name, values in (("first", first), ("second", second))
+        )
+        wide = [np.atleast_2d(vectors).astype(np.float64) for vectors in (rows, columns)]
+        scores = sides(wide[0], self.score_head)[0] @ unit(wide[1]).T
         return scores.astype(np.float32).reshape(rows.shape[:-1] + columns.shape[:-1])
+
+    def _vectors(
+        self, values: Any, name: str, encode: Callable[[Any], Float[np.ndarray, "*sentences dim"]]
+    ) -> Float[np.ndarray, "*sentences dim"]:
+        """Embeddings as they are, and those of texts. Raises UserError for embeddings of another size."""
+        vectors = as_vectors(values)
+        if vectors is None:
+            return encode(values)
+        if vectors.ndim not in (1, 2) or vectors.shape[-1] != self.dim:
+            raise UserError(
+                f"{name}: embeddings of the shape {vectors.shape}; those of this encoder have {self.dim} numbers"
+            )
+        return vectors
 
     def score(
         self, pairs: Iterable[tuple[str, str]] | tuple[str, str], **options: Any
@@ -185,56 +244,53 @@ class SentenceEncoder(PooledEncoder):
         return scores[0] if is_one else scores
 
     @overload
-    def search(self, queries: str, corpus: Corpus, top_k: int = ..., **options: Any) -> list[Hit]: ...
+    def search(self, queries: str, corpus: Corpus, top_k: int | None = ..., **options: Any) -> list[Hit]: ...
 
     @overload
     def search(
-        self, queries: Iterable[str], corpus: Corpus, top_k: int = ..., **options: Any
+        self, queries: Iterable[str], corpus: Corpus, top_k: int | None = ..., **options: Any
     ) -> list[list[Hit]]: ...
+
+    @overload
+    def search(self, queries: Vectors, corpus: Corpus, top_k: int | None = ..., **options: Any) -> Any: ...
 
     def search(
         self,
-        queries: str | Iterable[str],
+        queries: str | Iterable[str] | Vectors,
         corpus: Corpus,
-        top_k: int = 10,
+        top_k: int | None = None,
         *,
         document_prompt: str | None = None,
         **options: Any,
-    ) -> list[Hit] | list[list[Hit]]:
-        """For each query the `top_k` documents with the highest scores, best first; of one query one list.
+    ) -> Any:
+        """For each query the `top_k` documents with the highest scores as `Hit`s, best first; of one query one list.
 
         All documents are looked at, some at a time; of equal scores the document that stands first comes first.
 
+        queries          texts, or what `encode_query` gives for them
         corpus           texts; what `encode_document` gives for them, to be searched more than once; or an
                          `ApproximateIndex` of that, with normalize=True, which looks at a part of it
+        top_k            None: 10, or all where there are fewer
         document_prompt  name of the prompt before each text of the corpus; None: as `encode_document`. Where it holds
                          texts of the same sort as the queries: query
 
         Options, which are those of the queries (`encode_query`), and errors: as `encode`. Raises UserError for an empty
         corpus, for more documents than it has, and for embeddings of another encoder.
         """
-        texts, is_one = as_texts(queries)
-        index = corpus if isinstance(corpus, ApproximateIndex) else None
-        documents = _embeddings(corpus) if index is None else index.documents
-        if index is not None:
-            index.check(self)
-        if documents is None:
-            document_options = {
-                name: value for name, value in options.items() if name not in ("prompt_name", "prompt")
-            }
-            documents = self.encode_document(
-                as_text_list(corpus, "corpus"), prompt_name=document_prompt, **document_options
+        if isinstance(corpus, ApproximateIndex):
+            corpus.check(self)
+            find, documents = corpus.search, corpus.documents
+        else:
+            chosen = options | {"prompt_name": document_prompt, "prompt": None}
+            documents = self._vectors(
+                corpus, "corpus", lambda texts: self.encode_document(as_text_list(texts, "corpus"), **chosen)
             )
-        check_top_k(top_k, documents.shape[0])
-        if documents.shape[1:] != (self.dim,):
-            raise UserError(
-                f"corpus: embeddings of the shape {documents.shape}; those of this encoder have {self.dim} numbers"
-            )
-        query_vectors = self.encode_query(texts, **options)
-        first = sides(query_vectors, self.score_head)[0]
-        numbers = (index.search if index else partial(exact_search, documents=unit(documents)))(
-            first, k=top_k
-        )[0]
+            find = partial(exact_search, documents=unit(np.atleast_2d(documents)))
+        top_k = min(TOP_K, len(documents)) if top_k is None else top_k
+        check_top_k(top_k, len(documents))
+        query_vectors = self._vectors(queries, "queries", partial(self.encode_query, **options))
+        is_one, query_vectors = query_vectors.ndim == 1, np.atleast_2d(query_vectors)
+        numbers = find(sides(query_vectors, self.score_head)[0], k=top_k)[0]
         rows = np.repeat(np.arange(len(numbers)), numbers.shape[1])
         scores = pair_scores(query_vectors, documents, rows, numbers.ravel(), head=self.score_head)
         numbers, scores = in_order(numbers, scores.reshape(numbers.shape))
@@ -248,6 +304,7 @@ class SentenceEncoder(PooledEncoder):
         self,
         sentences: Sequence[str],
         backend: Backend | None,
+        workers: Workers | None,
         cache: EmbeddingCache | None,
         *,
         batch_tokens: int,
@@ -255,6 +312,8 @@ class SentenceEncoder(PooledEncoder):
     ) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings of distinct texts; those that the cache lacks are encoded and kept."""
         tell_of_fork()
+        if workers is not None:
+            workers.check(self)
         name, compute = (BY_ITSELF, self.infer) if backend is None else (backend.name, backend.encode)
         shelf = None if cache is None else cache.shelf(self, name)
         embeddings = np.empty((len(sentences), self.dim), dtype=np.float32)
@@ -266,20 +325,25 @@ class SentenceEncoder(PooledEncoder):
                 rows = pending[start : start + size]
                 chosen = [sentences[row] for row in rows]
                 table = self.tokenize(chosen)
-                for batch in batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens):
-                    embeddings[rows[batch]] = compute(self.collate(table[batch]))
+                batches = list(batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens))
+                tables = (table[batch] for batch in batches)
+                encoded = (
+                    (compute(self.collate(batch)) for batch in tables)
+                    if workers is None
+                    else workers.encode(tables, unpooled=self.unpooled)
+                )
+                for batch, vectors in zip(batches, encoded, strict=True):
+                    embeddings[rows[batch]] = vectors
                     advance(len(batch))
                 if shelf is not None:
                     shelf.add(chosen, embeddings[rows])
         return embeddings
 
 
-def _embeddings(corpus: Any) -> Float[np.ndarray, "documents dim"] | None:
-    """What is searched, where it is an array or a tensor of numbers, in float32; None where it holds texts."""
-    if isinstance(corpus, Tensor):
-        corpus = corpus.detach().float().cpu().numpy()
-    is_numbers = isinstance(corpus, np.ndarray) and corpus.dtype.kind in "fiu"
-    return np.asarray(corpus, dtype=np.float32) if is_numbers else None
+def load_encoder(folder_or_run: str | Path) -> SentenceEncoder:
+    """The encoder in a folder or of a run, in training mode. Errors: as `SentenceEncoder.load`."""
+    encoder_folder(folder_or_run)  # the hub is not asked
+    return SentenceEncoder.load(folder_or_run).train()
 
 
 class PromptEncoder(TemplateEncoder, SentenceEncoder):

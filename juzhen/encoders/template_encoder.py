@@ -31,7 +31,6 @@ class TemplateEncoder(PooledEncoder):
     templates   texts that a sentence is put in, and how they are read
     max_length  as given: tokens of the whole input; as attribute: what that leaves to the sentence with its special
                 tokens beside the longest template. Longer sentences are cut, templates never.
-    norm_ratio  mean length of the last states that were put in stage 2, over that of a word embedding
     """
 
     templates: Templates
@@ -52,7 +51,7 @@ class TemplateEncoder(PooledEncoder):
     ) -> None:
         super().__init__(backbone, tokenizer, max_length=max_length, **options)
         self.templates = templates
-        self.norm_ratio: Tensor | None = None
+        self._norm_ratio: Tensor | None = None
         if templates.read != "pooling" and tokenizer.mask_token_id is None:
             raise UserError(
                 "the tokenizer has no [MASK], which templates are read at; choose another backbone, or an "
@@ -70,6 +69,11 @@ class TemplateEncoder(PooledEncoder):
             self.register_buffer("_mask_weights", weights, persistent=False)
         if templates.stage_2 is not None:
             self._prepare_stage_2(templates.stage_2)
+
+    @property
+    def norm_ratio(self) -> Tensor | None:
+        """Mean length of the last states that were put in stage 2, over that of a word embedding."""
+        return self._norm_ratio
 
     @property
     def input_length(self) -> int:
@@ -159,7 +163,7 @@ class TemplateEncoder(PooledEncoder):
             state = state.detach()
         with torch.no_grad():
             mean_norm = table.weight.norm(dim=1).mean()
-            self.norm_ratio = state.norm(dim=1).mean() / mean_norm
+            self._norm_ratio = state.norm(dim=1).mean() / mean_norm
         if self.templates.match_norm:
             state = F.normalize(state, dim=-1) * mean_norm
         count, length = len(state), len(self._stage_2)

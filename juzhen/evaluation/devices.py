@@ -2,6 +2,7 @@
 
 import torch
 
+from juzhen.core.devices import present_devices
 from juzhen.core.errors import UserError
 from juzhen.evaluation.spec import HardwareConfig
 
@@ -13,7 +14,7 @@ def device_name(hardware: HardwareConfig) -> str:
 
 def require_device(hardware: HardwareConfig) -> None:
     """Raises UserError when the accelerator is absent, or cannot do the precision."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    available = present_devices()
     if not available[hardware.accelerator]:
         present = ", ".join(name for name, is_there in available.items() if is_there)
         raise UserError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
-from juzhen.core.measures import CLASS_MEANS, RANKINGS, V_MEASURE, ranking_measure
+from juzhen.core.measures import CLASS_MEANS, RANKINGS, V_MEASURE, metric_key, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
@@ -29,8 +29,10 @@ from juzhen.metrics.threshold import (
     average_precision,
     cross_fitted_accuracy,
     cross_fitted_f1,
+    cross_fitted_mcc,
     f1_at,
     fit_threshold,
+    mcc_at,
 )
 from juzhen.metrics.transfer import class_mean_accuracy, classify
 from juzhen.metrics.undefined import OF_THRESHOLDS, why_undefined
@@ -84,7 +86,7 @@ def measure(
                 reached[V_MEASURE] = v_measure(rows, classes, clusterings=clusterings, seed=sampling["seed"])
         measured |= {f"{task.judged}/{task.name}/{metric}": score for metric, score in reached.items()}
     per_query: dict[str, np.ndarray] = {}
-    measures = list(dict.fromkeys([*RANKINGS, *rankings]))
+    measures = list(dict.fromkeys([*RANKINGS, *map(metric_key, rankings)]))
     depth = max(ranking_measure(name)[1] for name in measures)
     for ranking, lists in zip(plan.rankings, plan.ranked(outputs, depth=depth), strict=True):
         numbers = order_numbers(lists, ranking.judged, measures)
@@ -231,9 +233,10 @@ def _decisions(
     """Metrics that need a threshold or class, for labelled pairs."""
     labels = examples.targets
     assert labels is not None  # labelled pairs have labels
-    accuracy = f1 = why = None
+    accuracy = f1 = mcc = why = None
     if examples.split == "dev":
         accuracy, f1 = cross_fitted_accuracy(scores, labels), cross_fitted_f1(scores, labels)
+        mcc = cross_fitted_mcc(scores, labels)
     elif dev is None:
         why = "there is no dev split to fit a threshold on"
     elif reason := why_undefined("auc", dev[1]):
@@ -245,10 +248,13 @@ def _decisions(
         by_f1 = fit_threshold(dev_scores, dev_labels, objective="f1")
         accuracy = accuracy_at(scores, labels, threshold=by_accuracy)
         f1 = f1_at(scores, labels, threshold=by_f1)
+        by_mcc = fit_threshold(dev_scores, dev_labels, objective="mcc")
+        mcc = mcc_at(scores, labels, threshold=by_mcc)
         why = "no row is positive"
     values = {
         "accuracy": accuracy,
         "f1": f1,
+        "mcc": mcc,
         "average_precision": average_precision(scores, labels),
         "auc": area_under_curve(scores, labels),
     }
@@ -300,7 +306,7 @@ def score_together(
     return together
 
 
-NEED_A_THRESHOLD = ("accuracy", "f1")
+NEED_A_THRESHOLD = ("accuracy", "f1", "mcc")
 """Left out: a threshold would be fitted on rows of which some were seen as well."""
 
 

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
-from juzhen.core.measures import ranking_measure
+from juzhen.core.measures import metric_key, ranking_measure
 from juzhen.core.schema import SCHEMA
 
 SPLITS = ("dev", "test")
@@ -18,7 +18,7 @@ def _ranking(name: str) -> str:
         ranking_measure(name)
     except UserError as error:
         raise ValueError(str(error)) from error
-    return name
+    return metric_key(name)
 
 
 @dataclass(config=SCHEMA, kw_only=True)
@@ -66,7 +66,7 @@ class EvaluationConfig:
     )
     rankings: list[Annotated[str, AfterValidator(_ranking)]] = Field(
         default_factory=list,
-        description="measures of retrieval and reranking besides those that they always have",
+        description="measures of retrieval and reranking besides those that they always have, such as P@5",
     )
     clusterings: int = Field(
         default=3,

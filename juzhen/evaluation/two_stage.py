@@ -86,7 +86,7 @@ def two_stage(
     def seconds(query: int, depth: int) -> float:
         documents = [ranking.corpus[document] for document in first[query][:depth]]
         since = time.perf_counter()
-        reader.rank(ranking.queries[query], documents, progress=False)
+        reader.rank(ranking.queries[query], documents, show_progress=False)
         return time.perf_counter() - since
 
     find(timed[0]), seconds(timed[0], min(depths))  # what is slow for being the first does not count

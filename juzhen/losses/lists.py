@@ -57,11 +57,17 @@ def list_mle(
     et al. 2008, https://doi.org/10.1145/1390156.1390306). Documents of one grade do not compete, where the paper takes
     one order of them for right.
     """
-    scores = full_precision(document_scores)
+    return order_costs(full_precision(document_scores), grades).sum(dim=1).mean()
+
+
+def order_costs(
+    scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
+) -> Float[Tensor, "batch documents"]:
+    """−log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))] of each document k."""
     is_lower = grades[:, None, :] < grades[:, :, None]
     is_rival = is_lower | torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
     rivals = scores[:, None, :].expand(is_rival.shape).masked_fill(~is_rival, -torch.inf)
-    return (rivals.logsumexp(dim=2) - scores).sum(dim=1).mean()
+    return rivals.logsumexp(dim=2) - scores
 
 
 class ListMLE(ListLoss):
@@ -79,6 +85,70 @@ class ListMLE(ListLoss):
         grades = first_document(document_scores).float() if teacher_scores is None else teacher_scores
         loss = list_mle(self.tempered(document_scores), grades)
         return loss, self.list_summary(document_scores)
+
+
+@checks_arguments
+def position_list_mle(
+    document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
+) -> Float[Tensor, ""]:
+    """`list_mle` whose terms are weighed by place, the first most: Σ_k α(r_k) (…), r_k = 1 + documents graded higher.
+
+    α(r) = (2^(n−r) − 1) / Σ_r (2^(n−r) − 1) for n documents. (Lan et al. 2014, section 4, which leaves the sum open,
+    https://auai.org/uai2014/proceedings/individuals/164.pdf)
+    """
+    scores = full_precision(document_scores)
+    count = scores.shape[1]
+    ranks = 1 + (grades[:, None, :] > grades[:, :, None]).sum(dim=2)
+    shares = 2.0 ** -torch.arange(1, count + 1, device=scores.device, dtype=scores.dtype) - 2.0**-count
+    return ((shares / shares.sum())[ranks - 1] * order_costs(scores, grades)).sum(dim=1).mean()
+
+
+class PositionListMLE(ListLoss):
+    """`position_list_mle` in the order of a teacher's scores: mistakes at the top of the order cost most.
+
+    Scores are divided by a temperature. Logs how the positive ranks.
+
+    Default: scores as they are, which suits logits.
+    """
+
+    contrast = Contrast.NONE
+    needs_teacher_scores = True
+    paper = "Lan et al. 2014, https://auai.org/uai2014/proceedings/individuals/164.pdf"
+    choose_when = "as list_mle with a teacher's scores, when the first documents matter most"
+
+    def with_logs(self, document_scores: Tensor, teacher_scores: Tensor) -> LossOutput:
+        loss = position_list_mle(self.tempered(document_scores), teacher_scores)
+        return loss, self.list_summary(document_scores)
+
+
+@checks_arguments
+def rank_net(
+    document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
+) -> Float[Tensor, ""]:
+    """Mean over rows of Σ_{i, j: g_i > g_j} log(1 + exp(s_j − s_i)), s the scores and g the grades.
+
+    (Burges et al. 2005, equation 3 for certain pairs, https://doi.org/10.1145/1102351.1102363)
+    """
+    scores = full_precision(document_scores)
+    is_above = grades[:, :, None] > grades[:, None, :]
+    costs = F.softplus(scores[:, None, :] - scores[:, :, None])
+    return torch.where(is_above, costs, 0).sum(dim=(1, 2)).mean()
+
+
+class RankNet(ListLoss):
+    """`rank_net` in the order of a teacher's scores where the set has them, else of the positive before all negatives.
+
+    Scores are divided by a temperature. Logs how the positive ranks.
+
+    Default: scores as they are, which suits logits.
+    """
+
+    paper = "Burges et al. 2005, https://doi.org/10.1145/1102351.1102363"
+    choose_when = "a cross-encoder on rows of few documents, each pair of which shall be in order"
+
+    def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
+        grades = first_document(document_scores).float() if teacher_scores is None else teacher_scores
+        return rank_net(self.tempered(document_scores), grades), self.list_summary(document_scores)
 
 
 @checks_arguments

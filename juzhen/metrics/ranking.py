@@ -87,10 +87,12 @@ def query_numbers(
     mrr     1 / rank of the first document that answers the query, 0 where none of the first k does
     recall  share of all documents that answer it which are among the first k
     map     Σ_r hit_r · (hits up to r) / r over ranks r ≤ k, divided by the number of all documents that answer it
+    precision  share of the first k that answer the query; a place without a document does not
+    hit_rate   1 where one of the first k answers it, else 0
 
-    As trec_eval has them: ndcg_cut, recip_rank of k documents, recall and map_cut. A list with fewer than k documents
-    counts as it is, so where the corpus has fewer, recall is 1. Where documents have equal scores it is the expected
-    value over all their orders, in closed form (McSherry and Najork 2008,
+    As trec_eval has them: ndcg_cut, recip_rank of k documents, recall, map_cut, P and success. A list with fewer than k
+    documents counts as it is, so where the corpus has fewer, recall is 1. Where documents have equal scores it is the
+    expected value over all their orders, in closed form (McSherry and Najork 2008,
     https://doi.org/10.1007/978-3-540-78646-7_38): no order of the file decides.
 
     lists      or numbers of documents, −1 where a list has ended: then no two are equal
@@ -211,6 +213,8 @@ def _plain(
         "mrr": lambda k: (hits / ranks)[:, :k].max(axis=1, initial=0.0),
         "recall": lambda k: hits[:, :k].sum(axis=1) / counts,
         "map": lambda k: (hits * hits.cumsum(axis=1) / ranks)[:, :k].sum(axis=1) / counts,
+        "precision": lambda k: hits[:, :k].mean(axis=1) * (min(k, hits.shape[1]) / k),
+        "hit_rate": lambda k: hits[:, :k].max(axis=1, initial=False).astype(np.float64),
     }
     return {name: numbers[measure](cutoff) for name, (measure, cutoff) in cutoffs.items()}
 
@@ -254,6 +258,8 @@ def _expected(
         "mrr": lambda k: (none_yet * is_answer / ranks)[:, :k].sum(axis=1),
         "recall": lambda k: hits[:, :k].sum(axis=1) / counts[queries],
         "map": lambda k: (hits * (before + 1 + among) / ranks)[:, :k].sum(axis=1) / counts[queries],
+        "precision": lambda k: hits[:, :k].sum(axis=1) / k,
+        "hit_rate": lambda k: (none_yet * is_answer)[:, :k].sum(axis=1),
     }
     return {name: numbers[measure](cutoff) for name, (measure, cutoff) in cutoffs.items()}
 

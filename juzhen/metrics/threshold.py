@@ -7,16 +7,16 @@ split exists it is cross-fitted, since a threshold fitted on the rows it judges 
 from typing import Literal
 
 import numpy as np
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score, matthews_corrcoef, roc_auc_score
 
 from juzhen.core.columns import as_numbers
 from juzhen.metrics.correlation import finite
 
-Objective = Literal["accuracy", "f1"]
+Objective = Literal["accuracy", "f1", "mcc"]
 
 
 def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objective) -> float:
-    """The threshold with the best accuracy or F1 on these rows, found by an exact scan.
+    """The threshold with the best accuracy, F1 or MCC on these rows, found by an exact scan.
 
     It lies half way between two neighbouring scores, or at ∓inf where accepting every or no row is best.
     Among equals the lowest is taken. Raises ValueError for labels but 0 and 1, and for scores that are not finite.
@@ -31,8 +31,11 @@ def fit_threshold(scores: np.ndarray, labels: np.ndarray, *, objective: Objectiv
     hits, accepted = positives - missed, len(labels) - rejected
     if objective == "accuracy":
         quality = hits + (rejected - missed)
-    else:
+    elif objective == "f1":
         quality = 2 * hits / np.maximum(accepted + positives, 1)
+    else:
+        spread = np.sqrt(accepted * rejected * positives * (len(labels) - positives))
+        quality = (hits * len(labels) - accepted * positives) / np.maximum(spread, 1)
     return float(thresholds[np.argmax(quality)])
 
 
@@ -48,6 +51,12 @@ def f1_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float 
     return _f1(scores >= threshold, labels)
 
 
+def mcc_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float | None:
+    """Matthews' correlation of decision and label, −1 to 1; 0 where all rows get one decision. None for one class."""
+    scores, labels = _checked(scores, labels)
+    return _mcc(scores >= threshold, labels)
+
+
 def cross_fitted_accuracy(scores: np.ndarray, labels: np.ndarray) -> float | None:
     """Accuracy where each half of the rows is judged by the other half's threshold; None below two rows of a label."""
     scores, labels = _checked(scores, labels)
@@ -60,6 +69,13 @@ def cross_fitted_f1(scores: np.ndarray, labels: np.ndarray) -> float | None:
     scores, labels = _checked(scores, labels)
     accepted = _cross_fitted(scores, labels, objective="f1")
     return None if accepted is None else _f1(accepted, labels)
+
+
+def cross_fitted_mcc(scores: np.ndarray, labels: np.ndarray) -> float | None:
+    """MCC where each half of the rows is judged by the other half's threshold; None below two rows of a label."""
+    scores, labels = _checked(scores, labels)
+    accepted = _cross_fitted(scores, labels, objective="mcc")
+    return None if accepted is None else _mcc(accepted, labels)
 
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> float | None:
@@ -105,6 +121,10 @@ def _accuracy(accepted: np.ndarray, labels: np.ndarray) -> float | None:
 def _f1(accepted: np.ndarray, labels: np.ndarray) -> float | None:
     positives = labels.sum()
     return float(2 * labels[accepted].sum() / (accepted.sum() + positives)) if positives else None
+
+
+def _mcc(accepted: np.ndarray, labels: np.ndarray) -> float | None:
+    return float(matthews_corrcoef(labels, accepted)) if 0 < labels.sum() < len(labels) else None
 
 
 def _checked(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES
 from juzhen.metrics.correlation import POSITIVE_ABOVE
 
-OF_THRESHOLDS = ("accuracy", "f1")
+OF_THRESHOLDS = ("accuracy", "f1", "mcc")
 OF_BOTH_LABELS = ("average_precision", "auc", "ks", "ks_p_value")
 
 NO_OTHERS = "no row has another text that it is told from"

@@ -12,8 +12,8 @@ import torch
 from juzhen.core.opened import require_file
 from juzhen.core.owned import own_folder
 from juzhen.core.whole import remove_file, remove_folder, whole_file
-from juzhen.encoders.bundle import load_encoder, save_encoder
-from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.bundle import save_encoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder, load_encoder
 from juzhen.mining.in_training import InForce, Request
 
 WEIGHTS, FOUND = "encoder", "found.npz"

@@ -78,7 +78,7 @@ class DenseRetriever:
         ]
         self.prompts = [reader.prompt for reader in self._readers]
         self._texts = ranking.queries, ranking.corpus
-        self._how: dict[str, Any] = {"batch_tokens": batch_tokens, "cache": cache, "progress": progress}
+        self._how: dict[str, Any] = {"batch_tokens": batch_tokens, "cache": cache, "show_progress": progress}
         self._kind = index
         self.digest = " ".join(dict.fromkeys(encoder_digest(reader, BY_ITSELF) for reader in self._readers))
 

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     ABOVE_MARGIN = "above_margin"
     ABOVE_THRESHOLD = "above_threshold"
     JUDGED = "judged"  # the cross-encoder's score reaches the threshold
+    BELOW_MIN_SCORE = "below_min_score"
     BECOME_EASY = "become_easy"  # in training: what has been learnt makes room for another (`in_training`)
 
 
@@ -121,6 +122,8 @@ def refused(
     rules = [*answers.reasons(pool.query, pool.document)]
     rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank < options.first_rank)))
     rules += above(pool.score, lowest, options, by_judge=by_judge)
+    if options.min_score is not None:
+        rules.append((Reason.BELOW_MIN_SCORE, (pool.rank > 0) & (pool.score < options.min_score)))
     reasons, applies = zip(*rules, strict=True)
     return np.select(applies, [REASONS.index(reason) for reason in reasons], default=0).astype(np.int8)
 

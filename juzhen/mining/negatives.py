@@ -224,7 +224,9 @@ def _source(
 
 def _judge(encoder: CrossEncoder, batch_tokens: int) -> Judge:
     def score(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-        return encoder.score(list(zip(first, second, strict=True)), batch_tokens=batch_tokens, progress=False)
+        return encoder.score(
+            list(zip(first, second, strict=True)), batch_tokens=batch_tokens, show_progress=False
+        )
 
     return score
 

@@ -41,6 +41,7 @@ class MiningOptions:
                  large groups, some positive is far away, and lowest leaves next to nothing
     margin       refuse what scores above p − margin; None: no such rule
     threshold    refuse what scores at least so much, by the judge where there is one; None: no such rule
+    min_score    refuse what a source gives with a lower score; None: no such rule
     negatives    for each query
     hard_share   of them from the sources, in [0, 1]; the others are drawn from the corpus. Where one kind does not
                  suffice the other fills up
@@ -60,6 +61,7 @@ class MiningOptions:
     share_of: str = LOWEST
     margin: float | None = None
     threshold: float | None = None
+    min_score: float | None = None
     negatives: int = 8
     hard_share: float = 0.5
     temperature: float | None = None
@@ -77,6 +79,7 @@ class MiningOptions:
                 "its rows; expected share_of=lowest, or drop or mask"
             )
         share, margin, heat, limit = self.share, self.margin, self.temperature, self.threshold
+        least = self.min_score
         expected = {
             "depth": (self.depth >= 1, "1 or more"),
             "negatives": (self.negatives >= 1, "1 or more"),
@@ -84,6 +87,7 @@ class MiningOptions:
             "share": (share is None or 0 < share <= 1, "above 0 and at most 1, such as 0.95, or None"),
             "margin": (margin is None or math.isfinite(margin), "a number, such as 0.05, or None"),
             "threshold": (limit is None or math.isfinite(limit), "a score, such as 0.9, or None"),
+            "min_score": (least is None or math.isfinite(least), "a score, such as 0.3, or None"),
             "hard_share": (0 <= self.hard_share <= 1, "0 to 1"),
             "temperature": (heat is None or 0 < heat < math.inf, "above 0, such as 0.05, or None"),
             "seed": (self.seed >= 0, "0 or more"),

@@ -10,7 +10,7 @@ import pandas as pd
 
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
-from juzhen.core.measures import is_beside
+from juzhen.core.measures import is_beside, metric_key
 from juzhen.core.named import name_of
 from juzhen.core.reading import as_read
 from juzhen.core.result import WITHOUT_LEAKS, Result
@@ -158,6 +158,7 @@ def build_matrix(
 
     Raises UserError when no result has the metric, or none the split.
     """
+    metric = metric_key(metric)
     runs, rows = _rows_of(results)
     records = [
         {"row": run.row, "seed": run.seed, "result": run.result, "key": key} | vars(score)

@@ -6,6 +6,7 @@ from typing import Any
 
 from jinja2 import Environment
 
+from juzhen.core.measures import metric_title
 from juzhen.report.build import Report
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.questions import duration, without_leaks
@@ -24,7 +25,7 @@ def html(report: Report, *, title: str) -> str:
         title=title,
         style=(PARTS / "page.css").read_text(encoding="utf-8"),
         script=(PARTS / "page.js").read_text(encoding="utf-8"),
-        metric=matrix.metric.replace("_", " "),
+        metric=metric_title(matrix.metric),
         leaky=LEAKY,
         below=BELOW,
         num_results=report.num_results,

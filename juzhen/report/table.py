@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from juzhen.core.markup import in_markdown, markdown_table
+from juzhen.core.measures import metric_title
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
 from juzhen.report.terminal import console_table
 
@@ -62,7 +63,7 @@ class ReportTable:
 def caption(matrix: Matrix) -> str:
     hidden = ", ".join(map(heading, matrix.hidden))
     return (
-        f"{matrix.metric.replace('_', ' ')} ×100; row: trained on, column: evaluated on. "
+        f"{metric_title(matrix.metric)} ×100; row: trained on, column: evaluated on. "
         f"One seed: 95 % bootstrap interval where there is one; several: mean ± standard deviation "
         f"(n: seeds with a value, where not all have one). {MISSING} no score."
         + (f" Not shown: {hidden}; --split both shows them." if hidden else "")
@@ -72,7 +73,7 @@ def caption(matrix: Matrix) -> str:
 def chinese_caption(matrix: Matrix) -> str:
     hidden = "、".join(map(heading, matrix.hidden))
     return (
-        f"{matrix.metric.replace('_', ' ')} ×100；行：训练集，列：评测集。单个种子：95 % 自助法区间；"
+        f"{metric_title(matrix.metric)} ×100；行：训练集，列：评测集。单个种子：95 % 自助法区间；"
         f"多个种子：均值 ± 标准差。{MISSING} 无分数。{CHINESE_LEGEND}"
         + (f"未显示：{hidden}；加 --split both 即可显示。" if hidden else "")
     )

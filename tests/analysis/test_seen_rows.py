@@ -139,7 +139,7 @@ def test_a_curriculum_carries_its_account_and_the_scores_are_those_of_the_rest(
 
     encoder = load_encoder(found[-1].parent / "encoder")
     first, second = (
-        encoder.encode([row[i] for row in DEV[3:]], batch_tokens=4096, progress=False) for i in (0, 1)
+        encoder.encode([row[i] for row in DEV[3:]], batch_tokens=4096, show_progress=False) for i in (0, 1)
     )
     cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
     score = last.scores["dev/atec/spearman_without_leaks"]

@@ -21,7 +21,7 @@ def test_the_numbers_are_those_of_the_embeddings(encoder_folder, tmp_path, capsy
     assert main(["space", str(encoder_folder), *words, "--sentences", "40"]) == 0
     found = json.loads((tmp_path / "out.json").read_text())
     texts = list(dict.fromkeys(line for line in lines.read_text(encoding="utf-8").split("\n") if line))
-    embeddings = load_encoder(encoder_folder).encode(texts, batch_tokens=64, progress=False)
+    embeddings = load_encoder(encoder_folder).encode(texts, batch_tokens=64, show_progress=False)
     own = found["lines.txt"]
     assert own["texts"] == len(texts) == 6
     assert own["mean_cosine"] == pytest.approx(mean_cosine(embeddings), abs=1e-5)
@@ -46,7 +46,7 @@ def test_classes_have_a_silhouette(encoder_folder, news, tmp_path):
     (found,) = json.loads((tmp_path / "out.json").read_text()).values()
     lines = (tmp_path / "data" / "tnews" / "test.tsv").read_text().splitlines()[1:]
     texts, names = zip(*(line.split("\t") for line in lines), strict=True)
-    embeddings = load_encoder(encoder_folder).encode(list(texts), batch_tokens=64, progress=False)
+    embeddings = load_encoder(encoder_folder).encode(list(texts), batch_tokens=64, show_progress=False)
     classes = np.unique(names, return_inverse=True)[1]
     assert found["silhouette"] == pytest.approx(silhouette(embeddings, classes), abs=1e-4)
     assert found["texts"] == len(lines)

@@ -53,7 +53,7 @@ def test_numbers_are_those_of_the_embeddings_and_dropout_is_off(encoder):
     found, again = meter.measure(), meter.measure()
     assert found == again
     assert encoder.training
-    embeddings = encoder.encode(probe.sentences, batch_tokens=64, progress=False)
+    embeddings = encoder.encode(probe.sentences, batch_tokens=64, show_progress=False)
     assert found["uniformity"] == pytest.approx(uniformity(embeddings), abs=1e-4)
     assert found["mean_cosine"] == pytest.approx(mean_cosine(embeddings), abs=1e-4)
     close = probe.grades >= 0.8

@@ -235,7 +235,7 @@ def test_lengths_beyond_the_positions_are_refused(any_folder, load):
     assert load(any_folder, max_length=32).max_length == 32  # RoBERTa has 34 rows and uses 32
     encoder = load(any_folder).eval()
     assert encoder.max_length == 32
-    assert encoder.encode(["今" * 100], batch_tokens=100, progress=False).shape == (1, 32)
+    assert encoder.encode(["今" * 100], batch_tokens=100, show_progress=False).shape == (1, 32)
     with pytest.raises(UserError, match=r"max_length=33: .*3 to 32"):
         load(any_folder, max_length=33)
     with pytest.raises(ValidationError, match="greater than or equal to 3"):

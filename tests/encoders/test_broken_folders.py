@@ -10,7 +10,6 @@ from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
-from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.projection import Projection
@@ -151,7 +150,7 @@ def test_a_whole_folder_is_read(folder):
 
 def test_the_settings_of_a_cross_encoder(whole, tmp_path):
     joint = CrossEncoder(load_encoder(whole), outputs=1, segments=True, symmetric=False, seed=0)
-    folder = save_cross_encoder(joint, tmp_path / "joint", card={})
+    folder = save_encoder(joint, tmp_path / "joint", card={})
     settings = json.loads((folder / "crossencoder.json").read_text())
     write(folder, "crossencoder.json", json.dumps(settings | {"outputs": 3}))
     refused(CrossEncoder.load, folder, "crossencoder.json and head.safetensors do not belong together")

@@ -38,14 +38,14 @@ def test_the_round_trip_is_exact(bert_folder, load, tmp_path, pooling, normalize
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in encoder.state_dict().items())
     assert again.tokenize(TEXTS) == encoder.tokenize(TEXTS)
     for texts in (TEXTS, TEXTS * 2):
-        first, second = (one.encode(texts, batch_tokens=64, progress=False) for one in (encoder, again))
+        first, second = (one.encode(texts, batch_tokens=64, show_progress=False) for one in (encoder, again))
         assert first.tobytes() == second.tobytes()
 
 
 def test_every_architecture_survives(any_folder, load, tmp_path):
     encoder = load(any_folder)
     again = load_encoder(save_encoder(encoder, tmp_path / "bundle", card={}))
-    first, second = (one.encode(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
+    first, second = (one.encode(TEXTS, batch_tokens=64, show_progress=False) for one in (encoder, again))
     assert first.tobytes() == second.tobytes()
 
 
@@ -69,7 +69,7 @@ def test_a_layer_norm_is_last_but_for_the_length_and_survives(bert_folder, load,
     place = {"mean": "2_LayerNorm", "first_last": "3_LayerNorm"}[pooling]
     assert (saved / place / "model.safetensors").is_file()
     again = load_encoder(saved)
-    first, second = (one.encode(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
+    first, second = (one.encode(TEXTS, batch_tokens=64, show_progress=False) for one in (encoder, again))
     assert first.tobytes() == second.tobytes()
     # What the folder says can be gone against, and is not said twice.
     assert len(load(saved, layer_norm=True).projections) == 1
@@ -83,7 +83,7 @@ def test_projections_survive(bert_folder, load, tmp_path):
         encoder.pooling, encoder.projections = pooling, nn.ModuleList([layer])
         again = load_encoder(save_encoder(encoder, tmp_path / str(number), card={}))
         assert (again.dim, again.normalize, again.pooling) == (5, True, pooling)
-        first, second = (one.encode(TEXTS, batch_tokens=64, progress=False) for one in (encoder, again))
+        first, second = (one.encode(TEXTS, batch_tokens=64, show_progress=False) for one in (encoder, again))
         assert first.tobytes() == second.tobytes()
 
 
@@ -139,7 +139,7 @@ def test_the_card_states_the_facts(bert_folder, load, tmp_path):
 def test_equal_encoders_give_equal_files(bert_folder, load, tmp_path):
     encoder = load(bert_folder, max_length=20)
     first = contents(save_encoder(encoder, tmp_path / "a", card=CARD))
-    encoder.encode(TEXTS, batch_tokens=64, progress=False)
+    encoder.encode(TEXTS, batch_tokens=64, show_progress=False)
     assert contents(save_encoder(encoder, tmp_path / "b", card=CARD)) == first
     assert contents(save_encoder(load_encoder(tmp_path / "a"), tmp_path / "c", card=CARD)) == first
     assert str(tmp_path) not in "".join(raw.decode("utf-8", "ignore") for raw in first.values())

@@ -10,7 +10,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.readers import read_table
 from juzhen.encoders import load_backbone
-from juzhen.encoders.bundle import save_cross_encoder
+from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
 from juzhen.encoders.first_look import marks_segments
@@ -167,13 +167,13 @@ def test_logits_are_float32_under_autocast(bert_folder, joint):
 def test_symmetric_scores_are_symmetric(bert_folder, joint):
     encoder = joint(bert_folder, symmetric=True)
     there, back = (
-        encoder.logits(*sides, batch_tokens=99, progress=False)
+        encoder.logits(*sides, batch_tokens=99, show_progress=False)
         for sides in ((FIRST, SECOND), (SECOND, FIRST))
     )
     np.testing.assert_allclose(there, back, rtol=0, atol=1e-6)
     encoder.symmetric = False
     apart = [
-        encoder.logits(*sides, batch_tokens=99, progress=False)
+        encoder.logits(*sides, batch_tokens=99, show_progress=False)
         for sides in ((FIRST, SECOND), (SECOND, FIRST))
     ]
     assert np.abs(apart[0] - apart[1]).max() > 1e-3
@@ -196,7 +196,7 @@ def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
     encoder = joint(any_folder, outputs=outputs, pooling="mean", symmetric=True, max_length=20, seed=4)
     with torch.no_grad():
         encoder.head.bias.add_(0.5)
-    folder = save_cross_encoder(encoder, tmp_path / "encoder", card={"name": "试验", "seed": 7})
+    folder = save_encoder(encoder, tmp_path / "encoder", card={"name": "试验", "seed": 7})
     assert is_cross_encoder(tmp_path)
     again = CrossEncoder.load(tmp_path)
     assert (again.outputs, again.inner.pooling, again.symmetric, again.inner.max_length) == (
@@ -205,14 +205,14 @@ def test_saved_and_loaded_it_is_the_same(any_folder, joint, tmp_path, outputs):
         True,
         20,
     )
-    found = [one.logits(FIRST, SECOND, batch_tokens=64, progress=False) for one in (encoder, again)]
+    found = [one.logits(FIRST, SECOND, batch_tokens=64, show_progress=False) for one in (encoder, again)]
     assert found[0].tobytes() == found[1].tobytes()
     assert not list(folder.rglob("*.bin"))
     assert "试验" in (folder / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_folder_without_its_settings_is_named(bert_folder, joint, tmp_path):
-    folder = save_cross_encoder(joint(bert_folder), tmp_path / "encoder", card={})
+    folder = save_encoder(joint(bert_folder), tmp_path / "encoder", card={})
     (folder / "crossencoder.json").unlink()
     with pytest.raises(UserError, match=r"crossencoder\.json"):
         CrossEncoder.load(folder)
@@ -246,7 +246,7 @@ def test_a_batch_holds_one_joint_input_per_row_or_two(bert_folder, joint):
     one = encoder(once.tokens)[once.columns["pair"]]
     torch.testing.assert_close(encoder(twice.tokens)[twice.columns["pair"]], one, rtol=0, atol=1e-5)
     turned = encoder.logits(
-        [SECOND[row] for row in rows], [FIRST[row] for row in rows], batch_tokens=99, progress=False
+        [SECOND[row] for row in rows], [FIRST[row] for row in rows], batch_tokens=99, show_progress=False
     )
     torch.testing.assert_close(
         encoder(twice.tokens)[twice.columns["swapped"]], torch.from_numpy(turned), rtol=0, atol=1e-5

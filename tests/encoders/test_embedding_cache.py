@@ -35,7 +35,7 @@ def embed(encoder, cache, texts=TEXTS, **how):
     encoded = []
     hook = encoder.register_forward_pre_hook(lambda module, inputs: encoded.append(len(inputs[0])))
     try:
-        embeddings = encoder.encode(texts, batch_tokens=64, progress=False, cache=cache, **how)
+        embeddings = encoder.encode(texts, batch_tokens=64, show_progress=False, cache=cache, **how)
     finally:
         hook.remove()
     return embeddings, sum(encoded)
@@ -103,7 +103,7 @@ def test_a_back_end_is_another_shelf(encoder, cache):
 
 def test_the_digest_does_not_change_by_using_saving_and_loading(encoder, tmp_path):
     before = encoder_digest(encoder, "torch")
-    encoder.train().encode(TEXTS, batch_tokens=64, progress=False)
+    encoder.train().encode(TEXTS, batch_tokens=64, show_progress=False)
     assert encoder_digest(encoder.eval(), "torch") == before
     folder = save_encoder(encoder, tmp_path / "saved", card={})
     assert encoder_digest(load_encoder(folder), "torch") == before
@@ -210,7 +210,7 @@ import sys
 from juzhen.encoders import load_encoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
 folder, cache, *texts = sys.argv[1:]
-load_encoder(folder).encode(texts, batch_tokens=64, progress=False, cache=EmbeddingCache(cache))
+load_encoder(folder).encode(texts, batch_tokens=64, show_progress=False, cache=EmbeddingCache(cache))
 """
 
 

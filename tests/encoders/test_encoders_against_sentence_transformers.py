@@ -37,7 +37,7 @@ def theirs(folder, texts):
 
 
 def ours(encoder, texts):
-    return encoder.encode(texts, batch_tokens=2048, progress=False)
+    return encoder.encode(texts, batch_tokens=2048, show_progress=False)
 
 
 def test_their_folder_gives_their_embeddings(minilm):

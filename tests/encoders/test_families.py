@@ -57,7 +57,7 @@ def unit(values):
 
 def difference(encoder, texts=TEXTS) -> float:
     """The largest difference of a unit embedding from that of the text alone, pooled here."""
-    found = encoder.encode(texts, progress=False)
+    found = encoder.encode(texts, show_progress=False)
     expected = [alone(encoder, text).mean(dim=0).numpy() for text in texts]
     return max(float(np.abs(unit(a) - unit(b)).max()) for a, b in zip(found, expected, strict=True))
 

@@ -11,7 +11,7 @@ TEXTS = ["今天天气很好", "我们在中国", "你好吗"]
 
 
 def embeddings(encoder):
-    return encoder.encode(TEXTS, batch_tokens=100, progress=False)
+    return encoder.encode(TEXTS, batch_tokens=100, show_progress=False)
 
 
 def unsettled(encoder):

@@ -15,7 +15,7 @@ TEXTS = ["今天天气很好", "你好吗", "我们在中国"]
 
 
 def embeddings(encoder):
-    return encoder.encode(TEXTS, batch_tokens=100, progress=False)
+    return encoder.encode(TEXTS, batch_tokens=100, show_progress=False)
 
 
 def test_half_the_bytes_and_nearly_the_same_embeddings(bert_folder, load, tmp_path, capsys):

@@ -10,7 +10,6 @@ from forks import ROOT, in_a_fork, python
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, load_backbone, save_encoder
-from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.templates import Templates
 
@@ -27,7 +26,7 @@ def encoder():
 def pair_folder(bert_folder, tmp_path_factory):
     inner = load_backbone(BackboneConfig(path=str(bert_folder), initialize="pretrained"), seed=0)
     encoder = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
-    return save_cross_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
+    return save_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
 
 
 def run_example(example, folder):
@@ -77,9 +76,12 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "MiningOptions",
         "PromptEncoder",
         "SentenceEncoder",
+        "clusters",
+        "communities",
         "fit",
         "load_ranking",
         "mine",
+        "paraphrases",
     ]
     assert done.stdout == f"True False {names} False\n", done.stderr
 

@@ -37,7 +37,7 @@ def zero_shot(encoder, project_root):
     rows = load_examples(config, "dev", source="local", data_dir="data", on_bad_row="error")
     rows = rows.select(np.arange(200))
     pairs = [
-        encoder.encode(rows.texts(column), batch_tokens=4096, progress=False)
+        encoder.encode(rows.texts(column), batch_tokens=4096, show_progress=False)
         for column in ("text_a", "text_b")
     ]
     first, second = (values / np.linalg.norm(values, axis=1, keepdims=True) for values in pairs)
@@ -62,7 +62,7 @@ def test_transformers_alone_gives_the_same_embeddings(folder, project_root):
     mask = batch["attention_mask"].unsqueeze(-1)
     expected = ((states * mask).sum(1) / mask.sum(1)).numpy()
     np.testing.assert_allclose(
-        encoder.encode(TEXTS, batch_tokens=100, progress=False), expected, rtol=1e-4, atol=1e-5
+        encoder.encode(TEXTS, batch_tokens=100, show_progress=False), expected, rtol=1e-4, atol=1e-5
     )
 
 

@@ -9,7 +9,6 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone, save_encoder
-from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.spec import BackboneConfig
 
@@ -69,7 +68,7 @@ def test_they_read_a_cross_encoder(theirs, family, segments, pooling, tmp_path):
     inner.pooling = pooling
     for outputs in (1, 3):
         encoder = CrossEncoder(inner, outputs=outputs, segments=segments, symmetric=False, seed=1).eval()
-        folder = save_cross_encoder(encoder, tmp_path / f"saved{outputs}", card={})
+        folder = save_encoder(encoder, tmp_path / f"saved{outputs}", card={})
         logits = encoder.logits(*zip(*PAIRS, strict=True)).squeeze()
         near(theirs.CrossEncoder(str(folder), device="cpu").predict(PAIRS), logits)
         assert (
@@ -86,7 +85,7 @@ def test_what_they_cannot_compute_does_not_open(theirs, tmp_path):
     with pytest.raises(ValueError, match=r"juzhen\.SentenceEncoder"):
         theirs.SentenceTransformer(str(folder), device="cpu")
     both = CrossEncoder(SentenceEncoder.load(source), outputs=1, segments=True, symmetric=True, seed=0)
-    folder = save_cross_encoder(both.eval(), tmp_path / "symmetric", card={})
+    folder = save_encoder(both.eval(), tmp_path / "symmetric", card={})
     with pytest.raises(ValueError, match=r"juzhen\.CrossEncoder"):
         theirs.CrossEncoder(str(folder), device="cpu")
     expected = both.score(PAIRS)
@@ -201,7 +200,7 @@ def test_we_read_their_cross_encoders(theirs, family, outputs, tmp_path):
         encoder = CrossEncoder.load(place)
         near(encoder.logits(*zip(*PAIRS, strict=True)), expected)
         assert np.isfinite(encoder.score(PAIRS)).all()
-    again = save_cross_encoder(encoder, tmp_path / "again", card={})
+    again = save_encoder(encoder, tmp_path / "again", card={})
     near(theirs.CrossEncoder(str(again), device="cpu").predict(PAIRS).reshape(expected.shape), expected)
     near(CrossEncoder.load(again).logits(*zip(*PAIRS, strict=True)), expected)
 

@@ -204,7 +204,7 @@ def test_saved_and_loaded_encode_the_same(build, tmp_path, changes):
         encoder.max_length,
         encoder.input_length,
     )
-    first, second = (one.encode(TEXTS, batch_tokens=100, progress=False) for one in (encoder, again))
+    first, second = (one.encode(TEXTS, batch_tokens=100, show_progress=False) for one in (encoder, again))
     assert np.array_equal(first, second)
     assert "juzhen.PromptEncoder" in (tmp_path / "encoder" / "modules.json").read_text()
     assert (INJECTED in again.tokenizer.get_vocab()) == ("stage_2" not in changes)

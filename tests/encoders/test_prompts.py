@@ -54,7 +54,7 @@ def with_prompts(folder, target, *, include=True, default="query"):
 
 
 def encode(encoder, texts=TEXTS, **options):
-    return encoder.encode(texts, progress=False, **options)
+    return encoder.encode(texts, show_progress=False, **options)
 
 
 def test_a_prompt_is_text_before_the_text(queries, bert_folder, load):
@@ -66,7 +66,7 @@ def test_a_prompt_is_text_before_the_text(queries, bert_folder, load):
     np.testing.assert_array_equal(encode(queries, prompt_name="passage"), passages)
     np.testing.assert_array_equal(encode(queries, prompt=""), encode(plain))
     np.testing.assert_array_equal(encode(queries), expected, err_msg="a choice is for one call")
-    pair = queries.score((TEXTS[0], TEXTS[1]), progress=False)
+    pair = queries.score((TEXTS[0], TEXTS[1]), show_progress=False)
     both = expected[:2] / np.linalg.norm(expected[:2], axis=1, keepdims=True)
     assert pair == pytest.approx(float(both[0] @ both[1]), abs=1e-6)
 

@@ -45,8 +45,14 @@ def test_the_best_are_those_of_all_scores(encoder, learnt, monkeypatch):
     for again in (
         [found[0], encoder.search(QUERIES[1], CORPUS, top_k=4)],
         encoder.search(QUERIES, encoder.encode(CORPUS), 4),
+        encoder.search(
+            encoder.encode_query(QUERIES, convert_to_tensor=True), list(encoder.encode(CORPUS)), 4
+        ),
+        [encoder.search(vector, CORPUS, 4) for vector in encoder.encode_query(QUERIES)],
     ):
         assert numbers(again) == numbers(found)
+    assert encoder.search(QUERIES, CORPUS) == encoder.search(QUERIES, CORPUS, len(CORPUS))
+    np.testing.assert_array_equal(encoder.similarity(encoder.encode(QUERIES), CORPUS), scores)
     assert [len(row) for row in encoder.search(QUERIES, CORPUS, len(CORPUS))] == [6, 6]
 
 
@@ -91,16 +97,24 @@ def test_what_cannot_be_searched_is_refused_in_a_line(encoder, reader):
     other = np.zeros((3, encoder.dim + 1), dtype=np.float32)
     for work, told in (
         (lambda: encoder.search("问", []), "there are 0 documents"),
-        (lambda: encoder.search("问", CORPUS), "top_k=10: there are 6 documents; expected 1 to 6"),
+        (lambda: encoder.search("问", CORPUS, 10), "top_k=10: there are 6 documents; expected 1 to 6"),
         (lambda: encoder.search("问", CORPUS, 0), "top_k=0: "),
         (lambda: encoder.search("问", CORPUS[0], 1), "corpus: got one text; expected a list"),
         (lambda: encoder.search("问", [*CORPUS, " "], 1), "text 6 is empty"),
         (lambda: encoder.search("", CORPUS, 1), "text 0 is empty"),
-        (lambda: encoder.search("问", other, 1), "those of this encoder have"),
+        (
+            lambda: encoder.search("问", other, 1),
+            "corpus: embeddings of the shape .* those of this encoder have",
+        ),
+        (lambda: encoder.search(other, CORPUS), "queries: embeddings of the shape"),
+        (lambda: encoder.similarity(CORPUS, other), "second: embeddings of the shape"),
         (lambda: reader.rank("问", []), "there are 0 documents"),
         (lambda: reader.rank("问", CORPUS, 3, among=[0, 1]), "top_k=3: there are 2 documents"),
-        (lambda: reader.rank("问", CORPUS, among=[0, 6]), "among: expected numbers of documents, 0 to 5"),
-        (lambda: reader.rank("问", CORPUS, among=[-1, 2]), "among: expected"),
+        (
+            lambda: reader.rank("问", CORPUS, among=[0, 6]),
+            "among: 6 is no number of a document; expected 0 to 5",
+        ),
+        (lambda: reader.rank("问", CORPUS, among=[-1, 2]), "among: -1 is no number"),
     ):
         with pytest.raises(UserError, match=told):
             work()

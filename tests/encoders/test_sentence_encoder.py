@@ -68,7 +68,7 @@ def test_a_bar_is_shown_on_demand_or_on_a_terminal_for_long_work(
 )
 def test_embed_keeps_the_order_whatever_the_batches(shared_encoder, order, batch_tokens):
     encoder, single = shared_encoder
-    embeddings = encoder.encode([TEXTS[i] for i in order], batch_tokens=batch_tokens, progress=False)
+    embeddings = encoder.encode([TEXTS[i] for i in order], batch_tokens=batch_tokens, show_progress=False)
     np.testing.assert_allclose(embeddings, single[order], rtol=1e-4, atol=1e-5)
 
 
@@ -77,7 +77,7 @@ def shared_encoder(bert_folder):
     from juzhen.encoders import load_encoder
 
     encoder = load_encoder(bert_folder)
-    single = [encoder.encode([text], batch_tokens=100, progress=False)[0] for text in TEXTS]
+    single = [encoder.encode([text], batch_tokens=100, show_progress=False)[0] for text in TEXTS]
     return encoder, np.stack(single)
 
 
@@ -86,7 +86,7 @@ def test_embed_encodes_equal_texts_once(bert_folder, load, monkeypatch):
     sizes = []
     plain = encoder.forward
     monkeypatch.setattr(encoder, "forward", lambda tokens: sizes.append(len(tokens)) or plain(tokens))
-    embeddings = encoder.encode(["今天", "我", "今天", "今天"], batch_tokens=1000, progress=False)
+    embeddings = encoder.encode(["今天", "我", "今天", "今天"], batch_tokens=1000, show_progress=False)
     assert sum(sizes) == 2
     assert np.array_equal(embeddings[0], embeddings[2])
     assert embeddings.dtype == np.float32
@@ -97,8 +97,8 @@ def test_embed_drops_nothing_and_leaves_the_mode_as_it_was(bert_folder, load):
     encoder = load(bert_folder, dropout=0.5)
     for training in (True, False):
         encoder.train(training)
-        once = encoder.encode(TEXTS, batch_tokens=64, progress=True)
-        assert np.array_equal(once, encoder.encode(TEXTS, batch_tokens=64, progress=False))
+        once = encoder.encode(TEXTS, batch_tokens=64, show_progress=True)
+        assert np.array_equal(once, encoder.encode(TEXTS, batch_tokens=64, show_progress=False))
         assert encoder.training is training
         assert encoder.backbone.training is training
     tokens = encoder.train().collate(encoder.tokenize(TEXTS))
@@ -109,7 +109,7 @@ def test_embed_restores_the_mode_after_an_error(bert_folder, load, monkeypatch):
     encoder = load(bert_folder)
     monkeypatch.setattr(encoder, "collate", lambda lists: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        encoder.encode(TEXTS, batch_tokens=64, progress=False)
+        encoder.encode(TEXTS, batch_tokens=64, show_progress=False)
     assert encoder.training
 
 
@@ -130,12 +130,12 @@ def test_embed_restores_the_mode_after_an_error(bert_folder, load, monkeypatch):
 )
 def test_embed_refuses_what_is_no_sentence(bert_folder, load, texts, message):
     with pytest.raises(UserError, match=message):
-        load(bert_folder).encode(texts, batch_tokens=64, progress=False)
+        load(bert_folder).encode(texts, batch_tokens=64, show_progress=False)
 
 
 def test_normalized_embeddings_have_length_1(bert_folder, load):
-    plain = load(bert_folder).encode(TEXTS, batch_tokens=64, progress=False)
-    unit = load(bert_folder, normalize=True).encode(TEXTS, batch_tokens=64, progress=False)
+    plain = load(bert_folder).encode(TEXTS, batch_tokens=64, show_progress=False)
+    unit = load(bert_folder, normalize=True).encode(TEXTS, batch_tokens=64, show_progress=False)
     assert not np.allclose(np.linalg.norm(plain, axis=1), 1)
     np.testing.assert_allclose(
         unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), rtol=1e-5, atol=1e-6

@@ -159,7 +159,7 @@ def test_the_order_is_that_of_the_cosines(encoders, ranking):
     found = evaluate(encoders["embeddings"], [ranking], settings=FEW)
     encoder = encoders["embeddings"]
     texts = [*ranking.queries, *ranking.corpus]
-    embeddings = encoder.encode(texts, batch_tokens=999, progress=False).astype(np.float64)
+    embeddings = encoder.encode(texts, batch_tokens=999, show_progress=False).astype(np.float64)
     embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
     cosines = embeddings[: len(ranking.queries)] @ embeddings[len(ranking.queries) :].T
     expected = query_numbers(np.argsort(-cosines, axis=1), ranking.relevant)

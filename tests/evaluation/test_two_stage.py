@@ -13,7 +13,6 @@ from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
 from juzhen.data.rankings import as_ranking
 from juzhen.encoders import save_encoder
-from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.settings import EvaluationSettings
@@ -92,7 +91,7 @@ def test_what_two_stages_cannot_do_is_refused(ranking, encoder, reader):
 
 def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_path, capsys):
     save_encoder(encoder, tmp_path / "one", card={})
-    save_cross_encoder(reader, tmp_path / "two", card={})
+    save_encoder(reader, tmp_path / "two", card={})
     words = ["evaluate", "--retrieve", str(tmp_path / "one"), "--rerank", str(tmp_path / "two")]
     out, over = ["--out", str(tmp_path / "out")], ["--dataset", "demo_retrieval"]
     assert main([*words, *out, *over, "--top", "20", "--limit", "4"]) == 0

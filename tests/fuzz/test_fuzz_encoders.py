@@ -9,7 +9,6 @@ from fuzzing import answer, any_file, changed, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
-from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.projection import OutputNorm, Projection
@@ -48,7 +47,7 @@ def whole(tmp_path_factory):
     save_encoder(encoder, root / "own", card={})
     inner = load_backbone(BackboneConfig(path=str(plain), initialize="random", max_length=8), seed=0)
     joint = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
-    save_cross_encoder(joint, root / "joint", card={})
+    save_encoder(joint, root / "joint", card={})
     return root
 
 

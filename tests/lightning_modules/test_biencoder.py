@@ -61,11 +61,11 @@ def test_a_plan_encodes_each_sentence_once_and_scores_every_set(build):
     plan = CosinePlan(sets)
     sentences = plan.examples.texts("text")
     assert sorted(sentences) == sorted({*FIRST, *SECOND, "退货"})
-    outputs = encoder.encode(sentences, batch_tokens=999, progress=False)
+    outputs = encoder.encode(sentences, batch_tokens=999, show_progress=False)
     for one, scores in zip(sets, plan.scores(outputs), strict=True):
         for row, score in enumerate(scores):
             pair = [one.texts(column)[row] for column in one.columns]
-            first, second = encoder.encode(pair, batch_tokens=999, progress=False).astype(np.float64)
+            first, second = encoder.encode(pair, batch_tokens=999, show_progress=False).astype(np.float64)
             cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
             assert score == pytest.approx(cosine, abs=1e-5)
 

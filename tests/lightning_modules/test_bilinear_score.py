@@ -99,7 +99,7 @@ def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, caps
     dev = ScoredRun(run, data_dir=None, batch_tokens=512).scored("demo_sts", "dev")
     encoder = load_encoder(run).eval()
     texts = [dev.examples.texts(column) for column in ("text_a", "text_b")]
-    both = [encoder.encode(list(side), batch_tokens=512, progress=False) for side in texts]
+    both = [encoder.encode(list(side), batch_tokens=512, show_progress=False) for side in texts]
     u, v = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in both)
     expected = np.einsum("ri,ij,rj->r", u, encoder.score_head.form.detach().numpy(), v)
     np.testing.assert_allclose(dev.scores, expected, atol=1e-5)

@@ -135,7 +135,7 @@ def vectors_of(encoder, folder, sentences, **how):
 
 
 def test_targets_are_the_teachers_vectors_centred_and_cut(tmp_path, teacher):
-    raw = teacher.encode(TEXTS, progress=False)
+    raw = teacher.encode(TEXTS, show_progress=False)
     unit = lambda rows: rows / np.linalg.norm(rows, axis=1, keepdims=True)  # noqa: E731
     plain = vectors_of(teacher, tmp_path, TEXTS, center=0.0, dim=None)
     np.testing.assert_allclose(plain, unit(raw), atol=2e-3)

@@ -15,7 +15,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
-from juzhen.encoders.bundle import save_cross_encoder
+from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity
 from launch.check import check_command_line
@@ -40,7 +40,7 @@ def test_the_score_is_the_logit_of_the_expected_grade():
 
 def test_a_folder_keeps_its_grades_and_older_ones_are_read(tmp_path, tiny_backbone):
     encoder = pair_encoder(tiny_backbone, outputs=6, grades=GRADES)
-    folder = save_cross_encoder(encoder, tmp_path / "graded", card={"name": "x", "trained_on": [], "seed": 0})
+    folder = save_encoder(encoder, tmp_path / "graded", card={"name": "x", "trained_on": [], "seed": 0})
     loaded = CrossEncoder.load(folder)
     assert loaded.grades == GRADES
     pairs = [("今天天气好", "天气不错"), ("怎么还款", "如何还款")]
@@ -51,7 +51,7 @@ def test_a_folder_keeps_its_grades_and_older_ones_are_read(tmp_path, tiny_backbo
         with pytest.raises(UserError, match="a head of 6 classes needs a grade for each"):
             CrossEncoder.load(folder)
     older = pair_encoder(tiny_backbone, outputs=3)
-    folder = save_cross_encoder(older, tmp_path / "nli", card={"name": "x", "trained_on": [], "seed": 0})
+    folder = save_encoder(older, tmp_path / "nli", card={"name": "x", "trained_on": [], "seed": 0})
     assert "grades" not in json.loads((folder / "crossencoder.json").read_text())
     assert CrossEncoder.load(folder).grades == (1.0, 0.5, 0.0)
 

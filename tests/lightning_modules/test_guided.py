@@ -34,7 +34,7 @@ def test_every_text_of_a_row_has_the_guides_vector(dataset, tmp_path, tiny_backb
     for batch, encoded, sentences in seen:
         assert encoded["guide"].shape == (len(batch), len(batch.columns), 256)
         for place, ids in enumerate(encoded["text_ids"].unbind(dim=1)):
-            raw = guide.encode([sentences[number] for number in ids.tolist()], progress=False)
+            raw = guide.encode([sentences[number] for number in ids.tolist()], show_progress=False)
             expected = raw / np.linalg.norm(raw, axis=1, keepdims=True)
             np.testing.assert_allclose(encoded["guide"][:, place].numpy(), expected, atol=2e-3)
     assert all(0 <= share <= 1 for share in logged(run, f"train/{dataset}/likely_positive_share"))

@@ -177,7 +177,7 @@ def test_evaluation_hides_the_same_tokens_wherever_a_text_stands(tiny_backbone):
         assert score.value == pytest.approx(beside[key].value, abs=1e-5)
     # Sentences of pairs are read as they are, though the same texts are guessed in beside them.
     (found,) = plan.scores(outputs)
-    embeddings = module.encoder.encode(texts[:7], batch_tokens=512, progress=False)
+    embeddings = module.encoder.encode(texts[:7], batch_tokens=512, show_progress=False)
     unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
     assert found == pytest.approx((unit[:4] * unit[3:7]).sum(1), abs=1e-5)
 

@@ -9,7 +9,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.losses import LambdaLoss, ListKL, ListMLE, MarginMSE, lambda_loss, list_kl, list_mle, margin_mse
+from juzhen.losses import (
+    LambdaLoss,
+    ListKL,
+    ListMLE,
+    MarginMSE,
+    lambda_loss,
+    list_kl,
+    list_mle,
+    margin_mse,
+    position_list_mle,
+    rank_net,
+)
 
 sizes = st.tuples(st.integers(1, 4), st.integers(2, 5), st.integers(0, 10**6))
 grades = st.integers(0, 3)
@@ -60,6 +71,26 @@ def numpy_list_mle(scores, graded):
     return total / len(scores)
 
 
+def numpy_position_list_mle(scores, graded):
+    total = 0
+    for s, g in zip(scores, graded, strict=True):
+        weights = [2 ** (len(s) - rank) - 1 for rank in range(1, 1 + len(s))]
+        for k in range(len(s)):
+            lower = sum(math.exp(s[m]) for m in range(len(s)) if g[m] < g[k])
+            above = sum(other > g[k] for other in g)
+            share = weights[above] / sum(weights)
+            total -= share * math.log(math.exp(s[k]) / (math.exp(s[k]) + lower))
+    return total / len(scores)
+
+
+def numpy_rank_net(scores, graded):
+    total = 0
+    for s, g in zip(scores, graded, strict=True):
+        pairs = itertools.permutations(range(len(s)), 2)
+        total += sum(math.log1p(math.exp(s[j] - s[i])) for i, j in pairs if g[i] > g[j])
+    return total / len(scores)
+
+
 def numpy_lambda_loss(scores, graded, mu):
     total = 0
     for s, g in zip(scores, graded, strict=True):
@@ -95,6 +126,8 @@ def test_losses_of_an_order_with_ties(size, data, mu):
     scores, _ = drawn(size)
     graded = np.array([[data.draw(grades) for _ in row] for row in scores], dtype=np.float64)
     check(list_mle, scores, numpy_list_mle(scores, graded), graded)
+    check(position_list_mle, scores, numpy_position_list_mle(scores, graded), graded)
+    check(rank_net, scores, numpy_rank_net(scores, graded), graded)
     check(lambda_loss, scores, numpy_lambda_loss(scores, graded, mu), graded, mu=mu)
 
 

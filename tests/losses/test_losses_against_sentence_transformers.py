@@ -115,3 +115,55 @@ def test_angle(kind):
     rows = encoded_rows(kind, count=COUNT)
     ours = losses.AnglE(temperature=0.05, angle_temperature=0.05, **NO_MIX)
     assert_same(ours, theirs.AnglELoss(MODEL, scale=20.0), rows, rows.targets)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("name", "distance", "numbers"),
+    [
+        ("BatchAllTripletLoss", "euclidean", {"margin": 1.0}),
+        ("BatchAllTripletLoss", "cosine", {"margin": 0.2}),
+        ("BatchHardSoftMarginTripletLoss", "euclidean", {"temperature": 1.0}),
+        ("BatchHardSoftMarginTripletLoss", "cosine", {"temperature": 1.0}),
+    ],
+)
+def test_triplets_of_classes(name, distance, numbers, seed):
+    from sentence_transformers.losses import BatchHardTripletLossDistanceFunction as Distances
+
+    rows = encoded_rows(Kind.LABELLED_TEXT, count=COUNT, seed=seed)
+    margin = {"margin": numbers["margin"]} if "margin" in numbers else {}
+    metric = Distances.cosine_distance if distance == "cosine" else Distances.eucledian_distance
+    their_loss = getattr(theirs, name)(MODEL, distance_metric=metric, **margin)
+    ours = losses.BatchAllTriplet if "margin" in numbers else losses.SoftMarginTriplet
+    value = ours(distance=distance, **numbers)(rows.embeddings["text"], rows.targets)
+    expected = their_loss([{"sentence_embedding": rows.embeddings["text"]}], rows.targets)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert value.item() > 1e-3
+
+
+class GivenScores(nn.Module):
+    """Stands in for their cross-encoder: a pair is a number, its score."""
+
+    device, num_labels = torch.device("cpu"), 1
+
+    def preprocess(self, pairs: list, **options: object) -> dict:
+        return {"scores": torch.tensor([score for _, score in pairs], dtype=torch.float64)}
+
+    def forward(self, features: dict) -> dict:
+        return features
+
+
+@pytest.mark.parametrize("documents", [2, 5])
+def test_losses_of_lists(documents):
+    from sentence_transformers.cross_encoder import losses as of_pairs
+
+    scores, grades = torch.randn(2, 4, documents, dtype=torch.float64)
+    inputs = [["q"] * 4, scores.tolist()]
+    place = of_pairs.PListMLELoss(
+        GivenScores(), lambda_weight=of_pairs.PListMLELambdaWeight(), respect_input_order=False
+    )
+    expected = place(inputs, list(grades))
+    assert losses.position_list_mle(scores, grades).item() == pytest.approx(expected.item(), rel=1e-5)
+    expected = of_pairs.RankNetLoss(GivenScores(), reduction_log="natural", eps=0)(inputs, list(grades))
+    pairs = (grades[:, :, None] > grades[:, None, :]).sum().item()  # theirs is the mean over pairs
+    assert losses.rank_net(scores, grades).item() * 4 / pairs == pytest.approx(expected.item(), rel=1e-5)

@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
-from juzhen.core.measures import RANKINGS
+from juzhen.core.measures import RANKINGS, metric_key, metric_title
 from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.ranked_lists import ranked_lists
 from juzhen.metrics.ranking import query_numbers
 
 OFFICIAL = {"ndcg": "ndcg_cut_{}", "recall": "recall_{}", "map": "map_cut_{}", "mrr": "recip_rank"}
+OFFICIAL |= {"precision": "P_{}", "hit_rate": "success_{}"}
 
 
 def trec_eval(scores, relevant, measures):
@@ -34,11 +35,7 @@ def trec_eval(scores, relevant, measures):
             }
         results = pytrec_eval.RelevanceEvaluator(
             judged,
-            {
-                official.replace("_cut_", "_cut.")
-                if "_cut_" in official
-                else official.replace("recall_", "recall.")
-            },
+            {official if kind == "mrr" else ".".join(official.rsplit("_", 1))},
         ).evaluate(run)
         found[measure] = [results[str(query)][official] for query in range(len(scores))]
     return found
@@ -54,6 +51,7 @@ def test_measures_are_those_of_trec_eval(documents, queries, levels, seed):
     relevant = [{int(one): float(row[one]) for one in np.flatnonzero(row)} for row in gains]
     one = RankingSet("some", "dev", ["q"] * queries, ["d"] * documents, relevant)
     measures = [*RANKINGS, "ndcg_at_3", "mrr_at_2", "recall_at_1", "map_at_5", "map_at_1000"]
+    measures += ["precision_at_3", "precision_at_50", "hit_rate_at_1", "hit_rate_at_5"]
     lists = ranked_lists(one, lambda some, others: scores[some], depth=1000)
     found = query_numbers(lists, relevant, measures)
     for measure, expected in trec_eval(scores, relevant, measures).items():
@@ -72,7 +70,28 @@ def test_no_query_finds_its_own_text_and_scores_must_be_numbers():
         ranked_lists(one, lambda some, others: np.array([[9.0, np.nan, 2.0]]), depth=2)
 
 
-@pytest.mark.parametrize("name", ["ndcg", "ndcg_at_0", "ndcg_at_x", "f1_at_10", "recall_at_1000000"])
+def test_a_measure_may_be_spelled_as_ir_measures_does():
+    lists, relevant = np.array([[2, 0, 1]]), [{0: 1.0}]
+    spellings = ["nDCG@10", "RR@10", "R@2", "AP@3", "P@2", "Success@1", "mrr@10"]
+    found = query_numbers(lists, relevant, spellings)
+    keys = [
+        "ndcg_at_10",
+        "mrr_at_10",
+        "recall_at_2",
+        "map_at_3",
+        "precision_at_2",
+        "hit_rate_at_1",
+        "mrr_at_10",
+    ]
+    assert [metric_key(name) for name in spellings] == keys
+    assert [metric_title(key) for key in keys] == [*spellings[:6], "RR@10"]
+    expected = query_numbers(lists, relevant, keys)
+    assert {metric_key(name): values for name, values in found.items()} == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["ndcg", "ndcg_at_0", "nDCG@", "nDCG@x", "ndcg_at_x", "f1_at_10", "recall_at_1000000"]
+)
 def test_what_is_no_measure_of_rankings_is_refused(name):
-    with pytest.raises(UserError, match=f"{name}: expected ndcg, mrr, recall, map with a cut-off"):
+    with pytest.raises(UserError, match=f"{name}: expected nDCG, RR, R, AP, P, Success with a cut-off"):
         query_numbers(np.zeros((1, 1), np.int64), [{0: 1.0}], [name])

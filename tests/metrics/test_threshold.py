@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
-from sklearn.metrics import accuracy_score, average_precision_score, f1_score
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score, matthews_corrcoef
 
 from juzhen.metrics.correlation import kolmogorov_smirnov, score_distribution
 from juzhen.metrics.threshold import (
@@ -14,9 +14,10 @@ from juzhen.metrics.threshold import (
     cross_fitted_f1,
     f1_at,
     fit_threshold,
+    mcc_at,
 )
 
-QUALITY = {"accuracy": accuracy_at, "f1": f1_at}
+QUALITY = {"accuracy": accuracy_at, "f1": f1_at, "mcc": mcc_at}
 
 labelled = st.lists(
     st.tuples(st.sampled_from([-0.5, 0.0, 0.1, 0.25, 0.3, 0.7, 1.0]), st.booleans()), min_size=1
@@ -28,14 +29,14 @@ def unzipped(rows: list[tuple[float, bool]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(scores, dtype=np.float32), np.array(labels, dtype=np.float32)
 
 
-@given(labelled, st.sampled_from(["accuracy", "f1"]))
+@given(labelled, st.sampled_from(["accuracy", "f1", "mcc"]))
 def test_no_threshold_is_better_than_the_fitted_one(rows, objective):
     scores, labels = unzipped(rows)
     fitted = QUALITY[objective](scores, labels, threshold=fit_threshold(scores, labels, objective=objective))
     grid = [-1.0, *np.unique(scores).tolist(), 2.0]
     others = [QUALITY[objective](scores, labels, threshold=threshold) for threshold in grid]
-    if labels.any() or objective == "accuracy":
-        assert fitted == max(others)
+    if objective == "accuracy" or (labels.any() and (objective == "f1" or not labels.all())):
+        assert fitted == pytest.approx(max(others), abs=1e-12)
     else:
         assert fitted is None
 
@@ -48,6 +49,8 @@ def test_equals_sklearn(rows, threshold):
     if labels.any():
         assert f1_at(scores, labels, threshold=threshold) == pytest.approx(f1_score(labels, accepted))
     if len({*labels.tolist()}) == 2:
+        expected = matthews_corrcoef(labels, accepted)
+        assert mcc_at(scores, labels, threshold=threshold) == pytest.approx(expected)
         assert average_precision(scores, labels) == pytest.approx(average_precision_score(labels, scores))
 
 

@@ -16,6 +16,8 @@ from launch.console import tie_lines
 
 MEASURES = [
     "ndcg_at_2",
+    "precision_at_3",
+    "hit_rate_at_2",
     "ndcg_at_4",
     "mrr_at_1",
     "mrr_at_3",

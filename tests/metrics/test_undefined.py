@@ -31,9 +31,17 @@ def measured(scores, given, dev=None) -> dict[str, Score]:
 @pytest.mark.parametrize(
     ("kind", "targets", "undefined"),
     [
-        (Kind.LABELLED_PAIR, [1.0] * 8, "spearman pearson accuracy f1 average_precision auc ks ks_p_value"),
-        (Kind.LABELLED_PAIR, [0.0] * 8, "spearman pearson accuracy f1 average_precision auc ks ks_p_value"),
-        (Kind.LABELLED_PAIR, [0.0] * 7 + [1.0], "accuracy f1"),
+        (
+            Kind.LABELLED_PAIR,
+            [1.0] * 8,
+            "spearman pearson accuracy f1 mcc average_precision auc ks ks_p_value",
+        ),
+        (
+            Kind.LABELLED_PAIR,
+            [0.0] * 8,
+            "spearman pearson accuracy f1 mcc average_precision auc ks ks_p_value",
+        ),
+        (Kind.LABELLED_PAIR, [0.0] * 7 + [1.0], "accuracy f1 mcc"),
         (Kind.LABELLED_PAIR, [0.0] * 6 + [1.0] * 2, ""),
         (Kind.SCORED_PAIR, [0.4] * 8, "spearman pearson ks ks_p_value"),
         (Kind.SCORED_PAIR, [0.4] * 7 + [0.3], "ks ks_p_value"),

@@ -65,6 +65,7 @@ def test_every_candidate_has_its_reason():
         ({"share": 0.6}, {4: "above_share", 7: "above_share"}),
         ({"share": None, "margin": 0.35}, {4: "above_margin", 7: "above_margin"}),
         ({"share": None, "threshold": 0.4}, dict.fromkeys((4, 7, 8), "above_threshold")),
+        ({"share": None, "min_score": 0.4}, dict.fromkeys((5, 9), "below_min_score")),
         ({"share": None, "first_rank": 7}, dict.fromkeys((4, 7), "outside_window")),
     ],
     ids=lambda value: " ".join(map(str, value)),

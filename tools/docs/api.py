@@ -11,7 +11,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     "encoders": (
         "Encoders",
         "encoders.sentence_encoder.SentenceEncoder encoders.sentence_encoder.PromptEncoder "
-        "encoders.cross_encoder.CrossEncoder encoders.search.Hit encoders.bundle.load_encoder "
+        "encoders.cross_encoder.CrossEncoder encoders.search.Hit encoders.sentence_encoder.load_encoder "
         "encoders.bundle.save_encoder encoders.backbone.load_backbone encoders.transformer.compile_layers "
         "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.spec.BackboneConfig "
         "backends.opening.open_backend",
@@ -29,7 +29,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     ),
     "mining": (
         "Mining and distillation",
-        "mining.negatives mining.options distillation.graded_sets distillation.student",
+        "mining.groups mining.negatives mining.options distillation.graded_sets distillation.student",
     ),
     "results": ("Results and errors", "core.result core.errors calibration.calibration calibration.fusion"),
 }

@@ -1,0 +1,66 @@
+"""An encoder as a folder that others can load, and as a repository of the Hugging Face hub."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from juzhen.core.errors import UserError, foreign_reason
+from juzhen.core.network import hub_problem
+from juzhen.encoders.bundle import save_encoder, write_encoder
+
+
+class Shareable(nn.Module):
+    """What can be saved and uploaded."""
+
+    def save(self, folder: str | Path, *, card: dict[str, Any] | None = None) -> Path:
+        """Writes the encoder with all settings to a folder that `load` and sentence-transformers open.
+
+        card  facts for its README, as of `juzhen.encoders.save_encoder`
+
+        A folder that was written so, and not changed since, is replaced. Raises UserError for any other.
+        """
+        return save_encoder(self, folder, card=card or {})
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = True,
+        revision: str | None = None,
+        token: str | None = None,
+        message: str = "Upload an encoder",
+        card: dict[str, Any] | None = None,
+    ) -> str:
+        """Uploads what `save` writes to a repository of the Hugging Face hub, and gives the address of the commit.
+
+        repo_id   owner/name; made where there is none
+        private   of a repository that is made: others do not see it
+        revision  an existing branch; None: main
+        token     None: that of HF_TOKEN or of `hf auth login`
+        card      as of `save`; the name of the README is that of the repository
+
+        Raises UserError without a token, without a network, and with what the hub refuses.
+        """
+        from huggingface_hub import HfApi, get_token
+
+        if (problem := hub_problem()) is not None:
+            raise UserError(f"push_to_hub({repo_id!r}): {problem}; nothing was uploaded")
+        if not (token or get_token()):
+            raise UserError(
+                f"push_to_hub({repo_id!r}): no token of the hub. Make one that may write at "
+                "https://huggingface.co/settings/tokens, then `hf auth login`, or set HF_TOKEN"
+            )
+        hub = HfApi(token=token)
+        with tempfile.TemporaryDirectory() as folder:
+            name = repo_id.rpartition("/")[2]
+            write_encoder(self, Path(folder), {"name": name} | (card or {}), place=repo_id)
+            try:
+                hub.create_repo(repo_id, private=private, exist_ok=True)
+                commit = hub.upload_folder(
+                    repo_id=repo_id, folder_path=folder, revision=revision, commit_message=message
+                )
+            except Exception as error:  # the client raises many unrelated types, as `locate.download` says
+                raise UserError(f"push_to_hub({repo_id!r}): {foreign_reason(error)}") from error
+        return str(commit.commit_url)

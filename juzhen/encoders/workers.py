@@ -1,0 +1,124 @@
+"""Several processes that encode, each with the encoder on a device of its own."""
+
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from juzhen.core.devices import open_device
+from juzhen.core.errors import UserError
+from juzhen.core.threads import limit_threads
+from juzhen.encoders.bundle import write_encoder
+from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.settable import check_count
+from juzhen.encoders.token_table import TokenTable
+
+BATCHES_AHEAD = 2
+"""Batches that wait for each process."""
+
+
+class Workers:
+    """Processes that hold a copy of an encoder, until the block ends: `with Workers(encoder, 4) as workers`.
+
+    devices  number of processes, which share the threads of this one on the CPU; or the name of a device for each
+
+    Batches are those of one process, and so are the vectors. Processes are spawned: a script that starts them does so
+    below `if __name__ == "__main__"`. Raises UserError for a device that is not there.
+    """
+
+    def __init__(self, encoder: PooledEncoder, devices: int | Sequence[str | torch.device]) -> None:
+        if not isinstance(devices, Sequence) or isinstance(devices, str):
+            check_count("workers", devices)
+        listed = ["cpu"] * devices if isinstance(devices, int) else devices
+        names = [str(open_device(device)) for device in listed]
+        check_count("workers", len(names))
+        self._size = len(names)
+        self._state = _state(encoder)
+        self._folder = tempfile.TemporaryDirectory(prefix="juzhen-")
+        write_encoder(encoder, Path(self._folder.name), {})
+        context = get_context("spawn")
+        waiting = context.SimpleQueue()
+        for name in names:
+            waiting.put(name)
+        threads = max(torch.get_num_threads() // self._size, 1)
+        load = type(encoder).load  # type: ignore[attr-defined]  # of a SentenceEncoder, which imports this file
+        begin = (load, self._folder.name, encoder.backbone.dtype, waiting, threads)
+        self._pool = ProcessPoolExecutor(self._size, mp_context=context, initializer=_begin, initargs=begin)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._folder.cleanup()
+
+    def check(self, encoder: PooledEncoder) -> None:
+        """Raises UserError where the encoder has other weights or settings by now."""
+        if _state(encoder) != self._state:
+            raise UserError("workers: they hold another encoder, or other settings of it; start them anew")
+
+    def encode(
+        self, batches: Iterable[TokenTable], *, unpooled: int
+    ) -> Iterator[Float[np.ndarray, "batch dim"]]:
+        """Embeddings of each batch, in the order of the batches.
+
+        unpooled  tokens at the start of each sentence that pooling leaves out
+        """
+        pending: deque[Future[np.ndarray]] = deque()
+        try:
+            for batch in batches:
+                pending.append(self._pool.submit(_encode, TokenTable.joined([batch]), unpooled))
+                if len(pending) > BATCHES_AHEAD * self._size:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        except BrokenProcessPool as error:
+            raise UserError(
+                "workers: a process ended before its work was done; what it printed says why. A script that starts "
+                'workers does so below `if __name__ == "__main__":`'
+            ) from error
+
+
+def started(
+    encoder: PooledEncoder, workers: "int | Sequence[str | torch.device] | Workers | None"
+) -> AbstractContextManager["Workers | None"]:
+    """Workers for one block; those that run already, or none, as they are."""
+    if workers is None or isinstance(workers, Workers):
+        return nullcontext(workers)
+    return Workers(encoder, workers)
+
+
+def _state(encoder: PooledEncoder) -> tuple[Any, ...]:
+    """What a copy of an encoder has of it; in-place changes of weights, as optimizers make them, are counted."""
+    changes = sum(weights._version for weights in encoder.parameters())
+    return id(encoder.backbone), encoder.pooling, encoder.normalize, id(encoder.projections), changes
+
+
+_encoder: Any = None
+"""The encoder of a process that has begun to work."""
+
+
+def _begin(
+    load: Callable[..., PooledEncoder], folder: str, dtype: torch.dtype, waiting: Any, threads: int
+) -> None:
+    global _encoder
+    device = waiting.get()
+    if device == "cpu":
+        limit_threads(threads)
+    _encoder = load(folder, device=device).to(dtype)
+
+
+def _encode(batch: TokenTable, unpooled: int) -> Float[np.ndarray, "batch dim"]:
+    tokens = _encoder.collate(batch)
+    tokens.unpooled = unpooled
+    vectors: np.ndarray = _encoder.infer(tokens)
+    return vectors

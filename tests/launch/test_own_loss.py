@@ -1,0 +1,91 @@
+"""A loss of a package that is installed beside juzhen: declared, it is learnt with by its name; else it is refused."""
+
+import pytest
+from forks import python
+
+from conf.declared import declared
+from conf.own_classes import declared_losses, is_own, own_class
+from juzhen.core.errors import UserError
+from juzhen.core.schema import ConfigError
+from launch.job import check_target
+
+TARGET = "losses_of_somebody.Absolute"
+SOURCE = """
+from torch import Tensor
+
+from juzhen.core.examples import Kind
+from juzhen.losses.loss import Contrast, Loss, LossOutput
+from juzhen.losses.options import checked, number
+
+
+class Absolute(Loss):
+    input_kinds = (Kind.SCORED_PAIR,)
+    consumes = "scores"
+    couples = False
+    contrast = Contrast.VALUES
+
+    power: float | int = checked(1.0, number, low=0.5, high=4.0)
+
+    def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
+        loss = ((scores - targets).abs() ** self.power).mean()
+        return loss, {"error": loss.detach()}
+
+
+class Hidden(Absolute):
+    pass
+
+
+class NoLoss:
+    pass
+"""
+YAML = f"_target_: {TARGET}\nname: absolute\npower: 1.5\n"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "package"
+    about = folder / "losses_of_somebody-1.0.dist-info"
+    about.mkdir(parents=True)
+    (folder / "losses_of_somebody.py").write_text(SOURCE)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: losses-of-somebody\nVersion: 1.0\n")
+    lines = ["[juzhen.losses]", *(f"{name} = losses_of_somebody:{name}" for name in ("Absolute", "NoLoss"))]
+    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def test_what_a_package_declares_is_a_loss_and_its_numbers_are_checked(package):
+    assert is_own(TARGET)
+    assert declared_losses() == {TARGET, "losses_of_somebody.NoLoss"}
+    assert declared(TARGET).consumes == "scores"
+    assert own_class(TARGET)(power=2).power == 2
+    check_target({"_target_": TARGET, "name": "absolute", "power": 1.5}, "loss")
+    with pytest.raises(ConfigError, match=r"loss\.powr: there is no such key; did you mean power"):
+        check_target({"_target_": TARGET, "powr": 1.5}, "loss")
+    with pytest.raises(ConfigError, match="no class of juzhen"):
+        check_target({"_target_": TARGET}, "model")
+
+
+@pytest.mark.parametrize("name", ["Hidden", "NoLoss", "Nothing"])
+def test_what_it_does_not_declare_or_is_no_loss_is_refused(package, name):
+    with pytest.raises(UserError, match="no class of juzhen"):
+        own_class(f"losses_of_somebody.{name}")
+    with pytest.raises(UserError, match="no class of juzhen"):
+        declared(f"losses_of_somebody.{name}")
+
+
+@pytest.mark.slow
+def test_a_job_learns_with_it_from_outside_the_clone(package, tmp_path, tiny_backbone, project_root):
+    (tmp_path / "own" / "loss").mkdir(parents=True)
+    (tmp_path / "own" / "loss" / "absolute.yaml").write_text(YAML)
+    words = ["--config-dir", "own", "loss=absolute", "dataset=demo_sts", f"backbone.path={tiny_backbone}"]
+    words += ["backbone=local", "backbone.initialize=random", "training.duration=2 steps", "name=own"]
+    done = python(
+        project_root / "train.py",
+        *words,
+        "logger.progress=false",
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(package)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "trained on demo_sts" in done.stdout
