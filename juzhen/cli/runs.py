@@ -1,4 +1,4 @@
-"""`juzhen table`, `compare`, `report` and `archive`: what finished runs say."""
+"""`juzhen table`, `report` and `archive`: what finished runs say."""
 
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ def table(
             raise UserError(f"--picture {picture}: expected a file that ends in .svg or .png")
         options.require_matplotlib(", or leave out --picture")
     require_ours(*filter(None, (markdown, csv, picture)))
-    matrix = _read_matrix(folder, metric=metric, split=split)
+    matrix = read_matrix(folder, metric=metric, split=split)
     from juzhen.report.table import caption, to_console, to_csv, to_markdown, undefined_lines
     from juzhen.report.terminal import for_people
 
@@ -58,30 +58,6 @@ def table(
 
         with writing_to(picture):
             draw_dots(matrix, picture)
-
-
-def compare(
-    folder: options.Runs, *, metric: options.Metric = "spearman", markdown: options.Markdown = None
-) -> None:
-    """Published numbers beside those of the runs: which they match, which they miss, and which they do not have.
-
-    Draws a table as wide as the terminal; in a pipe, or into a file, writes Markdown, a line per row.
-
-    juzhen compare runs --markdown comparison.md
-    """
-    matrix = _read_matrix(folder, metric=metric)
-    from juzhen.report.compare import comparison_tables
-    from juzhen.report.figures import load_published
-    from juzhen.report.terminal import for_people
-
-    tables = comparison_tables(matrix, load_published())
-    text = "".join(f"{table.title}. {table.note}\n\n{table.markdown()}\n\n" for table in tables)
-    if console := for_people():
-        for table in tables:
-            console.print(f"{table.title}. {table.note}", table.console(), highlight=False, sep="\n")
-    else:
-        print(text, end="")
-    write_page(markdown, text)
 
 
 def report(
@@ -112,7 +88,7 @@ def report(
 
     for path in write_report(pages, out or folder / "report", title=title):
         print(path)
-    fill_pages(into or (), pages, tell=_warn)
+    fill_pages(into or (), pages, tell=warn)
 
 
 def archive(
@@ -126,7 +102,7 @@ def archive(
     """
     from juzhen.report.collect import export
 
-    print(f"{target}: {export(folder, target, report=_warn)} results")
+    print(f"{target}: {export(folder, target, report=warn)} results")
 
 
 def write_page(path: Path | None, text: str) -> None:
@@ -136,14 +112,14 @@ def write_page(path: Path | None, text: str) -> None:
             write_text(path, text)
 
 
-def _read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":
+def read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":
     from juzhen.report.collect import collect
 
-    results = collect(folder, report=_warn)
+    results = collect(folder, report=warn)
     from juzhen.report.matrix import build_matrix  # loads pandas
 
     return build_matrix(results, metric=metric, split=split)
 
 
-def _warn(line: str) -> None:
+def warn(line: str) -> None:
     print(line, file=sys.stderr)
