@@ -166,8 +166,9 @@ def _beside(
         "undecided where its interval holds 0; intervals are not corrected for their number, and say nothing about "
         "other seeds."
     )
-    head = ("set", "measure", "of", "A", "the other", "difference", "95 %", "verdict")
-    tables = [table, settings, ReportTable("differences", "Differences", note, head, lines, empty="None.")]
+    columns_of_gaps = ("set", "measure", "of", "A", "the other", "difference", "95 %", "verdict")
+    gaps = ReportTable("differences", "Differences", note, columns_of_gaps, lines, empty="None.")
+    tables = [table, settings, gaps]
     if flipped:
         note = "Rows that one run alone decides right at its threshold; p: McNemar's exact test."
         head = ("set", "runs", "A alone right", "the other alone", "both wrong", "p")

@@ -137,6 +137,17 @@ class Result:
     format_version: int = FORMAT_VERSION
 
     @property
+    def folder(self) -> str:
+        """Where it was read from; "" where it was not."""
+        place = getattr(self.config, "place", None)
+        return str(Path(place).parent) if isinstance(place, Path) else ""
+
+    @property
+    def is_debug(self) -> bool:
+        """Of a job that tries whether everything runs, on some rows."""
+        return self.config.get("debug_rows") is not None
+
+    @property
     def measured_weights(self) -> str:
         """Digest of the weights that were measured; "" where there are none, or an old result does not say."""
         return next(filter(None, (self.weights, *(fill["weights"] for fill in self.filled))), "")
