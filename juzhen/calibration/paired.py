@@ -91,7 +91,7 @@ class Scored:
         if self.right is not None:
             ranks = rankdata(self.rows["score"]) / len(self.rows)
             accepted = self.right == (self.rows["gold"] == 1)
-            border = (1 - accepted.mean()) if len(ranks) else 0.5
+            border = ((~accepted).sum() + 0.5) / len(ranks)
             return np.abs(ranks - border) * np.where(self.right, -1, 1)
         if self.kind in ROWS_OF_PAIRS:
             return np.abs(rankdata(self.rows["score"]) - rankdata(self.gold)) / len(self.rows)

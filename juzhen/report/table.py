@@ -63,12 +63,12 @@ def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> Non
     """Prints tables with their titles, and then notes: drawn for a terminal, as Markdown in a pipe or a file."""
     console = for_people()
     for table in tables:
-        lines = [*([table.title] if table.title else []), *([table.note] if table.note else [])]
+        about = list(filter(None, [". ".join(filter(None, [table.title, table.note]))]))
         if console:
-            for text in (*lines, table.console()):
+            for text in (*about, table.console()):
                 console.print(text, highlight=False)
         else:
-            print("\n\n".join([*lines, table.markdown()]), end="\n\n")
+            print("\n\n".join([*about, table.markdown()]), end="\n\n")
     for note in notes:
         if console:
             console.print(note, highlight=False)
