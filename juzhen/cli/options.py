@@ -63,7 +63,7 @@ Split = Annotated[
         show_default="one of each set, test if it is as full",
     ),
 ]
-Debug = Annotated[bool, Option("--debug", help="also runs of some rows (experiment=debug, debug_rows)")]
+Debug = Annotated[bool, Option("--debug", help="also debug runs, which learn from some rows alone")]
 Markdown = Annotated[Path | None, Option(help="also write the table as Markdown")]
 Out = Annotated[
     Path | None,

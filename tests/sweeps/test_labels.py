@@ -81,7 +81,10 @@ def test_letters_are_those_of_the_rows_that_one_beats(make_result):
     assert beaten(build_matrix(many, metric="spearman")) == {}
 
 
-def test_debug_runs_are_shown_where_asked_for_or_where_there_is_nothing_else(make_result, tmp_path, capsys):
+def test_debug_runs_are_shown_where_asked_for_or_where_there_is_nothing_else(
+    make_result, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.delenv("COLUMNS", raising=False)
     for name in ("whole", "tried"):
         (tmp_path / name).mkdir()
     make_result(["a"], SCORES).write(tmp_path / "whole")
