@@ -110,7 +110,6 @@ class ScoredRun:
     def weights(self) -> str:
         return weights_digest(self.folder / ENCODER_FOLDER)
 
-<<<<<<< HEAD
     @cached_property
     def _scorer(self) -> "PairScorer":
         from juzhen.families import PairScorer
@@ -131,8 +130,8 @@ def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> E
     split, name = column.split("/")
     folder = data_dir or Path(result.config["data_dir"])
     stored = {key: result.config[key] for key in ("source", "on_bad_row")}
-    own = {"data_dir": str(folder), "evaluate": {name: result.described(name)}}
-    settings = EvaluationSettings.of(stored | own)
+    changes = {"data_dir": str(folder), "evaluate": {name: result.described(name)}}
+    settings = EvaluationSettings.of(stored | changes)
     examples = load_split(settings, settings.evaluate[name], split, required=True)
     assert examples is not None  # a file that is required is there, or there is a UserError
     examples = sampled(examples, (result.config.get("evaluation") or {}).get("limit"))
@@ -142,21 +141,6 @@ def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> E
             "the same files"
         )
     return examples
-=======
-    def _examples(self, name: str, split: str) -> Examples:
-        stored = {key: self.result.config[key] for key in ("source", "on_bad_row")}
-        changes = {"data_dir": str(self._data_dir), "evaluate": {name: self.result.described(name)}}
-        settings = EvaluationSettings.of(stored | changes)
-        examples = load_split(settings, settings.evaluate[name], split, required=True)
-        assert examples is not None  # a file that is required is there, or there is a UserError
-        recorded = self.result.data[f"{split}/{name}"]
-        if examples.fingerprint != recorded["fingerprint"]:
-            raise UserError(
-                f"{name}/{split} below {self._data_dir} holds other rows than the run {self.folder} has seen; point "
-                "--data-dir at the same files"
-            )
-        return examples
->>>>>>> main
 
 
 def fitting_and_judging(run: ScoredRun, name: str) -> tuple[ScoredSet, ScoredSet, str]:
