@@ -26,6 +26,7 @@ from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.examples import Examples
 from juzhen.core.result import Result, Score
+from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.core.threads import limit_threads
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import remove_file
@@ -33,6 +34,7 @@ from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
 from juzhen.encoders.cut import Cut
 from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import cut_in_evaluation, cut_in_training, cut_line, describe_rows, with_leaks
 from juzhen.evaluation.devices import device_name
 from launch.digests import evaluation_digest
@@ -190,6 +192,7 @@ class StageRun:
             seed=job.seed,
             stage=self.stage.index,
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            thresholds=fitted_thresholds(self.module.rows),
             transfer={task.name: task.described() for task in read.tasks},
             unscored=read.unscored,
         )
@@ -209,12 +212,13 @@ class StageRun:
         digest = evaluation_digest(self.job, self.rows) if self.entry.shared else ""
         measured = self.entry.measured(digest) if self.entry.finished else None
         if measured is not None:
-            self.module.scores = measured
+            self.module.scores, rows = measured
+            self.module.rows = dict(rows.sets)
             return
         if step is None or not self.module.score_as_validated(self.data.test_plan, step=step):
             self._test()
         if self.entry.finished and self.trainer.is_global_zero:
-            self.entry.keep_measured(digest, self.module.scores)
+            self.entry.keep_measured(digest, self.module.scores, RowScores(sets=self.module.rows))
 
     def _test(self) -> None:
         with _ctrl_c_of(self.trainer):
@@ -245,9 +249,12 @@ class StageRun:
             }
             card = {"name": result.name, "trained_on": result.trained_on, "seed": result.seed}
             card |= {"spearman_percent": spearman, "git_commit": result.environment["git_commit"]}
+            if result.thresholds:
+                card["thresholds"] = {name: threshold.value for name, threshold in result.thresholds.items()}
             self._model.save_encoder(self.encoder, ours, card=card)
             share_files(self.entry.path / ENCODER_FOLDER, ours)
             result.weights = weights_digest(ours)
+        RowScores(result.weights, self.module.rows).write(self.folder / ROWS_FILE)
         result.write(self.folder)
         remove_file(self.entry.checkpoints / RESUME_FILE, earlier=IN_CHECKPOINTS)
 

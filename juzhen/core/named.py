@@ -1,6 +1,7 @@
 """Models and losses by their names. Where a class lies decides no key and no row, so that modules can be moved."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -98,3 +99,17 @@ def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in backbone.items()
         if key != "name" and not (key in PROMPT_KEYS and value is None)
     }
+
+
+def made_from(verb: str, source: str, origin: str) -> str:
+    """The `origin` of a set that a verb makes of `source`, which is set/split and has an origin of its own.
+
+    >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distil", "lcqmc/train", "https://…")))
+    ['lcqmc_hard', 'lcqmc']
+    """
+    return f"juzhen {verb}, from {source} ({origin})"
+
+
+def parents(origin: str) -> list[str]:
+    """The sets that one was made of by our verbs, as its `origin` says, the nearest first."""
+    return re.findall(r"juzhen \w+, from ([^/\s]+)/\w+ \(", origin)

@@ -16,6 +16,7 @@ from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.threads import tell_of_fork
+from juzhen.encoders.decision import Decides
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import encoder_folder, encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
@@ -76,7 +77,7 @@ class Options(TypedDict, total=False):
     cache: EmbeddingCache | None
 
 
-class SentenceEncoder(Shareable, PooledEncoder):
+class SentenceEncoder(Decides, Shareable, PooledEncoder):
     """Texts to embeddings.
 
     As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
@@ -123,6 +124,7 @@ class SentenceEncoder(Shareable, PooledEncoder):
         if parts.folder is not None:
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
         encoder._is_finished = True
+        encoder._is_loaded_from(parts.folder)
         return encoder
 
     @overload

@@ -4,9 +4,10 @@ Labels are 1 (same) and 0 (not). A threshold is fitted on one split and applied 
 split exists it is cross-fitted, since a threshold fitted on the rows it judges flatters them.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool
 from sklearn.metrics import average_precision_score, matthews_corrcoef, roc_auc_score
 
 from juzhen.core.columns import as_numbers
@@ -55,6 +56,45 @@ def mcc_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float
     """Matthews' correlation of decision and label, −1 to 1; 0 where all rows get one decision. None for one class."""
     scores, labels = _checked(scores, labels)
     return _mcc(scores >= threshold, labels)
+
+
+def accepted_rows(
+    scores: np.ndarray, labels: np.ndarray, *, threshold: float | None
+) -> Bool[np.ndarray, "rows"] | None:
+    """Which rows score at least the threshold; threshold None as of `decisions_at`, None below two rows of a label."""
+    scores, labels = _checked(scores, labels)
+    return _cross_fitted(scores, labels, objective="accuracy") if threshold is None else scores >= threshold
+
+
+class Decisions(NamedTuple):
+    """How good the answers of a threshold are, as fractions: None where undefined.
+
+    precision  TP / (TP + FP)
+    recall     TP / (TP + FN)
+    """
+
+    accuracy: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+
+
+def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | None) -> Decisions:
+    """What it means to accept the rows that score at least the threshold.
+
+    threshold  None: each half of the rows is judged by the threshold of the other that has the best accuracy
+    """
+    accepted = accepted_rows(scores, labels, threshold=threshold)
+    scores, labels = _checked(scores, labels)
+    if accepted is None:
+        return Decisions()
+    hits = float(labels[accepted].sum())
+    return Decisions(
+        _accuracy(accepted, labels),
+        hits / float(accepted.sum()) if accepted.any() else None,
+        hits / float(labels.sum()) if labels.any() else None,
+        _f1(accepted, labels),
+    )
 
 
 def cross_fitted_accuracy(scores: np.ndarray, labels: np.ndarray) -> float | None:
