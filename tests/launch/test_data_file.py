@@ -153,6 +153,21 @@ def test_mistakes_are_answered_and_nothing_is_written(desk, capsys, typed, messa
     assert not list(desk.glob("conf/**/*")) + list(desk.glob("data/**/*"))
 
 
+def test_in_a_terminal_the_guess_is_asked_about(desk, capsys, monkeypatch):
+    answers, questions = [False, True], []
+    monkeypatch.setattr("typer.confirm", lambda text, **_: questions.append(text) or answers.pop(0))
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    typed = ["new", "desk_faq.csv", "--config-dir", "conf"]
+    assert main(typed) == 2
+    assert "nothing was written; say what the rows are: --kind" in capsys.readouterr().err
+    assert not (desk / "conf").exists()
+    assert main(typed) == 0
+    assert questions == ["Is this right?"] * 2
+    assert main([*typed, "-y"]) == 0
+    assert not answers
+
+
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "xlsx", "jsonl"])
 def test_names_of_sets(suffix):
     names = {"我的 faq.v2": "我的_faq_v2", "2024": "set_2024", "faq.final": "faq_final", "…": "pairs"}
