@@ -1,0 +1,234 @@
+// The matrix: its colours and orders, the panel of a cell, keys, and the same picture as an SVG.
+const grid = document.getElementById("grid");
+const body = grid.tBodies[0];
+const panel = document.getElementById("panel");
+const lines = [...body.rows];
+const headCells = [...grid.tHead.rows[0].cells].slice(1);
+const cellAt = lines.map((line) => [...line.cells].slice(1));
+const rowOrder = document.getElementById("row-order");
+const columnOrder = document.getElementById("column-order");
+const colourBy = document.getElementById("colour-by");
+const cellOf = (row, column) => ROWS[row].cells?.[column];
+grid.style.setProperty("--columns", COLUMNS.length);
+
+// Colours. Cividis (Nuñez, Anderton and Renslow 2018) is the same for every kind of colour vision, and even in grey.
+function makeScale() {
+  const by = colourBy.value;
+  const cells = ROWS.flatMap((row) => Object.values(row.cells ?? {}));
+  if (by === "gain") {
+    const most = d3.max(cells, (cell) => Math.abs(cell.gain ?? 0)) || 1;
+    return { ends: [`−${fixed(most)}`, `+${fixed(most)}`], value: (cell) => (cell.gain === undefined ? null : (cell.gain / most + 1) / 2),
+      colour: (share, colours) => d3.piecewise(d3.interpolateLab, ["#b5442a", "#e8906f", colours.middle, "#5b9fd3", "#1f5f9e"])(share) };
+  }
+  const colour = (share) => d3.interpolateCividis(share);
+  if (by === "within") {
+    const extents = COLUMNS.map((_, column) => d3.extent(ROWS.flatMap((_, row) => cellOf(row, column)?.mean ?? [])));
+    return { ends: ["lowest of the set", "highest"], colour,
+      value: (cell, column) => (extents[column][0] === extents[column][1] ? 0.5 : (cell.mean - extents[column][0]) / (extents[column][1] - extents[column][0])) };
+  }
+  const [low, high] = d3.extent(cells, (cell) => cell.mean);
+  return { ends: [fixed(low ?? 0), fixed(high ?? 0)], colour, value: (cell) => (low === high ? 0.5 : (cell.mean - low) / (high - low)) };
+}
+
+function paintGrid() {
+  const scale = makeScale(), colours = themeNow();
+  cellAt.forEach((cells, row) => cells.forEach((element, column) => {
+    const cell = cellOf(row, column), share = cell ? scale.value(cell, column) : null;
+    if (!cell) return;
+    const colour = share === null ? "" : scale.colour(share, colours);
+    element.style.backgroundColor = colour;
+    element.style.color = colour && inkOn(colour);
+  }));
+  const stops = d3.range(0, 1.01, 0.1).map((share) => scale.colour(share, colours));
+  document.getElementById("scale-bar").style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
+  document.getElementById("scale-low").textContent = scale.ends[0];
+  document.getElementById("scale-high").textContent = scale.ends[1];
+}
+redraws.push(paintGrid);
+colourBy.addEventListener("change", paintGrid);
+if (!ROWS.some((row) => Object.values(row.cells ?? {}).some((cell) => cell.gain !== undefined))) colourBy.querySelector("[value=gain]").remove();
+
+// Orders. "given", "alike", "name", or the number of a column (of rows) or of a row (of columns); sign: which way.
+const state = { rows: { by: "given", sign: 1 }, columns: { by: "given", sign: 1 } };
+const named = [["given", "as in the tables"], ["alike", "alike side by side"], ["name", "by name"]];
+const kinds = named.filter(([key]) => key !== "alike" || (ROWS.length > 2 && COLUMNS.length > 2));
+fillSelect(rowOrder, [...kinds, ...COLUMNS.map((column, index) => [index, `by ${column.name}`])], "given");
+fillSelect(columnOrder, [...kinds, ...ROWS.map((row, index) => [index, `by ${row.label}`])], "given");
+
+function order(count, alike, nameOf, valueOf, { by, sign }) {
+  const numbers = d3.range(count);
+  if (by === "given") return numbers;
+  if (by === "alike") return alike;
+  if (by === "name") return numbers.sort((a, b) => nameOf(a).localeCompare(nameOf(b)));
+  const value = (index) => valueOf(index, Number(by));
+  // What has no score stands last, whichever way.
+  return numbers.sort((a, b) => (value(a) === undefined) - (value(b) === undefined) || sign * ((value(b) ?? 0) - (value(a) ?? 0)));
+}
+const rowsNow = () => order(ROWS.length, DATA.orders.rows, (row) => ROWS[row].label, (row, column) => cellOf(row, column)?.mean, state.rows);
+const columnsNow = () => order(COLUMNS.length, DATA.orders.columns, (column) => COLUMNS[column].name, (column, row) => cellOf(row, column)?.mean, state.columns);
+
+function arrange() {
+  const columns = columnsNow();
+  const head = grid.tHead.rows[0];
+  head.append(...columns.map((column) => headCells[column]));
+  lines.forEach((line, row) => line.append(...columns.map((column) => cellAt[row][column])));
+  body.append(...rowsNow().map((row) => lines[row]));
+  headCells.forEach((cell, column) => {
+    if (String(column) === String(state.rows.by)) cell.setAttribute("aria-sort", state.rows.sign > 0 ? "descending" : "ascending");
+    else cell.removeAttribute("aria-sort");
+  });
+  lines.forEach((line, row) => line.querySelector(".row-sort").classList.toggle("sorted", String(row) === String(state.columns.by)));
+  rowOrder.value = state.rows.by;
+  columnOrder.value = state.columns.by;
+  hidePanel();
+}
+/** A first time downwards, then upwards, then as given. */
+function sortBy(side, by) {
+  const now = state[side];
+  const again = String(now.by) === String(by);
+  state[side] = !again ? { by, sign: 1 } : now.sign > 0 ? { by, sign: -1 } : { by: "given", sign: 1 };
+  arrange();
+}
+rowOrder.addEventListener("change", () => { state.rows = { by: rowOrder.value, sign: 1 }; arrange(); });
+columnOrder.addEventListener("change", () => { state.columns = { by: columnOrder.value, sign: 1 }; arrange(); });
+
+// The panel of a cell.
+let pinned = null;
+function cellFacts(row, column) {
+  const { label, setup, less, cost, commands, reasons, before } = ROWS[row], cell = cellOf(row, column);
+  const title = make("h3", {}, make("span", {}, `${label} → ${COLUMNS[column].name}`));
+  if (!cell) return [title, make("p", { class: "note" }, reasons?.[column] ? `No score: ${reasons[column]}` : "No score.")];
+  const several = Object.entries(cell.seeds);
+  const spread = cell.std === undefined ? "" : ` ± ${fixed(cell.std)}`;
+  const list = make("dl", { class: "facts" });
+  facts(list, [
+    ["95 % interval", cell.low === undefined ? "" : `${fixed(cell.low)} to ${fixed(cell.high)}`],
+    ["seeds", several.map(([seed, value]) => `${seed}: ${fixed(value)}`).join(", ")],
+    ["gain", cell.gain === undefined ? "" : `${signed(cell.gain)} over ${ROWS[before].label}`],
+    ["rows scored", cell.count?.toLocaleString("en")],
+    ["trained on it", cell.trained ? "yes" : ""],
+    ["leak", cell.leak],
+    ["without leaks", cell.unseen],
+    ["baseline", cell.below ? "below the lexical baseline" : ""],
+    ["fewer rows", less?.join("; ")],
+    ["setup", setup],
+    ["training", cost?.text ?? "none"],
+    ["code", cell.commit],
+  ]);
+  const command = cell.command === undefined ? null : make("code", { class: "command" }, commands[cell.command]);
+  return [title, make("div", { class: "score" }, fixed(cell.mean), make("small", {}, `${spread} ${DATA.metric}`)), list, command].filter(Boolean);
+}
+
+function showPanel(element, pin) {
+  if (pinned && !pin) return;
+  const row = Number(element.closest("tr").dataset.row), column = Number(element.dataset.column);
+  pinned?.classList.remove("pinned");
+  pinned = pin ? element : null;
+  element.classList.toggle("pinned", pin);
+  const tools = pin ? [make("div", { class: "panel-tools" },
+    make("button", { type: "button", onclick: () => { hidePanel(); openRow(row); } }, "Open this row"),
+    make("button", { type: "button", onclick: () => { const cell = element; hidePanel(); cell.focus(); } }, "Close"))] : [];
+  panel.replaceChildren(...cellFacts(row, column), ...tools);
+  panel.hidden = false;
+  const box = element.getBoundingClientRect(), gap = 8;
+  const left = box.right + gap + panel.offsetWidth < innerWidth ? box.right + gap : box.left - gap - panel.offsetWidth;
+  const top = Math.min(box.top, innerHeight - panel.offsetHeight - gap);
+  panel.style.left = `${Math.max(gap, left)}px`;
+  panel.style.top = `${Math.max(gap, top)}px`;
+}
+function hidePanel() {
+  pinned?.classList.remove("pinned");
+  pinned = null;
+  panel.hidden = true;
+}
+
+// A panel that moves brings other cells under a pointer that rests: that is no pointing.
+let pointer = "";
+grid.addEventListener("pointermove", (event) => {
+  const place = `${event.screenX} ${event.screenY}`;
+  if (event.pointerType === "touch" || place === pointer) return;
+  pointer = place;
+  const cell = event.target.closest(".cell");
+  if (cell) showPanel(cell, false); else if (!pinned) hidePanel();
+});
+grid.addEventListener("pointerleave", () => { if (!pinned) hidePanel(); });
+document.getElementById("frame").addEventListener("scroll", () => { if (!pinned || innerWidth > 768) hidePanel(); }, { passive: true });
+grid.addEventListener("focusin", (event) => {
+  const cell = event.target.closest(".cell");
+  if (cell && cell.matches(":focus-visible")) showPanel(cell, false);
+});
+grid.addEventListener("focusout", () => { if (!pinned) hidePanel(); });
+document.addEventListener("click", (event) => {
+  const cell = event.target.closest("#grid .cell");
+  if (cell) { moveTo(cell); showPanel(cell, true); return; }
+  if (!panel.contains(event.target)) hidePanel();
+  const head = event.target.closest("#grid thead button"), name = event.target.closest(".row-name"), sorts = event.target.closest(".row-sort");
+  if (head) sortBy("rows", Number(head.closest("th").dataset.column));
+  if (name) openRow(Number(name.closest("tr").dataset.row));
+  if (sorts) sortBy("columns", Number(sorts.closest("tr").dataset.row));
+});
+
+// Keys. One place of the matrix is reached by Tab; arrows move from there, in the order in which rows and columns stand.
+const focusable = (cell) => cell.querySelector("button") ?? cell;
+const places = () => [[...grid.tHead.rows[0].cells], ...[...body.rows].map((line) => [...line.cells])];
+function moveTo(element) {
+  grid.querySelectorAll('[tabindex="0"]').forEach((other) => { other.tabIndex = -1; });
+  element.tabIndex = 0;
+  element.focus();
+}
+if (lines.length && COLUMNS.length) cellAt[0][0].tabIndex = 0;
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+grid.addEventListener("keydown", (event) => {
+  const here = event.target.closest("td, th");
+  if (!here) return;
+  if ((event.key === "Enter" || event.key === " ") && here.classList.contains("cell")) {
+    event.preventDefault();
+    showPanel(here, true);
+    panel.querySelector("button").focus();
+    return;
+  }
+  const table = places(), row = table.findIndex((line) => line.includes(here)), column = table[row].indexOf(here);
+  let target;
+  if (event.key in STEPS) target = table[row + STEPS[event.key][0]]?.[column + STEPS[event.key][1]];
+  else if (event.key === "Home") target = table[event.ctrlKey ? 1 : row][1];
+  else if (event.key === "End") target = table[event.ctrlKey ? table.length - 1 : row].at(-1);
+  else return;
+  event.preventDefault();
+  if (target && !target.classList.contains("corner")) moveTo(focusable(target));
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || panel.hidden) return;
+  const cell = pinned;
+  hidePanel();
+  cell?.focus();
+});
+
+// The same picture as an SVG: rows, columns and colours as they stand.
+function matrixSvg() {
+  const rows = rowsNow(), columns = columnsNow(), scale = makeScale(), colours = THEMES.light;
+  const cells = rows.flatMap((row) => columns.flatMap((column) => {
+    const cell = cellOf(row, column);
+    if (!cell) return [];
+    const share = scale.value(cell, column), fill = share === null ? "#eeeeee" : scale.colour(share, colours);
+    const signs = (cell.leaky ? "†" : "") + (cell.below ? "▽" : "");
+    return [{ row, column, fill, ink: inkOn(fill), text: fixed(cell.mean) + signs, best: cell.best, trained: cell.trained }];
+  }));
+  const label = (row) => clip(ROWS[row].label, 44), name = (column) => clip(COLUMNS[column].name, 30);
+  const marginLeft = 20 + 5.8 * d3.max(rows, (row) => label(row).length), marginTop = 24 + 4.4 * d3.max(columns, (column) => name(column).length);
+  const shared = { x: "column", y: "row" };
+  return Plot.plot({
+    width: marginLeft + 42 * columns.length + 60, height: marginTop + 20 * rows.length + 34, marginLeft, marginTop, marginRight: 60, marginBottom: 34,
+    style: { fontSize: "10px" }, x: { domain: columns, tickFormat: name, tickRotate: -45, axis: "top", label: null, tickSize: 0 },
+    y: { domain: rows, tickFormat: label, label: null, tickSize: 0 }, color: { type: "identity" },
+    marks: [
+      Plot.cell(cells, { ...shared, fill: "fill", inset: 0.5 }),
+      Plot.cell(cells.filter((cell) => cell.trained), { ...shared, fill: "none", stroke: "ink", strokeWidth: 1.4, inset: 1.5 }),
+      Plot.text(cells, { ...shared, text: "text", fill: "ink", fontWeight: (cell) => (cell.best ? "bold" : "normal") }),
+      Plot.text([`${DATA.metric} × 100. Colour: ${colourBy.selectedOptions[0].text}, ${scale.ends[0]} to ${scale.ends[1]}. Outlined: trained on it. Bold: best of the set. † leaky. ▽ below the lexical baseline.`],
+        { frameAnchor: "bottom-left", dy: 24, textAnchor: "start", fill: colours.quiet, lineWidth: 200 }),
+    ],
+  });
+}
+document.querySelector('.save[data-figure="matrix"]').addEventListener("click", () => saveSvg(matrixSvg(), "matrix"));
+paintGrid();
+performance.mark("matrix");

@@ -1,0 +1,107 @@
+// One row: what it is, before and after training, how training went.
+const runRow = document.getElementById("run-row");
+const figuresOfRun = document.getElementById("run-figures");
+
+function openRow(row) {
+  runRow.value = row;
+  drawRow();
+  const section = document.getElementById("run");
+  section.scrollIntoView({ block: "start" });
+  runRow.focus({ preventScroll: true });
+}
+
+function drawRow() {
+  const number = Number(runRow.value), row = ROWS[number], extra = PANELS[number] ?? {};
+  lines.forEach((line, index) => line.classList.toggle("chosen", index === number));
+  facts(document.getElementById("run-facts"), [
+    ["setup", row.setup],
+    ["seeds", row.seeds.join(", ")],
+    ["started from", row.before === undefined ? "" : ROWS[row.before].label],
+    ["training", row.cost ? row.cost.text + (row.cost.rows ? `, ${Math.round(row.cost.rows).toLocaleString("en")} rows seen` : "") : "none"],
+    ["fewer rows", row.less?.join("; ")],
+  ]);
+  for (const command of row.commands ?? []) document.getElementById("run-facts").append(make("dt", {}, "command"), make("dd", {}, make("code", { class: "command" }, command)));
+  figuresOfRun.replaceChildren();
+  if (row.cells) addScores(number);
+  for (const kind of ["dev", "train"]) {
+    const curves = (extra.curves ?? []).filter((curve) => curve.of.startsWith(`${kind}/`));
+    if (curves.length) addCurves(curves, kind);
+  }
+}
+
+/** Scores of every set, before training where the weights were measured, and after. */
+function addScores(number) {
+  const row = ROWS[number], base = row.before === undefined ? null : ROWS[row.before];
+  const sets = Object.entries(row.cells).map(([column, cell]) => ({ ...cell, column, name: COLUMNS[column].short, before: base?.cells?.[column] }));
+  sets.sort((a, b) => (base ? (b.gain ?? -Infinity) - (a.gain ?? -Infinity) : b.mean - a.mean));
+  const draw = (colours, width) => {
+    const names = shortNames(sets.map((set) => set.name), width);
+    const placed = sets.map((set, index) => ({ ...set, name: names[index], signs: (set.trained ? "●" : "") + (set.leaky ? "†" : "") }));
+    const both = placed.filter((set) => set.before);
+    const colour = (set) => (set.gain < 0 ? colours.warm : colours.accent);
+    return Plot.plot({
+      ...look(colours, width), marginLeft: marginFor(names), marginRight: 58, marginTop: 10, marginBottom: 36, height: 60 + 26 * sets.length,
+      x: { label: `${DATA.metric} × 100 →`, grid: true, nice: true, domain: [Math.min(0, d3.min(placed, (set) => Math.min(set.low ?? set.mean, set.before?.mean ?? 0))), d3.max(placed, (set) => Math.max(set.high ?? set.mean, set.before?.mean ?? 0, 10))] },
+      y: { domain: names, label: null, tickSize: 0 },
+      marks: [
+        Plot.ruleY(placed.filter((set) => set.low !== undefined), { y: "name", x1: "low", x2: "high", stroke: colour, strokeWidth: 7, strokeOpacity: 0.25 }),
+        Plot.link(both, { y: "name", x1: (set) => set.before.mean, x2: "mean", stroke: colour, strokeWidth: 2 }),
+        Plot.dot(both, { y: "name", x: (set) => set.before.mean, r: 4, fill: colours.paper, stroke: colours.quiet, strokeWidth: 2 }),
+        Plot.dot(placed, { y: "name", x: "mean", r: 5, fill: colour }),
+        Plot.text(placed, { y: "name", frameAnchor: "right", textAnchor: "start", dx: 8, fill: colours.quiet, text: (set) => (set.gain === undefined ? fixed(set.mean) : signed(set.gain)) }),
+        Plot.tip(placed, Plot.pointerY({ y: "name", x: "mean", title: (set) => `${COLUMNS[set.column].name}${set.trained ? ", trained on it" : ""}${set.leaky ? ", leaky" : ""}\n${set.before ? `${fixed(set.before.mean)} → ` : ""}${set.text}${set.low === undefined ? "" : `\n95 % interval ${fixed(set.low)} to ${fixed(set.high)}`}` })),
+      ],
+    });
+  };
+  addFigure(figuresOfRun, {
+    title: base ? "Before and after training" : "Scores", name: "before-after", draw,
+    caption: base ? `Hollow: ${base.label}. Filled: this row, with its 95 % interval; at the right the gain.` : "Each with its 95 % interval.",
+    table: {
+      head: ["set", "before", "after", "95 % interval", "gain", "marks"],
+      rows: sets.map((set) => [COLUMNS[set.column].name, set.before ? fixed(set.before.mean) : "—", set.text, set.low === undefined ? "—" : `${fixed(set.low)} to ${fixed(set.high)}`,
+        set.gain === undefined ? "—" : signed(set.gain), [set.trained && "trained on it", set.leaky && "leaky", set.below && "below the lexical baseline"].filter(Boolean).join(", ")]),
+    },
+  });
+}
+
+function addCurves(curves, kind) {
+  const isDev = kind === "dev";
+  const seeds = new Set(curves.map((curve) => curve.seed)).size;
+  const series = [...new Set(curves.map((curve) => (isDev ? curve.of.split("/")[1] : `seed ${curve.seed}`)))];
+  const nameOf = (curve) => (isDev ? curve.of.split("/")[1] : `seed ${curve.seed}`);
+  const draw = (colours, width) => {
+    const names = legend(series, colours, width), marginLeft = 46, marginTop = 28 + names.height;
+    const points = curves.flatMap((curve, line) => curve.points.map(([step, value]) => ({ step, value, line, name: nameOf(curve), seed: curve.seed })));
+    const colour = (point) => colours.series[series.indexOf(point.name) % colours.series.length];
+    return Plot.plot({
+      ...look(colours, width), height: 290 + names.height, marginLeft, marginTop, marginBottom: 40, grid: true,
+      x: { label: "step →", ticks: Math.max(3, width / 110), tickFormat: "~s" }, y: { label: isDev ? `↑ ${DATA.metric} × 100, dev` : "↑ loss", nice: true },
+      marks: [
+        Plot.line(points, { x: "step", y: "value", z: "line", stroke: colour, strokeWidth: isDev ? 2 : 1.3 }),
+        isDev ? Plot.dot(points, { x: "step", y: "value", r: 2.5, fill: colour }) : null,
+        Plot.tip(points, Plot.pointer({ x: "step", y: "value", title: (point) => `${point.name}${isDev && seeds > 1 ? `, seed ${point.seed}` : ""}\nstep ${point.step}: ${isDev ? fixed(point.value) : point.value}` })),
+        ...names.marks(marginLeft, marginTop),
+      ],
+    });
+  };
+  addFigure(figuresOfRun, {
+    title: isDev ? "Dev scores while training" : "Loss while training", name: `curves-${kind}`, draw,
+    caption: isDev ? (seeds > 1 ? "One line for each set and seed." : "") : "Mean over ten logged batches.",
+    table: { head: [isDev ? "set" : "run", "seed", "steps", "first", "best", "last"],
+      rows: curves.map((curve) => { const values = curve.points.map(([, value]) => value); const text = (value) => (isDev ? fixed(value) : String(value));
+        return [nameOf(curve), String(curve.seed), String(curve.points.at(-1)[0]), text(values[0]), text(isDev ? d3.max(values) : d3.min(values)), text(values.at(-1))]; }) },
+  });
+}
+
+fillSelect(runRow, ROWS.map((row, index) => [index, row.label]), 0);
+runRow.addEventListener("change", drawRow);
+// Charts come after the matrix is on the screen.
+function drawCharts() {
+  const trained = ROWS.findIndex((row, index) => PANELS[index]) >= 0 ? ROWS.findIndex((row, index) => PANELS[index]) : ROWS.findIndex((row) => row.kind === "trained");
+  runRow.value = Math.max(0, trained);
+  drawRow();
+  if (costKinds.length && priced.length > 1) drawCosts();
+  if (!document.getElementById("undecided").hidden) drawUndecided();
+  performance.mark("charts");
+}
+requestAnimationFrame(() => setTimeout(drawCharts));

@@ -1,0 +1,170 @@
+"""What the page's script draws, as plain data: the cells of the matrix, costs, and differences to the best row."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from juzhen.core.measures import CORRELATIONS
+from juzhen.report.build import Report
+from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.profiles import clustered
+from juzhen.report.questions import Transfer, duration, without_leaks
+from juzhen.report.significance import difference_interval
+from juzhen.report.table import MISSING, heading, mean_and_deviation, percent
+from juzhen.report.training import stand_ins
+
+Plain = dict[str, Any]
+DECIMALS = 2
+"""Of points that are drawn; texts come ready from here."""
+
+
+def page_data(report: Report) -> Plain:
+    """Rows and columns are named by their number in the matrix; scores and differences are in points, ×100.
+
+    columns   name, and the same without its split where all columns share one
+    rows      label, setup and costs, what stands in for more rows, and a cell for each column that has one
+    orders    numbers of rows and of columns with alike ones side by side
+    undecided  column → best row and the others beside it, with the interval of the difference
+    """
+    matrix = report.matrix
+    transfer = Transfer(matrix, matrix.columns)
+    number = {row.label: index for index, row in enumerate(matrix.rows)}
+    rows, columns = clustered(matrix, matrix.columns)
+    return {
+        "metric": matrix.metric.replace("_", " "),
+        "isCorrelation": matrix.metric in CORRELATIONS,
+        "columns": column_names(matrix),
+        "rows": [
+            _row(report, row, number.get(transfer.before.get(row.label, "")), transfer.gains)
+            for row in matrix.rows
+        ],
+        "orders": {
+            "rows": [number[row.label] for row in rows],
+            "columns": [matrix.columns.index(column) for column in columns],
+        },
+        "undecided": [
+            against for place in range(len(matrix.columns)) if (against := _against_best(matrix, place))
+        ],
+    }
+
+
+def column_names(matrix: Matrix) -> list[Plain]:
+    splits = {column.split("/")[0] for column in matrix.columns}
+    return [
+        {"name": heading(column), "short": column.split("/")[1] if len(splits) == 1 else heading(column)}
+        for column in matrix.columns
+    ]
+
+
+def _row(report: Report, row: Row, before: int | None, gains: pd.DataFrame) -> Plain:
+    columns = report.matrix.columns
+    commands = list(dict.fromkeys(cell.command for cell in row.cells.values() if cell.command))
+    return _without_nothing(
+        {
+            "label": row.label,
+            "kind": {"": "untrained", "lexical": "lexical"}.get(row.trained_on, "trained"),
+            "setup": row.setup,
+            "seeds": [int(seed) for seed in row.results],
+            "before": before,
+            "less": stand_ins(row.latest) if row.is_trained else [],
+            "cost": _cost(report.costs.loc[row.label]) if row.is_trained else None,
+            "commands": commands,
+            "cells": {
+                place: _cell(row.cells[column], gains.loc[row.label, column], commands)
+                for place, column in enumerate(columns)
+                if column in row.cells
+            },
+            "reasons": {
+                place: row.reasons[column] for place, column in enumerate(columns) if column in row.reasons
+            },
+        }
+    )
+
+
+def _cost(cost: pd.Series) -> Plain:
+    seconds, rows_seen = (None if pd.isna(cost[name]) else float(cost[name]) for name in ("train_seconds", "rows_seen"))
+    text = f"{duration(cost['train_seconds'])} on {cost['device']}"
+    stages = int(cost["stages"])
+    return _without_nothing(
+        {
+            "seconds": seconds,
+            "rows": rows_seen,
+            "device": cost["device"],
+            "text": text + (f", {stages} stages" if stages > 1 else ""),
+        }
+    )
+
+
+def _cell(cell: Cell, gain: float, commands: Sequence[str]) -> Plain:
+    low, high = (None if end is None else points(end) for end in (cell.low, cell.high))
+    several = {str(seed): points(value) for seed, value in cell.values.items()}
+    return _without_nothing(
+        {
+            "mean": points(cell.mean),
+            "text": mean_and_deviation(cell),
+            "std": None if cell.std is None else points(cell.std),
+            "low": low,
+            "high": high,
+            "seeds": several,
+            "count": cell.count,
+            "gain": None if math.isnan(gain) else round(gain, DECIMALS),
+            "trained": cell.in_domain,
+            "leaky": cell.is_leaky,
+            "below": cell.below_lexical,
+            "best": cell.is_best,
+            "leak": leak_text(cell),
+            "unseen": unseen_text(cell),
+            "command": commands.index(cell.command) if cell.command else None,
+            "commit": cell.commit,
+        }
+    )
+
+
+def leak_text(cell: Cell) -> str:
+    if cell.leak is None:
+        return "not audited"
+    if not cell.leak.rows:
+        return ""
+    counted = ", counted by the run" if cell.leak.is_counted else ""
+    return f"{cell.leak.rows:,} rows, {100 * cell.leak.share:.1f} %, from {cell.leak.source}{counted}"
+
+
+def unseen_text(cell: Cell) -> str:
+    """The score without leaks beside that with them; "" where the run has none."""
+    leak = cell.leak
+    if leak is None or leak.unseen is None:
+        return ""
+    score = MISSING if leak.score is None else percent(leak.score)
+    return f"{without_leaks(leak)} on {leak.unseen.count:,} rows; with them {score}"
+
+
+def _against_best(matrix: Matrix, place: int) -> Plain | None:
+    """The best row of a column and the others beside it, in the order of their scores; leaks of other sets left out.
+
+    None where no difference has an interval.
+    """
+    column = matrix.columns[place]
+    scored = [
+        (number, row.cells[column])
+        for number, row in enumerate(matrix.rows)
+        if column in row.cells and not row.cells[column].flatters
+    ]
+    scored.sort(key=lambda entry: -entry[1].mean)
+    others = []
+    for number, cell in scored[1:]:
+        if (ends := difference_interval(cell, scored[0][1], matrix.metric)) is not None:
+            gap = points(cell.mean - scored[0][1].mean)
+            low, high = (round(end, DECIMALS) for end in ends)
+            others.append({"row": number, "points": gap, "low": low, "high": high, "open": low <= 0 <= high})
+    return {"column": place, "best": scored[0][0], "others": others} if others else None
+
+
+def points(fraction: float) -> float:
+    return round(100 * fraction, DECIMALS)
+
+
+def _without_nothing(values: Plain) -> Plain:
+    """Without what is None, False or empty: a cell of a large matrix has few of these."""
+    return {key: value for key, value in values.items() if value or (value == 0 and value is not False)}
