@@ -11,6 +11,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from juzhen.report.build import Report
+from juzhen.report.heat import STEPS, rules, step_of
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.page_data import column_names, page_data
 from juzhen.report.panels import panels
@@ -40,22 +41,26 @@ def html(report: Report, *, title: str) -> str:
     scripts = [*map(_part, LIBRARIES), "\n".join(map(_part, SCRIPTS))]
     columns = column_names(matrix)
     data = page_data(report)
+    scores = [cell["mean"] for row in data["rows"] for cell in row.get("cells", {}).values()]
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
     return environment.from_string(_part("page.html")).render(
         title=title,
         policy=POLICY.format(" ".join(f"'sha256-{_digest(script)}'" for script in scripts)),
-        style=Markup(_part("page.css")),
+        style=Markup(f"{_part('page.css')}\n{rules()}"),
         scripts=[Markup(script) for script in scripts],
         licences=_part("vendor/LICENSES.txt"),
         data=data,
         panels=panels(report),
         metric=matrix.metric.replace("_", " "),
+        steps=range(STEPS),
+        ends=(low, high),
         leaky=LEAKY,
         below=BELOW,
         missing=MISSING,
         num_results=report.num_results,
         columns=columns,
         rows=[
-            (row, data["rows"][number].get("less"), [_view(row, column) for column in matrix.columns])
+            (row, data["rows"][number].get("less"), [_view(row, column, low, high) for column in matrix.columns])
             for number, row in enumerate(matrix.rows)
         ],
         marks=_marks(report, data),
@@ -87,8 +92,9 @@ def sort_value(text: str) -> str:
     return match[1].replace(",", "") if match else text
 
 
-def _view(row: Row, column: str) -> dict[str, Any]:
-    """A cell as it stands in the table: text, rounder text for a narrow screen, classes, and the same in words."""
+def _view(row: Row, column: str, low: float, high: float) -> dict[str, Any]:
+    """A cell as it stands in the table: text, rounder text for a narrow screen, classes, and the same in words; its
+    colour is that of its place between the ends."""
     cell = row.cells.get(column)
     if cell is None:
         reason = row.reasons.get(column)
@@ -100,6 +106,7 @@ def _view(row: Row, column: str) -> dict[str, Any]:
         "best": (cell.is_best, "best of the set"),
     }
     return {
+        "heat": step_of((100 * cell.mean - low) / (high - low) if high > low else 0.5),
         "text": percent(cell.mean),
         "round": f"{100 * cell.mean:.0f}",
         "signs": cell.signs,
@@ -118,6 +125,6 @@ def _spread(cell: Cell) -> str:
 def _marks(report: Report, data: dict[str, Any]) -> set[str]:
     """Marks that some cell or row has: the legend explains these alone."""
     names = ("trained", "leaky", "below", "best")
-    cells = [cell for row in data["rows"] for cell in row["cells"].values()]
+    cells = [cell for row in data["rows"] for cell in row.get("cells", {}).values()]
     marks = {name for name in names if any(cell.get(name) for cell in cells)}
     return marks | ({"less"} if any(row.get("less") for row in data["rows"]) else set())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from juzhen.core.measures import CORRELATIONS
 from juzhen.report.build import Report
+from juzhen.report.heat import palettes
 from juzhen.report.matrix import Cell, Matrix, Row
 from juzhen.report.profiles import clustered
 from juzhen.report.questions import Transfer, duration, without_leaks
@@ -27,14 +27,15 @@ def page_data(report: Report) -> Plain:
     rows      label, setup and costs, what stands in for more rows, and a cell for each column that has one
     orders    numbers of rows and of columns with alike ones side by side
     undecided  column → best row and the others beside it, with the interval of the difference
+    heat      the colours of the matrix on paper
     """
     matrix = report.matrix
     transfer = Transfer(matrix, matrix.columns)
     number = {row.label: index for index, row in enumerate(matrix.rows)}
     rows, columns = clustered(matrix, matrix.columns)
     return {
+        "heat": {name: themes["light"] for name, themes in palettes().items()},
         "metric": matrix.metric.replace("_", " "),
-        "isCorrelation": matrix.metric in CORRELATIONS,
         "columns": column_names(matrix),
         "rows": [
             _row(report, row, number.get(transfer.before.get(row.label, "")), transfer.gains)

@@ -66,7 +66,14 @@ const costKinds = [["seconds", "training time"], ["rows", "rows seen"]].filter((
 const costBy = document.getElementById("cost-by"), qualityBy = document.getElementById("quality-by");
 
 function timeText(seconds) {
-  return seconds < 100 ? `${seconds.toFixed(0)} s` : seconds < 6000 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
+  const text = (value, unit) => `${Number(value.toFixed(value < 10 ? 1 : 0))} ${unit}`;
+  return seconds < 60 ? text(seconds, "s") : seconds < 3600 ? text(seconds / 60, "min") : text(seconds / 3600, "h");
+}
+const ROUND_TIMES = [1, 2, 5, 10, 20, 30, ...[1, 2, 5, 10, 20, 30].map((minutes) => 60 * minutes), ...[1, 2, 3, 6, 12, 24, 48, 96].map((hours) => 3600 * hours)];
+/** Times that a reader knows, a few of them between the ends. */
+function timeTicks(low, high, count) {
+  const inside = ROUND_TIMES.filter((time) => time >= low && time <= high);
+  return inside.length >= 2 ? inside.filter((_, index) => index % Math.ceil(inside.length / count) === 0) : count;
 }
 const costText = (value) => (costBy.value === "seconds" ? timeText(value) : d3.format(".2~s")(value));
 const sharedColumns = d3.range(COLUMNS.length).filter((column) => priced.every(({ row }) => row.cells[column]));
@@ -83,14 +90,14 @@ function drawCosts() {
   for (const place of places) if (!front.length || place.quality > front.at(-1).quality) front.push(place);
   const devices = [...new Set(places.map((place) => place.device))];
   const baselines = ROWS.filter((row) => row.kind !== "trained").map((row) => ({ label: row.label, quality: quality(row) })).filter((row) => row.quality !== undefined);
-  const isLog = d3.max(places, (place) => place.cost) > 20 * d3.min(places, (place) => place.cost);
+  const ends = d3.extent(places, (place) => place.cost), isLog = ends[1] > 5 * ends[0];
   const axis = qualityBy.value === "mean" ? `mean ${DATA.metric} × 100 over ${sharedColumns.length} sets` : `${DATA.metric} × 100 on ${COLUMNS[qualityBy.value].name}`;
   const draw = (colours, width) => {
     const names = legend(devices, colours, width);
     const marginLeft = 44, marginTop = 30 + names.height;
     return Plot.plot({
       ...look(colours, width), height: Math.min(460, Math.max(320, width * 0.55)) + names.height, marginLeft, marginTop, marginBottom: 44, marginRight: 20, grid: true,
-      x: { type: isLog ? "log" : "linear", label: `${costKinds.find(([key]) => key === costBy.value)[1]} →`, tickFormat: costText, ticks: Math.max(3, width / 110), nice: !isLog },
+      x: { type: isLog ? "log" : "linear", label: `${costKinds.find(([key]) => key === costBy.value)[1]} →`, tickFormat: costText, ticks: costBy.value === "seconds" ? timeTicks(...ends, width / 90) : Math.max(3, width / 110) },
       y: { label: `↑ ${axis}`, nice: true },
       marks: [
         Plot.ruleY(baselines, { y: "quality", stroke: colours.quiet, strokeDasharray: "4 4" }),

@@ -11,40 +11,44 @@ const colourBy = document.getElementById("colour-by");
 const cellOf = (row, column) => ROWS[row].cells?.[column];
 grid.style.setProperty("--columns", COLUMNS.length);
 
-// Colours. Cividis (Nuñez, Anderton and Renslow 2018) is the same for every kind of colour vision, and even in grey.
+grid.style.setProperty("--head", `${Math.min(8, 0.6 + 0.47 * d3.max(COLUMNS, (column) => column.short.length))}rem`);
+// A matrix that fits stands in the page, its head at the top of the window; a wider one scrolls in a frame.
+const frame = document.getElementById("frame");
+new ResizeObserver(() => {
+  frame.classList.remove("fits");
+  frame.classList.toggle("fits", grid.scrollWidth <= frame.clientWidth + 1);
+}).observe(document.body);
+
+// Colours are steps of the style sheet, `s` of scores and `g` of gains; the page comes with those of the scores.
+const STEPS = DATA.heat.s.length;
+/** ends: texts at the ends of the scale; share: where a cell lies between them, from 0 to 1, null where it has no place. */
 function makeScale() {
   const by = colourBy.value;
   const cells = ROWS.flatMap((row) => Object.values(row.cells ?? {}));
   if (by === "gain") {
     const most = d3.max(cells, (cell) => Math.abs(cell.gain ?? 0)) || 1;
-    return { ends: [`−${fixed(most)}`, `+${fixed(most)}`], value: (cell) => (cell.gain === undefined ? null : (cell.gain / most + 1) / 2),
-      colour: (share, colours) => d3.piecewise(d3.interpolateLab, ["#b5442a", "#e8906f", colours.middle, "#5b9fd3", "#1f5f9e"])(share) };
+    return { palette: "g", ends: [signed(-most), signed(most)], share: (cell) => (cell.gain === undefined ? null : (cell.gain / most + 1) / 2) };
   }
-  const colour = (share) => d3.interpolateCividis(share);
   if (by === "within") {
     const extents = COLUMNS.map((_, column) => d3.extent(ROWS.flatMap((_, row) => cellOf(row, column)?.mean ?? [])));
-    return { ends: ["lowest of the set", "highest"], colour,
-      value: (cell, column) => (extents[column][0] === extents[column][1] ? 0.5 : (cell.mean - extents[column][0]) / (extents[column][1] - extents[column][0])) };
+    return { palette: "s", ends: ["lowest of the set", "highest"],
+      share: (cell, column) => (extents[column][0] === extents[column][1] ? 0.5 : (cell.mean - extents[column][0]) / (extents[column][1] - extents[column][0])) };
   }
   const [low, high] = d3.extent(cells, (cell) => cell.mean);
-  return { ends: [fixed(low ?? 0), fixed(high ?? 0)], colour, value: (cell) => (low === high ? 0.5 : (cell.mean - low) / (high - low)) };
+  return { palette: "s", ends: [fixed(low ?? 0), fixed(high ?? 0)], share: (cell) => (low === high ? 0.5 : (cell.mean - low) / (high - low)) };
 }
+const stepOf = (share) => Math.round(share * (STEPS - 1));
 
 function paintGrid() {
-  const scale = makeScale(), colours = themeNow();
+  const scale = makeScale();
   cellAt.forEach((cells, row) => cells.forEach((element, column) => {
-    const cell = cellOf(row, column), share = cell ? scale.value(cell, column) : null;
-    if (!cell) return;
-    const colour = share === null ? "" : scale.colour(share, colours);
-    element.style.backgroundColor = colour;
-    element.style.color = colour && inkOn(colour);
+    const cell = cellOf(row, column), share = cell ? scale.share(cell, column) : null;
+    if (share === null) delete element.dataset.heat; else element.dataset.heat = scale.palette + stepOf(share);
   }));
-  const stops = d3.range(0, 1.01, 0.1).map((share) => scale.colour(share, colours));
-  document.getElementById("scale-bar").style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
+  [...document.getElementById("scale-bar").children].forEach((part, step) => { part.dataset.heat = scale.palette + step; });
   document.getElementById("scale-low").textContent = scale.ends[0];
   document.getElementById("scale-high").textContent = scale.ends[1];
 }
-redraws.push(paintGrid);
 colourBy.addEventListener("change", paintGrid);
 if (!ROWS.some((row) => Object.values(row.cells ?? {}).some((cell) => cell.gain !== undefined))) colourBy.querySelector("[value=gain]").remove();
 
@@ -152,7 +156,7 @@ grid.addEventListener("pointermove", (event) => {
   if (cell) showPanel(cell, false); else if (!pinned) hidePanel();
 });
 grid.addEventListener("pointerleave", () => { if (!pinned) hidePanel(); });
-document.getElementById("frame").addEventListener("scroll", () => { if (!pinned || innerWidth > 768) hidePanel(); }, { passive: true });
+frame.addEventListener("scroll", () => { if (!pinned || innerWidth > 768) hidePanel(); }, { passive: true });
 grid.addEventListener("focusin", (event) => {
   const cell = event.target.closest(".cell");
   if (cell && cell.matches(":focus-visible")) showPanel(cell, false);
@@ -177,7 +181,7 @@ function moveTo(element) {
   element.focus();
 }
 if (lines.length && COLUMNS.length) cellAt[0][0].tabIndex = 0;
-const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 grid.addEventListener("keydown", (event) => {
   const here = event.target.closest("td, th");
   if (!here) return;
@@ -189,7 +193,7 @@ grid.addEventListener("keydown", (event) => {
   }
   const table = places(), row = table.findIndex((line) => line.includes(here)), column = table[row].indexOf(here);
   let target;
-  if (event.key in STEPS) target = table[row + STEPS[event.key][0]]?.[column + STEPS[event.key][1]];
+  if (event.key in MOVES) target = table[row + MOVES[event.key][0]]?.[column + MOVES[event.key][1]];
   else if (event.key === "Home") target = table[event.ctrlKey ? 1 : row][1];
   else if (event.key === "End") target = table[event.ctrlKey ? table.length - 1 : row].at(-1);
   else return;
@@ -205,11 +209,11 @@ document.addEventListener("keydown", (event) => {
 
 // The same picture as an SVG: rows, columns and colours as they stand.
 function matrixSvg() {
-  const rows = rowsNow(), columns = columnsNow(), scale = makeScale(), colours = THEMES.light;
+  const rows = rowsNow(), columns = columnsNow(), scale = makeScale();
   const cells = rows.flatMap((row) => columns.flatMap((column) => {
     const cell = cellOf(row, column);
     if (!cell) return [];
-    const share = scale.value(cell, column), fill = share === null ? "#eeeeee" : scale.colour(share, colours);
+    const share = scale.share(cell, column), fill = share === null ? "#eeeeee" : DATA.heat[scale.palette][stepOf(share)];
     const signs = (cell.leaky ? "†" : "") + (cell.below ? "▽" : "");
     return [{ row, column, fill, ink: inkOn(fill), text: fixed(cell.mean) + signs, best: cell.best, trained: cell.trained }];
   }));
@@ -225,10 +229,9 @@ function matrixSvg() {
       Plot.cell(cells.filter((cell) => cell.trained), { ...shared, fill: "none", stroke: "ink", strokeWidth: 1.4, inset: 1.5 }),
       Plot.text(cells, { ...shared, text: "text", fill: "ink", fontWeight: (cell) => (cell.best ? "bold" : "normal") }),
       Plot.text([`${DATA.metric} × 100. Colour: ${colourBy.selectedOptions[0].text}, ${scale.ends[0]} to ${scale.ends[1]}. Outlined: trained on it. Bold: best of the set. † leaky. ▽ below the lexical baseline.`],
-        { frameAnchor: "bottom-left", dy: 24, textAnchor: "start", fill: colours.quiet, lineWidth: 200 }),
+        { frameAnchor: "bottom-left", dy: 24, textAnchor: "start", fill: THEMES.light.quiet, lineWidth: 200 }),
     ],
   });
 }
 document.querySelector('.save[data-figure="matrix"]').addEventListener("click", () => saveSvg(matrixSvg(), "matrix"));
-paintGrid();
 performance.mark("matrix");

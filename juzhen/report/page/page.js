@@ -35,9 +35,9 @@ const clip = (text, length) => (text.length > length ? `${text.slice(0, length -
 // Colours of charts; those of the page are in its style.
 const THEMES = {
   light: { paper: "#ffffff", ink: "#1a1d21", quiet: "#59616d", line: "#dfe3e8", accent: "#1261a8", warm: "#b4430b",
-    series: ["#1261a8", "#c2410c", "#2f7d4f", "#7b4bb3", "#8a6d00", "#0e7c86"], middle: "#f4f4f2" },
+    series: ["#1261a8", "#c2410c", "#2f7d4f", "#7b4bb3", "#8a6d00", "#0e7c86"] },
   dark: { paper: "#181c20", ink: "#e7e9ec", quiet: "#a3abb6", line: "#30363e", accent: "#79b8ff", warm: "#ffb27a",
-    series: ["#79b8ff", "#ffa26b", "#7fd1a0", "#c7a6f5", "#e3c75f", "#63d3dd"], middle: "#23282e" },
+    series: ["#79b8ff", "#ffa26b", "#7fd1a0", "#c7a6f5", "#e3c75f", "#63d3dd"] },
 };
 const isDark = matchMedia("(prefers-color-scheme: dark)");
 function themeName() {

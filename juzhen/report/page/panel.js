@@ -20,7 +20,8 @@ function drawRow() {
     ["training", row.cost ? row.cost.text + (row.cost.rows ? `, ${Math.round(row.cost.rows).toLocaleString("en")} rows seen` : "") : "none"],
     ["fewer rows", row.less?.join("; ")],
   ]);
-  for (const command of row.commands ?? []) document.getElementById("run-facts").append(make("dt", {}, "command"), make("dd", {}, make("code", { class: "command" }, command)));
+  const commands = (row.commands ?? []).map((command) => make("code", { class: "command" }, command));
+  if (commands.length) document.getElementById("run-facts").append(make("dt", {}, "again by"), make("dd", {}, make("details", {}, make("summary", {}, commands.length > 1 ? `${commands.length} commands` : "a command"), ...commands)));
   figuresOfRun.replaceChildren();
   if (row.cells) addScores(number);
   for (const kind of ["dev", "train"]) {
