@@ -12,6 +12,7 @@ from callbacks import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE
 from juzhen.core.errors import UserError
 from juzhen.core.owned import MARKER, own_folder, refuse_links
 from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.row_scores import ROWS_FILE
 from juzhen.core.whole import KEPT_ASIDE, clear_leftovers, move, remove_file
 from juzhen.encoders.locate import ENCODER_FOLDER
 
@@ -31,6 +32,7 @@ LEFT_BY_RUNS = (
     "mining.jsonl",
     "scores.jsonl",
     "analysis",
+    ROWS_FILE,
     RESULT_FILE,
 )
 """What an attempt leaves: this and nothing else is moved aside."""

@@ -26,6 +26,7 @@ from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.examples import Examples
 from juzhen.core.result import Result, Score
+from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.core.threads import limit_threads
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import remove_file
@@ -209,12 +210,13 @@ class StageRun:
         digest = evaluation_digest(self.job, self.rows) if self.entry.shared else ""
         known = self.entry.measured(digest) if self.entry.finished else None
         if known is not None:
-            self.module.scores = known
+            self.module.scores, rows = known
+            self.module.rows = dict(rows.sets)
             return
         if step is None or not self.module.score_as_validated(self.data.test_plan, step=step):
             self._test()
         if self.entry.finished and self.trainer.is_global_zero:
-            self.entry.keep_measured(digest, self.module.scores)
+            self.entry.keep_measured(digest, self.module.scores, RowScores(sets=self.module.rows))
 
     def _test(self) -> None:
         with _ctrl_c_of(self.trainer):
@@ -248,6 +250,7 @@ class StageRun:
             self._model.save_encoder(self.encoder, ours, card=card)
             share_files(self.entry.path / ENCODER_FOLDER, ours)
             result.weights = weights_digest(ours)
+        RowScores(result.weights, self.module.rows).write(self.folder / ROWS_FILE)
         result.write(self.folder)
         remove_file(self.entry.checkpoints / RESUME_FILE, earlier=IN_CHECKPOINTS)
 

@@ -16,10 +16,11 @@ from filelock import FileLock, Timeout
 from callbacks import CHECKPOINTS, IN_CHECKPOINTS
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json, read_text
+from juzhen.core.opened import read_json, read_text, require_file
 from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.result import Score
 from juzhen.core.result_shape import SCORES
+from juzhen.core.row_scores import RowScores
 from juzhen.core.secrets import redacted
 from juzhen.core.shape import Object, require_shape
 from juzhen.core.texts import short
@@ -28,7 +29,7 @@ from juzhen.encoders.locate import ENCODER_FOLDER
 
 RECORD = "stage.json"
 OWNER = "owner"
-OF_ENTRIES = r"stage\.json|owner|checkpoints|encoder|mining|scores-\w+\.json|\w+\.jsonl|\..*"
+OF_ENTRIES = r"stage\.json|owner|checkpoints|encoder|mining|scores-\w+\.(json|parquet)|\w+\.jsonl|\..*"
 """What an entry holds."""
 LARGE_BYTES = 2**16
 POLL_SECONDS = 0.2
@@ -72,18 +73,22 @@ class StageEntry:
         self._write(RECORD, record)
         remove_folder(self.checkpoints, IN_CHECKPOINTS)
 
-    def measured(self, digest: str) -> dict[str, Score] | None:
+    def measured(self, digest: str) -> tuple[dict[str, Score], RowScores] | None:
         """What `keep_measured` kept under that digest; None if nothing, or nothing that can be read."""
+        place = self.path / f"scores-{digest[:16]}"
         try:
-            scores = read_json(self.path / f"scores-{digest[:16]}.json")
+            scores = read_json(place.with_suffix(".json"))
             require_shape(scores, SCORES, "scores")
-            return {key: Score(**score) for key, score in scores.items()}
-        except (OSError, ValueError, TypeError, RecursionError):
+            rows = RowScores.read(require_file(place.with_suffix(".parquet")))
+            return {key: Score(**score) for key, score in scores.items()}, rows
+        except (OSError, ValueError, TypeError, RecursionError, UserError):
             return None
 
-    def keep_measured(self, digest: str, scores: Mapping[str, Score]) -> None:
+    def keep_measured(self, digest: str, scores: Mapping[str, Score], rows: RowScores) -> None:
         """Keeps what the weights of a finished entry reach, for runs that would measure the same again."""
-        self._write(f"scores-{digest[:16]}.json", {key: asdict(score) for key, score in scores.items()})
+        name = f"scores-{digest[:16]}"
+        rows.write(self.path / f"{name}.parquet")
+        self._write(f"{name}.json", {key: asdict(score) for key, score in scores.items()})
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         text = json.dumps(redacted(content), ensure_ascii=False, indent=1, default=str)

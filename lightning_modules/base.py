@@ -20,6 +20,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
+from juzhen.core.row_scores import SetRows
 from juzhen.core.tensors import TENSORS
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
@@ -71,6 +72,7 @@ class SentenceModule(pl.LightningModule):
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps
         self.scores: dict[str, Score] = {}
+        self.rows: dict[str, SetRows] = {}
         self.seen: Mapping[str, Seen] = {}
         self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
         self.watched: list[tuple[Tensor, bool]] | None = None
@@ -182,7 +184,7 @@ class SentenceModule(pl.LightningModule):
         selection, outputs = data.selection, self._put_out()
         if self.validates_as_tested and data.validation_plan.is_same(data.test_plan):
             self._validated = self.trainer.global_step, outputs
-        scores = self._score(data.validation_plan, outputs, 0)
+        scores = self._score(data.validation_plan, outputs, 0).scores
         if missing := [key for key in selection.columns if key not in scores]:
             raise UserError(f"training.monitor: this model gives no {missing[0]}; type training.monitor=auto")
         values = {key: score.value for key, score in scores.items() if score.value is not None}
@@ -192,15 +194,18 @@ class SentenceModule(pl.LightningModule):
         self.log(selection.key, float(np.mean(chosen)) if chosen else math.nan, prog_bar=True)
 
     def on_test_epoch_end(self) -> None:
-        plan = self.trainer.datamodule.test_plan
-        self.scores = self._score(plan, self._put_out(), self.job.evaluation.bootstrap_samples)
+        self._take(self.trainer.datamodule.test_plan, self._put_out())
 
     def score_as_validated(self, plan: EvaluationPlan, *, step: int) -> bool:
         """Scores the weights of `step` by what the last validation put out; False where it was of others."""
         if self._validated is None or self._validated[0] != step:
             return False
-        self.scores = self._score(plan, self._validated[1], self.job.evaluation.bootstrap_samples)
+        self._take(plan, self._validated[1])
         return True
+
+    def _take(self, plan: EvaluationPlan, outputs: np.ndarray) -> None:
+        evaluation = self._score(plan, outputs, self.job.evaluation.bootstrap_samples)
+        self.scores, self.rows = evaluation.scores, evaluation.rows
 
     @property
     def validates_as_tested(self) -> bool:
@@ -222,11 +227,11 @@ class SentenceModule(pl.LightningModule):
         self._outputs.reset()
         return outputs
 
-    def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> dict[str, Score]:
+    def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> Evaluation:
         evaluation = self.job.evaluation
         options = {"seed": self.job.seed, "seen": self.seen}
         options |= {"rankings": evaluation.rankings, "clusterings": evaluation.clusterings}
-        return self.measured(plan, outputs, bootstrap_samples=samples, **options).scores
+        return self.measured(plan, outputs, bootstrap_samples=samples, **options)
 
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
         """All that is planned, scored, from what `output` gave for its rows; options as of `measure`."""

@@ -113,6 +113,11 @@ class Result:
     format_version: int = FORMAT_VERSION
 
     @property
+    def measured_weights(self) -> str:
+        """Digest of the weights that were measured; "" where there are none, or an old result does not say."""
+        return next(filter(None, (self.weights, *(fill["weights"] for fill in self.filled))), "")
+
+    @property
     def absent(self) -> list[str]:
         """`split/dataset` of the evaluation splits that had no file when they were looked for."""
         columns = [key.rpartition("/")[0] for key, score in self.scores.items() if score.value is None]

@@ -49,8 +49,7 @@ class FinishedRun:
                 f"{self.folder}: its encoder is gone (no weights in {ENCODER_FOLDER}/); put it back, or "
                 "train the run again from the start"
             )
-        stored = (result.weights, *(fill["weights"] for fill in result.filled))
-        before = next(filter(None, stored), digest)
+        before = result.measured_weights or digest
         if digest != before:
             raise UserError(
                 f"{self.folder}: the weights in {ENCODER_FOLDER}/ are not those that its result was measured with "

@@ -12,13 +12,14 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.named import name_of, numbers_of
 from juzhen.core.result import Result, Score
+from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
 from juzhen.evaluation.run import Pass
-from juzhen.evaluation.scoring import STS_SETS
+from juzhen.evaluation.scoring import STS_SETS, Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.evaluation.spec import HardwareConfig
 from juzhen.evaluation.trained_rows import trained_rows
@@ -104,10 +105,11 @@ class LateColumns:
         changes.notes += _told(seen)
         if not self.again:
             data = _worth_scoring(data, result, seen)
-        scores, before = data.missing, dict[str, Score]()
+        evaluation, before = Evaluation({}), dict[str, Score]()
         rows: Described = {}
         if data.evaluation:
-            scores, rows = self._scored(lexical or run.folder, data, settings, seen)
+            evaluation, rows = self._scored(lexical or run.folder, data, settings, seen)
+        scores = evaluation.scores | data.missing
         if result.untrained and (
             self.again or any(_key(rows) not in result.data for rows in data.evaluation)
         ):
@@ -120,6 +122,8 @@ class LateColumns:
         result.data = with_leaks(result.data, seen)
         result.transfer |= {task.name: task.described() for task in data.tasks}
         result.filled.append(asdict(changes) | _record(settings, rows) | {"sets": sets, "weights": digest})
+        kept_rows = RowScores.read(run.folder).with_sets(digest, evaluation.rows)
+        kept_rows.write(run.folder / ROWS_FILE)
         result.write(run.folder)
         return changes
 
@@ -208,10 +212,9 @@ class LateColumns:
 
     def _scored(
         self, encoder: Any, data: JobData, settings: EvaluationSettings, seen: Mapping[str, Seen]
-    ) -> tuple[dict[str, Score], Described]:
+    ) -> tuple[Evaluation, Described]:
         run = Pass(open_encoder(encoder), settings, self.cache_dir, self.progress)
-        evaluation, rows = run(data.evaluation, data.tasks, seen=seen)
-        return evaluation.scores | data.missing, rows
+        return run(data.evaluation, data.tasks, seen=seen)
 
     def _before_training(
         self, run: FinishedRun, result: Result, data: JobData, settings: EvaluationSettings, changes: Changes
@@ -220,7 +223,8 @@ class LateColumns:
         if self.start is None:
             return {}
         try:
-            return self._scored(self.start(run, result), data, settings, {})[0]
+            before, _ = self._scored(self.start(run, result), data, settings, {})
+            return before.scores | data.missing
         except UserError as error:
             changes.notes.append(f"the scores before training are not filled in: {error}")
             return {}

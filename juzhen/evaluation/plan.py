@@ -70,6 +70,15 @@ class EvaluationPlan(ABC):
         self.tasks = list(tasks)
         self._given = [*sets, *tasks]
 
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """`split/dataset` → that of the rows that were read."""
+        return {
+            f"{dataset.split}/{dataset.name}": dataset.fingerprint
+            for dataset in self._given
+            if isinstance(dataset, Examples)
+        }
+
     def is_same(self, other: "EvaluationPlan | None") -> bool:
         """The other one is of the very same sets, so that what an encoder gives for one it gives for both."""
         if other is None or type(self) is not type(other):

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
-from juzhen.core.measures import CLASS_MEANS, RANKINGS, V_MEASURE, ranking_measure
+from juzhen.core.measures import CLASS_MEANS, MEASURES, RANKINGS, V_MEASURE, ranking_measure
 from juzhen.core.result import WITHOUT_LEAKS, Score
+from juzhen.core.row_scores import PLACES, SetRows
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
@@ -22,7 +23,7 @@ from juzhen.metrics.correlation import (
     score_distribution,
     spearman,
 )
-from juzhen.metrics.ranking import COSINE_TEMPERATURE, order_numbers, score_ranking
+from juzhen.metrics.ranking import COSINE_TEMPERATURE, order_numbers, right_answers, score_ranking
 from juzhen.metrics.threshold import (
     accuracy_at,
     area_under_curve,
@@ -46,11 +47,13 @@ class Evaluation:
     scores     metric key `split/dataset/metric` → Score: the columns of a result
     per_row    `split/dataset` → similarity of each row, (rows,), or (rows, candidates) where an anchor has several
     per_query  metric key → one number per query of a ranking, (queries,); the score is their mean
+    rows       `split/dataset` → both, as a run keeps them
     """
 
     scores: dict[str, Score]
     per_row: dict[str, np.ndarray] = field(default_factory=dict)
     per_query: dict[str, np.ndarray] = field(default_factory=dict)
+    rows: dict[str, SetRows] = field(default_factory=dict)
 
 
 def measure(
@@ -93,7 +96,41 @@ def measure(
     per_row = {
         f"{ranking.split}/{ranking.name}": values for ranking, values in zip(plan.sets, scores, strict=True)
     }
-    return Evaluation(measured | evaluator.finished(plan, outputs), per_row, per_query)
+    rows = {
+        f"{dataset.split}/{dataset.name}": rows_of_set(dataset, values)
+        for dataset, values in zip(plan.sets, scores, strict=True)
+    }
+    rows |= {
+        ranking.column: _rows_of_ranking(ranking, plan.fingerprints, per_query) for ranking in plan.rankings
+    }
+    return Evaluation(measured | evaluator.finished(plan, outputs), per_row, per_query, rows)
+
+
+def rows_of_set(examples: Examples, scores: np.ndarray) -> SetRows:
+    """The rows of a set with their scores, (rows,) or (rows, candidates), as they are kept."""
+    lines = np.zeros(len(examples), np.int32) if examples.lines is None else examples.lines
+    columns = {"row": np.arange(len(examples), dtype=np.int32), "line": lines.astype(np.int32)}
+    if examples.kind in RANKED:
+        best, right = right_answers(scores)
+        columns |= {"score": scores[:, 0], "other": best, MEASURES[examples.kind][0]: right}
+    else:
+        assert examples.targets is not None  # pairs that are not ranked have gold values
+        columns |= {"gold": examples.targets, "score": scores}
+    floats = {name: values.astype(np.float32) for name, values in columns.items() if name not in PLACES}
+    return SetRows(str(examples.kind), examples.fingerprint, columns | floats)
+
+
+def _rows_of_ranking(
+    ranking: RankingSet, fingerprints: Mapping[str, str], per_query: Mapping[str, np.ndarray]
+) -> SetRows:
+    count, start = len(ranking.queries), f"{ranking.column}/"
+    columns = {"row": np.arange(count, dtype=np.int32), "line": np.zeros(count, dtype=np.int32)} | {
+        key.removeprefix(start): values.astype(np.float32)
+        for key, values in per_query.items()
+        if key.startswith(start)
+    }
+    kind = Kind.RETRIEVAL if ranking.candidates is None else Kind.RERANKING
+    return SetRows(str(kind), fingerprints.get(ranking.column, ""), columns)
 
 
 def score_ranking_set(

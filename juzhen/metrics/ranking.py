@@ -289,9 +289,7 @@ def score_ranking(
         return dict.fromkeys(
             (*names, "positive_score", "negative_score", "score_gap"), Score(None, why=NO_OTHERS)
         )
-    best = candidates.max(axis=1)
-    shared = 1 / (1 + (candidates == positives[:, None]).sum(axis=1))
-    right = np.where(positives > best, 1.0, np.where(positives == best, shared, 0.0))
+    _, right = right_answers(scores)
     interval = partial(bootstrap_mean, samples=bootstrap_samples, confidence=confidence, seed=seed)
     measures = {}
     if is_ranking:
@@ -303,3 +301,18 @@ def score_ranking(
     positive, negative = float(positives.mean()), float(candidates[np.isfinite(candidates)].mean())
     spacing = {"positive_score": positive, "negative_score": negative, "score_gap": positive - negative}
     return measures | {name: Score(value, count=count) for name, value in spacing.items()}
+
+
+def right_answers(
+    scores: Float[np.ndarray, "rows candidates"],
+) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
+    """The highest score of another candidate, and 1 where the own text has a higher one, 1/k where k texts share it.
+
+    scores  as of `score_ranking`; NaN for both of a row that has no other candidate
+    """
+    positives, candidates = scores[:, 0].astype(np.float64), scores[:, 1:].astype(np.float64)
+    best = candidates.max(axis=1)
+    shared = 1 / (1 + (candidates == positives[:, None]).sum(axis=1))
+    right = np.where(positives > best, 1.0, np.where(positives == best, shared, 0.0))
+    is_alone = np.isneginf(best)
+    return np.where(is_alone, np.nan, best), np.where(is_alone, np.nan, right)

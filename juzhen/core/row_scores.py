@@ -1,0 +1,166 @@
+"""Scores of the single rows of a run's evaluation sets: one small parquet file beside its result. Needs no torch.
+
+The file holds numbers and no text: `set` is the split and the set, `row` the place among the rows that were scored,
+from 0, `line` that in the file they came from. Which columns a row has besides follows from its kind, see `SetRows`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from juzhen.core.errors import UserError
+from juzhen.core.opened import require_file
+from juzhen.core.result import Result
+from juzhen.core.shape import Entries, Object, require_shape
+from juzhen.core.texts import short
+from juzhen.core.whole import whole_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS_FILE = "rows.parquet"
+FORMAT_VERSION = 1
+FACTS = b"juzhen"
+"""Key of the file's metadata under which, as JSON, stands what it says of weights and sets."""
+
+SHAPE = Object(
+    {
+        "format_version": int,
+        "weights": str,
+        "sets": Entries(Object({"kind": str, "fingerprint": str, "rows": int}), keys=r"[^/]+/[^/]+"),
+    }
+)
+PLACES = ("row", "line")
+
+
+@dataclass(frozen=True)
+class SetRows:
+    """One split of one set, row by row.
+
+    kind         of its rows, a word of `juzhen.core.examples.Kind`
+    fingerprint  of the rows as they were read
+    columns      name → float32 array (rows,), NaN where a row has none; `row` and `line` are int32, `line` 0 where the
+                 source has no lines:
+                 scored, labelled and NLI pairs   score, gold (grade from 0 to 1, label, or number of the class)
+                 positive pairs and triplets      score, other (the highest of the other candidates), and
+                                                  ranking_accuracy or triplet_accuracy of the row
+                 rankings                         each measure of the query, such as ndcg_at_10
+    """
+
+    kind: str
+    fingerprint: str
+    columns: Mapping[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.columns["row"])
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.columns[name]
+
+    @property
+    def frame(self) -> "pd.DataFrame":
+        """A line for each row."""
+        import pandas as pd
+
+        return pd.DataFrame(dict(self.columns))
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """What a run left of its single rows.
+
+    weights  digest of the weights that gave the scores (`juzhen.core.weights`), "" where there are none
+    sets     `split/dataset` → its rows
+    """
+
+    weights: str = ""
+    sets: Mapping[str, SetRows] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str | Path) -> "RowScores":
+        """The file, or that in the folder of a run; without sets where there is none.
+
+        Raises UserError for a file that is none of ours.
+        """
+        path = Path(path) / ROWS_FILE if Path(path).is_dir() else Path(path)
+        if not path.exists():
+            return cls()
+        import pyarrow
+        from pyarrow import parquet
+
+        try:
+            table = parquet.read_table(require_file(path))
+            facts = json.loads((table.schema.metadata or {}).get(FACTS, b"{}"))
+            require_shape(facts, SHAPE, "it")
+            if facts["format_version"] != FORMAT_VERSION:
+                raise ValueError(
+                    f"it is of format {facts['format_version']}, this version reads {FORMAT_VERSION}"
+                )
+            return cls(facts["weights"], dict(_sets(table.to_pandas(), facts["sets"])))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, pyarrow.ArrowException) as error:
+            raise UserError(
+                f"{path}: no scores of single rows ({short(str(error), 200)}); take the file away, and they are "
+                "computed again where they are needed"
+            ) from error
+
+    def write(self, path: str | Path) -> None:
+        """Writes the file, into a folder of ours. None where there is no set."""
+        if not self.sets:
+            return
+        import pyarrow
+        from pyarrow import parquet
+
+        names = list(dict.fromkeys(name for rows in self.sets.values() for name in rows.columns))
+        columns = {
+            "set": pyarrow.array(
+                np.repeat(list(self.sets), [len(rows) for rows in self.sets.values()])
+            ).dictionary_encode()
+        }
+        for name in names:
+            parts = [
+                rows.columns.get(name, np.full(len(rows), np.nan, np.float32)) for rows in self.sets.values()
+            ]
+            # NaN is written as null.
+            columns[name] = pyarrow.array(np.concatenate(parts), from_pandas=True)
+        facts = {
+            "format_version": FORMAT_VERSION,
+            "weights": self.weights,
+            "sets": {
+                name: {"kind": rows.kind, "fingerprint": rows.fingerprint, "rows": len(rows)}
+                for name, rows in self.sets.items()
+            },
+        }
+        table = pyarrow.table(columns).replace_schema_metadata({FACTS: json.dumps(facts)})
+        with whole_file(path, "wb", in_own_folder=True) as file:
+            parquet.write_table(table, file, compression="zstd")
+
+    def with_sets(self, weights: str, sets: Mapping[str, SetRows]) -> "RowScores":
+        """These, and further sets in the place of those of their names; of other weights only the further ones."""
+        return RowScores(weights, {**(self.sets if weights == self.weights else {}), **sets})
+
+    def of(self, result: Result) -> dict[str, SetRows]:
+        """`split/dataset` → the rows, of those sets that the result was measured on with these weights and rows."""
+        if self.weights != result.measured_weights:
+            return {}
+        return {
+            column: rows
+            for column, rows in self.sets.items()
+            if (read := result.data.get(column)) is not None
+            and (read.get("fingerprint"), read.get("kind")) == (rows.fingerprint, rows.kind)
+        }
+
+
+def _sets(frame: "pd.DataFrame", sets: Mapping[str, Any]) -> Any:
+    for name, group in frame.groupby("set", sort=False, observed=True):
+        about = sets[str(name)]
+        if len(group) != about["rows"]:
+            raise ValueError(f"{name} has {len(group)} rows, expected {about['rows']}")
+        filled = [column for column in group.columns[1:] if column in PLACES or group[column].notna().any()]
+        columns = {
+            column: group[column].to_numpy(np.int32 if column in PLACES else np.float32) for column in filled
+        }
+        yield str(name), SetRows(about["kind"], about["fingerprint"], columns)
