@@ -93,6 +93,12 @@ def report(
     reference: options.Reference = None,
     leaks: options.Leaks = None,
     title: options.Title = "Transfer matrix",
+    worst: Annotated[
+        int,
+        Option(
+            min=0, help="pairs of each set that the page quotes, furthest from their label; 0: no sentence of a set"
+        ),
+    ] = 5,
     into: Annotated[
         list[Path] | None,
         Option(
@@ -110,7 +116,7 @@ def report(
     pages = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)
     from juzhen.report.files import fill_pages, write_report
 
-    for path in write_report(pages, out or folder / "report", title=title):
+    for path in write_report(pages, out or folder / "report", title=title, worst=worst):
         print(path)
     fill_pages(into or (), pages, tell=_warn)
 

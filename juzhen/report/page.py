@@ -29,7 +29,8 @@ POLICY = (
 """No request leaves the page; only its own scripts run, and these make no markup of a text."""
 
 
-def html(report: Report, *, title: str) -> str:
+def html(report: Report, *, title: str, worst: int = 0) -> str:
+    """worst: so many pairs of each set with their texts, where the runs and the files of the sets have them."""
     matrix = report.matrix
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
@@ -50,14 +51,17 @@ def html(report: Report, *, title: str) -> str:
         scripts=[Markup(script) for script in scripts],
         licences=_part("vendor/LICENSES.txt"),
         data=data,
-        panels=panels(report),
+        panels=panels(report, worst=worst),
         metric=matrix.metric.replace("_", " "),
         steps=range(STEPS),
         ends=(low, high),
         leaky=LEAKY,
         below=BELOW,
         missing=MISSING,
-        num_results=report.num_results,
+        counts=", ".join(
+            f"{count:,} {word}{'' if count == 1 else 's'}"
+            for count, word in ((len(matrix.rows), "row"), (len(columns), "set"), (report.num_results, "result"))
+        ),
         columns=columns,
         rows=[
             (row, data["rows"][number].get("less"), [_view(row, column, low, high) for column in matrix.columns])

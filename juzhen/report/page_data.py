@@ -86,8 +86,8 @@ def _row(report: Report, row: Row, before: int | None, gains: pd.DataFrame) -> P
 
 def _cost(cost: pd.Series) -> Plain:
     seconds, rows_seen = (None if pd.isna(cost[name]) else float(cost[name]) for name in ("train_seconds", "rows_seen"))
-    text = f"{duration(cost['train_seconds'])} on {cost['device']}"
-    stages = int(cost["stages"])
+    stages, device = int(cost["stages"]), "" if cost["device"] == "unknown" else f"on {cost['device']}"
+    text = " ".join(filter(None, ("" if seconds is None else duration(seconds), device)))
     return _without_nothing(
         {
             "seconds": seconds,

@@ -1,6 +1,5 @@
-"""What the page's panel of one row has beyond the matrix: how training went, run by run."""
+"""What the page's panel of one row has beyond the matrix: how training went, and single rows of evaluation sets."""
 
-from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
@@ -9,6 +8,7 @@ from juzhen.report.build import Report
 from juzhen.report.curves import Curves, read_curves, smoothed
 from juzhen.report.drawn_curves import LOSS_WINDOW
 from juzhen.report.matrix import Row
+from juzhen.report.single_rows import Sentences, folder_of, scored_sets
 
 MOST_POINTS = 160
 """Of a curve: as many as can be told apart on a screen."""
@@ -16,15 +16,17 @@ MOST_POINTS = 160
 Plain = dict[str, Any]
 
 
-def panels(report: Report) -> dict[int, Plain]:
-    """Number of the row → what its panel draws; rows with nothing to draw are absent."""
-    made = {number: _panel(row, report.matrix.metric) for number, row in enumerate(report.matrix.rows)}
+def panels(report: Report, *, worst: int) -> dict[int, Plain]:
+    """Number of the row → what its panel draws; rows with nothing to draw are absent.
+
+    worst  so many pairs of each set with their texts
+    """
+    matrix, sentences, made = report.matrix, Sentences(), {}
+    for number, row in enumerate(matrix.rows):
+        curves = _curves_of(row, matrix.metric) if row.is_trained else []
+        scored = scored_sets(row, matrix.columns, sentences, worst=worst)
+        made[number] = ({"curves": curves} if curves else {}) | ({"sets": scored} if scored else {})
     return {number: panel for number, panel in made.items() if panel}
-
-
-def _panel(row: Row, metric: str) -> Plain:
-    curves = _curves_of(row, metric) if row.is_trained else []
-    return {"curves": curves} if curves else {}
 
 
 def _curves_of(row: Row, metric: str) -> list[Plain]:
@@ -48,12 +50,6 @@ def _read(result: Result) -> Curves | None:
         return read_curves(folder)
     except UserError:  # results are kept without their curves, too
         return None
-
-
-def folder_of(result: Result) -> Path | None:
-    """Where the result was read from; None for one that was made in memory."""
-    place = getattr(result.config, "place", None)
-    return place.parent if isinstance(place, Path) else None
 
 
 def _points(curves: Curves, key: str, is_score: bool) -> list[tuple[int, float]]:

@@ -36,7 +36,7 @@ function plainTable(head, rows, label) {
 const look = (colours, width) => ({ width, style: { fontSize: "12px", color: colours.ink, background: "none", fontFamily: "inherit" } });
 /** Letters of a name that fit into a share of the width. */
 const letters = (width, share = 0.36) => Math.max(12, Math.floor((width * share) / 6.6));
-const marginFor = (names) => 14 + 6.6 * d3.max(names, (name) => d3.sum(name, (letter) => (letter > "\u2e80" ? 1.8 : 1)));
+const marginFor = (names) => 18 + 7 * d3.max(names, (name) => d3.sum(name, (letter) => (letter > "\u2e80" ? 1.8 : 1)));
 const short = (text, width) => clip(text, letters(width));
 /** Names as they fit, each still by itself. */
 function shortNames(names, width) {
@@ -54,8 +54,8 @@ function legend(names, colours, width) {
     x += room;
   }
   const marks = (marginLeft, marginTop) => entries.flatMap((entry) => [
-    Plot.dot([0], { frameAnchor: "top-left", dx: entry.x - marginLeft, dy: entry.y - marginTop + 10, r: 4, fill: entry.colour }),
-    Plot.text([entry.text], { frameAnchor: "top-left", textAnchor: "start", dx: entry.x - marginLeft + 9, dy: entry.y - marginTop + 5, fill: colours.ink }),
+    Plot.dot([0], { frameAnchor: "top-left", dx: entry.x - marginLeft, dy: entry.y - marginTop + 24, r: 4, fill: entry.colour }),
+    Plot.text([entry.text], { frameAnchor: "top-left", textAnchor: "start", dx: entry.x - marginLeft + 9, dy: entry.y - marginTop + 24, lineAnchor: "middle", fill: colours.ink }),
   ]);
   return { height: names.length > 1 ? y + 24 : 0, marks: (left, top) => (names.length > 1 ? marks(left, top) : []) };
 }
@@ -140,7 +140,7 @@ function drawUndecided() {
     const colour = (other) => (other.open ? colours.warm : colours.accent);
     const placed = near.map((other, index) => ({ ...other, name: names[index] }));
     return Plot.plot({
-      ...look(colours, width), marginLeft: marginFor(names), marginTop: 30, marginBottom: 34, marginRight: 16, height: 70 + 24 * near.length,
+      ...look(colours, width), marginLeft: marginFor(names), marginTop: 30, marginBottom: 42, marginRight: 16, height: 78 + 24 * near.length,
       x: { label: `points less than the best, ${clip(ROWS[best].label, letters(width, 0.5))} →`, grid: true, domain: [Math.min(0, d3.min(near, (other) => other.low)), Math.max(0, d3.max(near, (other) => other.high))], nice: true },
       y: { domain: names, label: null, tickSize: 0 },
       marks: [

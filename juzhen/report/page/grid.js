@@ -9,7 +9,7 @@ const rowOrder = document.getElementById("row-order");
 const columnOrder = document.getElementById("column-order");
 const colourBy = document.getElementById("colour-by");
 const cellOf = (row, column) => ROWS[row].cells?.[column];
-grid.style.setProperty("--columns", COLUMNS.length);
+document.documentElement.style.setProperty("--columns", COLUMNS.length);
 
 grid.style.setProperty("--head", `${Math.min(8, 0.6 + 0.47 * d3.max(COLUMNS, (column) => column.short.length))}rem`);
 // A matrix that fits stands in the page, its head at the top of the window; a wider one scrolls in a frame.

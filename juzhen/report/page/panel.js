@@ -24,6 +24,7 @@ function drawRow() {
   if (commands.length) document.getElementById("run-facts").append(make("dt", {}, "again by"), make("dd", {}, make("details", {}, make("summary", {}, commands.length > 1 ? `${commands.length} commands` : "a command"), ...commands)));
   figuresOfRun.replaceChildren();
   if (row.cells) addScores(number);
+  if (extra.sets) addSets(extra.sets);
   for (const kind of ["dev", "train"]) {
     const curves = (extra.curves ?? []).filter((curve) => curve.of.startsWith(`${kind}/`));
     if (curves.length) addCurves(curves, kind);
@@ -63,6 +64,59 @@ function addScores(number) {
         set.gain === undefined ? "—" : signed(set.gain), [set.trained && "trained on it", set.leaky && "leaky", set.below && "below the lexical baseline"].filter(Boolean).join(", ")]),
     },
   });
+}
+
+/** Single rows of one evaluation set at a time: how scores lie by label, and the worst pairs. */
+function addSets(sets) {
+  const select = make("select"), place = make("div", { class: "figures full" });
+  fillSelect(select, sets.map((set, index) => [index, COLUMNS[set.column].name]), 0);
+  const draw = () => {
+    place.replaceChildren();
+    addDistribution(place, sets[select.value]);
+    if (sets[select.value].worst?.length) addWorst(place, sets[select.value]);
+  };
+  select.addEventListener("change", draw);
+  figuresOfRun.append(make("div", { class: "controls full" }, make("label", {}, "Single rows of ", select)), place);
+  draw();
+}
+
+function addDistribution(container, { column, seed, ends, counts, threshold }) {
+  const names = Object.keys(counts), bins = counts[names[0]].length, step = (ends[1] - ends[0]) / bins;
+  const totals = names.map((name) => d3.sum(counts[name]));
+  const draw = (colours, width) => {
+    const key = legend(names.map((name, index) => `${name} (${totals[index].toLocaleString("en")})`), colours, width);
+    const marginLeft = 46, marginTop = 28 + key.height;
+    const bars = names.flatMap((name, index) => counts[name].map((count, bin) => ({ name, index, x1: ends[0] + bin * step, x2: ends[0] + (bin + 1) * step, share: (100 * count) / totals[index] })));
+    const colour = (bar) => colours.series[bar.index % colours.series.length];
+    // A line along the tops: each bin at both of its edges.
+    const outline = bars.flatMap((bar) => [{ ...bar, x: bar.x1 }, { ...bar, x: bar.x2 }]);
+    return Plot.plot({
+      ...look(colours, width), height: 290 + key.height, marginLeft, marginTop, marginBottom: 40,
+      x: { label: "score →", nice: true, ticks: Math.max(3, width / 90) }, y: { label: "↑ % of the rows of a label", grid: true },
+      marks: [
+        Plot.rectY(bars, { x1: "x1", x2: "x2", y: "share", y1: 0, y2: "share", fill: colour, fillOpacity: 0.22 }),
+        Plot.line(outline, { x: "x", y: "share", z: "name", stroke: colour, strokeWidth: 1.6 }),
+        Plot.ruleY([0], { stroke: colours.quiet }),
+        threshold ? Plot.ruleX([threshold.value], { stroke: colours.ink, strokeWidth: 1.5, strokeDasharray: "5 3" }) : null,
+        threshold ? Plot.text([threshold.value], { x: (value) => value, frameAnchor: "top", dy: 4, dx: 6, textAnchor: "start", text: () => `threshold ${threshold.value.toFixed(3)}`, fill: colours.ink, stroke: colours.paper, strokeWidth: 3 }) : null,
+        ...key.marks(marginLeft, marginTop),
+      ],
+    });
+  };
+  const quality = threshold ? ["accuracy", "precision", "recall", "f1"].filter((name) => threshold[name] !== undefined).map((name) => `${name} ${fixed(threshold[name])}`).join(", ") : "";
+  addFigure(container, {
+    title: `Scores by label, ${COLUMNS[column].name}`, name: "scores-by-label", draw,
+    caption: [`Seed ${seed}. Each label by itself, so that a rare one is seen.`, threshold && `At the threshold, judged on ${threshold.on}: ${quality}.`].filter(Boolean).join(" "),
+    table: { head: ["score from", "to", ...names], rows: d3.range(bins).map((bin) => [(ends[0] + bin * step).toFixed(3), (ends[0] + (bin + 1) * step).toFixed(3), ...names.map((name) => String(counts[name][bin]))]) },
+  });
+}
+
+function addWorst(container, { worst, column }) {
+  const hasGold = worst.some((pair) => pair.gold !== undefined);
+  const items = worst.map((pair) => make("li", {}, ...pair.texts.map((text) => words("p", text)),
+    make("p", { class: "note" }, `score ${pair.score.toFixed(3)}${pair.gold === undefined ? "" : ` · label ${pair.gold}`}`)));
+  container.append(make("figure", {}, make("h3", {}, `Worst pairs, ${COLUMNS[column].name}`), make("ol", { class: "worst" }, ...items),
+    make("figcaption", {}, hasGold ? "Furthest from their label: by the place of the score among all rows against that of the label." : "The best other answer is furthest above the right one.")));
 }
 
 function addCurves(curves, kind) {
