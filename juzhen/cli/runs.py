@@ -96,7 +96,8 @@ def report(
     worst: Annotated[
         int,
         Option(
-            min=0, help="pairs of each set that the page quotes, furthest from their label; 0: no sentence of a set"
+            min=0,
+            help="pairs of each set that the page quotes, furthest from their label; 0: no sentence of a set",
         ),
     ] = 5,
     into: Annotated[

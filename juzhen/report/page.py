@@ -13,9 +13,9 @@ from markupsafe import Markup
 from juzhen.report.build import Report
 from juzhen.report.heat import STEPS, rules, step_of
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
-from juzhen.report.page_data import column_names, page_data
+from juzhen.report.page_data import column_names, drawn_columns, page_data
 from juzhen.report.panels import panels
-from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent
+from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent, undefined_lines
 
 PARTS = files(__package__) / "page"
 LIBRARIES = ("vendor/d3.min.js", "vendor/plot.min.js")
@@ -40,7 +40,7 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
         "ensure_ascii": False, "separators": (",", ":"), "allow_nan": False,
     }  # fmt: skip
     scripts = [*map(_part, LIBRARIES), "\n".join(map(_part, SCRIPTS))]
-    columns = column_names(matrix)
+    columns = drawn_columns(matrix)
     data = page_data(report)
     scores = [cell["mean"] for row in data["rows"] for cell in row.get("cells", {}).values()]
     low, high = min(scores, default=0.0), max(scores, default=0.0)
@@ -60,14 +60,19 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
         missing=MISSING,
         counts=", ".join(
             f"{count:,} {word}{'' if count == 1 else 's'}"
-            for count, word in ((len(matrix.rows), "row"), (len(columns), "set"), (report.num_results, "result"))
+            for count, word in (
+                (len(matrix.rows), "row"),
+                (len(columns), "set"),
+                (report.num_results, "result"),
+            )
         ),
-        columns=columns,
+        columns=column_names(columns),
         rows=[
-            (row, data["rows"][number].get("less"), [_view(row, column, low, high) for column in matrix.columns])
+            (row, data["rows"][number].get("less"), [_view(row, column, low, high) for column in columns])
             for number, row in enumerate(matrix.rows)
         ],
         marks=_marks(report, data),
+        undefined=undefined_lines(matrix),
         tables=[table for table in report.tables if table.body],
         sort_value=sort_value,
     )

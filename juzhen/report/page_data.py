@@ -12,7 +12,7 @@ from juzhen.report.matrix import Cell, Matrix, Row
 from juzhen.report.profiles import clustered
 from juzhen.report.questions import Transfer, duration, without_leaks
 from juzhen.report.significance import difference_interval
-from juzhen.report.table import MISSING, heading, mean_and_deviation, percent
+from juzhen.report.table import MISSING, heading, mean_and_deviation, percent, signed
 from juzhen.report.training import stand_ins
 
 Plain = dict[str, Any]
@@ -29,38 +29,42 @@ def page_data(report: Report) -> Plain:
     undecided  column → best row and the others beside it, with the interval of the difference
     heat      the colours of the matrix on paper
     """
-    matrix = report.matrix
-    transfer = Transfer(matrix, matrix.columns)
+    matrix, columns = report.matrix, drawn_columns(report.matrix)
+    transfer = Transfer(matrix, columns)
     number = {row.label: index for index, row in enumerate(matrix.rows)}
-    rows, columns = clustered(matrix, matrix.columns)
+    alike_rows, alike_columns = clustered(matrix, columns)
     return {
         "heat": {name: themes["light"] for name, themes in palettes().items()},
         "metric": matrix.metric.replace("_", " "),
-        "columns": column_names(matrix),
+        "columns": column_names(columns),
         "rows": [
-            _row(report, row, number.get(transfer.before.get(row.label, "")), transfer.gains)
+            _row(report, row, number.get(transfer.before.get(row.label, "")), transfer.gains, columns)
             for row in matrix.rows
         ],
         "orders": {
-            "rows": [number[row.label] for row in rows],
-            "columns": [matrix.columns.index(column) for column in columns],
+            "rows": [number[row.label] for row in alike_rows],
+            "columns": [columns.index(column) for column in alike_columns],
         },
         "undecided": [
-            against for place in range(len(matrix.columns)) if (against := _against_best(matrix, place))
+            against for place in range(len(columns)) if (against := _against_best(matrix, columns, place))
         ],
     }
 
 
-def column_names(matrix: Matrix) -> list[Plain]:
-    splits = {column.split("/")[0] for column in matrix.columns}
+def drawn_columns(matrix: Matrix) -> list[str]:
+    """Columns in which some row has a score."""
+    return [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
+
+
+def column_names(columns: Sequence[str]) -> list[Plain]:
+    splits = {column.split("/")[0] for column in columns}
     return [
         {"name": heading(column), "short": column.split("/")[1] if len(splits) == 1 else heading(column)}
-        for column in matrix.columns
+        for column in columns
     ]
 
 
-def _row(report: Report, row: Row, before: int | None, gains: pd.DataFrame) -> Plain:
-    columns = report.matrix.columns
+def _row(report: Report, row: Row, before: int | None, gains: pd.DataFrame, columns: Sequence[str]) -> Plain:
     commands = list(dict.fromkeys(cell.command for cell in row.cells.values() if cell.command))
     return _without_nothing(
         {
@@ -85,7 +89,9 @@ def _row(report: Report, row: Row, before: int | None, gains: pd.DataFrame) -> P
 
 
 def _cost(cost: pd.Series) -> Plain:
-    seconds, rows_seen = (None if pd.isna(cost[name]) else float(cost[name]) for name in ("train_seconds", "rows_seen"))
+    seconds, rows_seen = (
+        None if pd.isna(cost[name]) else float(cost[name]) for name in ("train_seconds", "rows_seen")
+    )
     stages, device = int(cost["stages"]), "" if cost["device"] == "unknown" else f"on {cost['device']}"
     text = " ".join(filter(None, ("" if seconds is None else duration(seconds), device)))
     return _without_nothing(
@@ -100,17 +106,19 @@ def _cost(cost: pd.Series) -> Plain:
 
 def _cell(cell: Cell, gain: float, commands: Sequence[str]) -> Plain:
     low, high = (None if end is None else points(end) for end in (cell.low, cell.high))
-    several = {str(seed): points(value) for seed, value in cell.values.items()}
+    ends = "" if cell.low is None or cell.high is None else f"{percent(cell.low)} to {percent(cell.high)}"
+    gained = not math.isnan(gain)
     return _without_nothing(
         {
             "mean": points(cell.mean),
             "text": mean_and_deviation(cell),
-            "std": None if cell.std is None else points(cell.std),
             "low": low,
             "high": high,
-            "seeds": several,
+            "ends": ends,
+            "seeds": ", ".join(f"{seed}: {percent(value)}" for seed, value in cell.values.items()),
             "count": cell.count,
-            "gain": None if math.isnan(gain) else round(gain, DECIMALS),
+            "gain": round(gain, DECIMALS) if gained else None,
+            "gained": signed(gain) if gained else "",
             "trained": cell.in_domain,
             "leaky": cell.is_leaky,
             "below": cell.below_lexical,
@@ -141,12 +149,12 @@ def unseen_text(cell: Cell) -> str:
     return f"{without_leaks(leak)} on {leak.unseen.count:,} rows; with them {score}"
 
 
-def _against_best(matrix: Matrix, place: int) -> Plain | None:
+def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain | None:
     """The best row of a column and the others beside it, in the order of their scores; leaks of other sets left out.
 
     None where no difference has an interval.
     """
-    column = matrix.columns[place]
+    column = columns[place]
     scored = [
         (number, row.cells[column])
         for number, row in enumerate(matrix.rows)
@@ -156,9 +164,18 @@ def _against_best(matrix: Matrix, place: int) -> Plain | None:
     others = []
     for number, cell in scored[1:]:
         if (ends := difference_interval(cell, scored[0][1], matrix.metric)) is not None:
-            gap = points(cell.mean - scored[0][1].mean)
-            low, high = (round(end, DECIMALS) for end in ends)
-            others.append({"row": number, "points": gap, "low": low, "high": high, "open": low <= 0 <= high})
+            gap = 100 * (cell.mean - scored[0][1].mean)
+            others.append(
+                {
+                    "row": number,
+                    "points": round(gap, DECIMALS),
+                    "low": round(ends[0], DECIMALS),
+                    "high": round(ends[1], DECIMALS),
+                    "text": signed(gap),
+                    "ends": f"{signed(ends[0])} to {signed(ends[1])}",
+                    "open": ends[0] <= 0 <= ends[1],
+                }
+            )
     return {"column": place, "best": scored[0][0], "others": others} if others else None
 
 
@@ -167,5 +184,9 @@ def points(fraction: float) -> float:
 
 
 def _without_nothing(values: Plain) -> Plain:
-    """Without what is None, False or empty: a cell of a large matrix has few of these."""
-    return {key: value for key, value in values.items() if value or (value == 0 and value is not False)}
+    """Without what is None, False or empty: of most marks a cell has none."""
+    return {
+        key: value
+        for key, value in values.items()
+        if value or (isinstance(value, int | float) and not isinstance(value, bool))
+    }

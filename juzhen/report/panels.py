@@ -8,6 +8,7 @@ from juzhen.report.build import Report
 from juzhen.report.curves import Curves, read_curves, smoothed
 from juzhen.report.drawn_curves import LOSS_WINDOW
 from juzhen.report.matrix import Row
+from juzhen.report.page_data import drawn_columns
 from juzhen.report.single_rows import Sentences, folder_of, scored_sets
 
 MOST_POINTS = 160
@@ -24,7 +25,7 @@ def panels(report: Report, *, worst: int) -> dict[int, Plain]:
     matrix, sentences, made = report.matrix, Sentences(), {}
     for number, row in enumerate(matrix.rows):
         curves = _curves_of(row, matrix.metric) if row.is_trained else []
-        scored = scored_sets(row, matrix.columns, sentences, worst=worst)
+        scored = scored_sets(row, drawn_columns(matrix), sentences, worst=worst)
         made[number] = ({"curves": curves} if curves else {}) | ({"sets": scored} if scored else {})
     return {number: panel for number, panel in made.items() if panel}
 

@@ -25,7 +25,9 @@ class Browser:
     def __init__(self, playwright, path: str, scheme: str) -> None:
         program = next(filter(None, map(shutil.which, SYSTEM)), None)
         self.browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        context = self.browser.new_context(color_scheme=scheme, has_touch=True, viewport={"width": 1280, "height": 900})
+        context = self.browser.new_context(
+            color_scheme=scheme, has_touch=True, viewport={"width": 1280, "height": 900}
+        )
         self.page = context.new_page()
         self.complaints: list[str] = []
         self.asked: list[str] = []

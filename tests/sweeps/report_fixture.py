@@ -175,7 +175,12 @@ def write_run_with_rows(folder: Path, made: Result) -> Path:
         "gold": gold.astype(np.float32),
         "score": scores.astype(np.float32),
     }
-    made.config |= {"source": "builtin", "data_dir": "data", "on_bad_row": "error", "dataset": {"demo_qmc": asdict(config)}}
+    made.config |= {
+        "source": "builtin",
+        "data_dir": "data",
+        "on_bad_row": "error",
+        "dataset": {"demo_qmc": asdict(config)},
+    }
     about = {"fingerprint": examples.fingerprint, "kind": "labelled_pair", "rows": len(gold)}
     result = replace(made, data={"dev/demo_qmc": about}, weights="of the run")
     folder.mkdir(parents=True)

@@ -147,7 +147,7 @@ function drawUndecided() {
         Plot.ruleX([0], { stroke: colours.ink }),
         Plot.ruleY(placed, { y: "name", x1: "low", x2: "high", stroke: colour, strokeWidth: 2 }),
         Plot.dot(placed, { y: "name", x: "points", r: 4.5, fill: (other) => (other.open ? colours.paper : colours.accent), stroke: colour, strokeWidth: 2 }),
-        Plot.tip(placed, Plot.pointerY({ y: "name", x: "points", title: (other) => `${ROWS[other.row].label}\n${signed(other.points)} [${signed(other.low)}, ${signed(other.high)}]` })),
+        Plot.tip(placed, Plot.pointerY({ y: "name", x: "points", title: (other) => `${ROWS[other.row].label}\n${other.text}, 95 % interval ${other.ends}` })),
       ],
     });
   };
@@ -156,7 +156,7 @@ function drawUndecided() {
   addFigure(container, {
     title: `${COLUMNS[column].name}: ${open.length} of ${others.length} rows cannot be told from the best, ${ROWS[best].label}`, name: "undecided", draw,
     caption: `Hollow: the interval contains 0.${left ? ` Not drawn: ${left} more rows that are certainly lower.` : ""}`,
-    table: { head: ["row", "points", "95 % interval", "decided"], rows: others.map((other) => [ROWS[other.row].label, signed(other.points), `${signed(other.low)} to ${signed(other.high)}`, other.open ? "no" : "yes"]) },
+    table: { head: ["row", "points", "95 % interval", "decided"], rows: others.map((other) => [ROWS[other.row].label, other.text, other.ends, other.open ? "no" : "yes"]) },
   });
   const pick = (entry) => make("button", { type: "button", onclick: () => { undecidedColumn.value = entry.column; drawUndecided(); } }, COLUMNS[entry.column].name);
   const overview = plainTable(["set", "best row", "not decided"], DATA.undecided.map((entry) => [pick(entry), ROWS[entry.best].label, `${entry.others.filter((other) => other.open).length} of ${entry.others.length}`]), "Every set");

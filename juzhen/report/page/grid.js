@@ -98,17 +98,16 @@ columnOrder.addEventListener("change", () => { state.columns = { by: columnOrder
 
 // The panel of a cell.
 let pinned = null;
-function cellFacts(row, column) {
+function cellFacts(row, column, pin) {
   const { label, setup, less, cost, commands, reasons, before } = ROWS[row], cell = cellOf(row, column);
-  const title = make("h3", {}, make("span", {}, `${label} → ${COLUMNS[column].name}`));
+  const title = make("h3", {}, `${label} on ${COLUMNS[column].name}`);
   if (!cell) return [title, make("p", { class: "note" }, reasons?.[column] ? `No score: ${reasons[column]}` : "No score.")];
-  const several = Object.entries(cell.seeds);
-  const spread = cell.std === undefined ? "" : ` ± ${fixed(cell.std)}`;
+  const [mean, ...spread] = cell.text.split(" ");
   const list = make("dl", { class: "facts" });
   facts(list, [
-    ["95 % interval", cell.low === undefined ? "" : `${fixed(cell.low)} to ${fixed(cell.high)}`],
-    ["seeds", several.map(([seed, value]) => `${seed}: ${fixed(value)}`).join(", ")],
-    ["gain", cell.gain === undefined ? "" : `${signed(cell.gain)} over ${ROWS[before].label}`],
+    ["95 % interval", cell.ends],
+    ["seeds", cell.seeds],
+    ["gain", cell.gained && `${cell.gained} over ${ROWS[before].label}`],
     ["rows scored", cell.count?.toLocaleString("en")],
     ["trained on it", cell.trained ? "yes" : ""],
     ["leak", cell.leak],
@@ -117,10 +116,10 @@ function cellFacts(row, column) {
     ["fewer rows", less?.join("; ")],
     ["setup", setup],
     ["training", cost?.text ?? "none"],
-    ["code", cell.commit],
+    ["code", pin && cell.commit],
   ]);
-  const command = cell.command === undefined ? null : make("code", { class: "command" }, commands[cell.command]);
-  return [title, make("div", { class: "score" }, fixed(cell.mean), make("small", {}, `${spread} ${DATA.metric}`)), list, command].filter(Boolean);
+  const command = pin && cell.command !== undefined ? make("code", { class: "command" }, commands[cell.command]) : null;
+  return [title, make("div", { class: "score" }, mean, make("small", {}, ` ${spread.join(" ")} ${DATA.metric}`)), list, command].filter(Boolean);
 }
 
 function showPanel(element, pin) {
@@ -131,8 +130,8 @@ function showPanel(element, pin) {
   element.classList.toggle("pinned", pin);
   const tools = pin ? [make("div", { class: "panel-tools" },
     make("button", { type: "button", onclick: () => { hidePanel(); openRow(row); } }, "Open this row"),
-    make("button", { type: "button", onclick: () => { const cell = element; hidePanel(); cell.focus(); } }, "Close"))] : [];
-  panel.replaceChildren(...cellFacts(row, column), ...tools);
+    make("button", { type: "button", onclick: () => { hidePanel(); element.focus(); } }, "Close"))] : [];
+  panel.replaceChildren(...tools, ...cellFacts(row, column, pin));
   panel.hidden = false;
   const box = element.getBoundingClientRect(), gap = 8;
   const left = box.right + gap + panel.offsetWidth < innerWidth ? box.right + gap : box.left - gap - panel.offsetWidth;
@@ -215,21 +214,23 @@ function matrixSvg() {
     if (!cell) return [];
     const share = scale.share(cell, column), fill = share === null ? "#eeeeee" : DATA.heat[scale.palette][stepOf(share)];
     const signs = (cell.leaky ? "†" : "") + (cell.below ? "▽" : "");
-    return [{ row, column, fill, ink: inkOn(fill), text: fixed(cell.mean) + signs, best: cell.best, trained: cell.trained }];
+    return [{ row, column, fill, ink: inkOn(fill), leaky: cell.leaky, below: cell.below, text: cell.text.split(" ")[0] + signs, best: cell.best, trained: cell.trained }];
   }));
   const label = (row) => clip(ROWS[row].label, 44), name = (column) => clip(COLUMNS[column].name, 30);
   const marginLeft = 20 + 5.8 * d3.max(rows, (row) => label(row).length), marginTop = 24 + 4.4 * d3.max(columns, (column) => name(column).length);
-  const shared = { x: "column", y: "row" };
+  const shared = { x: "column", y: "row" }, has = (mark) => cells.some((cell) => cell[mark]);
   return Plot.plot({
-    width: marginLeft + 42 * columns.length + 60, height: marginTop + 20 * rows.length + 34, marginLeft, marginTop, marginRight: 60, marginBottom: 34,
+    width: marginLeft + 42 * columns.length + 60, height: marginTop + 20 * rows.length + 60, marginLeft, marginTop, marginRight: 60, marginBottom: 60,
     style: { fontSize: "10px" }, x: { domain: columns, tickFormat: name, tickRotate: -45, axis: "top", label: null, tickSize: 0 },
     y: { domain: rows, tickFormat: label, label: null, tickSize: 0 }, color: { type: "identity" },
     marks: [
       Plot.cell(cells, { ...shared, fill: "fill", inset: 0.5 }),
       Plot.cell(cells.filter((cell) => cell.trained), { ...shared, fill: "none", stroke: "ink", strokeWidth: 1.4, inset: 1.5 }),
-      Plot.text(cells, { ...shared, text: "text", fill: "ink", fontWeight: (cell) => (cell.best ? "bold" : "normal") }),
-      Plot.text([`${DATA.metric} × 100. Colour: ${colourBy.selectedOptions[0].text}, ${scale.ends[0]} to ${scale.ends[1]}. Outlined: trained on it. Bold: best of the set. † leaky. ▽ below the lexical baseline.`],
-        { frameAnchor: "bottom-left", dy: 24, textAnchor: "start", fill: THEMES.light.quiet, lineWidth: 200 }),
+      Plot.text(cells.filter((cell) => !cell.best), { ...shared, text: "text", fill: "ink" }),
+      Plot.text(cells.filter((cell) => cell.best), { ...shared, text: "text", fill: "ink", fontWeight: "bold" }),
+      Plot.text([[`${DATA.metric} × 100. Colour: ${colourBy.selectedOptions[0].text}, ${scale.ends[0]} to ${scale.ends[1]}.`, ...(has("trained") ? ["Outlined: trained on it."] : []), "Bold: best of the set.",
+        ...(has("leaky") ? ["† leaky."] : []), ...(has("below") ? ["▽ below the lexical baseline."] : [])].join(" ")],
+        { frameAnchor: "bottom-left", dy: 16, dx: 20 - marginLeft, lineAnchor: "top", textAnchor: "start", fill: THEMES.light.quiet, lineWidth: (marginLeft + 42 * columns.length) / 10 }),
     ],
   });
 }

@@ -75,6 +75,7 @@ const themeNow = () => THEMES[isPrinting ? "light" : themeName()];
 function saveSvg(svg, name) {
   svg.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   svg.setAttribute("font-family", "Helvetica, Arial, 'Noto Sans CJK SC', 'Microsoft YaHei', 'PingFang SC', sans-serif");
+  svg.style.removeProperty("font-family");
   svg.setAttribute("color", THEMES.light.ink);
   svg.querySelectorAll("style").forEach((style) => style.remove());
   const ground = document.createElementNS("http://www.w3.org/2000/svg", "rect");

@@ -50,8 +50,8 @@ function addScores(number) {
         Plot.link(both, { y: "name", x1: (set) => set.before.mean, x2: "mean", stroke: colour, strokeWidth: 2 }),
         Plot.dot(both, { y: "name", x: (set) => set.before.mean, r: 4, fill: colours.paper, stroke: colours.quiet, strokeWidth: 2 }),
         Plot.dot(placed, { y: "name", x: "mean", r: 5, fill: colour }),
-        Plot.text(placed, { y: "name", frameAnchor: "right", textAnchor: "start", dx: 8, fill: colours.quiet, text: (set) => (set.gain === undefined ? fixed(set.mean) : signed(set.gain)) }),
-        Plot.tip(placed, Plot.pointerY({ y: "name", x: "mean", title: (set) => `${COLUMNS[set.column].name}${set.trained ? ", trained on it" : ""}${set.leaky ? ", leaky" : ""}\n${set.before ? `${fixed(set.before.mean)} → ` : ""}${set.text}${set.low === undefined ? "" : `\n95 % interval ${fixed(set.low)} to ${fixed(set.high)}`}` })),
+        Plot.text(placed, { y: "name", frameAnchor: "right", textAnchor: "start", dx: 8, fill: colours.quiet, text: (set) => set.gained ?? set.text.split(" ")[0] }),
+        Plot.tip(placed, Plot.pointerY({ y: "name", x: "mean", title: (set) => `${COLUMNS[set.column].name}${set.trained ? ", trained on it" : ""}${set.leaky ? ", leaky" : ""}\n${set.before ? `${set.before.text} → ` : ""}${set.text}${set.ends ? `\n95 % interval ${set.ends}` : ""}` })),
       ],
     });
   };
@@ -60,8 +60,8 @@ function addScores(number) {
     caption: base ? `Hollow: ${base.label}. Filled: this row, with its 95 % interval; at the right the gain.` : "Each with its 95 % interval.",
     table: {
       head: ["set", "before", "after", "95 % interval", "gain", "marks"],
-      rows: sets.map((set) => [COLUMNS[set.column].name, set.before ? fixed(set.before.mean) : "—", set.text, set.low === undefined ? "—" : `${fixed(set.low)} to ${fixed(set.high)}`,
-        set.gain === undefined ? "—" : signed(set.gain), [set.trained && "trained on it", set.leaky && "leaky", set.below && "below the lexical baseline"].filter(Boolean).join(", ")]),
+      rows: sets.map((set) => [COLUMNS[set.column].name, set.before?.text ?? "—", set.text, set.ends ?? "—",
+        set.gained ?? "—", [set.trained && "trained on it", set.leaky && "leaky", set.below && "below the lexical baseline"].filter(Boolean).join(", ")]),
     },
   });
 }
