@@ -52,7 +52,10 @@ SPECIAL = {
 
 
 def write_report(report: Report, folder: Path, *, title: str, worst: int = 0) -> list[Path]:
-    """Writes all files and gives their paths; `worst` as of `html`. Without matplotlib the pictures are left out, and it says so."""
+    """Writes all files and gives their paths. Without matplotlib the pictures are left out, and it says so.
+
+    worst  as of `html`
+    """
     texts = {
         "index.html": html(report, title=title, worst=worst),
         "report.md": markdown(report),

@@ -1,15 +1,15 @@
-"""Colours of the page's matrix: so many steps, as rules of a style sheet, so that it stands there before any script runs."""
+"""Colours of the page's matrix, as rules of a style sheet: the picture is there before any script runs."""
 
 from collections.abc import Sequence
 
 STEPS = 48
 
-SCORES = "ffffd9 edf8b1 c7e9b4 7fcdbb 41b6c4 1d91c0 225ea8 253494 081d58".split()
-"""YlGnBu of Brewer (colorbrewer2.org): for every kind of colour vision, and even in grey. Dark pages begin at its end."""
+SCORES = ["ffffd9", "edf8b1", "c7e9b4", "7fcdbb", "41b6c4", "1d91c0", "225ea8", "253494", "081d58"]
+"""YlGnBu of Brewer (colorbrewer2.org), for every kind of colour vision and in grey; a dark page begins at its end."""
 
 GAINS = {
-    "light": "9c3a22 cf6a48 f0a98c f5f4f1 9cc3e2 4f8fc6 1d5690".split(),
-    "dark": "ff9d78 c4613e 6e3524 262b31 23496b 3f83bd 8cc4f5".split(),
+    "light": ["9c3a22", "cf6a48", "f0a98c", "f5f4f1", "9cc3e2", "4f8fc6", "1d5690"],
+    "dark": ["ff9d78", "c4613e", "6e3524", "262b31", "23496b", "3f83bd", "8cc4f5"],
 }
 """Below and above 0; in the middle the colour of the page."""
 

@@ -15,7 +15,7 @@ from juzhen.report.heat import STEPS, rules, step_of
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.page_data import column_names, drawn_columns, page_data
 from juzhen.report.panels import panels
-from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent, undefined_lines
+from juzhen.report.table import MISSING, interval, mean_and_deviation, percent, undefined_lines
 
 PARTS = files(__package__) / "page"
 LIBRARIES = ("vendor/d3.min.js", "vendor/plot.min.js")

@@ -185,8 +185,4 @@ def points(fraction: float) -> float:
 
 def _without_nothing(values: Plain) -> Plain:
     """Without what is None, False or empty: of most marks a cell has none."""
-    return {
-        key: value
-        for key, value in values.items()
-        if value or (isinstance(value, int | float) and not isinstance(value, bool))
-    }
+    return {key: value for key, value in values.items() if value is not False and (value or value == 0)}

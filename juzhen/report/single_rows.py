@@ -152,8 +152,8 @@ def _read(result: Result, column: str) -> Examples | None:
 
     split, name = column.split("/")
     config, described = result.config, result.described(name)
-    places = {key: config.get(key) for key in ("source", "data_dir", "on_bad_row")}
-    if described is None or None in places.values() or (described.get("source") or places["source"]) == "hub":
+    places: Plain = {key: config.get(key) for key in ("source", "data_dir", "on_bad_row")}
+    if described is None or None in places.values() or "hub" in (described.get("source"), places["source"]):
         return None  # a report downloads nothing
     try:
         examples = load_examples(validated(DatasetConfig, described), split, **places)

@@ -3,8 +3,9 @@
 python browser.py PAGE STEPS [dark]     STEPS: JSON list of [what, argument]; prints a JSON list of what each gave
 
 ["size", [width, height]] · ["js", expression] · ["until", expression that becomes true] · ["hover", selector] ·
-["click", selector] · ["tap", selector] · ["key", name] · ["picture", path] · ["pdf", path] · ["choose", [selector, value]] ·
-["download", [selector of what starts it, path]] · ["requests", null]: what was asked of anybody but the page itself.
+["click", selector] · ["tap", selector] · ["key", name] · ["picture", path] · ["pdf", path] ·
+["choose", [selector, value]] · ["download", [selector of what starts it, path]] ·
+["requests", null]: what was asked of anybody but the page itself.
 The last entry is what the page complained about.
 """
 

@@ -97,7 +97,7 @@ rowOrder.addEventListener("change", () => { state.rows = { by: rowOrder.value, s
 columnOrder.addEventListener("change", () => { state.columns = { by: columnOrder.value, sign: 1 }; arrange(); });
 
 // The panel of a cell.
-let pinned = null;
+let pinned = null, isLeaving = false;
 function cellFacts(row, column, pin) {
   const { label, setup, less, cost, commands, reasons, before } = ROWS[row], cell = cellOf(row, column);
   const title = make("h3", {}, `${label} on ${COLUMNS[column].name}`);
@@ -130,7 +130,7 @@ function showPanel(element, pin) {
   element.classList.toggle("pinned", pin);
   const tools = pin ? [make("div", { class: "panel-tools" },
     make("button", { type: "button", onclick: () => { hidePanel(); openRow(row); } }, "Open this row"),
-    make("button", { type: "button", onclick: () => { hidePanel(); element.focus(); } }, "Close"))] : [];
+    make("button", { type: "button", onclick: () => leavePanel(element) }, "Close"))] : [];
   panel.replaceChildren(...tools, ...cellFacts(row, column, pin));
   panel.hidden = false;
   const box = element.getBoundingClientRect(), gap = 8;
@@ -143,6 +143,14 @@ function hidePanel() {
   pinned?.classList.remove("pinned");
   pinned = null;
   panel.hidden = true;
+}
+
+/** Closes the panel and goes back to its cell, which does not open it again. */
+function leavePanel(cell) {
+  hidePanel();
+  isLeaving = true;
+  cell?.focus();
+  isLeaving = false;
 }
 
 // A panel that moves brings other cells under a pointer that rests: that is no pointing.
@@ -158,7 +166,7 @@ grid.addEventListener("pointerleave", () => { if (!pinned) hidePanel(); });
 frame.addEventListener("scroll", () => { if (!pinned || innerWidth > 768) hidePanel(); }, { passive: true });
 grid.addEventListener("focusin", (event) => {
   const cell = event.target.closest(".cell");
-  if (cell && cell.matches(":focus-visible")) showPanel(cell, false);
+  if (cell && !isLeaving && cell.matches(":focus-visible")) showPanel(cell, false);
 });
 grid.addEventListener("focusout", () => { if (!pinned) hidePanel(); });
 document.addEventListener("click", (event) => {
@@ -201,9 +209,7 @@ grid.addEventListener("keydown", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || panel.hidden) return;
-  const cell = pinned;
-  hidePanel();
-  cell?.focus();
+  leavePanel(pinned);
 });
 
 // The same picture as an SVG: rows, columns and colours as they stand.
