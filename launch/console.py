@@ -7,6 +7,7 @@ from rich.table import Table
 from juzhen.core.examples import Kind
 from juzhen.core.measures import FIRST_MEASURES, first_measure
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
+from juzhen.report.decisions import decision_table
 from juzhen.report.terminal import console_table, terminal
 
 
@@ -14,6 +15,9 @@ def show_result(result: Result, *, folder: str) -> None:
     """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval."""
     console = terminal()
     console.print(result_table(result))
+    if result.thresholds:
+        decisions = decision_table(result.thresholds.items())
+        console.print(f"{decisions.title}. {decisions.note}", decisions.console(), sep="\n", highlight=False)
     for name, count in leaky_counts(result).items():
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
     for name, reason in result.unscored.items():

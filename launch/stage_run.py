@@ -34,6 +34,7 @@ from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
 from juzhen.encoders.cut import Cut
 from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import cut_in_evaluation, cut_in_training, cut_line, describe_rows, with_leaks
 from juzhen.evaluation.devices import device_name
 from launch.digests import evaluation_digest
@@ -191,6 +192,7 @@ class StageRun:
             seed=job.seed,
             stage=self.stage.index,
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            thresholds=fitted_thresholds(self.module.rows),
             transfer={task.name: task.described() for task in read.tasks},
             unscored=read.unscored,
         )
@@ -247,6 +249,8 @@ class StageRun:
             }
             card = {"name": result.name, "trained_on": result.trained_on, "seed": result.seed}
             card |= {"spearman_percent": spearman, "git_commit": result.environment["git_commit"]}
+            if result.thresholds:
+                card["thresholds"] = {name: threshold.value for name, threshold in result.thresholds.items()}
             self._model.save_encoder(self.encoder, ours, card=card)
             share_files(self.entry.path / ENCODER_FOLDER, ours)
             result.weights = weights_digest(ours)

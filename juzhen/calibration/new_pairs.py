@@ -1,8 +1,11 @@
 """Scores of new pairs: of one encoder or of two runs fused, as they are or as probabilities; of a table of pairs."""
 
+import math
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,10 @@ if TYPE_CHECKING:  # --help should not wait for it
     from juzhen.data.readers import FileTable
 
 
+SAME = "same"
+"""Column of decisions: 1 where the two sentences count as the same, 0 where not."""
+
+
 @dataclass
 class Scorer:
     """What scores pairs, as the options of `juzhen score` say it.
@@ -36,11 +43,15 @@ class Scorer:
     backend: str
     cache: Path | None
     batch_tokens: int
+    decide: bool = False
+    threshold: str | None = None
     fitted: Calibration | Fusion | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.encoder is None and self.fuse is None:
             raise UserError('expected a run or an encoder: juzhen score <run or folder> "句子一" "句子二"')
+        if self.threshold is not None and not self.decide:
+            raise UserError("--threshold is what --decide decides by; type --decide, too")
         if self.calibration is None:
             for name, command in (("fuse", "fuse"), ("scaling", "calibrate")):
                 if getattr(self, name) is not None:
@@ -66,45 +77,24 @@ class Scorer:
         columns: Sequence[str] = (),
         source: str = "",
     ) -> "np.ndarray":
-        """One for each pair; probabilities of label 1 where --calibration or --scaling ask for them.
+        """One for each pair, as the encoder or the two runs give it.
 
         columns  their names in the table `source`. Raises UserError where a cross-encoder reads such pairs in one order
         """
-        import numpy as np
-        from scipy.special import expit
-
-        scores = self._scores(first, second, progress=progress, columns=columns, source=source)
-        method = self.scaling or (None if self.fuse is not None or self.fitted is None else "platt")
-        if method is None:
-            return scores
-        assert self.fitted is not None  # --scaling needs --calibration
-        return expit(self.fitted.logits(np.asarray(scores, dtype=np.float64), method))
-
-    def _scores(
-        self,
-        first: Sequence[str],
-        second: Sequence[str],
-        *,
-        progress: bool,
-        columns: Sequence[str],
-        source: str,
-    ) -> "np.ndarray":
         from juzhen.backends import Deferred
         from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
         from juzhen.encoders.embedding_cache import EmbeddingCache
-        from juzhen.families import PairScorer, find_family
+        from juzhen.families import PairScorer
 
         options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "progress": progress}
         if self.fuse is not None:
             assert isinstance(self.fitted, Fusion)
             return PairScorer(*self.fuse, fusion=self.fitted)(first, second, **options)
-        assert self.encoder is not None
-        family = find_family(self.encoder)
+        family, encoder = self._loaded
         if not family.has_embeddings and (self.cache is not None or self.backend != BackendName.TORCH):
             raise UserError(
                 f"{self.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
             )
-        encoder = family.load(self.encoder)
         for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL):
             if {*columns} == {*TEXT_COLUMNS[kind]}:
                 family.require_order(encoder, source, kind, False)
@@ -122,6 +112,45 @@ class Scorer:
                 )
         return encoder.score(list(zip(first, second, strict=True)), **options)
 
+    def shown(self, scores: "np.ndarray") -> "np.ndarray":
+        """The scores, or probabilities of label 1 where --calibration or --scaling ask for them."""
+        import numpy as np
+        from scipy.special import expit
+
+        method = self.scaling or (None if self.fuse is not None or self.fitted is None else "platt")
+        if method is None:
+            return scores
+        assert self.fitted is not None  # --scaling needs --calibration
+        return expit(self.fitted.logits(np.asarray(scores, dtype=np.float64), method))
+
+    @cached_property
+    def limit(self) -> float:
+        """The score from which on a pair counts as the same: --threshold, or what was fitted.
+
+        Raises UserError where there is none.
+        """
+        with suppress(ValueError):
+            if math.isfinite(value := float(self.threshold or "nan")):
+                return value
+        if self.fitted is not None:
+            if self.fitted.threshold is None or self.threshold is not None:
+                raise UserError(
+                    f"{self.fitted.path}: holds no threshold to decide by; give one, such as --threshold 0.7, or fit "
+                    "again: it is of an earlier version, or no score does better than one answer for all"
+                )
+            return self.fitted.threshold
+        _, encoder = self._loaded
+        return float(encoder.threshold(self.threshold))
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        """The family and the encoder."""
+        from juzhen.families import find_family
+
+        assert self.encoder is not None
+        family = find_family(self.encoder)
+        return family, family.load(self.encoder)
+
 
 def score_table(
     scorer: Scorer,
@@ -133,7 +162,7 @@ def score_table(
     output: Path | None,
     score_column: str,
 ) -> Path:
-    """Writes a table of pairs with one more column and gives its path. It is complete or not there.
+    """Writes a table of pairs with one more column, or two with --decide, and gives its path; complete or not there.
 
     columns  of the two texts; None: sentence1 and sentence2, or the first two where there is no header
     output   None: <file>.scored.tsv or .csv beside the file
@@ -160,17 +189,22 @@ def score_table(
     table = read_table(path, header=header, quoted=quoted)
     for line, reason in sorted(table.faults.items())[:1]:
         raise UserError(f"{table.at(line)}: {reason}")
-    if table.names and score_column in table.names:
+    if score_column in (table.names or ()):
         raise UserError(
             f"{path}: there is a column {score_column} already; name the new one with --score-column predicted"
         )
+    if scorer.decide and SAME in (table.names or ()):
+        raise UserError(f"{path}: there is a column {SAME} already, which --decide writes; rename it first")
     names = columns or (("sentence1", "sentence2") if header else ("0", "1"))
     first, second = _text_columns(table, names, are_default=not columns)
     scores = scorer.scores(first, second, progress=True, columns=columns or (), source=str(path))
     # The shortest digits that are read back as the same number: fewer would tie scores that lie close together.
-    rows = list(zip(*table.columns, map(str, scores), strict=True))
+    added = [[str(value) for value in scorer.shown(scores)]]
+    if scorer.decide:
+        added.append([str(int(score >= scorer.limit)) for score in scores])
+    rows = list(zip(*table.columns, *added, strict=True))
     if table.names:
-        rows.insert(0, (*table.names, score_column))
+        rows.insert(0, (*table.names, score_column, *([SAME] if scorer.decide else [])))
     delimiter = DELIMITERS[suffix]
     plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
     with writing_to(f"--output {output}"):

@@ -12,6 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.opened import read_json
 from juzhen.core.owned import require_ours
+from juzhen.evaluation.decisions import fitted_threshold
 from juzhen.evaluation.scoring import score_set
 
 FUSED_KINDS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
@@ -51,6 +52,9 @@ def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> Non
 def calibrate_set(run: ScoredRun, name: str) -> dict[str, Any]:
     """Scalings that were fitted on a set of 0/1 pairs, and how they do on rows that they were not fitted on."""
     fitted, judged, note = fitting_and_judging(run, name)
+    dev, test = run.scored(name, "dev"), run.scored(name, "test")
+    assert dev is not None  # it was fitted on
+    threshold = fitted_threshold(dev.labelled, None if test is None else test.labelled)
     return {
         "run": str(run.folder),
         "weights": run.weights,
@@ -58,7 +62,8 @@ def calibrate_set(run: ScoredRun, name: str) -> dict[str, Any]:
         "how": note,
         "rows": len(judged.scores),
         "rows_fitted_on": len(fitted.scores),
-        **calibrated((fitted.scores, fitted.gold), (judged.scores, judged.gold)),
+        "threshold": asdict(threshold),
+        **calibrated(fitted.labelled, judged.labelled),
     }
 
 
@@ -92,7 +97,8 @@ def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, An
     }
     report: dict[str, Any] = {"fitted": {}}
     if judged.examples.kind is Kind.LABELLED_PAIR:
-        report = calibrated(*zip(scores["fused"], (fitted.gold, judged.gold), strict=True))
+        labelled = tuple(zip(scores["fused"], (fitted.gold, judged.gold), strict=True))
+        report = calibrated(*labelled) | {"threshold": asdict(fitted_threshold(*labelled))}
     return {
         "runs": [str(run.folder) for run in runs],
         "weights": [run.weights for run in runs],
@@ -107,5 +113,6 @@ def fuse_set(runs: Sequence[ScoredRun], name: str, *, seed: int) -> dict[str, An
             for who, by_metric in measures.items()
         },
         "fitted": report.pop("fitted"),
+        **({"threshold": report.pop("threshold")} if "threshold" in report else {}),
         "calibration": report,
     }

@@ -1,34 +1,49 @@
-"""Scores of a finished run's evaluation pairs, computed again with the encoder that it left behind."""
+"""Scores of a finished run's evaluation rows: those that it has kept, or computed again with its encoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.core.result import Result
+from juzhen.core.row_scores import RowScores, SetRows
 from juzhen.core.weights import weights_digest
-from juzhen.data.loading import load_split
 from juzhen.encoders.locate import ENCODER_FOLDER
-from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.families import PairScorer
 from juzhen.metrics.threshold import halves
+
+if TYPE_CHECKING:  # it loads torch, which scores that were kept have no need of
+    from juzhen.families import PairScorer
 
 
 @dataclass(frozen=True)
 class ScoredSet:
-    """One split of one set: its rows, and the run's score of each, float64."""
+    """One split of one set: its rows, and the run's score of each, float64; the rows need have no texts."""
 
     examples: Examples
     scores: np.ndarray
+
+    @classmethod
+    def of(cls, column: str, rows: SetRows) -> "ScoredSet":
+        """Pairs that a run has kept, without their texts."""
+        split, name = column.split("/")
+        texts = dict.fromkeys(TEXT_COLUMNS[Kind(rows.kind)], np.zeros(len(rows), dtype=np.int32))
+        examples = Examples(name, split, Kind(rows.kind), ["-"], texts, rows["gold"], rows.fingerprint)
+        return cls(examples, rows["score"].astype(np.float64))
 
     @property
     def gold(self) -> np.ndarray:
         """The gold value of each row: a grade, a 0/1 label or a class number."""
         assert self.examples.targets is not None  # sets are chosen by kinds that have one
         return self.examples.targets
+
+    @property
+    def labelled(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.scores, self.gold
 
     def select(self, rows: np.ndarray) -> "ScoredSet":
         return ScoredSet(self.examples.select(rows), self.scores[rows])
@@ -39,14 +54,13 @@ class ScoredRun:
 
     data_dir  where sets are read from; None: where the run read them
 
-    A Result holds no scores of single rows, so they are computed here, without gradients and in float32.
+    What the run has kept of these weights and rows is read; the rest is computed, without gradients and in float32.
     """
 
     def __init__(self, folder: str | Path, *, data_dir: Path | None, batch_tokens: int) -> None:
         self.folder = Path(folder)
         self.result = Result.read(folder)
-        self._scorer = PairScorer(folder)
-        self._data_dir = data_dir or Path(self.result.config["data_dir"])
+        self._data_dir = data_dir
         self._batch_tokens = batch_tokens
 
     def sets(self, kinds: tuple[Kind, ...]) -> list[str]:
@@ -73,31 +87,59 @@ class ScoredRun:
 
     def scored(self, name: str, split: str) -> ScoredSet | None:
         """The rows of a split with their scores; None where the run had no such split."""
-        if f"{split}/{name}" not in self.result.data:
+        column = f"{split}/{name}"
+        if column not in self.result.data:
             return None
-        examples = self._examples(name, split)
+        if column in self.kept:
+            return ScoredSet.of(column, self.kept[column])
+        examples = read_rows(self.result, column, data_dir=self._data_dir)
         first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
         self._scorer.require_order(examples)
         scores = self._scorer(first, second, batch_tokens=self._batch_tokens, progress=True)
         return ScoredSet(examples, scores)
 
-    @property
+    @cached_property
+    def kept(self) -> dict[str, SetRows]:
+        """`split/dataset` → the rows that the run has kept of the weights that it has now; `debug_rows` are not all."""
+        if self.weights != self.result.measured_weights or self.result.config.get("debug_rows") is not None:
+            return {}
+        return RowScores.read(self.folder).of(self.result)
+
+    @cached_property
     def weights(self) -> str:
         return weights_digest(self.folder / ENCODER_FOLDER)
 
-    def _examples(self, name: str, split: str) -> Examples:
-        stored = {key: self.result.config[key] for key in ("source", "on_bad_row")}
-        own = {"data_dir": str(self._data_dir), "evaluate": {name: self.result.described(name)}}
-        settings = EvaluationSettings.of(stored | own)
-        examples = load_split(settings, settings.evaluate[name], split, required=True)
-        assert examples is not None  # a file that is required is there, or there is a UserError
-        told = self.result.data[f"{split}/{name}"]
-        if examples.fingerprint != told["fingerprint"]:
-            raise UserError(
-                f"{name}/{split} below {self._data_dir} holds other rows than the run {self.folder} has seen; point "
-                "--data-dir at the same files"
-            )
-        return examples
+    @cached_property
+    def _scorer(self) -> "PairScorer":
+        from juzhen.families import PairScorer
+
+        return PairScorer(self.folder)
+
+
+def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> Examples:
+    """The rows of `split/dataset` that the run has scored, with their texts; of `debug_rows` all.
+
+    data_dir  where sets are read from; None: where the run read them
+
+    Raises UserError where there are none, or others.
+    """
+    from juzhen.data.loading import load_split, sampled
+    from juzhen.evaluation.settings import EvaluationSettings
+
+    split, name = column.split("/")
+    folder = data_dir or Path(result.config["data_dir"])
+    stored = {key: result.config[key] for key in ("source", "on_bad_row")}
+    own = {"data_dir": str(folder), "evaluate": {name: result.described(name)}}
+    settings = EvaluationSettings.of(stored | own)
+    examples = load_split(settings, settings.evaluate[name], split, required=True)
+    assert examples is not None  # a file that is required is there, or there is a UserError
+    examples = sampled(examples, (result.config.get("evaluation") or {}).get("limit"))
+    if examples.fingerprint != result.data[column]["fingerprint"]:
+        raise UserError(
+            f"{name}/{split} below {folder} holds other rows than the run {result.name} has seen; point --data-dir at "
+            "the same files"
+        )
+    return examples
 
 
 def fitting_and_judging(run: ScoredRun, name: str) -> tuple[ScoredSet, ScoredSet, str]:

@@ -8,8 +8,8 @@ from typer import Argument, Option
 
 from juzhen.cli.options import BATCH_TOKENS, Analysis, BatchTokens, FittedSets, RunDataDir, require_matplotlib
 from juzhen.core.fitted import SCALINGS
-from juzhen.core.markup import markdown_table
 from juzhen.core.owned import require_ours
+from juzhen.core.result import Threshold
 from juzhen.core.whole import write_json
 
 
@@ -22,7 +22,7 @@ def calibrate(
     batch_tokens: BatchTokens = BATCH_TOKENS,
     no_plot: Annotated[bool, Option("--no-plot", help="no picture; matplotlib is then not needed")] = False,
 ) -> None:
-    """Fits temperature and Platt scaling on dev and judges them on test, for each set of 0/1 pairs.
+    """Fits temperature, Platt scaling and a threshold on dev and judges them on test, for each set of 0/1 pairs.
 
     Before scaling, a cross-encoder's probability is sigmoid(score); so is a cosine's, which never says more than 0.73.
     Written are calibration-<set>.json and .svg.
@@ -35,6 +35,8 @@ def calibrate(
     from juzhen.calibration.reports import calibrate_set, fitted_sets, require_same_weights
     from juzhen.calibration.run_scores import ScoredRun
     from juzhen.core.examples import Kind
+    from juzhen.report.decisions import decision_table
+    from juzhen.report.table import ReportTable, show_tables
 
     scored = ScoredRun(run, data_dir=data_dir, batch_tokens=batch_tokens)
     folder = output or scored.folder / "analysis"
@@ -43,6 +45,7 @@ def calibrate(
     require_same_weights([folder / f"calibration-{name}.json" for name in names], scored.weights)
     require_ours(*(folder / f"calibration-{name}.svg" for name in names))
     rows: list[list[str]] = []
+    decisions: list[tuple[str, Threshold]] = []
     notes: list[str] = []
     for name, report in fitted_sets(names, partial(calibrate_set, scored), notes):
         write_json(folder / f"calibration-{name}.json", report)
@@ -55,6 +58,8 @@ def calibrate(
             judged = [f"{report[method][measure]:.4f}" for measure in ("ece", "brier", "nll")]
             rows.append([name, str(report["rows"]), method, numbers or "–", *judged])
         notes.append(f"{name}: {report['how']}")
+        decisions.append((name, Threshold(**report["threshold"])))
     head = ("set", "rows", "scaling", "T or a, b", "ECE", "Brier", "NLL")
-    print("\n".join([markdown_table(head, rows, numbers=(1, 4, 5, 6)), "", *notes]))
+    table = ReportTable("scalings", "", "", head, [tuple(row) for row in rows])
+    show_tables([table, decision_table(decisions)], notes)
     print(f"written to {folder}", file=sys.stderr)

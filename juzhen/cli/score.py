@@ -50,24 +50,45 @@ def score(
         Literal["temperature", "platt"] | None,
         Option(help="how a score becomes a probability", show_default="platt; with --fuse it stays a score"),
     ] = None,
+    decide: Annotated[
+        bool,
+        Option(
+            "--decide", help="also say whether the two mean the same; a file gets a column `same`, 1 or 0"
+        ),
+    ] = False,
+    threshold: Annotated[
+        str | None,
+        Option(
+            metavar="NUMBER|SET",
+            help="the score from which on they do, or the set whose threshold is meant",
+            show_default="as --calibration has it, or the run, of the set that it was trained on",
+        ),
+    ] = None,
 ) -> None:
     """Scores sentence pairs with a trained encoder.
 
     The score is the cosine of the two embeddings, −1 to 1, or of a run that learnt a bilinear form, any number; of a
     cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce. With
     --calibration it is the probability of label 1, and with --fuse one score of two runs. With --file a table of
-    pairs gets one more column.
+    pairs gets one more column. --decide compares the score with the threshold that was fitted on a dev split.
 
     juzhen score runs/NAME "今天天气很好" "今天是个好天气"
-    juzhen score runs/NAME --file pairs.tsv
+    juzhen score runs/NAME --decide --file pairs.tsv
     """
     pair = [*(sentences or ())]
     if fuse is not None and encoder is not None:  # beside --fuse all words are sentences
         pair, encoder = [encoder, *pair], None
-    scorer = Scorer(encoder, fuse, calibration, scaling, backend, cache, batch_tokens)
+    scorer = Scorer(encoder, fuse, calibration, scaling, backend, cache, batch_tokens, decide, threshold)
     without_hub()
     if file is None and len(pair) == 2:
-        print(f"{scorer.scores(pair[:1], pair[1:], progress=False)[0]:.4f}")
+        scores = scorer.scores(pair[:1], pair[1:], progress=False)
+        shown = scorer.shown(scores)
+        line = f"{shown[0]:.4f}"
+        if decide:
+            line += f" {'same' if scores[0] >= scorer.limit else 'different'} ("
+            line += f"score {scores[0]:.4f}, " if shown is not scores else ""
+            line += f"same from {scorer.limit:.4f} on)"
+        print(line)
     elif file is not None and not pair:
         written = score_table(
             scorer,

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 SCALINGS = {"temperature": 1, "platt": 2}
 """Ways from a score to the logit of label 1, score / T and a · score + b → numbers that each of them has."""
 FITTED = Object(optional={name: [float] for name in SCALINGS})
-CALIBRATION = Object({"fitted": FITTED, "run": str, "weights": str})
+THRESHOLD = {"threshold": Object({"value": (float, type(None))})}
+CALIBRATION = Object({"fitted": FITTED, "run": str, "weights": str}, THRESHOLD)
 PAIRS = {"runs": [str], "weights": [str], "means": [float], "deviations": [float]}
-FUSION = Object({**PAIRS, "fitted": FITTED, "alpha": float})
+FUSION = Object({**PAIRS, "fitted": FITTED, "alpha": float}, THRESHOLD)
 
 Scores = TypeVar("Scores", float, "np.ndarray")
 """A number, or an array of them."""
@@ -31,10 +32,12 @@ class Scaling:
 
     path    file that they were read from
     fitted  name of SCALINGS → T, or a and b; empty where the set has no 0/1 labels
+    threshold  the score from which on a pair counts as the same; None where there is none
     """
 
     path: Path
     fitted: Mapping[str, Sequence[float]]
+    threshold: float | None
 
     def logits(self, scores: Scores, method: str) -> Scores:
         """The scores, scaled; sigmoid makes probabilities of them. Raises UserError where nothing was fitted."""
@@ -63,7 +66,7 @@ class Calibration(Scaling):
     def read(cls, path: str | Path) -> "Calibration":
         """Raises UserError for a file that is none of `juzhen calibrate`."""
         report = _report(path, CALIBRATION, "calibrate runs/NAME")
-        return cls(Path(path), report["fitted"], report["weights"])
+        return cls(Path(path), report["fitted"], _threshold(report), report["weights"])
 
     def require(self, encoder: str | Path) -> None:
         """Raises UserError when the encoder is not the one whose scores were looked at."""
@@ -89,7 +92,7 @@ class Fusion(Scaling):
         """Raises UserError for a file that is none of `juzhen fuse`."""
         report = _report(path, FUSION, "fuse runs/ONE runs/OTHER")
         lists = {key: tuple(report[key]) for key in PAIRS}
-        return cls(Path(path), report["fitted"], alpha=report["alpha"], **lists)
+        return cls(Path(path), report["fitted"], _threshold(report), alpha=report["alpha"], **lists)
 
     def require(self, folders: Sequence[str | Path]) -> None:
         """Raises UserError when the encoders are not the two that were fused, in their order."""
@@ -104,6 +107,11 @@ class Fusion(Scaling):
             for scores, mean, deviation in zip((first, second), self.means, self.deviations, strict=True)
         )
         return self.alpha * first_scores + (1 - self.alpha) * other
+
+
+def _threshold(report: Mapping[str, Any]) -> float | None:
+    value: float | None = report.get("threshold", {}).get("value")
+    return value
 
 
 def is_fusion(path: str | Path) -> bool:

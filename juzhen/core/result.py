@@ -57,6 +57,28 @@ class Score:
         }
 
 
+@dataclass
+class Threshold:
+    """From which score on a pair of a set counts as the same, and how good these decisions are, as fractions.
+
+    value      has the best accuracy on the dev split of the set; None where no score does better than calling all pairs
+               the same, or none: `why` says so
+    rows       of dev, which it was fitted on
+    judged_on  `test`, or `halves of dev`: each half by the threshold of the other, since there is no test split
+    accuracy, precision, recall, f1  of the rows it is judged on, label 1 being the class that is looked for; None where
+               undefined
+    """
+
+    value: float | None
+    rows: int
+    judged_on: str
+    accuracy: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+    why: str | None = None
+
+
 class StoredConfig(dict[str, Any]):
     """The configuration of a run as its result tells it, perhaps a stranger's: UserError for a key that it lacks."""
 
@@ -84,6 +106,7 @@ class Result:
     weights     digest of the weights that were left behind (`juzhen.core.weights`), "" where there are none
     filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
                 descriptions of the sets; scores and `data` of them are among those of the run
+    thresholds  set of 0/1 pairs → the Threshold that was fitted on its dev split
     transfer    set whose classes a classifier told apart → the split that it was judged on, rows and fingerprints
     unscored    set that was to be evaluated on → why the model has no measure of it
     config      the whole configuration, resolved
@@ -108,6 +131,7 @@ class Result:
     finished_at: str = ""
     weights: str = ""
     filled: list[dict[str, Any]] = field(default_factory=list)
+    thresholds: dict[str, Threshold] = field(default_factory=dict)
     transfer: dict[str, dict[str, Any]] = field(default_factory=dict)
     unscored: dict[str, str] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
@@ -159,6 +183,8 @@ class Result:
                 raise UserError(f"it is of format {written}, and this version reads format {FORMAT_VERSION}")
             for name in ("scores", "untrained"):
                 fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
+            thresholds = fields.get("thresholds", {}).items()
+            fields["thresholds"] = {name: Threshold(**threshold) for name, threshold in thresholds}
             fields["config"] = StoredConfig(fields["config"])
             fields["config"].place = path
             return cls(**fields)

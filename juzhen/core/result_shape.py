@@ -22,6 +22,10 @@ SCORES = Entries(
     ),
     keys=METRIC,
 )
+THRESHOLD = Object(
+    {"value": NUMBER, "rows": int, "judged_on": str},
+    dict.fromkeys(("accuracy", "precision", "recall", "f1"), NUMBER) | {"why": (str, NOTHING)},
+)
 SETS = Entries(
     Object(
         optional={
@@ -118,6 +122,7 @@ RESULT = Object(
         "finished_at": str,
         "weights": str,
         "filled": [Object({"sets": SETS}, {"data": DATA, "weights": str})],
+        "thresholds": Entries(THRESHOLD),
         "transfer": Entries(dict),
         "unscored": Entries(str),
         "format_version": int,

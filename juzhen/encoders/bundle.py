@@ -15,6 +15,7 @@ from safetensors.torch import save_file, save_model
 
 from juzhen.core.whole import whole_folder, write_json, write_text
 from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.grades import GRADES
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE
 from juzhen.encoders.locate import HEAD_FILE, encoder_folder
@@ -32,7 +33,7 @@ def save_encoder(encoder: PooledEncoder, folder: str | Path, *, card: dict[str, 
     """Writes the encoder to `folder` and gives the folder back; one that this has written is replaced.
 
     card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
-          their own)
+          their own); `thresholds`, set → score, are those by which `encoder.is_same` decides
 
     The files appear together (`juzhen.core.whole`). What sentence-transformers cannot compute has a modules.json that
     names our class, so that it cannot load the folder with another meaning. Raises UserError when the folder holds
@@ -82,6 +83,7 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any]) -> 
         _refuse_elsewhere(folder, "PromptEncoder" if templates else "SentenceEncoder")
     text = model_card(encoder, card, loads_elsewhere=loads_elsewhere)
     write_text(folder / "README.md", text, in_own_folder=True)
+    write_thresholds(folder, card)
 
 
 def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
@@ -194,6 +196,7 @@ def _write_cross_encoder(encoder: CrossEncoder, folder: Path, card: dict[str, An
     else:
         _write_their_cross_encoder(encoder, folder, pooling | layers)
     write_text(folder / "README.md", pair_card(encoder, settings, card), in_own_folder=True)
+    write_thresholds(folder, card)
 
 
 def _write_their_cross_encoder(encoder: CrossEncoder, folder: Path, modules: Modules) -> None:

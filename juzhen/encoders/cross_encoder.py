@@ -20,6 +20,7 @@ from juzhen.core.examples import Kind
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
+from juzhen.encoders.decision import Decides
 from juzhen.encoders.grades import checked_grades, similarity
 from juzhen.encoders.layout import PAIRS_FILE, inside
 from juzhen.encoders.locate import (
@@ -49,7 +50,7 @@ SEGMENTS_UNKNOWN = (
 )
 
 
-class CrossEncoder(Settable):
+class CrossEncoder(Decides, Settable):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -139,6 +140,7 @@ class CrossEncoder(Settable):
             options = {name: settings[name] for name in ("outputs", "segments", "symmetric")}
             encoder = cls(inner, **options, seed=0, layers=layers, grades=settings.get("grades"))
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
+        encoder._is_loaded_from(folder)
         return encoder.eval()
 
     @staticmethod

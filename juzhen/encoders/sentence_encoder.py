@@ -14,6 +14,7 @@ from juzhen.core.columns import as_pairs, as_text_list, as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.threads import tell_of_fork
+from juzhen.encoders.decision import Decides
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
@@ -53,7 +54,7 @@ class Backend(Protocol):
         """Embeddings in float32, in the order in which the sentences were collated."""
 
 
-class SentenceEncoder(PooledEncoder):
+class SentenceEncoder(Decides, PooledEncoder):
     """Texts to embeddings.
 
     As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
@@ -96,6 +97,7 @@ class SentenceEncoder(PooledEncoder):
         if parts.folder is not None:
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
         encoder._is_finished = True
+        encoder._is_loaded_from(parts.folder)
         return encoder
 
     def encode(

@@ -15,6 +15,7 @@ from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
+from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
 from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
@@ -120,6 +121,11 @@ class LateColumns:
             key: description for key, description in rows.items() if self.again or key not in result.data
         }
         result.data = with_leaks(result.data, seen)
+        result.thresholds |= {
+            name: threshold
+            for name, threshold in fitted_thresholds(evaluation.rows).items()
+            if self.again or name not in result.thresholds
+        }
         result.transfer |= {task.name: task.described() for task in data.tasks}
         result.filled.append(asdict(changes) | _record(settings, rows) | {"sets": sets, "weights": digest})
         kept_rows = RowScores.read(run.folder).with_sets(digest, evaluation.rows)

@@ -4,7 +4,7 @@ Labels are 1 (same) and 0 (not). A threshold is fitted on one split and applied 
 split exists it is cross-fitted, since a threshold fitted on the rows it judges flatters them.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -46,6 +46,39 @@ def f1_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float 
     """F1 of the positive class: 2·TP / (2·TP + FP + FN); None without positive rows."""
     scores, labels = _checked(scores, labels)
     return _f1(scores >= threshold, labels)
+
+
+class Decisions(NamedTuple):
+    """How good the answers of a threshold are, as fractions: None where undefined.
+
+    precision  TP / (TP + FP)
+    recall     TP / (TP + FN)
+    """
+
+    accuracy: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+
+
+def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | None) -> Decisions:
+    """What it means to accept the rows that score at least the threshold.
+
+    threshold  None: each half of the rows is judged by the threshold of the other that has the best accuracy
+    """
+    scores, labels = _checked(scores, labels)
+    accepted = (
+        _cross_fitted(scores, labels, objective="accuracy") if threshold is None else scores >= threshold
+    )
+    if accepted is None:
+        return Decisions()
+    hits = float(labels[accepted].sum())
+    return Decisions(
+        _accuracy(accepted, labels),
+        hits / float(accepted.sum()) if accepted.any() else None,
+        hits / float(labels.sum()) if labels.any() else None,
+        _f1(accepted, labels),
+    )
 
 
 def cross_fitted_accuracy(scores: np.ndarray, labels: np.ndarray) -> float | None:

@@ -1,6 +1,6 @@
 """A matrix as text: Markdown, console, CSV; and what the other tables of a report are. Fractions are shown ×100."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ import pandas as pd
 
 from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
-from juzhen.report.terminal import console_table
+from juzhen.report.terminal import console_table, for_people
 
 if TYPE_CHECKING:
     import rich.table
@@ -57,6 +57,23 @@ class ReportTable:
     def console(self) -> "rich.table.Table | str":
         numbers = [self.head[column] for column in self.numbers]
         return console_table(self.head, self.body, numbers=numbers) if self.body else self.empty
+
+
+def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> None:
+    """Prints tables with their titles, and then notes: drawn for a terminal, as Markdown in a pipe or a file."""
+    console = for_people()
+    for table in tables:
+        lines = [*([table.title] if table.title else []), *([table.note] if table.note else [])]
+        if console:
+            for text in (*lines, table.console()):
+                console.print(text, highlight=False)
+        else:
+            print("\n\n".join([*lines, table.markdown()]), end="\n\n")
+    for note in notes:
+        if console:
+            console.print(note, highlight=False)
+        else:
+            print(note)
 
 
 def caption(matrix: Matrix) -> str:

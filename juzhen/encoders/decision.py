@@ -1,0 +1,127 @@
+"""Whether two sentences mean the same: the scores of an encoder against the thresholds that its run has fitted."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from juzhen.core.columns import as_column
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.opened import read_json
+from juzhen.core.shape import Entries, Object, require_shape
+from juzhen.core.texts import short
+from juzhen.core.weights import weights_digest
+from juzhen.core.whole import write_json
+
+THRESHOLDS_FILE = "thresholds.json"
+SHAPE = Object({"weights": str, "default": (str, type(None)), "sets": Entries((float, type(None)))})
+NO_THRESHOLD = (
+    "give one: threshold=0.7, or --threshold 0.7. It is fitted at the end of a training that scores the dev split of "
+    "0/1 pairs, and by juzhen calibrate RUN"
+)
+
+
+def write_thresholds(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Keeps the `thresholds` among the facts of an encoder, set → score, beside the weights in `folder`.
+
+    The default is that of the set it was trained on last, or of the only one.
+    """
+    sets = facts.get("thresholds") or {}
+    if not sets:
+        return
+    last = [name for stage in list(facts.get("trained_on") or ())[-1:] for name in stage.split("+")]
+    candidates = [name for name in sets if name in last] or list(sets)
+    default = candidates[0] if len(candidates) == 1 else None
+    content = {"weights": weights_digest(folder), "default": default, "sets": dict(sets)}
+    write_json(folder / THRESHOLDS_FILE, content, indent=2, in_own_folder=True)
+
+
+def _read(folder: Path) -> tuple[str | None, dict[str, float | None]]:
+    """The default set, and set → threshold. Raises UserError for a folder without, or whose weights are others."""
+    path = folder / THRESHOLDS_FILE
+    if not path.is_file():
+        raise UserError(f"{folder}: this encoder has no threshold; {NO_THRESHOLD}")
+    try:
+        content = read_json(path)
+        require_shape(content, SHAPE, "it")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: no thresholds ({short(str(error), 200)})") from error
+    if content["weights"] != weights_digest(folder):
+        raise UserError(
+            f"{path}: was fitted to the scores of other weights than lie beside it; {NO_THRESHOLD}"
+        )
+    return content["default"], content["sets"]
+
+
+class Decides(nn.Module):
+    """What an encoder with a `score` can decide."""
+
+    _loaded: tuple[Path, int] | None = None
+    _thresholds: tuple[str | None, dict[str, float | None]] | None = None
+
+    def _is_loaded_from(self, folder: Path | None) -> None:
+        self._loaded = None if folder is None else (folder, self._changes())
+
+    def _changes(self) -> int:
+        """A number that grows with each change of the weights in place."""
+        return sum(parameter._version for parameter in self.parameters())
+
+    def threshold(self, of: str | None = None) -> float:
+        """The score from which two sentences count as the same, as it was fitted on a dev split.
+
+        of  the set; None: the one that the encoder was trained on last, or the only one
+
+        Raises UserError where the encoder has none, and where it has several and none was named.
+        """
+        if self._loaded is None or self._loaded[1] != self._changes():
+            why = "was not loaded from a folder" if self._loaded is None else "has learnt since it was loaded"
+            raise UserError(f"threshold: this encoder {why}; {NO_THRESHOLD}")
+        if self._thresholds is None:
+            self._thresholds = _read(self._loaded[0])
+        default, sets = self._thresholds
+        name = of or default
+        if name is None:
+            raise UserError(f"threshold: name the set whose threshold is meant: {', '.join(sets)}")
+        if name not in sets:
+            raise UserError(f"threshold={name}: there is none of this set; {nearest(name, sets)}")
+        value = sets[name]
+        if value is None:
+            raise UserError(
+                f"threshold={name}: on its dev split no score does better than one answer for all; {NO_THRESHOLD}"
+            )
+        return value
+
+    def is_same(
+        self,
+        pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],
+        second: str | Iterable[str] | None = None,
+        *,
+        threshold: float | str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Whether the two sentences of each pair mean the same: their `score` is at least the threshold.
+
+        pairs      as of `score`; or first sentences, and `second` the other ones: is_same("怎么退货", "如何退货")
+        threshold  a score, or the name of a set whose threshold is meant, see `threshold`
+
+        One pair gives True or False, several give an array (pairs,). Options and errors: as `score`; errors of
+        `threshold`, too.
+        """
+        if second is not None:
+            pairs = _paired(pairs, second)
+        limit = self.threshold(threshold) if threshold is None or isinstance(threshold, str) else threshold
+        same = np.asarray(self.score(pairs, **options), dtype=np.float64) >= limit  # type: ignore[operator]
+        return bool(same) if same.ndim == 0 else same
+
+
+def _paired(first: Any, second: Any) -> Any:
+    if isinstance(first, str) and isinstance(second, str):
+        return (first, second)
+    texts = [as_column(side, name) for side, name in ((first, "first"), (second, "second"))]
+    if len(texts[0]) != len(texts[1]):
+        raise UserError(
+            f"{len(texts[0])} first texts and {len(texts[1])} second ones: expected as many of each"
+        )
+    return list(zip(*texts, strict=True))
