@@ -79,7 +79,7 @@ def _scored_set(result: Result, column: str, rows: SetRows, sentences: "Sentence
 
 def threshold_of(result: Result, column: str) -> Plain | None:
     """What a run has fitted on the dev split of the set: the score from which on a pair counts as the same."""
-    threshold = getattr(result, "thresholds", {}).get(column.split("/")[1])
+    threshold = result.thresholds.get(column.split("/")[1])
     if threshold is None or threshold.value is None:
         return None
     names = ("accuracy", "precision", "recall", "f1")

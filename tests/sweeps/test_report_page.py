@@ -111,7 +111,7 @@ def test_the_matrix_is_a_coloured_table_in_words_before_any_script_runs(page, ou
     text = page.read_text(encoding="utf-8")
     (cell,) = re.findall(r"<td[^>]*><span class=\"long\">52\.0<(?:(?!<td).)*leaky(?:(?!<td).)*</td>", text)
     words = re.sub(r"<[^>]+>", "", cell)
-    assert words == "52.052† ± 1.0, 95 % interval [50.0, 54.0]; leaky"
+    assert words == "52.052† ± 1.0, 95 % interval [50.0, 54.0]; leaky; best of the set"
     assert re.search(r"no score</span></td>", text)
 
 

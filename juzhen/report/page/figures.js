@@ -119,7 +119,9 @@ function drawCosts() {
     table: { head: ["row", "cost", "quality", "device"], rows: [...places].sort((a, b) => b.quality - a.quality).map((place) => [place.label, costText(place.cost), fixed(place.quality), place.device]) },
   });
 }
-if (costKinds.length && priced.length > 1) {
+// Two points are no picture.
+const hasCosts = costKinds.length > 0 && priced.length > 2;
+if (hasCosts) {
   openSection("costs");
   fillSelect(costBy, costKinds, "seconds");
   fillSelect(qualityBy, [...(sharedColumns.length > 1 ? [["mean", `mean over the ${sharedColumns.length} sets that all rows have`]] : []), ...COLUMNS.map((column, index) => [index, column.name])], "mean");

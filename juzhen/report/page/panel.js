@@ -69,7 +69,8 @@ function addScores(number) {
 /** Single rows of one evaluation set at a time: how scores lie by label, and the worst pairs. */
 function addSets(sets) {
   const select = make("select"), place = make("div", { class: "figures full" });
-  fillSelect(select, sets.map((set, index) => [index, COLUMNS[set.column].name]), 0);
+  const cells = ROWS[Number(runRow.value)].cells;
+  fillSelect(select, sets.map((set, index) => [index, COLUMNS[set.column].name]), Math.max(0, sets.findIndex((set) => cells[set.column]?.trained)));
   const draw = () => {
     place.replaceChildren();
     addDistribution(place, sets[select.value]);
@@ -122,8 +123,9 @@ function addWorst(container, { worst, column }) {
 function addCurves(curves, kind) {
   const isDev = kind === "dev";
   const seeds = new Set(curves.map((curve) => curve.seed)).size;
-  const series = [...new Set(curves.map((curve) => (isDev ? curve.of.split("/")[1] : `seed ${curve.seed}`)))];
-  const nameOf = (curve) => (isDev ? curve.of.split("/")[1] : `seed ${curve.seed}`);
+  const bySet = isDev && new Set(curves.map((curve) => curve.of)).size > 1;
+  const nameOf = (curve) => (bySet ? curve.of.split("/")[1] : `seed ${curve.seed}`);
+  const series = [...new Set(curves.map(nameOf))];
   const draw = (colours, width) => {
     const names = legend(series, colours, width), marginLeft = 46, marginTop = 28 + names.height;
     const points = curves.flatMap((curve, line) => curve.points.map(([step, value]) => ({ step, value, line, name: nameOf(curve), seed: curve.seed })));
@@ -134,15 +136,15 @@ function addCurves(curves, kind) {
       marks: [
         Plot.line(points, { x: "step", y: "value", z: "line", stroke: colour, strokeWidth: isDev ? 2 : 1.3 }),
         isDev ? Plot.dot(points, { x: "step", y: "value", r: 2.5, fill: colour }) : null,
-        Plot.tip(points, Plot.pointer({ x: "step", y: "value", title: (point) => `${point.name}${isDev && seeds > 1 ? `, seed ${point.seed}` : ""}\nstep ${point.step}: ${isDev ? fixed(point.value) : point.value}` })),
+        Plot.tip(points, Plot.pointer({ x: "step", y: "value", title: (point) => `${point.name}${bySet && seeds > 1 ? `, seed ${point.seed}` : ""}\nstep ${point.step}: ${isDev ? fixed(point.value) : point.value}` })),
         ...names.marks(marginLeft, marginTop),
       ],
     });
   };
   addFigure(figuresOfRun, {
     title: isDev ? "Dev scores while training" : "Loss while training", name: `curves-${kind}`, draw,
-    caption: isDev ? (seeds > 1 ? "One line for each set and seed." : "") : "Mean over ten logged batches.",
-    table: { head: [isDev ? "set" : "run", "seed", "steps", "first", "best", "last"],
+    caption: isDev ? (bySet && seeds > 1 ? "One line for each set and seed." : bySet ? "" : COLUMNS.length > 1 ? curves[0].of.split("/")[1] : "") : "Mean over ten logged batches.",
+    table: { head: [bySet ? "set" : "run", "seed", "steps", "first", "best", "last"],
       rows: curves.map((curve) => { const values = curve.points.map(([, value]) => value); const text = (value) => (isDev ? fixed(value) : String(value));
         return [nameOf(curve), String(curve.seed), String(curve.points.at(-1)[0]), text(values[0]), text(isDev ? d3.max(values) : d3.min(values)), text(values.at(-1))]; }) },
   });
@@ -155,7 +157,7 @@ function drawCharts() {
   const trained = ROWS.findIndex((row, index) => PANELS[index]) >= 0 ? ROWS.findIndex((row, index) => PANELS[index]) : ROWS.findIndex((row) => row.kind === "trained");
   runRow.value = Math.max(0, trained);
   drawRow();
-  if (costKinds.length && priced.length > 1) drawCosts();
+  if (hasCosts) drawCosts();
   if (!document.getElementById("undecided").hidden) drawUndecided();
   performance.mark("charts");
 }
