@@ -38,7 +38,7 @@ def _curves_of(row: Row, metric: str) -> list[Plain]:
             continue
         for key in sorted(curves.values):
             is_score = key.startswith("dev/") and key.endswith(f"/{metric}") and "/selection/" not in key
-            if is_score or key == "train/loss":
+            if (is_score or key == "train/loss") and len(curves.values[key]) > 1:
                 lines.append({"of": key, "seed": seed, "points": _points(curves, key, is_score)})
     return lines
 

@@ -6,9 +6,12 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
+import pandas as pd
 import pytest
 from chromium import browse as chromium
 from chromium import require_chromium
@@ -23,9 +26,11 @@ from report_fixture import (
 
 from juzhen.cli.main import main
 from juzhen.core.result import Score
+from juzhen.report.build import Report
 from juzhen.report.collect import collect
 from juzhen.report.heat import ink_on, palettes
 from juzhen.report.page import PARTS, html
+from juzhen.report.questions import row_costs
 from juzhen.report.significance import LEVEL, _by_intervals, _paired_over_seeds, difference_interval
 
 EMPTY_TAGS = {"meta", "link", "wbr", "br", "img", "input", "hr"}
@@ -509,3 +514,42 @@ def test_the_committed_matrix_fits_a_window_and_its_labels_stay_on_a_phone(brows
     assert given[3] > 0
     assert given[4] == [390, 390]
     assert given[5] <= 1
+
+
+ROWS, SETS, SEEDS = 74, 16, 3
+
+
+@pytest.mark.slow
+def test_74_rows_16_sets_and_3_seeds_are_there_within_a_second(make_result, tmp_path):
+    require_chromium()
+    draw, results = np.random.default_rng(0), []
+    for row, seed in product(range(ROWS), range(SEEDS)):
+        trained = [f"set_{number:02d}" for number in {row % SETS, row // SETS}][: row + 1] if row else []
+        values = 0.3 + 0.03 * np.arange(SETS) + draw.normal(0, 0.04, SETS)
+        scores = {
+            f"test/set_{at:02d}/spearman": Score(v, v - 0.02, v + 0.02, 2000) for at, v in enumerate(values)
+        }
+        made = make_result(
+            trained, scores, seed=seed, loss={"name": "cosent", "temperature": 0.05 + row / 1000}
+        )
+        environment = {
+            "command": ["train.py", f"dataset=[{','.join(trained)}]", f"seed={seed}"],
+            "device": "cpu",
+        }
+        training = {"train_seconds": 40.0 + row, "rows_seen": 16000 + row}
+        results.append(replace(made, key=f"{row}-{seed}", environment=environment, training=training))
+    matrix = matrix_of(results)
+    assert (len(matrix.rows), len(matrix.columns)) == (ROWS, SETS)
+    nothing = pd.DataFrame()
+    path = tmp_path / "wide.html"
+    path.write_text(
+        html(Report(matrix, row_costs(matrix), nothing, nothing, [], len(results)), title="T"), "utf-8"
+    )
+    assert path.stat().st_size < 1.5e6
+    paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    taken = []
+    for _ in range(3):
+        given, complaints = chromium(path, ["until", READY], ["js", paint])
+        taken.append(given[1])
+        assert complaints == []
+    assert min(taken) < 1000, taken

@@ -104,7 +104,7 @@ function addDistribution(container, { column, seed, ends, counts, threshold }) {
       ],
     });
   };
-  const quality = threshold ? ["accuracy", "precision", "recall", "f1"].filter((name) => threshold[name] !== undefined).map((name) => `${name} ${fixed(threshold[name])}`).join(", ") : "";
+  const quality = threshold ? [["accuracy", "accuracy"], ["precision", "precision"], ["recall", "recall"], ["f1", "F1"]].filter(([key]) => threshold[key] !== undefined).map(([key, name]) => `${name} ${fixed(threshold[key])}`).join(", ") : "";
   addFigure(container, {
     title: `Scores by label, ${COLUMNS[column].name}`, name: "scores-by-label", draw,
     caption: [`Seed ${seed}. Each label by itself, so that a rare one is seen.`, threshold && `At the threshold, judged on ${threshold.on}: ${quality}.`].filter(Boolean).join(" "),
