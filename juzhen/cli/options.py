@@ -63,6 +63,7 @@ Split = Annotated[
         show_default="one of each set, test if it is as full",
     ),
 ]
+Debug = Annotated[bool, Option("--debug", help="also debug runs, which learn from some rows alone")]
 Markdown = Annotated[Path | None, Option(help="also write the table as Markdown")]
 Out = Annotated[
     Path | None,

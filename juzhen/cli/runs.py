@@ -1,4 +1,4 @@
-"""`juzhen table`, `compare`, `report` and `archive`: what finished runs say."""
+"""`juzhen table`, `report` and `archive`: what finished runs say."""
 
 import sys
 from pathlib import Path
@@ -20,6 +20,8 @@ def table(
     *,
     metric: options.Metric = "spearman",
     split: options.Split = None,
+    debug: options.Debug = False,
+    folders: Annotated[bool, Option("--folders", help="also the folders of the runs of each row")] = False,
     markdown: options.Markdown = None,
     csv: Annotated[Path | None, Option(help="also write every split in full precision")] = None,
     picture: Annotated[
@@ -33,7 +35,8 @@ def table(
     """Which training helps on which set, as a table.
 
     Draws a table as wide as the terminal; in a pipe, or into a file, writes Markdown, a line per row. COLUMNS=120 in
-    the environment draws a table there too. A result that cannot be read is named and left out.
+    the environment draws a table there too. A result that cannot be read is named and left out. The best of each column
+    is in bold; letters beside a score are those of the rows that it beats for certain.
 
     juzhen table runs --split test --csv matrix.csv
     """
@@ -42,16 +45,20 @@ def table(
             raise UserError(f"--picture {picture}: expected a file that ends in .svg or .png")
         options.require_matplotlib(", or leave out --picture")
     require_ours(*filter(None, (markdown, csv, picture)))
-    matrix = _read_matrix(folder, metric=metric, split=split)
-    from juzhen.report.table import caption, to_console, to_csv, to_markdown, undefined_lines
+    matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
+    from juzhen.report.significance import beaten
+    from juzhen.report.table import caption, letters_line, to_console, to_csv, to_markdown, undefined_lines
     from juzhen.report.terminal import for_people
 
+    wins = beaten(matrix)
+    text = to_markdown(matrix, wins, folders=folders)
     if console := for_people():
-        console.print(to_console(matrix))
-        console.print("\n".join([caption(matrix), *undefined_lines(matrix)]), highlight=False)
+        console.print(to_console(matrix, wins, folders=folders))
+        lines = [caption(matrix), *filter(None, [letters_line(wins)]), *undefined_lines(matrix)]
+        console.print("\n".join(lines), highlight=False)
     else:
-        print(to_markdown(matrix), end="")
-    write_page(markdown, to_markdown(matrix))
+        print(text, end="")
+    write_page(markdown, text)
     write_page(csv, to_csv(matrix))
     if picture is not None:
         from juzhen.report.picture import draw_dots
@@ -60,35 +67,12 @@ def table(
             draw_dots(matrix, picture)
 
 
-def compare(
-    folder: options.Runs, *, metric: options.Metric = "spearman", markdown: options.Markdown = None
-) -> None:
-    """Published numbers beside those of the runs: which they match, which they miss, and which they do not have.
-
-    Draws a table as wide as the terminal; in a pipe, or into a file, writes Markdown, a line per row.
-
-    juzhen compare runs --markdown comparison.md
-    """
-    matrix = _read_matrix(folder, metric=metric)
-    from juzhen.report.compare import comparison_tables
-    from juzhen.report.figures import load_published
-    from juzhen.report.terminal import for_people
-
-    tables = comparison_tables(matrix, load_published())
-    text = "".join(f"{table.title}. {table.note}\n\n{table.markdown()}\n\n" for table in tables)
-    if console := for_people():
-        for table in tables:
-            console.print(f"{table.title}. {table.note}", table.console(), highlight=False, sep="\n")
-    else:
-        print(text, end="")
-    write_page(markdown, text)
-
-
 def report(
     folder: options.Runs,
     *,
     metric: options.Metric = "spearman",
     split: options.Split = None,
+    debug: options.Debug = False,
     out: options.Out = None,
     reference: options.Reference = None,
     leaks: options.Leaks = None,
@@ -114,12 +98,14 @@ def report(
     """
     from juzhen.report.collect import read_report
 
-    pages = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)
+    pages = read_report(
+        folder, metric=metric, split=split, reference=reference, leaks=leaks, with_debug=debug
+    )
     from juzhen.report.files import fill_pages, write_report
 
     for path in write_report(pages, out or folder / "report", title=title, worst=worst):
         print(path)
-    fill_pages(into or (), pages, tell=_warn)
+    fill_pages(into or (), pages, tell=warn)
 
 
 def archive(
@@ -133,7 +119,7 @@ def archive(
     """
     from juzhen.report.collect import export
 
-    print(f"{target}: {export(folder, target, report=_warn)} results")
+    print(f"{target}: {export(folder, target, report=warn)} results")
 
 
 def write_page(path: Path | None, text: str) -> None:
@@ -143,14 +129,14 @@ def write_page(path: Path | None, text: str) -> None:
             write_text(path, text)
 
 
-def _read_matrix(folder: Path, *, metric: str, split: str | None = None) -> "Matrix":
+def read_matrix(folder: Path, *, metric: str, split: str | None = None, debug: bool = False) -> "Matrix":
     from juzhen.report.collect import collect
 
-    results = collect(folder, report=_warn)
+    results = collect(folder, report=warn, with_debug=debug)
     from juzhen.report.matrix import build_matrix  # loads pandas
 
     return build_matrix(results, metric=metric, split=split)
 
 
-def _warn(line: str) -> None:
+def warn(line: str) -> None:
     print(line, file=sys.stderr)

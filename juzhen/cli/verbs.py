@@ -37,7 +37,7 @@ GROUPS = {
     },
     "compare runs": {
         "table": "transfer matrix on the console: row trained on, column evaluated on",
-        "compare": "published numbers beside ours: matches, differs, no reference",
+        "compare": "two runs or more on the same rows: differences, pairs that flipped; or published numbers",
         "report": "matrix, published numbers, leaks, costs and answers, as files",
         "archive": "copy the results alone, without weights, logs and folders of this machine",
         "status": "cells of sweeps that are finished, running, failed, and the time left",
@@ -51,7 +51,7 @@ SUITE = {
     **dict.fromkeys(("status", "published", "dashboards"), "sweeps.verbs"),
 }
 """Verbs of the suite, which is run from its clone and is no part of the installed library → their modules."""
-RUNS = ("table", "compare", "report", "archive")
+RUNS = ("table", "report", "archive")
 """Verbs that juzhen/cli/runs.py holds; every other one has a file of its name."""
 
 METAVARS = {int: "N", float: "NUMBER", str: "NAME", Path: "FILE"}

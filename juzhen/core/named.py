@@ -1,6 +1,7 @@
 """Models and losses by their names. Where a class lies decides no key and no row, so that modules can be moved."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,12 +54,12 @@ def without_paths(settings: Any) -> Any:
     {'loss': {'name': 'circle', 'margin': 0.2}}
     """
     if isinstance(settings, list):
-        return [without_paths(one) for one in settings]
+        return [without_paths(value) for value in settings]
     if not isinstance(settings, Mapping):
         return settings
     if "_target_" in settings:
         settings = {"name": name_of(settings)} | numbers_of(settings)
-    return {key: without_paths(one) for key, one in settings.items()}
+    return {key: without_paths(value) for key, value in settings.items()}
 
 
 def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,11 +79,13 @@ def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
         if key not in ("symmetric", "grades") or value is not None
     }
     if isinstance(settings.get("learning"), Mapping):
-        settings["learning"] = {key: one for key, one in settings["learning"].items() if one is not None}
+        settings["learning"] = {
+            key: value for key, value in settings["learning"].items() if value is not None
+        }
     return (
         settings
         if settings.get("learning")
-        else {key: one for key, one in settings.items() if key != "learning"}
+        else {key: value for key, value in settings.items() if key != "learning"}
     )
 
 
@@ -96,3 +99,17 @@ def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in backbone.items()
         if key != "name" and not (key in PROMPT_KEYS and value is None)
     }
+
+
+def made_from(verb: str, source: str, origin: str) -> str:
+    """The `origin` of a set that a verb makes of `source`, which is set/split and has an origin of its own.
+
+    >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distil", "lcqmc/train", "https://…")))
+    ['lcqmc_hard', 'lcqmc']
+    """
+    return f"juzhen {verb}, from {source} ({origin})"
+
+
+def parents(origin: str) -> list[str]:
+    """The sets that one was made of by our verbs, as its `origin` says, the nearest first."""
+    return re.findall(r"juzhen \w+, from ([^/\s]+)/\w+ \(", origin)

@@ -23,20 +23,20 @@ def answers(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
     """
     proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
     target = urlparse(proxy or url)
-    found: list[bool] = []
+    answers: list[bool] = []
 
     def ask() -> None:
         try:
             port = target.port or (443 if target.scheme == "https" else 80)
             with socket.create_connection((target.hostname, port), timeout=seconds):
-                found.append(True)
+                answers.append(True)
         except (OSError, ValueError):
-            found.append(False)
+            answers.append(False)
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(seconds)
-    return found == [True]
+    return answers == [True]
 
 
 def hub_problem() -> str | None:

@@ -15,6 +15,7 @@ from juzhen.core.contract import VIEWS
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Examples, Kind
+from juzhen.core.named import made_from
 from juzhen.core.whole import write_text, writing_to
 from juzhen.data.spec import DatasetConfig
 from juzhen.data.views import apply_view
@@ -99,7 +100,7 @@ def write_set(
         list(zip(pairs.first, pairs.second, written, strict=True)),
         like=like,
         about=f"Pairs of {source}, graded by {graded_by} ({grade})",
-        origin=f"juzhen distil, from {source} ({like.origin})",
+        origin=made_from("distil", source, like.origin),
         score_range=[0.0, 1.0] if grade == "probability" else [min(numbers), max(numbers)],
     )
 
@@ -156,7 +157,7 @@ class Triplets:
             ],
             like=like,
             about=f"Triplets of {source}, each document scored by {graded_by} ({grade})",
-            origin=f"juzhen distil, from {source} ({like.origin})",
+            origin=made_from("distil", source, like.origin),
             symmetric=self.rows.symmetric,
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.stats
+from jaxtyping import Float
 from scipy.special import kolmogorov
 
 POSITIVE_ABOVE = 0.5
@@ -52,10 +53,20 @@ def bootstrap_interval(
     scores, grades = finite(scores, "score"), finite(grades, "grade")
     if samples == 0 or _is_constant(scores) or _is_constant(grades):
         return None, None
-    first, second = _TieGroups.of(scores), _TieGroups.of(grades)
-    counts = _resamples(len(scores), samples=samples, seed=seed)
-    values = np.concatenate([_rank_correlations(first, second, chunk) for chunk in counts])
+    values = resampled_correlations(scores, grades, samples=samples, seed=seed)
     return _percentiles(values[np.isfinite(values)], confidence)
+
+
+def resampled_correlations(
+    scores: np.ndarray, grades: np.ndarray, *, samples: int, seed: int
+) -> Float[np.ndarray, "samples"]:
+    """`spearman` of each resample of `bootstrap_interval`, NaN where a side is constant.
+
+    As many rows and the same seed draw the same rows: those of two models are paired, and so are their means.
+    """
+    first, second = _TieGroups.of(finite(scores, "score")), _TieGroups.of(finite(grades, "grade"))
+    counts = _resamples(len(scores), samples=samples, seed=seed)
+    return np.concatenate([_rank_correlations(first, second, chunk) for chunk in counts])
 
 
 def bootstrap_mean(
@@ -64,8 +75,13 @@ def bootstrap_mean(
     """Percentile bootstrap interval (low, high) of the mean of some rows; (None, None) without samples or rows."""
     if samples == 0 or not len(values):
         return None, None
+    return _percentiles(resampled_means(values, samples=samples, seed=seed), confidence)
+
+
+def resampled_means(values: np.ndarray, *, samples: int, seed: int) -> Float[np.ndarray, "samples"]:
+    """The mean in each resample of `bootstrap_mean`; rows are drawn as in `resampled_correlations`."""
     counts = _resamples(len(values), samples=samples, seed=seed)
-    return _percentiles(np.concatenate([chunk @ values / len(values) for chunk in counts]), confidence)
+    return np.concatenate([chunk @ values / len(values) for chunk in counts])
 
 
 def score_distribution(scores: np.ndarray, grades: np.ndarray) -> dict[str, float | None]:

@@ -7,6 +7,7 @@ split exists it is cross-fitted, since a threshold fitted on the rows it judges 
 from typing import Literal, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from juzhen.core.columns import as_numbers
@@ -48,6 +49,14 @@ def f1_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float) -> float 
     return _f1(scores >= threshold, labels)
 
 
+def accepted_rows(
+    scores: np.ndarray, labels: np.ndarray, *, threshold: float | None
+) -> Bool[np.ndarray, "rows"] | None:
+    """Which rows score at least the threshold; threshold None as of `decisions_at`, None below two rows of a label."""
+    scores, labels = _checked(scores, labels)
+    return _cross_fitted(scores, labels, objective="accuracy") if threshold is None else scores >= threshold
+
+
 class Decisions(NamedTuple):
     """How good the answers of a threshold are, as fractions: None where undefined.
 
@@ -66,10 +75,8 @@ def decisions_at(scores: np.ndarray, labels: np.ndarray, *, threshold: float | N
 
     threshold  None: each half of the rows is judged by the threshold of the other that has the best accuracy
     """
+    accepted = accepted_rows(scores, labels, threshold=threshold)
     scores, labels = _checked(scores, labels)
-    accepted = (
-        _cross_fitted(scores, labels, objective="accuracy") if threshold is None else scores >= threshold
-    )
     if accepted is None:
         return Decisions()
     hits = float(labels[accepted].sum())

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind, negative_columns
+from juzhen.core.named import made_from
 from juzhen.core.whole import whole_file, writing_to
 from juzhen.data.rankings import RankingSet
 from juzhen.data.spec import DatasetConfig
@@ -133,7 +134,7 @@ class Mined:
                 dict(zip(names, names, strict=True)),
                 like=like,
                 about=f"{self.options.negatives} mined negatives for the positives of {source}",
-                origin=f"juzhen mine, from {source} ({like.origin})",
+                origin=made_from("mine", source, like.origin),
                 rows=count,
                 symmetric=self.ranking.symmetric,
             )

@@ -23,9 +23,16 @@ NEEDED_CONFIG = ("model", "backbone", "loss", "schedule", "dataset")
 """Configuration by which a result finds its row."""
 
 
-def collect(folder: str | Path, *, report: Callable[[str], None]) -> list[Result]:
-    """The results below `folder`, as `read_all` finds them."""
-    return list(read_all(folder, report=report).values())
+def collect(folder: str | Path, *, report: Callable[[str], None], with_debug: bool = False) -> list[Result]:
+    """The results below `folder`, as `read_all` finds them; those of debug runs only where there are no others.
+
+    with_debug  those of debug runs, too
+    """
+    results = list(read_all(folder, report=report).values())
+    whole = [result for result in results if with_debug or not result.is_debug]
+    if whole and len(whole) < len(results):
+        report(f"left out: results of debug runs ({len(results) - len(whole)}); --debug shows them")
+    return whole or results
 
 
 def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path, Result]:
@@ -63,12 +70,19 @@ def _read(path: Path) -> Result:
 
 
 def read_report(
-    folder: Path, *, metric: str, split: str | None, reference: Path | None, leaks: Path | None
+    folder: Path,
+    *,
+    metric: str,
+    split: str | None,
+    reference: Path | None,
+    leaks: Path | None,
+    with_debug: bool = False,
 ) -> "Report":
     """What the runs below `folder` say, beside published numbers and an audit of leaks; None: the shipped ones."""
     audit_file = leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
     audit = Audit.read(audit_file) if audit_file else None
-    results, numbers = collect(folder, report=tell), load_reference(reference)
+    results = collect(folder, report=tell, with_debug=with_debug)
+    numbers = load_reference(reference)
     from juzhen.report.build import build_report  # loads pandas, which a mistake should not wait for
 
     return build_report(results, metric=metric, split=split, reference=numbers, audit=audit)

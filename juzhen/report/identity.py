@@ -1,7 +1,7 @@
 """Which results belong to one row of a matrix, and what that row is called."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,10 @@ DESCRIPTIONS = ("about", "license", "origin", "rows")
 BACKBONE = "backbone.path"
 LONGEST = 24
 """Characters of a value that a label shows; of a longer one, those from where it is another."""
+LONGEST_LABEL = 40
+
+CHOICE = ("validate_every", "patience", "monitor")
+"""Keys of training that say when validations choose weights: they mean nothing where the last ones are taken."""
 
 ABSENT = "None"
 UNTRAINED = "untrained"
@@ -62,10 +66,20 @@ PHRASES = {
 }
 """Setting → how a label says it."""
 
-PRECISIONS = {"32-true": "float32", "bf16-mixed": "bf16", "16-mixed": "fp16"}
+WORDS = {
+    "model.name": {"biencoder": "", "crossencoder": "cross-encoder"},
+    "hardware.precision": {"32-true": "", "bf16-mixed": "bf16", "16-mixed": "fp16"},
+    "hardware.compile": {"True": "compiled"},
+    "evaluation.backend": {"torch": ""},
+    "loss.name": {ABSENT: "by_kind"},
+}
+"""Setting → value → how a label says it; what is usual goes without saying."""
 
-GO_WITH = {"optimizer": ("model.name", BACKBONE), "training": ("model.name",), "backbone": (BACKBONE,)}
-"""Group of settings → others that it follows: that it differs between rows that differ in these goes without saying."""
+FIRST = (
+    "model.name", BACKBONE, "loss.name", "init_from", "hardware.precision", "evaluation.backend", "training.duration",
+    "optimizer.lr", "training.batch_size",
+)  # fmt: skip
+"""Settings by which rows are told apart before others are looked at."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +130,11 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     if settings.pop("filter_leaks", False) and is_trained:
         # Then what is evaluated on decides what was trained on.
         settings["filter_leaks"] = "+".join(sorted({*config.get("evaluate", {}), *config["dataset"]}))
+    if isinstance(training := settings.get("training"), Mapping):
+        # Where no dev set could choose weights, the last ones were taken, wherever validations were.
+        chosen = result.training.get("selected_on", True)
+        idle = {"checkpoint_every", *(() if chosen else CHOICE)}
+        settings["training"] = {key: value for key, value in training.items() if key not in idle}
     if is_trained:
         # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
         seen = [name for stage in result.trained_on for name in stage.split("+")]
@@ -192,7 +211,7 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> list[str]:
-    """One label per row: its name, and the settings in which it differs from its namesakes. No two are equal.
+    """One label per row: its name, and as many settings as tell it from its namesakes. No two are equal.
 
     names  that sweeps gave to rows, "" for a row without one; it is then called by what it was trained on
     """
@@ -201,26 +220,105 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
     ]
     settings = [_settings(identity) for identity in identities]
     backbones = _backbones(identities)
-    keys = sorted({key for group in settings for key in group}, key=_names_first)
-    read = [{key for key in keys if identity.reads(key)} for identity in identities]
-    labels, rows = [], list(zip(names, settings, read, strict=True))
-    for name, row, row_keys in rows:
-        namesakes = [(peer, peer_keys) for other, peer, peer_keys in rows if other == name]
-        phrases: list[str] = []
-        for key in filter(row_keys.__contains__, keys):
-            differing = _difference(
-                key, row, [peer for peer, peer_keys in namesakes if key in peer_keys], backbones
-            )
-            phrases += [phrase for phrase in differing if phrase not in phrases]
+    keys = sorted({key for group in settings for key in group}, key=_in_order)
+    phrases: list[list[str]] = [[] for _ in identities]
+
+    def part(rows: Sequence[int], start: int) -> None:
+        """Tells rows apart that have one label so far, by the settings from `start` on."""
+        for position, key in enumerate(keys[start:] if len(rows) > 1 else (), start=start + 1):
+            values = [settings[row].get(key) if identities[row].reads(key) else None for row in rows]
+            texts = [_phrase(key, value, values, backbones) for value in values]
+            if len({*texts}) > 1:
+                for row, text in zip(rows, texts, strict=True):
+                    phrases[row] += [text] if text else []
+                for text in dict.fromkeys(texts):
+                    part([row for row, other in zip(rows, texts, strict=True) if other == text], position)
+                return
+
+    for name in dict.fromkeys(names):
+        part([row for row, other in enumerate(names) if other == name], 0)
+    labels = []
+    for name, words, row in zip(names, phrases, settings, strict=True):
         backbone = backbones.get(row.get(BACKBONE, ""))
-        if name == UNTRAINED and backbone in phrases:
-            phrases.remove(backbone)
+        if name == UNTRAINED and backbone in words:
+            words.remove(backbone)
             name = f"{backbone}, {name}"
-        labels.append(", ".join([name, *phrases]))
-    # Equal labels, of rows whose difference is too long to tell, are numbered.
-    earlier = [labels[: number + 1].count(label) for number, label in enumerate(labels)]
-    counted = zip(labels, earlier, strict=True)
-    return [f"{label} ({number})" if labels.count(label) > 1 else label for label, number in counted]
+        labels.append(", ".join([name, *words]))
+    return fitted_labels(labels)
+
+
+def fitted_labels(labels: Sequence[str]) -> list[str]:
+    """The labels, none longer than LONGEST_LABEL, and equal ones numbered."""
+    short = [_fitted(label, LONGEST_LABEL) for label in labels]
+    counted: list[str] = []
+    for place, label in enumerate(short):
+        number = f" ({short[: place + 1].count(label)})"
+        counted.append(
+            label if short.count(label) == 1 else _fitted(label, LONGEST_LABEL - len(number)) + number
+        )
+    return counted
+
+
+def _fitted(label: str, length: int) -> str:
+    """The label in at most so many characters: of many sets the first, of many stages the first and the last.
+
+    >>> _fitted("lcqmc + atec + afqmc + bq + pawsx_zh, cosent", 40)
+    'lcqmc + atec + afqmc + 2 more, cosent'
+    """
+    if len(label) <= length:
+        return label
+    name, *words = label.split(", ")
+    tail = "".join(f", {word}" for word in words)
+    sets, stages = name.split(" + "), name.split(" → ")
+    if len(stages) > 2:
+        label = f"{stages[0]} → … → {stages[-1]}{tail}"
+    elif len(sets) > 2:
+        texts = [
+            f"{' + '.join(sets[:count])} + {len(sets) - count} more{tail}"
+            for count in range(len(sets) - 1, 0, -1)
+        ]
+        label = next((text for text in texts if len(text) <= length), texts[-1])
+    half = length // 2
+    return label if len(label) <= length else f"{label[:half]}…{label[half + 1 - length :]}"
+
+
+def label_runs(results: Sequence[Result]) -> list[str]:
+    """One label for each of some runs; those of one row by their seeds, or their folders."""
+    rows = [identify(result, before_training=False) for result in results]
+    distinct = list(dict.fromkeys(rows))
+    names = [
+        next(row_name(one) for one, row in zip(results, rows, strict=True) if row == kind)
+        for kind in distinct
+    ]
+    labels = dict(zip(distinct, label_rows(distinct, names), strict=True))
+    told = [labels[row] for row in rows]
+    seeds = [
+        f"{label}, seed {result.seed}" if told.count(label) > 1 else label
+        for label, result in zip(told, results, strict=True)
+    ]
+    return fitted_labels(seeds)
+
+
+def settings_beside(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """Setting and its value in each run, for the settings that decide numbers and differ; of a loss or model of another
+    name that alone.
+    """
+    every = []
+    for result in results:
+        identity = identify(result, before_training=False)
+        facts = {"trained on": identity.trained_on or "nothing", "seed": str(result.seed)}
+        every.append(facts | _settings(identity))
+    lines = []
+    for key in dict.fromkeys(key for facts in every for key in facts):
+        values = [facts.get(key, ABSENT) for facts in every]
+        place = key.rpartition(".")[0]
+        names = {str(facts.get(f"{place}.name")) for facts in every} | {
+            str(facts.get(f"{key.partition('.')[0]}.name")) for facts in every
+        }
+        goes_without_saying = len(names - {ABSENT}) > 1 and not key.endswith(".name") and ABSENT in values
+        if len({*values}) > 1 and not goes_without_saying:
+            lines.append((key, *("–" if value == ABSENT else value for value in values)))
+    return lines
 
 
 def _name(identity: Identity) -> str:
@@ -252,41 +350,25 @@ def _backbones(identities: Sequence[Identity]) -> dict[str, str]:
     return names
 
 
-def _difference(
-    key: str, row: Mapping[str, str], namesakes: Sequence[Mapping[str, str]], backbones: Mapping[str, str]
-) -> Iterator[str]:
-    """In words a setting in which `row` differs from any of its namesakes, if it does.
-
-    Another loss or model is told by its name alone, and so is another backbone: that their numbers differ too goes
-    without saying.
-    """
-    group, _, tail = key.partition(".")
-    before = {f"{group}.name", f"{key.rpartition('.')[0]}.name", *GO_WITH.get(group, ())} - {key}
-    peers = [peer for peer in namesakes if all(peer.get(other) == row.get(other) for other in before)]
-    if len({settings.get(key) for settings in peers}) == 1:
-        return
-    value, word = row.get(key), key.rpartition(".")[2].replace("_", " ")
+def _phrase(key: str, value: str | None, values: Sequence[str | None], backbones: Mapping[str, str]) -> str:
+    """A setting in words, "" where it goes without saying; `values` are those of all rows that are told apart."""
+    if value in (words := WORDS.get(key, {})):
+        return words[value]
+    if value is None or value in (ABSENT, "False"):
+        return WORDS.get(key, {}).get(ABSENT, "")
+    word = key.rpartition(".")[2].replace("_", " ")
     if key == BACKBONE:
-        yield backbones.get(value or "", "no backbone")
-    elif key.startswith("model.templates."):
-        yield "other templates"
-    elif key.endswith(".name"):
-        yield value or ("by_kind" if group == "loss" and tail == "name" else "by its kind")
-    elif key == "hardware.compile":
-        yield "compiled" if value == "True" else "not compiled"
-    elif value in ("True", "False"):
-        yield word if value == "True" else f"no {word}"
-    elif value is None or value == ABSENT:
-        yield f"no {word} given"
-    elif key == "hardware.precision":
-        yield PRECISIONS.get(value, value)
-    elif len(value) > LONGEST:
-        yield f"{word} {short_where_apart(value, [peer.get(key) or '' for peer in peers], LONGEST)}"
-    else:
-        yield PHRASES.get(key, f"{word} {{}}").format(value)
+        return backbones.get(value, value)
+    if key.endswith(".name"):
+        return value
+    if value == "True":
+        return word
+    if len(value) > LONGEST:
+        return f"{word} {short_where_apart(value, [str(other) for other in values], LONGEST)}"
+    return PHRASES.get(key, f"{word} {{}}").format(value)
 
 
-def _names_first(key: str) -> tuple[str, bool, str]:
-    """Sorts the names that a node goes by before its numbers."""
+def _in_order(key: str) -> tuple[int, str, bool, str]:
+    """Sorts by FIRST, and then the names that a node goes by before its numbers."""
     group, _, tail = key.partition(".")
-    return group, tail not in ("name", "path"), tail
+    return FIRST.index(key) if key in FIRST else len(FIRST), group, tail not in ("name", "path"), tail

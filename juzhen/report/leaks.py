@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.named import parents
 from juzhen.core.opened import read_json
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
 from juzhen.core.shape import Entries, Object, require_shape
@@ -141,11 +142,14 @@ def leak_of(
 
 
 def parts_of(name: str, config: Mapping[str, Any]) -> list[str]:
-    """A set and those whose training files it is joined from, as far as the configuration knows them."""
+    """A set, those whose training files it is joined from, as far as the configuration knows them, and those that our
+    verbs have made it of.
+    """
     described = {**config.get("evaluate", {}), **config["dataset"]}
     files = {other: set(train_files(chosen_layout(node))) for other, node in described.items()}
     inside = [other for other, names in files.items() if names and names <= files.get(name, set())]
-    return list(dict.fromkeys([name, *inside]))
+    made_of = parents(str((described.get(name) or {}).get("origin") or ""))
+    return list(dict.fromkeys([name, *inside, *made_of]))
 
 
 def _counted_leak(seeds: Sequence[Sequence[Result]], key: str) -> Leak | None:

@@ -14,7 +14,7 @@ from juzhen.core.measures import is_beside
 from juzhen.core.named import name_of
 from juzhen.core.reading import as_read
 from juzhen.core.result import WITHOUT_LEAKS, Result
-from juzhen.report.identity import Identity, identify, label_rows, row_name
+from juzhen.report.identity import Identity, fitted_labels, identify, label_rows, row_name
 from juzhen.report.leaks import Audit, Leak, leak_of, parts_of
 
 SPLITS = ("test", "dev")
@@ -274,10 +274,11 @@ def _with_devices(labels: Sequence[str], rows: Sequence[Row]) -> list[str]:
         computed.append(sorted(devices) if row.trained_on != "lexical" else [])
     if len({device for devices in computed for device in devices}) < 2:
         return list(labels)
-    return [
+    told = [
         f"{label}, on {' and '.join(devices)}" if devices else label
         for label, devices in zip(labels, computed, strict=True)
     ]
+    return fitted_labels(told)
 
 
 def _columns(

@@ -1,5 +1,6 @@
 """The questions a transfer matrix is made for, answered from its cells; and what each row cost."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,32 +14,48 @@ from juzhen.report.significance import both_ways
 from juzhen.report.table import MISSING, ReportTable, heading, percent, signed, with_interval
 from juzhen.report.training import training_of
 
+WEIGHTS = ("path", "layers", "initialize")
 READING = ("pooling", *PROMPT_KEYS)
 COUNTED = ["train_seconds", "rows_seen"]
 """What a result says of its training, that costs are made of."""
 
 
-def untrained_row(row: Row, rows: Sequence[Row]) -> Row | None:
-    """The row of the weights that `row` started from: same backbone and start, and pooling, prompt and model if there
-    is a choice; None where nobody measured them."""
+def untrained_rows(row: Row, rows: Sequence[Row]) -> list[Row]:
+    """The rows of the weights that `row` started from: same backbone and start, the most alike first in model, pooling,
+    prompt and precision.
+    """
 
     def start(other: Row) -> list[Any]:
-        return [other.latest.config["backbone"]["path"], other.latest.config.get("init_from")]
+        config = other.latest.config
+        return [config.get("init_from"), *(config["backbone"].get(key) for key in WEIGHTS)]
 
-    def likeness(other: Row) -> tuple[bool, bool]:
+    def unlikeness(other: Row) -> list[bool]:
         config, trained = other.latest.config, row.latest.config
         reads_alike = all(config["backbone"].get(key) == trained["backbone"].get(key) for key in READING)
-        return config["model"] == trained["model"], reads_alike
+        precisions = [(one.get("hardware") or {}).get("precision") for one in (config, trained)]
+        return [config["model"] != trained["model"], not reads_alike, precisions[0] != precisions[1]]
 
     candidates = [other for other in rows if other.trained_on == "" and start(other) == start(row)]
-    return max(candidates, key=likeness, default=None)
+    return sorted(candidates, key=unlikeness)
+
+
+def _same_rows(column: str, *rows: Row) -> bool:
+    """Whether they were scored on the same rows of a set, as far as their results say."""
+    read = {
+        result.data[column].get("fingerprint")
+        for row in rows
+        for result in row.all_results
+        if column in result.data
+    }
+    return len(read - {None}) < 2
 
 
 class Transfer:
     """Scores ×100 of a matrix over chosen columns, a line per row.
 
     zero_shot  where a row was neither trained on the set nor has seen its rows
-    before     label of a trained row → label of the row of the weights that it started from
+    before     label of a trained row and a column → label of the row of the weights that it started from, of several
+               the most alike one that was scored there
     gains      scores less those of these weights
     """
 
@@ -49,10 +66,21 @@ class Transfer:
             matrix.frame(name, columns).eq(True) for name in ("in_domain", "is_leaky", "below_lexical")
         )
         self.zero_shot = self.scores.notna() & ~self.in_domain & ~is_leaky
-        before = {row.label: untrained_row(row, matrix.rows) for row in matrix.rows if row.is_trained}
-        self.before = {label: row.label for label, row in before.items() if row is not None}
-        bases = self.scores.reindex([self.before.get(label) for label in self.scores.index])
-        self.gains = self.scores - bases.set_axis(self.scores.index)
+        self.before = {
+            (row.label, column): before.label
+            for row in matrix.rows
+            if row.is_trained
+            for before in reversed(untrained_rows(row, matrix.rows))
+            for column in columns
+            if column in before.cells and _same_rows(column, row, before)
+        }
+        bases = {key: self.scores.loc[label, key[1]] for key, label in self.before.items()}
+        self.gains = self.scores.apply(
+            lambda line: (
+                line - pd.Series({column: bases.get((line.name, column), math.nan) for column in line.index})
+            ),
+            axis="columns",
+        )
 
     def averages_table(self) -> ReportTable:
         """Means over columns, each set counted once whatever its size."""
@@ -87,7 +115,7 @@ class Transfer:
             gains = self.gains.loc[row.label][self.zero_shot.loc[row.label]].dropna()
             if gains.empty:
                 continue
-            pairs = [(row.label, self.before[row.label], column) for column in gains.index]
+            pairs = [(row.label, self.before[row.label, column], column) for column in gains.index]
             verdict = verdicts.reindex(pairs)
             certain, lower = int((verdict == "higher").sum()), int((verdict == "lower").sum())
             counts = (len(gains), int((gains > 0).sum()), certain, lower)

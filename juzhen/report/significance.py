@@ -55,6 +55,28 @@ def differences(matrix: Matrix) -> pd.DataFrame:
     return frame
 
 
+SUPERSCRIPTS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡ"
+"""Letters of rows, as they stand beside a cell; of more rows than these, letters would say nothing any more."""
+
+
+def beaten(matrix: Matrix) -> dict[tuple[str, str], str]:
+    """(label, column) → the letters of the rows that this one beats there for certain; empty where rows are too many.
+
+    A row has the letter of its place in the matrix. After ranx (Bassani 2022, https://github.com/AmenRa/ranx).
+    """
+    letters = {row.label: letter for row, letter in zip(matrix.rows, SUPERSCRIPTS, strict=False)}
+    if not 1 < len(matrix.rows) <= len(SUPERSCRIPTS):
+        return {}
+    frame = both_ways(differences(matrix))
+    won = frame[frame["verdict"] == "higher"]
+    return {
+        (str(first), str(column)): "".join(
+            sorted((letters[label] for label in group), key=SUPERSCRIPTS.index)
+        )
+        for (first, column), group in won.groupby(["first", "column"])["second"]
+    }
+
+
 def both_ways(frame: pd.DataFrame) -> pd.DataFrame:
     """The differences, and once more with the second row as the first."""
     verdict = frame["verdict"].map(TURNED)

@@ -68,12 +68,20 @@ def _scored_set(result: Result, column: str, rows: SetRows, sentences: "Sentence
     ends = (float(everything.min()), float(everything.max()))
     if ends[0] == ends[1]:
         return {}
+    threshold = threshold_of(result, column)
     edges = np.linspace(*ends, BINS + 1)
     return {
         "ends": [round(end, 4) for end in ends],
         "counts": {name: np.histogram(values, edges)[0].tolist() for name, values in groups.items()},
-        "threshold": threshold_of(result, column),
-        "worst": _worst(sentences.of(result, column, rows.fingerprint), rows, worst) if worst else [],
+        "threshold": threshold,
+        "worst": _worst(
+            sentences.of(result, column, rows.fingerprint),
+            rows,
+            worst,
+            threshold["exact"] if threshold else None,
+        )
+        if worst
+        else [],
     }
 
 
@@ -86,6 +94,7 @@ def threshold_of(result: Result, column: str) -> Plain | None:
     numbers = {name: getattr(threshold, name) for name in names}
     return {
         "value": round(threshold.value, 4),
+        "exact": threshold.value,
         "on": threshold.judged_on,
         **{name: round(100 * number, 1) for name, number in numbers.items() if number is not None},
     }
@@ -104,14 +113,22 @@ def _by_label(rows: SetRows, scores: np.ndarray) -> Iterator[tuple[str, np.ndarr
         yield from ((name, scores[rows["gold"] == label]) for label, name in enumerate(names))
 
 
-def _worst(examples: Examples | None, rows: SetRows, count: int) -> list[Plain]:
-    """The pairs whose place by score is furthest from their place by label; of ranked rows those whose best other
-    answer is furthest above the right one. Empty where the files of the set are not at hand, or others by now."""
+def _worst(examples: Examples | None, rows: SetRows, count: int, border: float | None) -> list[Plain]:
+    """Decisions that are wrong, those furthest beyond the threshold first; without one the pairs whose place by score is
+    furthest from their place by label; of ranked rows those whose best other answer is furthest above the right one.
+
+    Empty where the files of the set are not at hand, or others by now.
+    """
     if examples is None or len(examples) != len(rows):
         return []
-    kind, scores = Kind(rows.kind), rows["score"].astype(float)
+    kind, scores, gold = Kind(rows.kind), rows["score"].astype(float), None
     if kind in RANKED:
-        gold, error = None, rows["other"] - scores
+        error = rows["other"] - scores
+    elif border is not None and kind is Kind.LABELLED_PAIR:
+        gold = rows["gold"].astype(float)
+        accepted = scores >= border
+        places = np.abs(rankdata(scores) - (~accepted).sum() - 0.5)
+        error = np.where(accepted == (gold == 1), -places, places)
     else:
         gold = rows["gold"].astype(float)
         error = np.abs(rankdata(scores) - rankdata(-gold if kind is Kind.NLI_PAIR else gold))
@@ -119,6 +136,8 @@ def _worst(examples: Examples | None, rows: SetRows, count: int) -> list[Plain]:
     texts = [examples.texts(name) for name in TEXT_COLUMNS[kind][:2]]
     pairs = []
     for index in np.argsort(-error, kind="stable")[:count].tolist():
+        if error[index] <= 0:
+            break
         pair: Plain = {
             "texts": [short(text[index], LONGEST) for text in texts],
             "score": round(float(scores[index]), 3),

@@ -1,7 +1,7 @@
 """A matrix as text: Markdown, console, CSV; and what the other tables of a report are. Fractions are shown ×100."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -63,12 +63,12 @@ def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> Non
     """Prints tables with their titles, and then notes: drawn for a terminal, as Markdown in a pipe or a file."""
     console = for_people()
     for table in tables:
-        lines = [*([table.title] if table.title else []), *([table.note] if table.note else [])]
+        about = list(filter(None, [". ".join(filter(None, [table.title, table.note]))]))
         if console:
-            for text in (*lines, table.console()):
+            for text in (*about, table.console()):
                 console.print(text, highlight=False)
         else:
-            print("\n\n".join([*lines, table.markdown()]), end="\n\n")
+            print("\n\n".join([*about, table.markdown()]), end="\n\n")
     for note in notes:
         if console:
             console.print(note, highlight=False)
@@ -107,6 +107,10 @@ def undefined_lines(matrix: Matrix) -> list[str]:
     ]
 
 
+Beaten = Mapping[tuple[str, str], str]
+"""Label and column → letters of the rows that are beaten there, see `juzhen.report.significance.beaten`."""
+
+
 def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTable:
     """`text_of` gives what a row has in a column."""
     body = [
@@ -117,15 +121,71 @@ def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTa
     return ReportTable("matrix", "Transfer matrix", "", head, body)
 
 
-def to_markdown(matrix: Matrix) -> str:
+def lettered_table(matrix: Matrix, wins: Beaten, *, folders: bool) -> ReportTable:
+    """The matrix with the letters of rows where some are beaten, and where asked for with the folders of their runs."""
+
+    def text_of(row: Row, column: str) -> str:
+        value, blank, rest = cell_text(row, column).partition(" ")
+        return f"{value}{wins.get((row.label, column), '')}{blank}{rest}"
+
+    table = matrix_table(matrix, text_of)
+    body = [
+        (
+            *([chr(ord("a") + place)] if wins else []),
+            *line,
+            *([", ".join(dict.fromkeys(result.folder for result in row.all_results))] if folders else []),
+        )
+        for place, (row, line) in enumerate(zip(matrix.rows, table.body, strict=True))
+    ]
+    head = (*(["#"] if wins else []), *table.head, *(["folders"] if folders else []))
+    return replace(table, head=head, body=body)
+
+
+def letters_line(wins: Beaten) -> str:
+    """What letters beside cells say; "" where there are none."""
+    if not wins:
+        return ""
+    return "Letters: rows that this one beats for certain, at 5 % after Holm's correction over all cells."
+
+
+def to_markdown(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False) -> str:
+    """The best of each column in bold."""
+    wins = wins or {}
+    table, start = lettered_table(matrix, wins, folders=folders), 3 if wins else 2
+    body = [
+        tuple(
+            f"**{text}**" if is_best else text
+            for text, is_best in zip(line, _best(row, matrix, start), strict=False)
+        )
+        + line[start + len(matrix.columns) :]
+        for row, line in zip(matrix.rows, table.body, strict=True)
+    ]
     reasons = "".join(f"\n{in_markdown(line)}\n" for line in undefined_lines(matrix))
-    return f"{caption(matrix)}\n\n{matrix_table(matrix, cell_text).markdown()}\n{reasons}"
+    about = " ".join(filter(None, [caption(matrix), letters_line(wins)]))
+    return f"{about}\n\n{replace(table, body=body).markdown()}\n{reasons}"
 
 
-def to_console(matrix: Matrix) -> "rich.table.Table":
+def to_console(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False) -> "rich.table.Table":
     """A table for a terminal, without its caption; intervals stand below their value so that many columns fit."""
-    table = matrix_table(matrix, lambda row, column: cell_text(row, column).replace(" ", "\n", 1))
-    return console_table(table.head, table.body, numbers=table.head[1:])
+    from rich.text import Text
+
+    wins = wins or {}
+    table, start = lettered_table(matrix, wins, folders=folders), 3 if wins else 2
+    end = start + len(matrix.columns)
+    body: list[list[str | Text]] = []
+    for row, line in zip(matrix.rows, table.body, strict=True):
+        cells = zip(line[start:end], _best(row, matrix, 0), strict=True)
+        drawn = [Text(text.replace(" ", "\n", 1), "bold" if is_best else "") for text, is_best in cells]
+        body.append([*line[:start], *drawn, *(text.replace(", ", "\n") for text in line[end:])])
+    return console_table(table.head, body, numbers=table.head[start - 1 : end])
+
+
+def _best(row: Row, matrix: Matrix, before: int) -> list[bool]:
+    """Whether each cell is the best of its column, after so many cells that are none."""
+    return [False] * before + [
+        len(matrix.rows) > 1 and column in row.cells and row.cells[column].is_best
+        for column in matrix.columns
+    ]
 
 
 def to_csv(matrix: Matrix) -> str:
@@ -137,9 +197,9 @@ def to_csv(matrix: Matrix) -> str:
             marks = (int(cell.in_domain), int(cell.below_lexical))
             leak, unseen = cell.leak, cell.leak and cell.leak.unseen
             seen = (leak.rows, leak.share, leak.counted_by) if leak else (None,) * 3
-            rest = (unseen.value, unseen.low, unseen.high, unseen.count) if unseen else (None,) * 4
+            unseen_numbers = (unseen.value, unseen.low, unseen.high, unseen.count) if unseen else (None,) * 4
             names = (row.label, row.setup, *column.split("/"), matrix.metric)
-            body.append((*names, *numbers, *marks, *seen, *rest, cell.command))
+            body.append((*names, *numbers, *marks, *seen, *unseen_numbers, cell.command))
     return pd.DataFrame(body, columns=CSV_COLUMNS, dtype=object).to_csv(index=False, lineterminator="\n")
 
 

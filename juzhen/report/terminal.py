@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 
 def terminal() -> "Console":
@@ -29,7 +30,7 @@ def for_people() -> "Console | None":
 
 def console_table(
     head: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    rows: Iterable[Sequence["str | Text"]],
     *,
     numbers: Container[str] = (),
     title: str | None = None,
@@ -48,5 +49,6 @@ def console_table(
         # Text, not str: a name may hold square brackets, which rich would read as markup.
         table.add_column(Text(name), justify="right" if name in numbers else "left", overflow="fold")
     for number, (label, *cells) in enumerate(rows):
-        table.add_row(Text(label, style="bold" if number in bold else ""), *map(Text, cells))
+        first = Text(str(label), style="bold" if number in bold else "")
+        table.add_row(first, *(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
     return table

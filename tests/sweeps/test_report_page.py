@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -522,6 +523,8 @@ ROWS, SETS, SEEDS = 74, 16, 3
 @pytest.mark.slow
 def test_74_rows_16_sets_and_3_seeds_are_there_within_a_second(make_result, tmp_path):
     require_chromium()
+    if os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
+        pytest.skip("other programs keep this machine busy: a time would say nothing")
     draw, results = np.random.default_rng(0), []
     for row, seed in product(range(ROWS), range(SEEDS)):
         trained = [f"set_{number:02d}" for number in {row % SETS, row // SETS}][: row + 1] if row else []

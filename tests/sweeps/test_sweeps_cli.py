@@ -44,7 +44,7 @@ def test_a_picture_has_each_row_and_column_and_is_the_same_again(runs, tmp_path)
 def test_compare_prints_references(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)  # which asks for a table
     page = tmp_path / "compared.md"
-    assert main(["compare", str(runs), "--markdown", str(page)]) == 0
+    assert main(["compare", "--published", str(runs), "--markdown", str(page)]) == 0
     out = capsys.readouterr().out
     assert "Beside cosent_bi_encoder. matches: " in out
     assert "chinese_transfer: qmc_domain, qmc-base" in out
@@ -52,7 +52,7 @@ def test_compare_prints_references(runs, tmp_path, capsys, monkeypatch):
     assert "| trained on | our setup | set |" in out  # a pipe gets Markdown
     assert page.read_text(encoding="utf-8") == out
     monkeypatch.setenv("COLUMNS", "200")
-    assert main(["compare", str(runs)]) == 0
+    assert main(["compare", "--published", str(runs)]) == 0
     drawn = capsys.readouterr().out
     assert "|" not in drawn
     assert {"cosent_bi_encoder.", "qmc-base),"} <= set(drawn.split())

@@ -112,12 +112,12 @@ function addDistribution(container, { column, seed, ends, counts, threshold }) {
   });
 }
 
-function addWorst(container, { worst, column }) {
+function addWorst(container, { worst, column, threshold }) {
   const hasGold = worst.some((pair) => pair.gold !== undefined);
   const items = worst.map((pair) => make("li", {}, ...pair.texts.map((text) => words("p", text)),
     make("p", { class: "note" }, `score ${pair.score.toFixed(3)}${pair.gold === undefined ? "" : ` · label ${pair.gold}`}`)));
   container.append(make("figure", {}, make("h3", {}, `Worst pairs, ${COLUMNS[column].name}`), make("ol", { class: "worst" }, ...items),
-    make("figcaption", {}, hasGold ? "Furthest from their label: by the place of the score among all rows against that of the label." : "The best other answer is furthest above the right one.")));
+    make("figcaption", {}, threshold ? "Wrong at the threshold, those furthest beyond it first." : hasGold ? "Furthest from their label: by the place of the score among all rows against that of the label." : "The best other answer is furthest above the right one.")));
 }
 
 function addCurves(curves, kind) {

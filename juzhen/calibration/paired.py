@@ -1,0 +1,268 @@
+"""Runs beside one another on the same rows: differences with intervals, the pairs that flipped, and the worst ones."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binomtest, rankdata
+
+from juzhen.calibration.run_scores import ScoredRun, read_rows
+from juzhen.core.errors import UserError
+from juzhen.core.examples import JUDGED, NLI_GRADES, TEXT_COLUMNS, Kind
+from juzhen.core.measures import first_measure
+from juzhen.core.row_scores import PLACES, RowScores, SetRows
+from juzhen.metrics.correlation import resampled_correlations, resampled_means, spearman
+from juzhen.metrics.threshold import accepted_rows
+
+SAMPLES = 1000
+CONFIDENCE = 0.95
+ROWS_OF_PAIRS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+"""Kinds whose rows are scored again where a run has kept none."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A measure of one run less that of the first one, as fractions.
+
+    low, high  ends of the 95 % interval of the difference, from rows (of rankings: queries) drawn for both at once
+    """
+
+    measure: str
+    first: float
+    other: float
+    low: float
+    high: float
+
+    @property
+    def points(self) -> float:
+        return 100 * (self.other - self.first)
+
+    @property
+    def is_decided(self) -> bool:
+        return not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The rows of a set as one run has scored them.
+
+    threshold  from which score on two sentences count as the same; None: each half of the rows judges the other, as on
+               dev, which thresholds are fitted on
+    """
+
+    rows: SetRows
+    threshold: float | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(self.rows.kind)
+
+    @cached_property
+    def gold(self) -> np.ndarray:
+        """What scores are correlated with."""
+        gold = self.rows["gold"]
+        return np.asarray(NLI_GRADES)[gold.astype(int)] if self.kind is Kind.NLI_PAIR else gold
+
+    @cached_property
+    def right(self) -> np.ndarray | None:
+        """Which decisions are right; None where nothing is decided."""
+        if self.kind is not Kind.LABELLED_PAIR:
+            return None
+        accepted = accepted_rows(self.rows["score"], self.rows["gold"], threshold=self.threshold)
+        return None if accepted is None else accepted == (self.rows["gold"] == 1)
+
+    @property
+    def measures(self) -> list[str]:
+        """Those that can be compared, the one that speaks for the set first."""
+        if self.kind in ROWS_OF_PAIRS:
+            return ["spearman", *(["accuracy"] if self.right is not None else [])]
+        return [name for name in self.rows.columns if name not in (*PLACES, "score", "other")]
+
+    @cached_property
+    def error(self) -> np.ndarray:
+        """How wrong each row is, the worst highest, within the set from −1 to 1; of a decision that is right below 0.
+
+        0/1 pairs: the share of rows that lie between the score and where the gold value wants it to be, beyond the
+        threshold · other pairs: the distance of the ranks of score and gold value · others: what is missing to 1
+        """
+        if self.right is not None:
+            ranks = rankdata(self.rows["score"]) / len(self.rows)
+            accepted = self.right == (self.rows["gold"] == 1)
+            border = ((~accepted).sum() + 0.5) / len(ranks)
+            return np.abs(ranks - border) * np.where(self.right, -1, 1)
+        if self.kind in ROWS_OF_PAIRS:
+            return np.abs(rankdata(self.rows["score"]) - rankdata(self.gold)) / len(self.rows)
+        return 1 - np.nan_to_num(self.rows[self.measures[0]], nan=1.0)
+
+
+class PairedRuns:
+    """Two runs or more; others are compared with the first.
+
+    data_dir  where texts are looked up, and rows that were not kept; None: where the run read them
+    notes     what could not be compared, in words
+    """
+
+    def __init__(self, folders: Sequence[Path], *, data_dir: Path | None, batch_tokens: int) -> None:
+        self.runs = [ScoredRun(path, data_dir=data_dir, batch_tokens=batch_tokens) for path in folders]
+        self.kept = [RowScores.read(run.folder).of(run.result) for run in self.runs]
+        self.notes: list[str] = []
+        self._data_dir = data_dir
+
+    def columns(self, split: str | None, sets: Sequence[str] | None) -> list[str]:
+        """`split/dataset` that all runs have measured by a measure that speaks for sets.
+
+        split  dev, test or both; None: of each set test where all have it, else dev
+
+        Raises UserError where nothing is left.
+        """
+        read = [
+            [column for column in run.result.data if not column.startswith("train/")] for run in self.runs
+        ]
+        shared = [column for column in read[0] if all(column in others for others in read)]
+        shared = [
+            column for column in shared if first_measure(Kind(self.runs[0].result.data[column]["kind"]))
+        ]
+        if sets is not None:
+            if absent := [name for name in sets if name not in {column.split("/")[1] for column in shared}]:
+                raise UserError(f"--sets {absent[0]}: not all of these runs were scored on it")
+            shared = [column for column in shared if column.split("/")[1] in sets]
+        if split in ("dev", "test"):
+            shared = [column for column in shared if column.startswith(f"{split}/")]
+        elif split is None:
+            shared = [
+                column
+                for column in shared
+                if f"test/{column.split('/')[1]}" not in shared or "test/" in column
+            ]
+        if not shared:
+            raise UserError(
+                "these runs have no evaluation set in common; juzhen evaluate scores finished runs on more"
+            )
+        return shared
+
+    def scored(self, column: str) -> list[Scored] | None:
+        """The rows of a column as each run has scored them; None, with a note, where they are not the same rows."""
+        every = [self._of_run(number, column) for number in range(len(self.runs))]
+        scored = [one for one in every if one is not None]
+        if len(scored) < len(every):
+            missing = [str(run.folder) for run, one in zip(self.runs, every, strict=True) if one is None]
+            self.notes.append(
+                f"{column}: no scores of single rows in {', '.join(missing)}; juzhen evaluate --again keeps them"
+            )
+            return None
+        if not all(_are_same(scored[0].rows, one.rows) for one in scored[1:]):
+            self.notes.append(f"{column}: the runs have scored other rows")
+            return None
+        return scored
+
+    def _of_run(self, number: int, column: str) -> Scored | None:
+        run, rows = self.runs[number], self.kept[number].get(column)
+        split, name = column.split("/")
+        if rows is None:
+            kind, is_debug = run.result.data[column]["kind"], run.result.config.get("debug_rows") is not None
+            computed = run.scored(name, split) if kind in ROWS_OF_PAIRS and not is_debug else None
+            if computed is None:
+                return None
+            from juzhen.evaluation.scoring import rows_of_set  # loads torch
+
+            rows = rows_of_set(computed.examples, computed.scores)
+        threshold = run.result.thresholds.get(name) if split != "dev" else None
+        return Scored(rows, None if threshold is None else threshold.value)
+
+    def texts(self, column: str) -> dict[str, list[str]]:
+        """Column of text → the text of each row, from the data set; empty, with a note, where it cannot be read."""
+        from juzhen.data.loading import cut
+        from juzhen.data.rankings import as_ranking
+
+        result = self.runs[0].result
+        try:
+            examples = read_rows(result, column, data_dir=self._data_dir)
+        except UserError as error:
+            self.notes.append(f"{column}: no texts: {error}")
+            return {}
+        examples = cut(examples, result.config.get("debug_rows"), result.seed)
+        if examples.kind in JUDGED:
+            return {"query": list(as_ranking(examples).queries)}
+        return {name: examples.texts(name) for name in TEXT_COLUMNS[examples.kind]}
+
+
+def _are_same(first: SetRows, other: SetRows) -> bool:
+    names = [name for name in (*PLACES, "gold") if name in first.columns]
+    return (first.fingerprint, len(first)) == (other.fingerprint, len(other)) and all(
+        name in other.columns and np.array_equal(first[name], other[name]) for name in names
+    )
+
+
+def differences(first: Scored, other: Scored, *, metric: str | None, seed: int) -> list[Difference]:
+    """Of the measures that both have; `metric`: of this one alone, or of the one that speaks for the set."""
+    shared = [name for name in first.measures if name in other.measures]
+    wanted = [metric] if metric in shared else shared if first.kind in ROWS_OF_PAIRS else shared[:1]
+    tail = 50 * (1 - CONFIDENCE)
+    found = []
+    for measure in wanted:
+        (before, drawn), (after, drawn_too) = (_resampled(one, measure, seed=seed) for one in (first, other))
+        gaps = drawn_too - drawn
+        if before is None or after is None or not np.isfinite(gaps).any():
+            continue
+        low, high = np.nanpercentile(gaps, [tail, 100 - tail])
+        found.append(Difference(measure, before, after, float(low), float(high)))
+    return found
+
+
+def _resampled(scored: Scored, measure: str, *, seed: int) -> tuple[float | None, np.ndarray]:
+    """A measure, and the same in each resample of the rows."""
+    if measure == "spearman":
+        scores = scored.rows["score"]
+        drawn = resampled_correlations(scores, scored.gold, samples=SAMPLES, seed=seed)
+        return spearman(scores, scored.gold), drawn
+    per_row = scored.right if measure == "accuracy" else scored.rows[measure]
+    assert per_row is not None  # it is one of its measures
+    per_row = per_row.astype(np.float64)
+    per_row = per_row[np.isfinite(per_row)]  # a row without others does not count
+    return float(per_row.mean()), resampled_means(per_row, samples=SAMPLES, seed=seed)
+
+
+def flips(first: Scored, other: Scored) -> tuple[int, int, int, float] | None:
+    """Rows that the first alone decides right, the other alone, neither; and how probable it is that chance divides the
+    first two so unevenly (McNemar's test, exact). None where nothing is decided.
+    """
+    if first.right is None or other.right is None:
+        return None
+    alone, theirs = int((first.right & ~other.right).sum()), int((other.right & ~first.right).sum())
+    neither = int((~first.right & ~other.right).sum())
+    p = float(binomtest(alone, alone + theirs).pvalue) if alone + theirs else 1.0
+    return alone, theirs, neither, p
+
+
+def row_frame(scored: Mapping[str, Scored], texts: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """A line for each row: its place, gold value and texts, and of each run, by its label, score, error and `right`.
+
+    `moved` is how much wrong the last run is more than the first, below 0 where it is better.
+    """
+    runs = list(scored.values())
+    frame = runs[0].rows.frame[[name for name in (*PLACES, "gold") if name in runs[0].rows.columns]].copy()
+    for label, run in scored.items():
+        name = "score" if "score" in run.rows.columns else run.measures[0]
+        frame[f"{name}: {label}"] = run.rows[name]
+        if run.right is not None:
+            frame[f"right: {label}"] = run.right.astype(int)
+    frame["moved"] = runs[-1].error - runs[0].error
+    frame["error"] = runs[-1].error
+    for name, column in texts.items():
+        frame[name] = column
+    return frame
+
+
+def flipped_rows(frame: pd.DataFrame, first: Scored, last: Scored) -> pd.DataFrame:
+    """The rows that one decides right and the other wrong, those that moved most first; without decisions all."""
+    if first.right is not None and last.right is not None:
+        frame = frame[first.right != last.right]
+    return frame[frame["moved"] != 0].sort_values("moved", key=np.abs, ascending=False, kind="stable")
+
+
+def worst_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that the last run has wrong, the worst first."""
+    return frame[frame["error"] > 0].sort_values("error", ascending=False, kind="stable")

@@ -1,0 +1,215 @@
+"""`juzhen compare`: runs beside one another, row by row; or beside published numbers."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from juzhen.cli import options
+from juzhen.cli.runs import read_matrix, write_page
+from juzhen.core.errors import UserError
+from juzhen.core.owned import require_ours
+from juzhen.core.texts import short
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+
+    from juzhen.calibration.paired import PairedRuns, Scored
+    from juzhen.report.table import ReportTable
+
+MOST_SETS = 3
+"""Sets whose pairs are listed without --sets."""
+LONGEST = 60
+"""Characters of a text in a list of pairs; --csv has them whole."""
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def compare(
+    runs: Annotated[
+        list[Path], Argument(help="run folders, two or more; with --published one folder that holds runs")
+    ],
+    *,
+    sets: Annotated[
+        list[str] | None, Option(metavar="SET…", help="these sets", show_default="all in common")
+    ] = None,
+    split: options.Split = None,
+    metric: Annotated[
+        str | None, Option(help="this measure alone", show_default="what speaks for a set, and accuracy")
+    ] = None,
+    worst: Annotated[int, Option(min=0, help="pairs of each list: those that flipped, and the worst")] = 3,
+    csv: Annotated[
+        Path | None, Option(help="also write every row, with its texts, and scores of all runs")
+    ] = None,
+    published: Annotated[
+        bool, Option("--published", help="instead: published numbers beside those of runs")
+    ] = False,
+    markdown: options.Markdown = None,
+    data_dir: options.RunDataDir = None,
+    batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
+    seed: options.Seed = options.SEED,
+) -> None:
+    """Runs on the same rows: differences to the first with 95 % intervals, other settings, pairs that flipped.
+
+    The scores of single rows that runs have kept are read; rows, of rankings queries, are drawn for all runs at once
+    (paired bootstrap), so that a set that is hard for all says nothing. Texts are looked up in the data sets. With
+    --published: which published numbers the runs match, which they miss, and which they do not have.
+
+    juzhen compare runs/FIRST runs/SECOND
+    juzhen compare runs/FIRST runs/SECOND --sets lcqmc --worst 20 --csv rows.csv
+    juzhen compare --published runs --markdown comparison.md
+    """
+    require_ours(*filter(None, (markdown, csv)))
+    if published:
+        tables = _published(runs, metric=metric or "spearman")
+        notes: list[str] = []
+    else:
+        if len(runs) < 2 or len(runs) > len(LETTERS):
+            raise UserError(
+                "expected two runs or more: juzhen compare runs/FIRST runs/SECOND; published numbers stand beside "
+                "those of runs with juzhen compare --published runs"
+            )
+        from juzhen.calibration.paired import PairedRuns
+
+        paired = PairedRuns(runs, data_dir=data_dir, batch_tokens=batch_tokens)
+        tables, frames = _beside(
+            paired, paired.columns(split, sets), sets, metric=metric, worst=worst, seed=seed
+        )
+        notes = list(dict.fromkeys(paired.notes))
+        if csv is not None:
+            import pandas as pd
+
+            everything = pd.concat([frame.assign(set=column) for column, frame in frames.items()])
+            first = ["set", *(name for name in everything.columns if name != "set")]
+            write_page(csv, everything[first].to_csv(index=False, lineterminator="\n"))
+    from juzhen.report.table import show_tables
+
+    show_tables(tables, notes)
+    text = "".join(f"{table.title}. {table.note}\n\n{table.markdown()}\n\n" for table in tables)
+    write_page(markdown, text)
+    if csv is not None and not published:
+        print(f"written to {csv}", file=sys.stderr)
+
+
+def _published(runs: "Sequence[Path]", *, metric: str) -> "list[ReportTable]":
+    if len(runs) != 1:
+        raise UserError(
+            "--published: expected one folder that holds runs, such as juzhen compare --published runs"
+        )
+    matrix = read_matrix(runs[0], metric=metric)
+    from juzhen.report.compare import comparison_tables
+    from juzhen.report.figures import load_published
+
+    return comparison_tables(matrix, load_published())
+
+
+def _beside(
+    paired: "PairedRuns",
+    columns: "Sequence[str]",
+    sets: "Sequence[str] | None",
+    *,
+    metric: str | None,
+    worst: int,
+    seed: int,
+) -> "tuple[list[ReportTable], dict[str, pd.DataFrame]]":
+    """The tables, and for each column a line for each row."""
+    from juzhen.calibration.paired import differences, flipped_rows, flips, row_frame, worst_rows
+    from juzhen.report.identity import label_runs, settings_beside
+    from juzhen.report.table import ReportTable, heading
+
+    results = [run.result for run in paired.runs]
+    labels = dict(zip(LETTERS, label_runs(results), strict=False))
+    table = ReportTable(
+        "runs", "Runs", "", ("", "run", "folder"),
+        [(letter, label, str(run.folder)) for (letter, label), run in zip(labels.items(), paired.runs, strict=True)],
+    )  # fmt: skip
+    settings = ReportTable(
+        "settings",
+        "Settings that differ",
+        "",
+        ("setting", *labels),
+        settings_beside(results),
+        empty="None: the runs have the same settings.",
+    )
+    lines: list[tuple[str, ...]] = []
+    flipped: list[tuple[str, ...]] = []
+    lists: list[ReportTable] = []
+    frames: dict[str, pd.DataFrame] = {}
+    for column in columns:
+        if (every := paired.scored(column)) is None:
+            continue
+        scored = dict(zip(labels, every, strict=True))
+        for letter, other in list(scored.items())[1:]:
+            for gap in differences(every[0], other, metric=metric, seed=seed):
+                verdict = ("better" if gap.points > 0 else "worse") if gap.is_decided else "undecided"
+                interval = f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
+                values = (f"{100 * gap.first:.1f}", f"{100 * gap.other:.1f}", f"{gap.points:+.1f}", interval)
+                lines.append((heading(column), _words(gap.measure), f"{letter} − A", *values, verdict))
+            if (counts := flips(every[0], other)) is not None:
+                *rows, p = counts
+                flipped.append(
+                    (heading(column), f"A, {letter}", *(f"{count:,}" for count in rows), f"{p:.2g}")
+                )
+        frames[column] = row_frame(scored, {})
+        if worst and (sets is not None or len(columns) <= MOST_SETS):
+            frame = frames[column] = row_frame(scored, paired.texts(column))
+            last = list(labels)[-1]
+            lists.append(
+                _pairs(flipped_rows(frame, every[0], every[-1]), column, scored, worst, _moved(every, last))
+            )
+            title = f"Worst of {last}"
+            lists.append(_pairs(worst_rows(frame), column, scored, worst, title))
+    note = (
+        "Differences to A ×100, with 95 % intervals of a paired bootstrap over rows (1,000 draws). A difference is "
+        "undecided where its interval holds 0; intervals are not corrected for their number, and say nothing about "
+        "other seeds."
+    )
+    columns_of_gaps = ("set", "measure", "of", "A", "the other", "difference", "95 %", "verdict")
+    gaps = ReportTable("differences", "Differences", note, columns_of_gaps, lines, empty="None.")
+    tables = [table, settings, gaps]
+    if flipped:
+        note = "Rows that one run alone decides right at its threshold; p: McNemar's exact test."
+        head = ("set", "runs", "A alone right", "the other alone", "both wrong", "p")
+        tables.append(ReportTable("flips", "Decisions", note, head, flipped))
+    if worst and not lists and frames:
+        paired.notes.append(f"pairs that flipped, and the worst: --sets {next(iter(frames)).split('/')[1]}")
+    return tables + lists, frames
+
+
+def _moved(every: "Sequence[Scored]", last: str) -> str:
+    decided = every[0].right is not None and every[-1].right is not None
+    return f"Flipped from A to {last}" if decided else f"Moved most from A to {last}"
+
+
+def _pairs(
+    frame: "pd.DataFrame", column: str, scored: "Mapping[str, Scored]", count: int, title: str
+) -> "ReportTable":
+    from juzhen.report.table import ReportTable, heading
+
+    names = [name for name in frame.columns if name.startswith(tuple(f"{kind}: " for kind in _kinds(frame)))]
+    texts = list(frame.columns[list(frame.columns).index("error") + 1 :])
+    shown = ["line" if frame["line"].any() else "row", *(["gold"] if "gold" in frame else []), *names, *texts]
+    body = [
+        tuple(_cell(value) for value in line) for line in frame[shown].head(count).itertuples(index=False)
+    ]
+    head = [name.split(": ")[-1] if name in names else name.replace("_", " ") for name in shown]
+    note = f"{min(count, len(frame))} of {len(frame):,}."
+    return ReportTable("pairs", f"{title}, {heading(column)}", note, tuple(head), body, empty="None.")
+
+
+def _kinds(frame: "pd.DataFrame") -> list[str]:
+    """What is shown of each run: its score, or the measure of its query; not whether it is right."""
+    kinds = dict.fromkeys(name.split(": ")[0] for name in frame.columns if ": " in name)
+    return [kind for kind in kinds if kind != "right"]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return short(value, LONGEST)
+    return f"{value:.3f}".removesuffix(".000") if isinstance(value, float) else str(value)
+
+
+def _words(measure: str) -> str:
+    return measure.replace("spearman", "Spearman").replace("_", " ")

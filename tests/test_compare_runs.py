@@ -1,0 +1,182 @@
+"""juzhen compare: runs on the same rows, against scipy's bootstrap, and on real jobs."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+import scipy.stats
+from jobs import run_job
+
+from juzhen.calibration.paired import (
+    PairedRuns,
+    Scored,
+    differences,
+    flipped_rows,
+    flips,
+    row_frame,
+    worst_rows,
+)
+from juzhen.cli.main import main
+from juzhen.core.result import Result
+from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
+
+
+def pairs(kind="labelled_pair", **columns):
+    floats = {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}
+    places = {name: np.arange(len(next(iter(floats.values()))), dtype=np.int32) for name in ("row", "line")}
+    return SetRows(kind, "f", places | floats)
+
+
+def drawn(count=300, *, kind="scored_pair"):
+    draw = np.random.default_rng(7)
+    gold = draw.random(count) if kind == "scored_pair" else draw.integers(0, 2, count)
+    scores = gold + draw.normal(0, 0.4, (2, count)) * [[1.0], [0.7]]
+    return [Scored(pairs(kind, gold=gold, score=one), threshold=0.5) for one in scores]
+
+
+def correlation(first, other, gold, axis=-1):
+    def of(scores):
+        return scipy.stats.spearmanr(scores, gold).statistic
+
+    return of(other) - of(first)
+
+
+def test_the_interval_of_a_correlation_is_that_of_scipy():
+    first, other = drawn()
+    (gap,) = differences(first, other, metric=None, seed=0)
+    data = (first.rows["score"], other.rows["score"], first.rows["gold"])
+    assert gap.other - gap.first == pytest.approx(correlation(*data))
+    theirs = scipy.stats.bootstrap(
+        data, correlation, paired=True, vectorized=False, n_resamples=1000, method="percentile", rng=1
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert (gap.low, gap.high) == pytest.approx(theirs, abs=0.12 * width)
+    alone = [scipy.stats.bootstrap(
+        (data[place], data[2]), lambda s, g: scipy.stats.spearmanr(s, g).statistic, paired=True,
+        vectorized=False, n_resamples=300, method="percentile", rng=1,
+    ).confidence_interval for place in (0, 1)]  # fmt: skip
+    assert gap.high - gap.low < sum(one.high - one.low for one in alone)
+
+
+def test_the_interval_of_an_accuracy_is_that_of_scipy():
+    first, other = drawn(kind="labelled_pair")
+    gap = differences(first, other, metric="accuracy", seed=0)[0]
+    both = (first.right.astype(float), other.right.astype(float))
+    theirs = scipy.stats.bootstrap(
+        both, lambda a, b, axis=-1: b.mean(axis) - a.mean(axis), paired=True, n_resamples=2000,
+        method="percentile", rng=1,
+    ).confidence_interval  # fmt: skip
+    assert gap.other - gap.first == pytest.approx(both[1].mean() - both[0].mean())
+    assert (gap.low, gap.high) == pytest.approx(theirs, abs=0.15 * (theirs.high - theirs.low))
+
+
+def test_a_run_beside_itself_differs_by_nothing():
+    first, _ = drawn()
+    (gap,) = differences(first, first, metric=None, seed=0)
+    assert (gap.points, gap.low, gap.high, gap.is_decided) == (0, 0, 0, False)
+
+
+def test_rankings_are_compared_by_their_queries_and_lonely_rows_do_not_count():
+    first = Scored(pairs("retrieval", ndcg_at_10=[0.1, 0.5, 0.9], mrr_at_10=[0, 1, 1]))
+    other = Scored(pairs("retrieval", ndcg_at_10=[0.2, 0.6, 1.0], mrr_at_10=[1, 1, 1]))
+    (gap,) = differences(first, other, metric=None, seed=0)
+    assert (gap.measure, gap.points) == ("ndcg_at_10", pytest.approx(10, abs=1e-4))
+    assert gap.is_decided
+    (gap,) = differences(first, other, metric="mrr_at_10", seed=0)
+    assert gap.points == pytest.approx(100 / 3)
+    alone = Scored(
+        pairs("positive_pair", score=[1, 1, 1], other=[0, np.nan, 2], ranking_accuracy=[1, np.nan, 0])
+    )
+    assert differences(alone, alone, metric=None, seed=0)[0].first == 0.5
+
+
+def test_flips_are_the_rows_that_one_alone_has_right():
+    gold = [1, 1, 0, 0, 1]
+    first = Scored(pairs(gold=gold, score=[0.9, 0.2, 0.1, 0.8, 0.1]), threshold=0.5)
+    other = Scored(pairs(gold=gold, score=[0.9, 0.8, 0.9, 0.1, 0.3]), threshold=0.5)
+    assert flips(first, other)[:3] == (1, 2, 1)
+    assert flips(first, other)[3] == scipy.stats.binomtest(1, 3).pvalue
+    frame = row_frame({"A": first, "B": other}, {"text": list("abcde")})
+    assert set(flipped_rows(frame, first, other)["row"]) == {1, 2, 3}
+    assert worst_rows(frame)["row"].tolist() == [2, 4]
+    assert frame["right: B"].tolist() == [1, 1, 0, 1, 0]
+    assert frame["text"].tolist() == list("abcde")
+
+
+def test_of_graded_pairs_the_ranks_that_moved_most_come_first():
+    gold = np.linspace(0, 1, 5)
+    first, other = (
+        Scored(pairs("scored_pair", gold=gold, score=one)) for one in (gold, [0, 0.2, 0.9, 0.8, 0.4])
+    )
+    frame = row_frame({"A": first, "B": other}, {})
+    assert first.error.tolist() == [0] * 5
+    assert flipped_rows(frame, first, other)["row"].tolist()[0] in (2, 4)
+    assert (frame["moved"] >= 0).all()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, tiny_backbone):
+    folder = tmp_path_factory.mktemp("runs")
+    words = ("dataset=[demo_qmc]", "suite=demo")
+    return [run_job(folder, tiny_backbone, *words, f"loss={loss}") for loss in ("cosent", "cosine")]
+
+
+def test_compare_shows_differences_settings_and_pairs_with_their_texts(runs, tmp_path, capsys):
+    table, page = tmp_path / "rows.csv", tmp_path / "page.md"
+    words = ["--sets", "demo_qmc", "--worst", "2", "--csv", str(table), "--markdown", str(page)]
+    assert main(["compare", *map(str, runs), *words]) == 0
+    printed = capsys.readouterr().out
+    for text in ("demo_qmc, cosent", "demo_qmc, cosine", "loss.name", "Spearman", "Decisions", "McNemar"):
+        assert text in printed
+    assert "Worst of B, demo_qmc (test)" in page.read_text()
+    results = [Result.read(run).scores["test/demo_qmc/spearman"].value for run in runs]
+    assert f"{100 * results[0]:.1f}" in printed
+    with table.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 48
+    kept = RowScores.read(runs[0]).sets["test/demo_qmc"]
+    assert [float(row["score: A"]) for row in rows] == pytest.approx(kept["score"].tolist(), abs=1e-6)
+    lines = (runs_file(Result.read(runs[0]))).read_text(encoding="utf-8").splitlines()
+    for row in rows:
+        assert lines[int(row["line"]) - 1].split("\t")[:2] == [row["text_a"], row["text_b"]]
+
+
+def runs_file(result):
+    from juzhen.core.places import PACKAGE
+
+    return PACKAGE / "builtin" / "data" / "demo_qmc" / "test.tsv"
+
+
+def test_nothing_is_computed_where_rows_were_kept_and_other_rows_are_not_compared(
+    runs, tmp_path, capsys, monkeypatch
+):
+    import juzhen.families
+
+    monkeypatch.setattr(juzhen.families, "PairScorer", None)
+    assert PairedRuns(runs, data_dir=None, batch_tokens=512).scored("dev/demo_qmc")
+    copy = tmp_path / "copy"
+    shutil.copytree(runs[1], copy)
+    (copy / ROWS_FILE).unlink()
+    assert main(["compare", str(runs[0]), str(copy), "--sets", "demo_qmc"]) == 0
+    assert "no scores of single rows in" in capsys.readouterr().out
+    content = json.loads((copy / "result.json").read_text())
+    content["weights"] = "of others"
+    (copy / "result.json").write_text(json.dumps(content))
+    shutil.copy(runs[1] / ROWS_FILE, copy / ROWS_FILE)
+    assert not RowScores.read(copy).of(Result.read(copy))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["{run}"], "expected two runs or more"),
+        (["{run}", "{run}", "--sets", "lcqmc"], "--sets lcqmc: not all of these runs were scored on it"),
+        (["{run}", "nowhere"], "no result here"),
+        (["--published", "{run}", "{run}"], "expected one folder that holds runs"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(runs, words, told, capsys):
+    assert main(["compare", *(word.format(run=runs[0]) for word in words)]) == 2
+    assert told in capsys.readouterr().err
