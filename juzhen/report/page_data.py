@@ -1,7 +1,7 @@
 """What the page's script draws, as plain data: the cells of the matrix, costs, and differences to the best row."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -38,7 +38,17 @@ def page_data(report: Report) -> Plain:
         "metric": matrix.metric.replace("_", " "),
         "columns": column_names(columns),
         "rows": [
-            _row(report, row, number.get(transfer.before.get(row.label, "")), transfer.gains, columns)
+            _row(
+                report,
+                row,
+                {
+                    column: number[transfer.before[row.label, column]]
+                    for column in columns
+                    if (row.label, column) in transfer.before
+                },
+                transfer.gains,
+                columns,
+            )
             for row in matrix.rows
         ],
         "orders": {
@@ -64,7 +74,9 @@ def column_names(columns: Sequence[str]) -> list[Plain]:
     ]
 
 
-def _row(report: Report, row: Row, before: int | None, gains: pd.DataFrame, columns: Sequence[str]) -> Plain:
+def _row(
+    report: Report, row: Row, before: Mapping[str, int], gains: pd.DataFrame, columns: Sequence[str]
+) -> Plain:
     commands = list(dict.fromkeys(cell.command for cell in row.cells.values() if cell.command))
     return _without_nothing(
         {
@@ -72,12 +84,12 @@ def _row(report: Report, row: Row, before: int | None, gains: pd.DataFrame, colu
             "kind": {"": "untrained", "lexical": "lexical"}.get(row.trained_on, "trained"),
             "setup": row.setup,
             "seeds": [int(seed) for seed in row.results],
-            "before": before,
+            "starts": list(dict.fromkeys(before.values())),
             "less": stand_ins(row.latest) if row.is_trained else [],
             "cost": _cost(report.costs.loc[row.label]) if row.is_trained else None,
             "commands": commands,
             "cells": {
-                place: _cell(row.cells[column], gains.loc[row.label, column], commands)
+                place: _cell(row.cells[column], gains.loc[row.label, column], before.get(column), commands)
                 for place, column in enumerate(columns)
                 if column in row.cells
             },
@@ -104,7 +116,7 @@ def _cost(cost: pd.Series) -> Plain:
     )
 
 
-def _cell(cell: Cell, gain: float, commands: Sequence[str]) -> Plain:
+def _cell(cell: Cell, gain: float, before: int | None, commands: Sequence[str]) -> Plain:
     low, high = (None if end is None else points(end) for end in (cell.low, cell.high))
     ends = "" if cell.low is None or cell.high is None else f"{percent(cell.low)} to {percent(cell.high)}"
     gained = not math.isnan(gain)
@@ -119,6 +131,7 @@ def _cell(cell: Cell, gain: float, commands: Sequence[str]) -> Plain:
             "count": cell.count,
             "gain": round(gain, DECIMALS) if gained else None,
             "gained": signed(gain) if gained else "",
+            "before": before,
             "trained": cell.in_domain,
             "leaky": cell.is_leaky,
             "below": cell.below_lexical,

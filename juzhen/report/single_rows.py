@@ -114,8 +114,8 @@ def _by_label(rows: SetRows, scores: np.ndarray) -> Iterator[tuple[str, np.ndarr
 
 
 def _worst(examples: Examples | None, rows: SetRows, count: int, border: float | None) -> list[Plain]:
-    """Decisions that are wrong, those furthest beyond the threshold first; without one the pairs whose place by score is
-    furthest from their place by label; of ranked rows those whose best other answer is furthest above the right one.
+    """Decisions that are wrong, those furthest beyond the threshold first; without one the pairs whose place by score
+    is furthest from their place by label; of ranked rows those whose best other answer is furthest above the right one.
 
     Empty where the files of the set are not at hand, or others by now.
     """

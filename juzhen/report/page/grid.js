@@ -99,7 +99,7 @@ columnOrder.addEventListener("change", () => { state.columns = { by: columnOrder
 // The panel of a cell.
 let pinned = null, isLeaving = false;
 function cellFacts(row, column, pin) {
-  const { label, setup, less, cost, commands, reasons, before } = ROWS[row], cell = cellOf(row, column);
+  const { label, setup, less, cost, commands, reasons } = ROWS[row], cell = cellOf(row, column);
   const title = make("h3", {}, `${label} on ${COLUMNS[column].name}`);
   if (!cell) return [title, make("p", { class: "note" }, reasons?.[column] ? `No score: ${reasons[column]}` : "No score.")];
   const [mean, ...spread] = cell.text.split(" ");
@@ -107,7 +107,7 @@ function cellFacts(row, column, pin) {
   facts(list, [
     ["95 % interval", cell.ends],
     ["seeds", cell.seeds],
-    ["gain", cell.gained && `${cell.gained} over ${ROWS[before].label}`],
+    ["gain", cell.gained && `${cell.gained} over ${ROWS[cell.before].label}`],
     ["rows scored", cell.count?.toLocaleString("en")],
     ["trained on it", cell.trained ? "yes" : ""],
     ["leak", cell.leak],

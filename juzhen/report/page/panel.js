@@ -10,13 +10,15 @@ function openRow(row) {
   runRow.focus({ preventScroll: true });
 }
 
+const startsOf = (row) => (row.starts ?? []).map((start) => ROWS[start].label).join(" or ");
+
 function drawRow() {
   const number = Number(runRow.value), row = ROWS[number], extra = PANELS[number] ?? {};
   lines.forEach((line, index) => line.classList.toggle("chosen", index === number));
   facts(document.getElementById("run-facts"), [
     ["setup", row.setup],
     ["seeds", row.seeds.join(", ")],
-    ["started from", row.before === undefined ? "" : ROWS[row.before].label],
+    ["started from", startsOf(row)],
     ["training", row.cost ? row.cost.text + (row.cost.rows ? `, ${Math.round(row.cost.rows).toLocaleString("en")} rows seen` : "") : "none"],
     ["fewer rows", row.less?.join("; ")],
   ]);
@@ -33,8 +35,8 @@ function drawRow() {
 
 /** Scores of every set, before training where the weights were measured, and after. */
 function addScores(number) {
-  const row = ROWS[number], base = row.before === undefined ? null : ROWS[row.before];
-  const sets = Object.entries(row.cells).map(([column, cell]) => ({ ...cell, column, name: COLUMNS[column].short, before: base?.cells?.[column] }));
+  const row = ROWS[number], base = startsOf(row);
+  const sets = Object.entries(row.cells).map(([column, cell]) => ({ ...cell, column, name: COLUMNS[column].short, before: ROWS[cell.before]?.cells?.[column] }));
   sets.sort((a, b) => (base ? (b.gain ?? -Infinity) - (a.gain ?? -Infinity) : b.mean - a.mean));
   const draw = (colours, width) => {
     const names = shortNames(sets.map((set) => set.name), width);
@@ -57,7 +59,7 @@ function addScores(number) {
   };
   addFigure(figuresOfRun, {
     title: base ? "Before and after training" : "Scores", name: "before-after", draw,
-    caption: base ? `Hollow: ${base.label}. Filled: this row, with its 95 % interval; at the right the gain.` : "Each with its 95 % interval.",
+    caption: base ? `Hollow: ${base}. Filled: this row, with its 95 % interval; at the right the gain.` : "Each with its 95 % interval.",
     table: {
       head: ["set", "before", "after", "95 % interval", "gain", "marks"],
       rows: sets.map((set) => [COLUMNS[set.column].name, set.before?.text ?? "—", set.text, set.ends ?? "—",
