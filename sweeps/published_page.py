@@ -23,7 +23,7 @@ Written by `juzhen published docs/published.md` from `juzhen/report/published`, 
 says where each is from, and from what every row of `conf/sweep` and every file of `conf/experiment` composes to; a
 test keeps it so. A job gives a figure when it learns from the same sets in the same order, read as the same kind, by
 the same loss and with the same family of models, and scores the same split of the same set:
-`juzhen compare runs` then sets the two side by side. A curriculum gives the figures of its earlier stages
+`juzhen compare --published runs` then sets the two side by side. A curriculum gives the figures of its earlier stages
 too. Backbones and lengths of training may differ. Small jobs learn from less than the names of their sets say, by a
 limit or because the files that the sets are described with hold less; `compare` says so beside each cell.
 """

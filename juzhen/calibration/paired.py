@@ -107,7 +107,7 @@ class PairedRuns:
 
     def __init__(self, folders: Sequence[Path], *, data_dir: Path | None, batch_tokens: int) -> None:
         self.runs = [ScoredRun(path, data_dir=data_dir, batch_tokens=batch_tokens) for path in folders]
-        self.kept = [RowScores.read(run.folder).of(run.result) for run in self.runs]
+        self._rows = [RowScores.read(run.folder).of(run.result) for run in self.runs]
         self.notes: list[str] = []
         self._data_dir = data_dir
 
@@ -121,7 +121,7 @@ class PairedRuns:
         read = [
             [column for column in run.result.data if not column.startswith("train/")] for run in self.runs
         ]
-        shared = [column for column in read[0] if all(column in others for others in read)]
+        shared = [column for column in read[0] if all(column in columns for columns in read)]
         shared = [
             column for column in shared if first_measure(Kind(self.runs[0].result.data[column]["kind"]))
         ]
@@ -146,20 +146,20 @@ class PairedRuns:
     def scored(self, column: str) -> list[Scored] | None:
         """The rows of a column as each run has scored them; None, with a note, where they are not the same rows."""
         every = [self._of_run(number, column) for number in range(len(self.runs))]
-        scored = [one for one in every if one is not None]
+        scored = [rows for rows in every if rows is not None]
         if len(scored) < len(every):
-            missing = [str(run.folder) for run, one in zip(self.runs, every, strict=True) if one is None]
+            missing = [str(run.folder) for run, rows in zip(self.runs, every, strict=True) if rows is None]
             self.notes.append(
                 f"{column}: no scores of single rows in {', '.join(missing)}; juzhen evaluate --again keeps them"
             )
             return None
-        if not all(_are_same(scored[0].rows, one.rows) for one in scored[1:]):
+        if not all(_are_same(scored[0].rows, other.rows) for other in scored[1:]):
             self.notes.append(f"{column}: the runs have scored other rows")
             return None
         return scored
 
     def _of_run(self, number: int, column: str) -> Scored | None:
-        run, rows = self.runs[number], self.kept[number].get(column)
+        run, rows = self.runs[number], self._rows[number].get(column)
         split, name = column.split("/")
         if rows is None:
             kind, is_debug = run.result.data[column]["kind"], run.result.config.get("debug_rows") is not None
@@ -199,17 +199,19 @@ def _are_same(first: SetRows, other: SetRows) -> bool:
 def differences(first: Scored, other: Scored, *, metric: str | None, seed: int) -> list[Difference]:
     """Of the measures that both have; `metric`: of this one alone, or of the one that speaks for the set."""
     shared = [name for name in first.measures if name in other.measures]
-    wanted = [metric] if metric in shared else shared if first.kind in ROWS_OF_PAIRS else shared[:1]
+    measures = [metric] if metric in shared else shared if first.kind in ROWS_OF_PAIRS else shared[:1]
     tail = 50 * (1 - CONFIDENCE)
-    found = []
-    for measure in wanted:
-        (before, drawn), (after, drawn_too) = (_resampled(one, measure, seed=seed) for one in (first, other))
+    gaps_of_measures = []
+    for measure in measures:
+        (before, drawn), (after, drawn_too) = (
+            _resampled(scored, measure, seed=seed) for scored in (first, other)
+        )
         gaps = drawn_too - drawn
         if before is None or after is None or not np.isfinite(gaps).any():
             continue
         low, high = np.nanpercentile(gaps, [tail, 100 - tail])
-        found.append(Difference(measure, before, after, float(low), float(high)))
-    return found
+        gaps_of_measures.append(Difference(measure, before, after, float(low), float(high)))
+    return gaps_of_measures
 
 
 def _resampled(scored: Scored, measure: str, *, seed: int) -> tuple[float | None, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Scores of a finished run's evaluation rows: those that it has kept, or computed again with its encoder."""
+"""Scores of a finished run's evaluation rows: those that it has left, or computed again with its encoder."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,8 +91,8 @@ class ScoredRun:
         column = f"{split}/{name}"
         if column not in self.result.data:
             return None
-        if column in self.kept:
-            return ScoredSet.of(column, self.kept[column])
+        if column in self.row_scores:
+            return ScoredSet.of(column, self.row_scores[column])
         examples = read_rows(self.result, column, data_dir=self._data_dir)
         first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
         self._scorer.require_order(examples)
@@ -100,7 +100,7 @@ class ScoredRun:
         return ScoredSet(examples, scores)
 
     @cached_property
-    def kept(self) -> dict[str, SetRows]:
+    def row_scores(self) -> dict[str, SetRows]:
         """`split/dataset` → the rows that the run has kept of the weights that it has now; `debug_rows` are not all."""
         if self.weights != self.result.measured_weights or self.result.config.get("debug_rows") is not None:
             return {}

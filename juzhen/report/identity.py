@@ -287,14 +287,14 @@ def label_runs(results: Sequence[Result]) -> list[str]:
     rows = [identify(result, before_training=False) for result in results]
     distinct = list(dict.fromkeys(rows))
     names = [
-        next(row_name(one) for one, row in zip(results, rows, strict=True) if row == kind)
+        next(row_name(result) for result, row in zip(results, rows, strict=True) if row == kind)
         for kind in distinct
     ]
     labels = dict(zip(distinct, label_rows(distinct, names), strict=True))
-    told = [labels[row] for row in rows]
+    row_labels = [labels[row] for row in rows]
     seeds = [
-        f"{label}, seed {result.seed}" if told.count(label) > 1 else label
-        for label, result in zip(told, results, strict=True)
+        f"{label}, seed {result.seed}" if row_labels.count(label) > 1 else label
+        for label, result in zip(row_labels, results, strict=True)
     ]
     return fitted_labels(seeds)
 

@@ -32,7 +32,7 @@ def untrained_rows(row: Row, rows: Sequence[Row]) -> list[Row]:
     def unlikeness(other: Row) -> list[bool]:
         config, trained = other.latest.config, row.latest.config
         reads_alike = all(config["backbone"].get(key) == trained["backbone"].get(key) for key in READING)
-        precisions = [(one.get("hardware") or {}).get("precision") for one in (config, trained)]
+        precisions = [(settings.get("hardware") or {}).get("precision") for settings in (config, trained)]
         return [config["model"] != trained["model"], not reads_alike, precisions[0] != precisions[1]]
 
     candidates = [other for other in rows if other.trained_on == "" and start(other) == start(row)]
