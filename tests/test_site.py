@@ -7,10 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from chromium import browse as chromium
+from chromium import require_chromium
 from forks import ROOT, python
 
 pytestmark = pytest.mark.slow
-BROWSER = ROOT / "tests" / "sweeps" / "browser.py"
 PAGES = (
     "index",
     "zh/index",
@@ -72,15 +73,12 @@ def site(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browse(site):
-    """Runs steps in Chromium on a page of the site, opened as a file; see browser.py."""
-    if find_spec("PySide6") is None or find_spec("PySide6.QtWebEngineCore") is None:
-        pytest.skip('headless Chromium: pip install -e ".[browser]"')
+    """Runs steps in Chromium on a page of the site, opened as a file."""
+    require_chromium()
 
     def run(page, *steps, scheme="light"):
-        done = python(BROWSER, site / f"{page}.html", json.dumps(steps), scheme, timeout=300)
-        assert done.returncode == 0, done.stderr[-2000:]
-        *given, complaints = json.loads(done.stdout.splitlines()[-1])
-        assert [one for one in complaints if "rror" in one] == []
+        given, complaints = chromium(site / f"{page}.html", *steps, scheme=scheme)
+        assert [line for line in complaints if "rror" in line] == []
         return given
 
     return run

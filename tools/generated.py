@@ -106,7 +106,7 @@ PAGES = (
         f"{_TRANSFER}/index.html {_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.*",
         f"juzhen report {_TRANSFER}/runs --out {_TRANSFER}",
         f"{_TRANSFER}/runs/**/result.json results/leaks/pairs.json juzhen/report/published/*.csv juzhen/report/page/* "
-        "juzhen/report/*.py",
+        "juzhen/report/page/vendor/* juzhen/report/*.py",
     ),
 )
 

@@ -77,6 +77,13 @@ def report(
     reference: options.Reference = None,
     leaks: options.Leaks = None,
     title: options.Title = "Transfer matrix",
+    worst: Annotated[
+        int,
+        Option(
+            min=0,
+            help="pairs of each set that the page quotes, furthest from their label; 0: no sentence of a set",
+        ),
+    ] = 5,
     into: Annotated[
         list[Path] | None,
         Option(
@@ -96,7 +103,7 @@ def report(
     )
     from juzhen.report.files import fill_pages, write_report
 
-    for path in write_report(pages, out or folder / "report", title=title):
+    for path in write_report(pages, out or folder / "report", title=title, worst=worst):
         print(path)
     fill_pages(into or (), pages, tell=warn)
 

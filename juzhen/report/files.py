@@ -51,10 +51,13 @@ SPECIAL = {
 } | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 
 
-def write_report(report: Report, folder: Path, *, title: str) -> list[Path]:
-    """Writes all files and gives their paths. Without matplotlib the pictures are left out, and it says so."""
+def write_report(report: Report, folder: Path, *, title: str, worst: int = 0) -> list[Path]:
+    """Writes all files and gives their paths. Without matplotlib the pictures are left out, and it says so.
+
+    worst  as of `html`
+    """
     texts = {
-        "index.html": html(report, title=title),
+        "index.html": html(report, title=title, worst=worst),
         "report.md": markdown(report),
         "matrix.csv": to_csv(report.matrix),
         "matrix.tex": latex(report.matrix),

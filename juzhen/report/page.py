@@ -1,40 +1,91 @@
-"""The report as one HTML file that needs no other."""
+"""The report as one HTML file that needs no other and asks for none."""
 
+import base64
+import hashlib
 import re
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment
+from markupsafe import Markup
 
 from juzhen.core.measures import metric_title
 from juzhen.report.build import Report
+from juzhen.report.heat import STEPS, rules, step_of
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
-from juzhen.report.questions import duration, without_leaks
-from juzhen.report.table import MISSING, heading, interval, mean_and_deviation, percent
+from juzhen.report.page_data import column_names, drawn_columns, page_data
+from juzhen.report.panels import panels
+from juzhen.report.table import MISSING, interval, mean_and_deviation, percent, undefined_lines
 
 PARTS = files(__package__) / "page"
+LIBRARIES = ("vendor/d3.min.js", "vendor/plot.min.js")
+SCRIPTS = ("page.js", "grid.js", "figures.js", "panel.js", "tables.js")
+"""One program, in this order."""
+
+POLICY = (
+    "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
+    "form-action 'none'; require-trusted-types-for 'script'"
+)
+"""No request leaves the page; only its own scripts run, and these make no markup of a text."""
 
 
-def html(report: Report, *, title: str) -> str:
+def html(report: Report, *, title: str, worst: int = 0) -> str:
+    """worst: so many pairs of each set with their texts, where the runs and the files of the sets have them."""
     matrix = report.matrix
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    template = environment.from_string((PARTS / "page.html").read_text(encoding="utf-8"))
-    return template.render(
+    # `<` never stands in the JSON, so that no text of it ends the element.
+    environment.policies["json.dumps_kwargs"] = {
+        "ensure_ascii": False, "separators": (",", ":"), "allow_nan": False,
+    }  # fmt: skip
+    scripts = [*map(_part, LIBRARIES), "\n".join(map(_part, SCRIPTS))]
+    columns = drawn_columns(matrix)
+    data = page_data(report)
+    scores = [cell["mean"] for row in data["rows"] for cell in row.get("cells", {}).values()]
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    return environment.from_string(_part("page.html")).render(
         title=title,
-        style=(PARTS / "page.css").read_text(encoding="utf-8"),
-        script=(PARTS / "page.js").read_text(encoding="utf-8"),
+        policy=POLICY.format(" ".join(f"'sha256-{_digest(script)}'" for script in scripts)),
+        style=Markup(f"{_part('page.css')}\n{rules()}"),
+        scripts=[Markup(script) for script in scripts],
+        licences=_part("vendor/LICENSES.txt"),
+        data=data,
+        panels=panels(report, worst=worst),
         metric=metric_title(matrix.metric),
+        steps=range(STEPS),
+        ends=(low, high),
         leaky=LEAKY,
         below=BELOW,
-        num_results=report.num_results,
-        num_rows=len(matrix.rows),
-        columns=[heading(column) for column in matrix.columns],
-        rows=[(row, [_view(report, row, column) for column in matrix.columns]) for row in matrix.rows],
-        tables=report.tables,
+        missing=MISSING,
+        counts=", ".join(
+            f"{count:,} {word}{'' if count == 1 else 's'}"
+            for count, word in (
+                (len(matrix.rows), "row"),
+                (len(columns), "set"),
+                (report.num_results, "result"),
+            )
+        ),
+        columns=column_names(columns),
+        rows=[
+            (row, data["rows"][number].get("less"), [_view(row, column, low, high) for column in columns])
+            for number, row in enumerate(matrix.rows)
+        ],
+        marks=_marks(report, data),
+        undefined=undefined_lines(matrix),
+        tables=[table for table in report.tables if table.body],
         sort_value=sort_value,
     )
+
+
+@cache
+def _part(name: str) -> str:
+    return (PARTS / name).read_text(encoding="utf-8")
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def sort_value(text: str) -> str:
@@ -51,61 +102,39 @@ def sort_value(text: str) -> str:
     return match[1].replace(",", "") if match else text
 
 
-def _view(report: Report, row: Row, column: str) -> dict[str, Any]:
-    """A cell of the page.
-
-    parts    of its text, between which a line may break; value: what it is sorted by; heat: 0 to 100
-    classes  in-domain, leaky, below, best
-    facts    (name, text) pairs that the panel lists; command: what it says to type
-    """
+def _view(row: Row, column: str, low: float, high: float) -> dict[str, Any]:
+    """A cell as it stands in the table: text, rounder text for a narrow screen, classes, and the same in words; its
+    colour is that of its place between the ends."""
     cell = row.cells.get(column)
     if cell is None:
         reason = row.reasons.get(column)
-        text = f"{row.label} has no score on {heading(column)}" + (f": {reason}" if reason else "")
-        return {"parts": [MISSING], "value": "", "heat": 0, "facts": [("", text)]}
-    marks = {
-        "in-domain": cell.in_domain,
-        "leaky": cell.is_leaky,
-        "below": cell.below_lexical,
-        "best": cell.is_best,
+        return {"text": "", "words": "no score" + (f": {reason}" if reason else ""), "classes": "absent"}
+    facts = {
+        "trained": (cell.in_domain, "trained on it"),
+        "leaky": (cell.is_leaky, "leaky"),
+        "below": (cell.below_lexical, "below the lexical baseline"),
+        "best": (cell.is_best, "best of the set"),
     }
     return {
-        "parts": (mean_and_deviation(cell) + cell.signs).replace(" ± ", "\n± ").split("\n"),
-        "value": cell.mean,
-        "heat": round(100 * max(0.0, min(1.0, cell.mean))),
-        "classes": " ".join(name for name, is_set in marks.items() if is_set),
-        "facts": _facts(report, row, column, cell),
-        "command": cell.command,
+        "heat": step_of((100 * cell.mean - low) / (high - low) if high > low else 0.5),
+        "text": percent(cell.mean),
+        "round": f"{100 * cell.mean:.0f}",
+        "signs": cell.signs,
+        "words": "; ".join([_spread(cell), *(words for is_set, words in facts.values() if is_set)]),
+        "classes": " ".join(name for name, (is_set, _) in facts.items() if is_set),
     }
 
 
-def _facts(report: Report, row: Row, column: str, cell: Cell) -> list[tuple[str, str]]:
-    training, leak_text = "none", "not audited"
-    if row.is_trained:
-        cost = report.costs.loc[row.label]
-        stages = f", {cost['stages']} stages" if cost["stages"] > 1 else ""
-        training = f"{duration(cost['train_seconds'])} on {cost['device']}{stages}"
-    if (leak := cell.leak) is not None:
-        counted = ", counted by the run" if leak.is_counted else ""
-        seen = f"{leak.rows:,} rows, {100 * leak.share:.1f} %, from {leak.source}{counted}"
-        leak_text = seen if leak.rows else "none"
-    facts = [
-        ("", f"{row.label} on {heading(column)}"),
-        (report.matrix.metric, mean_and_deviation(cell)),
-        ("95 % interval", interval(cell.low, cell.high)),
-        ("seeds", ", ".join(f"{seed}: {percent(value)}" for seed, value in cell.values.items())),
-        ("rows (n)", MISSING if cell.count is None else f"{cell.count:,}"),
-        ("setup", row.setup),
-        ("training", training),
-        ("leak", leak_text),
-    ]
-    if leak is not None and leak.unseen is not None:
-        score = MISSING if leak.score is None else percent(leak.score)
-        facts.append(
-            ("without leaks", f"{without_leaks(leak)} on {leak.unseen.count:,} rows; with them {score}")
-        )
-    if cell.below_lexical:
-        facts.append(("note", "below the lexical baseline"))
-    if cell.commit:
-        facts.append(("code", cell.commit))
-    return facts
+def _spread(cell: Cell) -> str:
+    words = [mean_and_deviation(cell).partition(" ")[2]] if cell.std is not None else []
+    if cell.low is not None:
+        words.append(f"95 % interval {interval(cell.low, cell.high)}")
+    return ", ".join(words) or "no interval"
+
+
+def _marks(report: Report, data: dict[str, Any]) -> set[str]:
+    """Marks that some cell or row has: the legend explains these alone."""
+    names = ("trained", "leaky", "below", "best")
+    cells = [cell for row in data["rows"] for cell in row.get("cells", {}).values()]
+    marks = {name for name in names if any(cell.get(name) for cell in cells)}
+    return marks | ({"less"} if any(row.get("less") for row in data["rows"]) else set())

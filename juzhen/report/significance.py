@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, stdtr
+from scipy.special import ndtr, stdtr, stdtrit
 
 from juzhen.core.measures import CORRELATIONS
 from juzhen.report.matrix import Cell, Matrix
@@ -84,9 +84,36 @@ def both_ways(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([frame, turned], ignore_index=True)
 
 
+def difference_interval(a: Cell, b: Cell, metric: str) -> tuple[float, float] | None:
+    """95 % interval of `a` less `b` in points, ×100; it has no 0 in it where the test of `differences` has p < 0.05.
+
+    Not corrected for the number of differences. Of correlations it is the interval of Fisher's z, scaled to points by
+    the slope between the two values. None where neither test is possible.
+    """
+    if (welch := _welch(a, b, metric)) is not None:
+        gap, error, freedom = welch
+        slope = (a.mean - b.mean) / gap if gap else 1 - a.mean**2 if metric in CORRELATIONS else 1.0
+        reach = error * (stdtrit(freedom, 1 - LEVEL / 2) if freedom else INTERVAL_WIDTH / 2)
+    elif (paired := _paired(a, b)) is not None:
+        gap, error, freedom = paired
+        slope, reach = 1.0, error * stdtrit(freedom, 1 - LEVEL / 2)
+    else:
+        return None
+    return float(100 * slope * (gap - reach)), float(100 * slope * (gap + reach))
+
+
 def _by_intervals(a: Cell, b: Cell, metric: str) -> float | None:
-    """Two-sided Welch test of two values that vary with the evaluation rows (their intervals) and, where there are
-    several seeds, with the training (their deviation); correlations after Fisher's z-transform.
+    if (welch := _welch(a, b, metric)) is None:
+        return None
+    gap, error, freedom = welch
+    t = -abs(gap) / error
+    return float(2 * (stdtr(freedom, t) if freedom else ndtr(t)))
+
+
+def _welch(a: Cell, b: Cell, metric: str) -> tuple[float, float, float] | None:
+    """Difference, its standard error and degrees of freedom (0: as many as one likes) of Welch's test of two values
+    that vary with the evaluation rows (their intervals) and, where there are several seeds, with the training (their
+    deviation); correlations after Fisher's z-transform.
 
     Rows of a set that are hard for one model are hard for the other, so the true error of the difference is
     smaller than the one used here: the test errs on the side of `undecided`.
@@ -107,20 +134,23 @@ def _by_intervals(a: Cell, b: Cell, metric: str) -> float | None:
             doubt += of_mean**2 / (len(values) - 1)
     if variance == 0:
         return None
-    t = -abs(means[0] - means[1]) / math.sqrt(variance)
-    return float(2 * (stdtr(variance**2 / doubt, t) if doubt else ndtr(t)))
+    return means[0] - means[1], math.sqrt(variance), variance**2 / doubt if doubt else 0.0
 
 
 def _paired_over_seeds(a: Cell, b: Cell) -> float | None:
     """Two-sided paired t-test over the seeds that both have; for values without intervals."""
+    if (paired := _paired(a, b)) is None:
+        return None
+    mean, error, freedom = paired
+    return float(2 * stdtr(freedom, -abs(mean / error))) if error else float(mean == 0)
+
+
+def _paired(a: Cell, b: Cell) -> tuple[float, float, int] | None:
+    """Mean, standard error and degrees of freedom of the differences over the seeds that both have."""
     gaps = [a.values[seed] - b.values[seed] for seed in sorted(a.values.keys() & b.values.keys())]
     if len(gaps) < LEAST_SEEDS:
         return None
-    mean, spread = statistics.fmean(gaps), statistics.stdev(gaps)
-    if spread == 0:
-        return float(mean == 0)
-    t = mean / (spread / math.sqrt(len(gaps)))
-    return float(2 * stdtr(len(gaps) - 1, -abs(t)))
+    return statistics.fmean(gaps), statistics.stdev(gaps) / math.sqrt(len(gaps)), len(gaps) - 1
 
 
 def significance_table(matrix: Matrix, frame: pd.DataFrame) -> ReportTable:

@@ -1,105 +1,99 @@
-"""Opens a page in headless Chromium (Qt WebEngine) and does what it is told, as a program of its own.
+"""Opens a page in headless Chromium (Playwright) and does what it is told, as a program of its own.
 
 python browser.py PAGE STEPS [dark]     STEPS: JSON list of [what, argument]; prints a JSON list of what each gave
 
 ["size", [width, height]] · ["js", expression] · ["until", expression that becomes true] · ["hover", selector] ·
-["click", selector] · ["key", name] · ["picture", path]. Mouse and keys are real events of the window. The last
-entry is what the page complained about.
+["click", selector] · ["tap", selector] · ["key", name] · ["picture", path] · ["pdf", path] ·
+["choose", [selector, value]] · ["download", [selector of what starts it, path]] ·
+["requests", null]: what was asked of anybody but the page itself.
+The last entry is what the page complained about.
 """
 
 import json
-import os
+import shutil
 import sys
+from pathlib import Path
 
-os.environ["QT_QPA_PLATFORM"] = "offscreen"
-os.environ["QTWEBENGINE_DISABLE_SANDBOX"] = "1"
-DARK = " --blink-settings=preferredColorScheme=0" if "dark" in sys.argv[3:] else ""
-os.environ["QTWEBENGINE_CHROMIUM_FLAGS"] = "--disable-gpu --no-sandbox" + DARK
-
-from PySide6.QtCore import QEventLoop, QPoint, Qt, QTimer, QUrl
-from PySide6.QtTest import QTest
-from PySide6.QtWebEngineCore import QWebEnginePage
-from PySide6.QtWebEngineWidgets import QWebEngineView
-from PySide6.QtWidgets import QApplication
+from playwright.sync_api import sync_playwright
 
 SETTLE_MILLISECONDS = 250
-PATIENCE = 240  # so often is waited for what shall become true
-
-
-class Page(QWebEnginePage):
-    def __init__(self) -> None:
-        super().__init__()
-        self.complaints: list[str] = []
-
-    def javaScriptConsoleMessage(self, level, message, line, source):  # noqa: N802, a name of Qt
-        self.complaints.append(message)
-
-
-def settle() -> None:
-    QTest.qWait(SETTLE_MILLISECONDS)
+PATIENCE_MILLISECONDS = 60_000
+SYSTEM = ("chromium", "chromium-browser", "google-chrome")
+"""Browsers of the system, which go before the one that `playwright install chromium` brings."""
 
 
 class Browser:
-    def __init__(self, path: str) -> None:
-        self.view = QWebEngineView()
-        self.page = Page()
-        self.view.setPage(self.page)
-        loop = QEventLoop()
-        self.page.loadFinished.connect(loop.quit)
-        self.view.load(QUrl.fromLocalFile(path))
-        self.view.show()
-        loop.exec()
-        settle()
+    def __init__(self, playwright, path: str, scheme: str) -> None:
+        program = next(filter(None, map(shutil.which, SYSTEM)), None)
+        self.browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        context = self.browser.new_context(
+            color_scheme=scheme, has_touch=True, viewport={"width": 1280, "height": 900}
+        )
+        self.page = context.new_page()
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(Path(path).absolute().as_uri())
+        self.settle()
+
+    def settle(self) -> None:
+        self.page.wait_for_timeout(SETTLE_MILLISECONDS)
 
     def size(self, size: list[int]) -> None:
-        self.view.resize(*size)
-        settle()
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+        self.settle()
 
     def js(self, expression: str):
-        loop, found = QEventLoop(), []
-        self.page.runJavaScript(
-            f"JSON.stringify({expression})", lambda value: (found.append(value), loop.quit())
-        )
-        QTimer.singleShot(5000, loop.quit)
-        loop.exec()
-        return json.loads(found[0]) if found and found[0] else None
+        return self.page.evaluate(f"() => ({expression})")
 
     def until(self, expression: str) -> None:
-        for _ in range(PATIENCE):
-            settle()
-            if self.js(f"Boolean({expression})"):
-                return
-
-    def place(self, selector: str) -> QPoint:
-        self.js(f"document.querySelector({selector!r}).scrollIntoView({{block: 'center', inline: 'center'}})")
-        settle()
-        box = self.js(f"document.querySelector({selector!r}).getBoundingClientRect()")
-        return QPoint(int(box["x"] + box["width"] / 2), int(box["y"] + box["height"] / 2))
+        self.page.wait_for_function(f"() => Boolean({expression})", timeout=PATIENCE_MILLISECONDS)
 
     def hover(self, selector: str) -> None:
-        QTest.mouseMove(self.view.focusProxy(), self.place(selector))
-        settle()
+        self.page.hover(selector)
+        self.settle()
 
     def click(self, selector: str) -> None:
-        left = Qt.MouseButton.LeftButton
-        QTest.mouseClick(self.view.focusProxy(), left, Qt.KeyboardModifier.NoModifier, self.place(selector))
-        settle()
+        self.page.click(selector)
+        self.settle()
+
+    def tap(self, selector: str) -> None:
+        self.page.tap(selector)
+        self.settle()
+
+    def choose(self, words: list[str]) -> None:
+        self.page.select_option(*words)
+        self.settle()
 
     def key(self, name: str) -> None:
-        QTest.keyClick(self.view.focusProxy(), getattr(Qt.Key, f"Key_{name}"))
-        settle()
+        self.page.keyboard.press(name)
+        self.settle()
 
     def picture(self, path: str) -> None:
-        self.view.grab().save(path)
+        self.page.screenshot(path=path)
+
+    def pdf(self, path: str) -> None:
+        self.page.pdf(path=path, prefer_css_page_size=True)
+
+    def download(self, words: list[str]) -> str:
+        with self.page.expect_download() as download:
+            self.page.click(words[0])
+        download.value.save_as(words[1])
+        return download.value.suggested_filename
+
+    def requests(self, _: None) -> list[str]:
+        return self.asked[1:]
 
 
 def main() -> None:
-    application = QApplication([])
-    browser = Browser(sys.argv[1])
-    given = [getattr(browser, what)(argument) for what, argument in json.loads(sys.argv[2])]
-    print(json.dumps([*given, browser.page.complaints]), flush=True)
-    application.processEvents()
-    os._exit(0)  # Chromium takes its time to end, and has nothing to save
+    page, steps, *scheme = sys.argv[1:]
+    with sync_playwright() as playwright:
+        browser = Browser(playwright, page, "dark" if "dark" in scheme else "light")
+        given = [getattr(browser, what)(argument) for what, argument in json.loads(steps)]
+        print(json.dumps([*given, browser.complaints]), flush=True)
+        browser.browser.close()
 
 
 main()

@@ -2,10 +2,15 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
+
 from juzhen.core.result import Result, Score
+from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
+from juzhen.data.configured import configured_set
+from juzhen.data.source import load_examples
 from juzhen.report.build import Report, build_report
 from juzhen.report.figures import Reference
 from juzhen.report.leaks import Audit
@@ -152,4 +157,38 @@ def write_reference(folder: Path) -> Path:
         "qmc_domain,qmc-base,somewhere,spearman,2.00",
     ]
     (folder / "somebody.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def write_run_with_rows(folder: Path, made: Result) -> Path:
+    """A run as training leaves it: the result, the curves of a few steps, and the scores of single rows of demo_qmc,
+    whose texts lie in the package; every tenth pair has the score of the other label."""
+    config = configured_set("demo_qmc")
+    examples = load_examples(config, "dev", source="builtin", data_dir="data", on_bad_row="error")
+    assert examples is not None
+    gold = examples.targets
+    wrong = np.arange(len(gold)) % 10 == 3
+    scores = np.where(wrong, 1 - gold, gold) * 0.5 + 0.2 + np.linspace(0, 0.2, len(gold))
+    columns = {
+        "row": np.arange(len(gold), dtype=np.int32),
+        "line": examples.lines.astype(np.int32),
+        "gold": gold.astype(np.float32),
+        "score": scores.astype(np.float32),
+    }
+    made.config |= {
+        "source": "builtin",
+        "data_dir": "data",
+        "on_bad_row": "error",
+        "dataset": {"demo_qmc": asdict(config)},
+    }
+    about = {"fingerprint": examples.fingerprint, "kind": "labelled_pair", "rows": len(gold)}
+    result = replace(made, data={"dev/demo_qmc": about}, weights="of the run")
+    folder.mkdir(parents=True)
+    result.write(folder)
+    rows = SetRows("labelled_pair", examples.fingerprint, columns)
+    RowScores("of the run", {"dev/demo_qmc": rows}).write(folder / ROWS_FILE)
+    lines = ["epoch,step,dev/demo_qmc/spearman,train/loss"]
+    lines += [f"0,{step},{'' if step % 5 else 0.5 + step / 100},{3 - step / 20}" for step in range(30)]
+    (folder / "metrics" / "version_0").mkdir(parents=True)
+    (folder / "metrics" / "version_0" / "metrics.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder

@@ -1,86 +1,91 @@
 "use strict";
-// Sorting: a heading sorts downwards, then upwards, then puts rows back as they were. What is missing stays last.
-for (const table of document.querySelectorAll("table.sortable")) {
-  const body = table.tBodies[0];
-  const heads = [...table.tHead.rows[0].cells];
-  const original = [...body.rows];
-  const keyOf = (row, place) => row.cells[place].dataset.sort ?? row.cells[place].textContent.trim();
-  heads.forEach((head, place) => head.querySelector("button").addEventListener("click", () => {
-    const next = { descending: "ascending", ascending: null }[head.getAttribute("aria-sort")];
-    const order = next === undefined ? "descending" : next;
-    heads.forEach((other) => other.removeAttribute("aria-sort"));
-    if (order) head.setAttribute("aria-sort", order);
-    const keys = new Map(original.map((row) => [row, keyOf(row, place)]));
-    const numeric = original.every((row) => keys.get(row) === "" || !Number.isNaN(Number(keys.get(row))));
-    const compare = (a, b) => {
-      const [x, y] = [keys.get(a), keys.get(b)];
-      if (x === "" || y === "") return (x === "") - (y === "");
-      const up = numeric ? Number(x) - Number(y) : x.localeCompare(y);
-      return order === "ascending" ? up : -up;
-    };
-    body.append(...(order ? [...original].sort(compare) : original));
-  }));
+// What all parts of the page share: its data, colours, and how an element is made. Texts are never markup: they are
+// only ever set as text, and the page's policy refuses everything else.
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const PANELS = JSON.parse(document.getElementById("panels").textContent);
+const ROWS = DATA.rows, COLUMNS = DATA.columns;
+
+for (const element of document.querySelectorAll("[data-scripted]")) element.hidden = false;
+
+/** An element with attributes and children; a child that is no element is text. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== undefined && value !== null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return element;
 }
 
-// The panel: what is known of a cell, beside it on wide screens, at the bottom on narrow ones.
-const panel = document.getElementById("panel");
-const matrix = document.querySelector("table.matrix");
-let shown = null;
-
-function show(cell) {
-  if (shown === cell) return;
-  shown = cell;
-  panel.innerHTML = cell.querySelector(".facts").innerHTML;
-  panel.hidden = false;
-  const box = cell.getBoundingClientRect();
-  const left = Math.min(box.left, window.innerWidth - panel.offsetWidth - 8);
-  const below = box.bottom + 6;
-  const fits = below + panel.offsetHeight < window.innerHeight;
-  panel.style.left = `${Math.max(8, left)}px`;
-  panel.style.top = `${Math.max(8, fits ? below : box.top - panel.offsetHeight - 6)}px`;
+/** Text with its language, so that a screen reader and the choice of glyphs know Chinese from English. */
+function words(tag, text) {
+  return make(tag, /\p{Script=Han}/u.test(text) ? { lang: "zh-Hans" } : {}, text);
 }
 
-function hide() {
-  shown = null;
-  panel.hidden = true;
+function facts(list, pairs) {
+  list.replaceChildren(...pairs.filter(([, text]) => text).flatMap(([name, text]) => [make("dt", {}, name), words("dd", text)]));
 }
 
-// One cell can be reached by Tab; arrow keys move from there, in the order in which the rows stand now.
-const cells = () => [...matrix.tBodies[0].rows].map((row) => [...row.querySelectorAll("td.cell")]);
-const first = matrix.querySelector("td.cell");
-if (first) first.tabIndex = 0;
+const fixed = (value, digits = 1) => value.toFixed(digits);
+const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(1);
+const clip = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-function moveTo(cell) {
-  matrix.querySelectorAll('td.cell[tabindex="0"]').forEach((other) => { other.tabIndex = -1; });
-  cell.tabIndex = 0;
-  cell.focus();
+// Colours of charts; those of the page are in its style.
+const THEMES = {
+  light: { paper: "#ffffff", ink: "#1a1d21", quiet: "#59616d", line: "#dfe3e8", accent: "#1261a8", warm: "#b4430b",
+    series: ["#1261a8", "#c2410c", "#2f7d4f", "#7b4bb3", "#8a6d00", "#0e7c86"] },
+  dark: { paper: "#181c20", ink: "#e7e9ec", quiet: "#a3abb6", line: "#30363e", accent: "#79b8ff", warm: "#ffb27a",
+    series: ["#79b8ff", "#ffa26b", "#7fd1a0", "#c7a6f5", "#e3c75f", "#63d3dd"] },
+};
+const isDark = matchMedia("(prefers-color-scheme: dark)");
+function themeName() {
+  return document.documentElement.dataset.theme ?? (isDark.matches ? "dark" : "light");
 }
 
-const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-matrix.addEventListener("keydown", (event) => {
-  const cell = event.target.closest("td.cell");
-  if (!cell || !(event.key in STEPS)) return;
-  event.preventDefault();
-  const grid = cells();
-  const row = grid.findIndex((line) => line.includes(cell));
-  const [down, right] = STEPS[event.key];
-  const target = grid[row + down]?.[grid[row].indexOf(cell) + right];
-  if (target) moveTo(target);
+/** Black or white, whichever can be read on a colour. */
+function inkOn(colour) {
+  const linear = (part) => (part /= 255) <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  const { r, g, b } = d3.rgb(colour);
+  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.179 ? "#000000" : "#ffffff";
+}
+
+// The switch: as the system has it, light, dark.
+const redraws = [];
+function redrawAll() { for (const redraw of redraws) redraw(); }
+const theme = document.getElementById("theme");
+theme.addEventListener("click", () => {
+  const root = document.documentElement;
+  const next = { undefined: "light", light: "dark", dark: undefined }[root.dataset.theme];
+  if (next) root.dataset.theme = next; else delete root.dataset.theme;
+  const icon = { undefined: "◐", light: "○", dark: "●" }[next];
+  theme.replaceChildren(icon, make("span", {}, ` ${next ?? "system"}`));
+  theme.setAttribute("aria-label", `Colours: ${next ?? "as the system has them"}`);
+  redrawAll();
 });
-// A panel that moves brings other cells under a pointer that rests: that is no pointing.
-let pointer = "";
-matrix.addEventListener("pointermove", (event) => {
-  const cell = event.target.closest("td.cell");
-  const place = `${event.screenX} ${event.screenY}`;
-  if (cell && place !== pointer && event.pointerType !== "touch") show(cell);
-  pointer = place;
-});
-matrix.addEventListener("focusin", (event) => {
-  const cell = event.target.closest("td.cell");
-  if (cell) show(cell);
-});
-document.addEventListener("click", (event) => {
-  const cell = event.target.closest("td.cell");
-  if (cell) { moveTo(cell); show(cell); } else if (!panel.contains(event.target)) hide();
-});
-document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+isDark.addEventListener("change", redrawAll);
+document.getElementById("print").addEventListener("click", () => window.print());
+let isPrinting = false;
+addEventListener("beforeprint", () => { isPrinting = true; redrawAll(); });
+addEventListener("afterprint", () => { isPrinting = false; redrawAll(); });
+const themeNow = () => THEMES[isPrinting ? "light" : themeName()];
+
+/** Hands an SVG to the reader as a file of its own: fixed colours, a font that is everywhere, a white ground. */
+function saveSvg(svg, name) {
+  svg.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  svg.setAttribute("font-family", "Helvetica, Arial, 'Noto Sans CJK SC', 'Microsoft YaHei', 'PingFang SC', sans-serif");
+  svg.style.removeProperty("font-family");
+  svg.setAttribute("color", THEMES.light.ink);
+  svg.querySelectorAll("style").forEach((style) => style.remove());
+  const ground = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  for (const [key, value] of Object.entries({ width: "100%", height: "100%", fill: "#ffffff" })) ground.setAttribute(key, value);
+  svg.prepend(ground);
+  const url = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" }));
+  make("a", { href: url, download: `${name}.svg` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+function fillSelect(select, options, value) {
+  select.replaceChildren(...options.map(([key, text]) => make("option", { value: key, selected: String(key) === String(value) }, clip(text, 70))));
+}

@@ -1,0 +1,64 @@
+"""Colours of the page's matrix, as rules of a style sheet: the picture is there before any script runs."""
+
+from collections.abc import Sequence
+
+STEPS = 48
+
+SCORES = ["ffffd9", "edf8b1", "c7e9b4", "7fcdbb", "41b6c4", "1d91c0", "225ea8", "253494", "081d58"]
+"""YlGnBu of Brewer (colorbrewer2.org), for every kind of colour vision and in grey; a dark page begins at its end."""
+
+GAINS = {
+    "light": ["9c3a22", "cf6a48", "f0a98c", "f5f4f1", "9cc3e2", "4f8fc6", "1d5690"],
+    "dark": ["ff9d78", "c4613e", "6e3524", "262b31", "23496b", "3f83bd", "8cc4f5"],
+}
+"""Below and above 0; in the middle the colour of the page."""
+
+TRIMMED = 0.04
+"""Of either end of SCORES that is left out: the very ends are the page's own colours."""
+
+
+def palettes() -> dict[str, dict[str, list[str]]]:
+    """`s` for scores and `g` for gains → light and dark → the colours of the steps."""
+    shares = [TRIMMED + (1 - 2 * TRIMMED) * step / (STEPS - 1) for step in range(STEPS)]
+    evenly = [step / (STEPS - 1) for step in range(STEPS)]
+    return {
+        "s": {
+            "light": [_colour(SCORES, share) for share in shares],
+            "dark": [_colour(SCORES[::-1], share) for share in shares],
+        },
+        "g": {theme: [_colour(anchors, share) for share in evenly] for theme, anchors in GAINS.items()},
+    }
+
+
+def rules() -> str:
+    """The style of `data-heat="s0"` and so on: ground and ink of each step."""
+    lines = []
+    for name, themes in palettes().items():
+        for step, (light, dark) in enumerate(zip(themes["light"], themes["dark"], strict=True)):
+            ground, ink = f"light-dark({light}, {dark})", f"light-dark({ink_on(light)}, {ink_on(dark)})"
+            lines.append(f'[data-heat="{name}{step}"] {{ background-color: {ground}; color: {ink}; }}')
+    return "\n".join(lines)
+
+
+def step_of(share: float) -> int:
+    """The step of a share from 0 to 1."""
+    return round(max(0.0, min(1.0, share)) * (STEPS - 1))
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever has more contrast (WCAG 2.2): at least 4.5 on every colour."""
+    parts = [value / 255 for value in _parts(colour[1:])]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000000" if luminance > 0.179 else "#ffffff"
+
+
+def _colour(anchors: Sequence[str], share: float) -> str:
+    place = share * (len(anchors) - 1)
+    left = min(int(place), len(anchors) - 2)
+    both = zip(_parts(anchors[left]), _parts(anchors[left + 1]), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * (place - left)):02x}" for a, b in both)
+
+
+def _parts(colour: str) -> list[int]:
+    return [int(colour[start : start + 2], 16) for start in (0, 2, 4)]

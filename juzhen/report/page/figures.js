@@ -1,0 +1,176 @@
+// Charts outside the matrix. Each is drawn again when its room, the colours or a choice change, and saved as it is seen.
+const openFigures = new Set();
+redraws.push(() => openFigures.forEach((redraw) => redraw()));
+
+/** A figure: title, chart, caption, the numbers as a table, and a button that saves the chart.
+ * draw(colours, width) gives an SVG; table: { head, rows } of texts. */
+function addFigure(container, { title, name, draw, caption = "", table, full = false, after = null }) {
+  const plot = make("div", { class: "plot", role: "img", "aria-label": `${title}. The same numbers are in the table below.` });
+  const save = make("button", { type: "button", class: "save", onclick: () => saveSvg(draw(THEMES.light, 760), name) }, "SVG", make("span", { class: "words" }, ` of ${title}`));
+  const figure = make("figure", { class: full ? "full" : "" }, make("div", { class: "bar" }, make("h3", {}, title), save), plot,
+    caption ? make("figcaption", {}, caption) : null, after,
+    make("details", {}, make("summary", {}, "As a table"), plainTable(table.head, table.rows, title)));
+  container.append(figure);
+  let width = 0;
+  const redraw = () => {
+    if (!figure.isConnected) { openFigures.delete(redraw); observer.disconnect(); return; }
+    const svg = draw(themeNow(), Math.max(280, width || plot.clientWidth));
+    svg.setAttribute("aria-hidden", "true");
+    plot.replaceChildren(svg);
+  };
+  const observer = new ResizeObserver(() => {
+    if (Math.abs(plot.clientWidth - width) < 2) return;
+    width = plot.clientWidth;
+    redraw();
+  });
+  observer.observe(plot);
+  openFigures.add(redraw);
+}
+
+function plainTable(head, rows, label) {
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, make("table", { class: "sortable" },
+    make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((text) => (text instanceof Node ? make("td", {}, text) : words("td", text))))))));
+}
+
+const look = (colours, width) => ({ width, style: { fontSize: "12px", color: colours.ink, background: "none", fontFamily: "inherit" } });
+/** Letters of a name that fit into a share of the width. */
+const letters = (width, share = 0.36) => Math.max(12, Math.floor((width * share) / 6.6));
+const marginFor = (names) => 18 + 7 * d3.max(names, (name) => d3.sum(name, (letter) => (letter > "\u2e80" ? 1.8 : 1)));
+const short = (text, width) => clip(text, letters(width));
+/** Names as they fit, each still by itself. */
+function shortNames(names, width) {
+  const cut = names.map((name) => short(name, width));
+  return cut.map((name, index) => (cut.indexOf(name) === index && cut.lastIndexOf(name) === index ? name : `${clip(name, letters(width) - 3)} ${index + 1}`));
+}
+/** Names of series beside their colours, above the frame. */
+function legend(names, colours, width) {
+  const entries = [];
+  let x = 4, y = 0;
+  for (const [index, name] of names.entries()) {
+    const text = clip(name, letters(width, 0.8)), room = 26 + 6.6 * text.length;
+    if (x + room > width && x > 4) { x = 4; y += 18; }
+    entries.push({ x, y, text, colour: colours.series[index % colours.series.length] });
+    x += room;
+  }
+  const marks = (marginLeft, marginTop) => entries.flatMap((entry) => [
+    Plot.dot([0], { frameAnchor: "top-left", dx: entry.x - marginLeft, dy: entry.y - marginTop + 24, r: 4, fill: entry.colour }),
+    Plot.text([entry.text], { frameAnchor: "top-left", textAnchor: "start", dx: entry.x - marginLeft + 9, dy: entry.y - marginTop + 24, lineAnchor: "middle", fill: colours.ink }),
+  ]);
+  return { height: names.length > 1 ? y + 24 : 0, marks: (left, top) => (names.length > 1 ? marks(left, top) : []) };
+}
+
+// Cost and quality.
+const priced = ROWS.map((row, index) => ({ row, index })).filter(({ row }) => row.cost && row.cells);
+const costKinds = [["seconds", "training time"], ["rows", "rows seen"]].filter(([key]) => priced.filter(({ row }) => row.cost[key]).length > 1);
+const costBy = document.getElementById("cost-by"), qualityBy = document.getElementById("quality-by");
+
+function timeText(seconds) {
+  const text = (value, unit) => `${Number(value.toFixed(value < 10 ? 1 : 0))} ${unit}`;
+  return seconds < 60 ? text(seconds, "s") : seconds < 3600 ? text(seconds / 60, "min") : text(seconds / 3600, "h");
+}
+const ROUND_TIMES = [1, 2, 5, 10, 20, 30, ...[1, 2, 5, 10, 20, 30].map((minutes) => 60 * minutes), ...[1, 2, 3, 6, 12, 24, 48, 96].map((hours) => 3600 * hours)];
+/** Times that a reader knows, a few of them between the ends. */
+function timeTicks(low, high, count) {
+  const inside = ROUND_TIMES.filter((time) => time >= low && time <= high);
+  return inside.length >= 2 ? inside.filter((_, index) => index % Math.ceil(inside.length / count) === 0) : count;
+}
+const costText = (value) => (costBy.value === "seconds" ? timeText(value) : d3.format(".2~s")(value));
+const sharedColumns = d3.range(COLUMNS.length).filter((column) => priced.every(({ row }) => row.cells[column]));
+
+function quality(row) {
+  if (qualityBy.value !== "mean") return row.cells?.[qualityBy.value]?.mean;
+  return sharedColumns.every((column) => row.cells?.[column]) ? d3.mean(sharedColumns, (column) => row.cells[column].mean) : undefined;
+}
+function drawCosts() {
+  const container = document.getElementById("costs-figures");
+  const places = priced.map(({ row, index }) => ({ index, label: row.label, device: row.cost.device, cost: row.cost[costBy.value], quality: quality(row) }))
+    .filter((place) => place.cost && place.quality !== undefined).sort((a, b) => a.cost - b.cost || b.quality - a.quality);
+  const front = [];
+  for (const place of places) if (!front.length || place.quality > front.at(-1).quality) front.push(place);
+  const devices = [...new Set(places.map((place) => place.device))];
+  const baselines = ROWS.filter((row) => row.kind !== "trained").map((row) => ({ label: row.label, quality: quality(row) })).filter((row) => row.quality !== undefined);
+  const ends = d3.extent(places, (place) => place.cost), isLog = ends[1] > 5 * ends[0];
+  const axis = qualityBy.value === "mean" ? `mean ${DATA.metric} × 100 over ${sharedColumns.length} sets` : `${DATA.metric} × 100 on ${COLUMNS[qualityBy.value].name}`;
+  const draw = (colours, width) => {
+    const names = legend(devices, colours, width);
+    const marginLeft = 44, marginTop = 30 + names.height;
+    return Plot.plot({
+      ...look(colours, width), height: Math.min(460, Math.max(320, width * 0.55)) + names.height, marginLeft, marginTop, marginBottom: 44, marginRight: 20, grid: true,
+      x: { type: isLog ? "log" : "linear", label: `${costKinds.find(([key]) => key === costBy.value)[1]} →`, tickFormat: costText, ticks: costBy.value === "seconds" ? timeTicks(...ends, width / 90) : Math.max(3, width / 110) },
+      y: { label: `↑ ${axis}`, nice: true },
+      marks: [
+        Plot.ruleY(baselines, { y: "quality", stroke: colours.quiet, strokeDasharray: "4 4" }),
+        Plot.text(baselines, { y: "quality", frameAnchor: "right", textAnchor: "end", dy: -6, text: (row) => clip(row.label, 30), fill: colours.quiet }),
+        Plot.line(front, { x: "cost", y: "quality", curve: "step-after", stroke: colours.quiet, strokeWidth: 1.2 }),
+        Plot.dot(places, { x: "cost", y: "quality", r: 4.5, fill: (place) => colours.series[devices.indexOf(place.device) % colours.series.length], fillOpacity: 0.75, stroke: colours.paper }),
+        Plot.text(front, { x: "cost", y: "quality", text: (_, index) => String(index + 1), dy: -12, fontWeight: "bold", fill: colours.ink, stroke: colours.paper, strokeWidth: 3 }),
+        Plot.tip(places, Plot.pointer({ x: "cost", y: "quality", title: (place) => `${place.label}\n${costText(place.cost)}, ${fixed(place.quality)}\n${place.device}` })),
+        ...names.marks(marginLeft, marginTop),
+      ],
+    });
+  };
+  const after = make("ol", { class: "front", "aria-label": "Rows that no cheaper row beats" }, ...front.map((place, index) => make("li", {},
+    make("b", {}, String(index + 1)), make("button", { type: "button", onclick: () => openRow(place.index) }, place.label),
+    make("span", { class: "number" }, `${costText(place.cost)} · ${fixed(place.quality)}`))));
+  container.replaceChildren();
+  addFigure(container, {
+    title: `${axis}, by ${costKinds.find(([key]) => key === costBy.value)[1]}`, name: "costs", draw, full: true, after,
+    table: { head: ["row", "cost", "quality", "device"], rows: [...places].sort((a, b) => b.quality - a.quality).map((place) => [place.label, costText(place.cost), fixed(place.quality), place.device]) },
+  });
+}
+// Two points are no picture.
+const hasCosts = costKinds.length > 0 && priced.length > 2;
+if (hasCosts) {
+  openSection("costs");
+  fillSelect(costBy, costKinds, "seconds");
+  fillSelect(qualityBy, [...(sharedColumns.length > 1 ? [["mean", `mean over the ${sharedColumns.length} sets that all rows have`]] : []), ...COLUMNS.map((column, index) => [index, column.name])], "mean");
+  costBy.addEventListener("change", drawCosts);
+  qualityBy.addEventListener("change", drawCosts);
+}
+
+// What is not decided.
+const undecidedColumn = document.getElementById("undecided-column");
+const MOST_DECIDED = 3;  // are drawn beside those that are open, so that a reader sees where the line is
+function drawUndecided() {
+  const { column, best, others } = DATA.undecided.find((entry) => String(entry.column) === undecidedColumn.value);
+  const open = others.filter((other) => other.open), decided = others.filter((other) => !other.open);
+  const near = [...open, ...decided.slice(0, MOST_DECIDED)].sort((a, b) => b.points - a.points);
+  const left = decided.length - Math.min(MOST_DECIDED, decided.length);
+  const draw = (colours, width) => {
+    const names = shortNames(near.map((other) => ROWS[other.row].label), width);
+    const colour = (other) => (other.open ? colours.warm : colours.accent);
+    const placed = near.map((other, index) => ({ ...other, name: names[index] }));
+    return Plot.plot({
+      ...look(colours, width), marginLeft: marginFor(names), marginTop: 30, marginBottom: 42, marginRight: 16, height: 78 + 24 * near.length,
+      x: { label: `points less than the best, ${clip(ROWS[best].label, letters(width, 0.5))} →`, grid: true, domain: [Math.min(0, d3.min(near, (other) => other.low)), Math.max(0, d3.max(near, (other) => other.high))], nice: true },
+      y: { domain: names, label: null, tickSize: 0 },
+      marks: [
+        Plot.ruleX([0], { stroke: colours.ink }),
+        Plot.ruleY(placed, { y: "name", x1: "low", x2: "high", stroke: colour, strokeWidth: 2 }),
+        Plot.dot(placed, { y: "name", x: "points", r: 4.5, fill: (other) => (other.open ? colours.paper : colours.accent), stroke: colour, strokeWidth: 2 }),
+        Plot.tip(placed, Plot.pointerY({ y: "name", x: "points", title: (other) => `${ROWS[other.row].label}\n${other.text}, 95 % interval ${other.ends}` })),
+      ],
+    });
+  };
+  const container = document.getElementById("undecided-figures");
+  container.replaceChildren();
+  addFigure(container, {
+    title: `${COLUMNS[column].name}: ${open.length} of ${others.length} rows cannot be told from the best, ${ROWS[best].label}`, name: "undecided", draw,
+    caption: `Hollow: the interval contains 0.${left ? ` Not drawn: ${left} more rows that are certainly lower.` : ""}`,
+    table: { head: ["row", "points", "95 % interval", "decided"], rows: others.map((other) => [ROWS[other.row].label, other.text, other.ends, other.open ? "no" : "yes"]) },
+  });
+  const pick = (entry) => make("button", { type: "button", onclick: () => { undecidedColumn.value = entry.column; drawUndecided(); } }, COLUMNS[entry.column].name);
+  const overview = plainTable(["set", "best row", "not decided"], DATA.undecided.map((entry) => [pick(entry), ROWS[entry.best].label, `${entry.others.filter((other) => other.open).length} of ${entry.others.length}`]), "Every set");
+  overview.classList.add("pick");
+  container.append(make("figure", {}, make("h3", {}, "Every set"), overview));
+}
+if (DATA.undecided.some((entry) => entry.others.some((other) => other.open))) {
+  openSection("undecided");
+  fillSelect(undecidedColumn, DATA.undecided.map((entry) => [entry.column, COLUMNS[entry.column].name]), DATA.undecided[0].column);
+  undecidedColumn.addEventListener("change", drawUndecided);
+}
+
+function openSection(name) {
+  for (const element of document.querySelectorAll(`[data-section="${name}"]`)) element.hidden = false;
+}
