@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from juzhen.core.answer import status_of
+from juzhen.core.progress import quiet_libraries
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -32,6 +33,7 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     """
     wait_briefly()
     output = open_streams()
+    quiet_libraries()
     status = status_of(main, work or Path(sys.argv[0]).name)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -17,6 +17,7 @@ from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
@@ -39,7 +40,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settable import Settable, check_flag
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, progress_bar
+from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 

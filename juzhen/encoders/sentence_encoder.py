@@ -13,6 +13,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_pairs, as_text_list, as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.locate import encoder_source, scores_pairs
@@ -29,7 +30,6 @@ from juzhen.encoders.templates import Templates
 from juzhen.encoders.texts import (
     BATCH_TOKENS,
     batches_by_length,
-    progress_bar,
 )
 
 Corpus = Any
