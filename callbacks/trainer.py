@@ -70,6 +70,9 @@ HARMLESS = (
 )
 """Warnings that do not apply."""
 
+POINTS = 20
+"""Of a curve, at least, where there are as many steps: a short run is logged more often than `logger.every_steps`."""
+
 BEST, LAST = "best on dev", "last step"
 """Which weights of a stage were kept, as a Result tells it."""
 
@@ -125,7 +128,7 @@ def build_trainer(
         limit_val_batches=1.0 if data.selecting else 0,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,  # our samplers share rows out themselves, without padding
-        log_every_n_steps=job.logger.every_steps,
+        log_every_n_steps=min(job.logger.every_steps, max(1, data.total_steps // POINTS)),
         enable_progress_bar=False,  # `callbacks.progress` shows it
         enable_model_summary=False,
         plugins=[AtomicCheckpointIO(checkpoints or folder / CHECKPOINTS)],

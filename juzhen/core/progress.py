@@ -77,8 +77,8 @@ class ProgressLine:
         self._handlers: list[logging.StreamHandler] = []
         if self._bar is not None:
             stream = sys.stderr
-            self._bar.start()
             self._draw_bar(self._bar)
+            self._bar.start()
             # Handlers hold the stream itself; what they write must go above the line, and not behind it.
             self._handlers = [
                 handler

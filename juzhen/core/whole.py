@@ -112,7 +112,8 @@ def write_json(
 def whole_folder(path: str | Path) -> Iterator[Path]:
     """An empty folder to fill that takes the place of `path`, as `whole_file` does for files.
 
-    The umask alone decides who reads its files. It keeps the list of them, and replaces a folder only if that one's files are all listed.
+    The umask alone decides who reads its files. It keeps the list of them, and replaces a folder only if the files of
+    that are all listed.
     """
     path = Path(path)
     if path.is_file():
