@@ -22,9 +22,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@echo "fetching the packages that constraints.txt pins:"
 	@{ $(BIN)/pip install --progress-bar off --editable ".[dev]" --constraint constraints.txt || touch $(VENV)/.failed; } 2>&1 \
-	    | tee $(VENV)/install.log | while read -r word name rest; do case $$word in \
-	        Collecting) echo "  $${name%%[!A-Za-z0-9_.-]*}" ;; \
-	        Installing) echo "unpacking them, which takes about as long again" ;; esac; done
+	    | tee $(VENV)/install.log | while read -r word name rest; do case "$$word $$name" in \
+	        "Collecting "*) echo "  $${name%%[!A-Za-z0-9_.-]*}" ;; \
+	        "Installing collected") echo "unpacking them, which takes about as long again" ;; esac; done
 	@if test -e $(VENV)/.failed; then rm $(VENV)/.failed; tail -n 20 $(VENV)/install.log >&2; \
 	    echo "error: pip has failed; all that it said is in $(VENV)/install.log" >&2; exit 1; fi
 	@touch $@

@@ -94,6 +94,8 @@ class PooledEncoder(Settable):
         self.max_length = max_length
         self.projections = nn.ModuleList(projections)
         self.score_head: BilinearScore | None = None
+        self.licence: str | None = None
+        """Of the weights that it began with, which what is trained from them is under, too."""
         self.templates: Templates | None = None
         self.micro_batch_tokens: int | None = None
         self._packs = use_packed_attention(backbone)

@@ -16,6 +16,7 @@ from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.embedding_cache import EmbeddingCache
+from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -94,6 +95,7 @@ class SentenceEncoder(PooledEncoder):
         if parts.templates is not None:
             encoder = PromptEncoder.around(encoder, parts.templates)
         if parts.folder is not None:
+            encoder.licence = licence_of(parts.folder)
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
         encoder._is_finished = True
         return encoder
