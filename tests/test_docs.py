@@ -42,6 +42,7 @@ PROGRAMS = (
     "head",
     "pytest",
     "nvidia-smi",
+    "modelscope",
 )
 """What commands of a page may begin with besides those of the project."""
 
