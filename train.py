@@ -16,27 +16,27 @@ if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it i
     from omegaconf import DictConfig
 
     from conf.job import JobConfig
-    from juzhen.data.loading import Known
 
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
-def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
+def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
     """All stages of one composed configuration, each going on from what the one before it has learnt.
 
-    known  rows that a first look at this job has read; None: it is still to be looked at
+    is_checked  a first look at this job has found nothing wrong
     """
     from omegaconf import OmegaConf
 
     from juzhen.core.caches import caches_below
-    from launch import read_job
     from launch.data_record import show_finished
+    from launch.job import read_job
     from launch.naming import run_key
 
     job = read_job(config)
     if show_finished(job):
         return
-    known = first_look(job) if known is None else known
+    if not is_checked:
+        first_look(job)
     caches_below(job.cache_dir)
     with loading("torch"):  # only now, when the command line is known to be right
         from juzhen.evaluation.devices import require_device
@@ -46,7 +46,7 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
 
     require_device(job.hardware)
     settings = OmegaConf.to_container(config, resolve=True)
-    curriculum = Curriculum(job, settings, run_key(config), known=known)
+    curriculum = Curriculum(job, settings, run_key(config))
     with RunFolder(job.run_dir, resume=job.resume) as folder:
         if not folder.finished:
             curriculum.run(folder)
@@ -54,8 +54,8 @@ def run_job(config: "DictConfig", *, known: "Known | None" = None) -> None:
             show_result(folder.result(), folder=str(folder.path))
 
 
-def first_look(job: "JobConfig") -> "Known":
-    """Raises UserError for the first thing that a job could not go on with; rows that were read on the way.
+def first_look(job: "JobConfig") -> None:
+    """Raises UserError for the first thing that a job could not go on with.
 
     Cheap questions come first: hardware, losses that do not suit sets, the encoder, files of data. What only torch can
     answer is asked later: `evaluation.devices` and `Curriculum`.
@@ -78,7 +78,7 @@ def first_look(job: "JobConfig") -> "Known":
         for plan in plan_job(job):
             chosen_losses(plan.job)
         look_at_encoder(job.backbone, start=job.init_from)
-    return look_at_data(job if learns else replace(job, dataset={}), unscored=model.unscored)
+    look_at_data(job if learns else replace(job, dataset={}), unscored=model.unscored)
 
 
 def main() -> None:
@@ -89,16 +89,16 @@ def main() -> None:
         return
     hide_in_logs()
     with checking():  # what is loaded for it takes longer than the check itself
-        from launch import check_command_line
+        from launch.check import check_command_line
         from launch.data_record import is_finished
         from launch.keys import naming_keys
 
         command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
-        known = None
-        if command.is_run and not is_finished(command.job):
+        is_checked = command.is_run and not is_finished(command.job)
+        if is_checked:
             with naming_keys(command.config):
-                known = first_look(command.job)
-    command.run(partial(run_job, known=known))
+                first_look(command.job)
+    command.run(partial(run_job, is_checked=is_checked))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from juzhen.core.errors import UserError
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.pooling import unit
-from launch import read_job
+from launch.job import read_job
 from launch.naming import register_resolvers
 from lightning_modules.matching import build_losses, match_losses
 

@@ -165,7 +165,12 @@ def log_health(module: pl.LightningModule, values: dict[str, float | None]) -> N
 def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
     """One line of JSON with the step, in a file beside the checkpoints; a resumed stage goes on in the same file."""
     path, flags = stage_folder(trainer) / name, os.O_NONBLOCK  # a pipe is not waited for
-    with open(path, "a", encoding="utf-8", opener=lambda one, how: os.open(one, how | flags, 0o666)) as file:
+    with open(
+        path,
+        "a",
+        encoding="utf-8",
+        opener=lambda name, flags_of_open: os.open(name, flags_of_open | flags, 0o666),
+    ) as file:
         file.write(json.dumps({"step": trainer.global_step, **values}) + "\n")
 
 

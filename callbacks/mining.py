@@ -159,8 +159,8 @@ class NegativeMining(pl.Callback):
                 )
         names = self._stage_names(job)
         mined = [matches for name, matches in zip(names, stages, strict=True) if self._is_on(name)]
-        learnt = {name for matches in mined for name in matches}
-        if unread := [name for name in self.sets or () if name not in learnt]:
+        mined_sets = {name for matches in mined for name in matches}
+        if unread := [name for name in self.sets or () if name not in mined_sets]:
             raise UserError(
                 f"{KEY}.sets={list(self.sets)}: no stage that is mined for learns from {unread[0]}; leave it out, or "
                 f"name its stage in {KEY}.stages"

@@ -108,10 +108,7 @@ def build_trainer(
 
     folder  where loggers write, and weights go unless `checkpoints` is another place
     """
-    # A person must know what is left; advertisements, listings of devices and what does not apply are dropped.
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    for message in HARMLESS:
-        warnings.filterwarnings("ignore", message=message)
+    _drop_harmless_messages()
     hardware, strategy = job.hardware, job.hardware.strategy
     if strategy == "ddp":
         # Processes may have different numbers of evaluation batches, and broadcasting buffers at each of them would
@@ -139,6 +136,13 @@ def build_trainer(
         ],
         logger=build_loggers(job, data.stage, folder, run_id=run_id, settings=settings),
     )
+
+
+def _drop_harmless_messages() -> None:
+    """Drops advertisements, listings of devices and warnings that do not apply, so that the others are seen."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for message in HARMLESS:
+        warnings.filterwarnings("ignore", message=message)
 
 
 def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path) -> list[Callback]:

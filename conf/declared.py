@@ -66,7 +66,8 @@ def declared(target: str) -> Declared:
         raise UserError(refusal(target))
     module, _, name = target.rpartition(".")
     outline, base = _outline(module, name), BASES[module.rpartition(".")[0]]
-    if outline is None or ((is_own(base) or base.startswith("juzhen.")) and not _is_below(outline, base)):
+    bases = () if outline is None else [vars(above).get("target") for above in outline.__mro__[1:]]
+    if outline is None or ((is_own(base) or base.startswith("juzhen.")) and base not in bases):
         raise UserError(refusal(target))
     keys: dict[str, Any] = {}
     for base_class in reversed(outline.__mro__):
@@ -112,10 +113,6 @@ def _outline(module: str, name: str) -> type | None:
         if isinstance(target, ast.Name) and target.id in (*ATTRIBUTES, "has_head") and value is not None:
             body[target.id] = _value(value)
     return type(name, tuple(base for base in bases if base is not None), body)
-
-
-def _is_below(outline: type, base: str) -> bool:
-    return any(vars(above).get("target") == base for above in outline.__mro__[1:])
 
 
 def _imports(source: ast.Module) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
@@ -96,24 +96,26 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     arguments = as_typed(arguments)
     flags = parse_flags(arguments)
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
-    name, words = flags.config_name or "train", flags.overrides
+    name, overrides = flags.config_name or "train", flags.overrides
     with opened(folder, flags.config_dir) as hydra:
         if flags.hydra_help or flags.shell_completion or flags.info:
-            return Command(hydra, flags, name, words)
+            return Command(hydra, flags, name, overrides)
         check = _Check(hydra, name, folder)
-        check.look_at(words)
+        check.look_at(overrides)
         if flags.help:
-            check.compose(words)
-            return Command(hydra, flags, name, words)
-        config, job = check.sweep(words) if flags.multirun else check.single(words, runs=flags.cfg is None)
+            check.compose(overrides)
+            return Command(hydra, flags, name, overrides)
+        config, job = (
+            check.sweep(overrides) if flags.multirun else check.single(overrides, runs=flags.cfg is None)
+        )
     for line in check.notes:
         print(line, file=sys.stderr)
-    return Command(hydra, flags, name, handed_over(words, check.waiting), config, job, check.waiting)
+    return Command(hydra, flags, name, handed_over(overrides, check.waiting), config, job, check.waiting)
 
 
-def checked_job(words: Sequence[str], *, conf_dir: Path, extra: str | None) -> JobConfig:
+def checked_job(overrides: Sequence[str], *, conf_dir: Path, extra: str | None) -> JobConfig:
     """The job that a command line means; `extra` as its --config-dir."""
-    arguments = [*words, *(["--config-dir", extra] if extra is not None else [])]
+    arguments = [*overrides, *(["--config-dir", extra] if extra is not None else [])]
     job = check_command_line(arguments, conf_dir=conf_dir).job
     assert job is not None  # these words ask for a run
     return job
@@ -136,10 +138,10 @@ class _Check:
         self.notes: dict[str, None] = {}
         self.waiting: list[str] = []
 
-    def look_at(self, words: Sequence[str]) -> None:
+    def look_at(self, overrides: Sequence[str]) -> None:
         """Syntax, and what Hydra would silently drop. Composes nothing."""
-        self.groups.refuse_group_twice(words)
-        for word in words:
+        self.groups.refuse_group_twice(overrides)
+        for word in overrides:
             key, _, value = word.partition("=")
             if place_of_secret({key.rpartition(".")[2]: value}):
                 raise UserError(f"{key}: {NO_SECRETS}")
@@ -161,107 +163,125 @@ class _Check:
                 if repeated := sorted({str(option) for option in chosen if chosen.count(option) > 1}):
                     raise UserError(f"{choice}: {', '.join(repeated)} is repeated; a job takes each once")
 
-    def single(self, words: Sequence[str], *, runs: bool) -> tuple[DictConfig, JobConfig]:
+    def single(self, overrides: Sequence[str], *, runs: bool) -> tuple[DictConfig, JobConfig]:
         """One job. `runs` is false when the configuration is only shown."""
-        for word in words:
+        for word in overrides:
             override = self.groups.parse(word)
             if override.is_sweep_override():
                 raise UserError(several_values(word))
             if runs and (override.key_or_group in ("sweep", "hydra/sweeper")) and not override.is_delete():
-                typed = {self.groups.parse(each).get_key_element().lstrip("+") for each in words}
-                if not is_one_cell(self.compose(words), typed):
+                typed = {self.groups.parse(each).get_key_element().lstrip("+") for each in overrides}
+                if not is_one_cell(self.compose(overrides), typed):
                     raise UserError(f"{word}: a sweep is several runs; add -m: train.py -m {word}")
-        config = self.compose(words)
-        job = self.job(config, words)
-        for word, reason in self._unread(job, words).items():
-            if reason and not self._stands_anyway(word, words):
+        config = self.compose(overrides)
+        job = self.job(config, overrides)
+        for word, reason in self._unread(job, overrides).items():
+            if reason and not self._stands_anyway(word, overrides):
                 raise UserError(f"{word}: not read by this job: {reason}")
         return config, job
 
-    def sweep(self, words: Sequence[str]) -> tuple[DictConfig, JobConfig]:
+    def sweep(self, overrides: Sequence[str]) -> tuple[DictConfig, JobConfig]:
         """The first job of a sweep, and every other choice in its place: their product is not needed."""
-        first = [self.groups.alternatives(word)[0] for word in words]
+        first = [self.groups.alternatives(word)[0] for word in overrides]
         # sweep=<name> may bring choices of its own. Values may belong to what it chooses, so they wait.
         config = self.compose([word for word in first if self._brings_choices(word)])
         self._check_launcher(config)
-        self.waiting = self._waiting(words)
-        typed = {self.groups.parse(word).get_key_element().lstrip("+") for word in words}
+        self.waiting = self._waiting(overrides)
+        typed = {self.groups.parse(word).get_key_element().lstrip("+") for word in overrides}
         inherited = [f"{key}={value}" for key, value in parameters(config).items() if key not in typed]
         self.look_at(inherited)
         choices = [
-            self.groups.alternatives(word) for word in [*inherited, *words] if word not in self.waiting
+            self.groups.alternatives(word) for word in [*inherited, *overrides] if word not in self.waiting
         ]
         base = [alternatives[0] for alternatives in choices]
         listed = [with_row(base, row, typed) for row in rows(config).values()]
         for row in rows(config).values():
             self.look_at(row)
         alternates = [
-            [*base[:place], choice, *base[place + 1 :]]
-            for place, alternatives in enumerate(choices)
+            [*base[:position], choice, *base[position + 1 :]]
+            for position, alternatives in enumerate(choices)
             for choice in alternatives[1:]
         ]
-        whole = self.compose(base)
-        answer = self.job(whole, base) if not self.waiting else None
+        config_of_base = self.compose(base)
+        answer = self.job(config_of_base, base) if not self.waiting else None
         reasons: dict[str, list[tuple[str | None, list[str]]]] = {}
         taken: set[str] = set()
         for cell in _with_progress([*listed, base, *alternates]):
-            waiting = [word for word in self.waiting if has_key(self._config_of(cell, base, whole), word)]
+            waiting = [
+                word for word in self.waiting if has_key(self._config_of(cell, base, config_of_base), word)
+            ]
             taken |= {*waiting}
             for extra in self._choices_of(waiting):
-                job = self.job(self._config_of([*cell, *extra], base, whole), [*cell, *extra])
+                job = self.job(self._config_of([*cell, *extra], base, config_of_base), [*cell, *extra])
                 answer = answer or job
                 if cell in listed or not listed:
                     for word, reason in self._unread(job, cell).items():
                         reasons.setdefault(word, []).append((reason, cell))
         varied = {key_of(alternatives[0]) for alternatives in choices if len(alternatives) > 1}
+        self._refuse_unread(reasons, varied, typed=overrides, base=base)
+        for word in self.waiting:
+            if word not in taken:
+                self.compose([*(listed or [base])[0], word])  # says what is wrong with the key
+        return config_of_base, answer
+
+    def _refuse_unread(
+        self,
+        reasons: Mapping[str, Sequence[tuple[str | None, list[str]]]],
+        varied: Collection[str],
+        *,
+        typed: Collection[str],
+        base: Sequence[str],
+    ) -> None:
+        """Raises UserError for a word that no run of a sweep reads; of words that vary, for one that its run does not.
+
+        reasons  word → for each run why it does not read the word (None: it does), and the run's words
+        varied   keys that have several values
+        base     words of the first run; those that were not typed may be read by none
+        """
         for word, answers in reasons.items():
             is_varied = key_of(word) in varied
             is_common = word in base and not is_varied
-            if is_common and (word not in words or not all(reason for reason, _ in answers)):
+            if is_common and (word not in typed or not all(reason for reason, _ in answers)):
                 continue  # some of the runs read it
             reason, cell = next(((reason, cell) for reason, cell in answers if reason), (None, base))
             if reason and (is_varied or not self._stands_anyway(word, cell)):
                 readers = "any run of this sweep" if is_common else "this job"
                 raise UserError(f"{word}: not read by {readers}: {reason}")
-        for word in self.waiting:
-            if word not in taken:
-                self.compose([*(listed or [base])[0], word])  # says what is wrong with the key
-        return whole, answer
 
     def _choices_of(self, waiting: Sequence[str]) -> Iterator[list[str]]:
         """The first alternative of each, then every other in its place."""
         alternatives = [self.groups.alternatives(word) for word in waiting]
         first = [each[0] for each in alternatives]
         yield first
-        for place, each in enumerate(alternatives):
-            yield from ([*first[:place], choice, *first[place + 1 :]] for choice in each[1:])
+        for position, each in enumerate(alternatives):
+            yield from ([*first[:position], choice, *first[position + 1 :]] for choice in each[1:])
 
-    def _config_of(self, cell: Sequence[str], base: Sequence[str], whole: DictConfig) -> DictConfig:
+    def _config_of(self, cell: Sequence[str], base: Sequence[str], config_of_base: DictConfig) -> DictConfig:
         """The composition of a cell. Where it differs by one plain value, that is put into the base's: faster."""
         changed = [word for word in cell if word not in base]
         if len(cell) == len(base) and len(changed) <= 1:
             if not changed:
-                return whole
+                return config_of_base
             override = self.groups.parse(changed[0])
             if not self._brings_choices(changed[0]) and "${" not in changed[0]:
-                config = deepcopy(whole)
+                config = deepcopy(config_of_base)
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=False, force_add=True)
                 return config
         return self.compose(cell)
 
-    def _waiting(self, words: Sequence[str]) -> list[str]:
+    def _waiting(self, overrides: Sequence[str]) -> list[str]:
         """Words for keys that Hydra will not find before it knows what each cell chooses."""
         values = [
             word
-            for word in words
+            for word in overrides
             if not (self._brings_choices(word) or word.startswith("+") or self.groups.parse(word).is_delete())
         ]
         if not values:
             return []
-        whole = self.compose([word for word in words if word not in values], run_mode=RunMode.MULTIRUN)
-        if WAITING.rpartition(".")[2] not in whole.hydra.sweeper:
+        composed = self.compose([word for word in overrides if word not in values], run_mode=RunMode.MULTIRUN)
+        if WAITING.rpartition(".")[2] not in composed.hydra.sweeper:
             return []
-        return [word for word in values if not has_key(whole, word)]
+        return [word for word in values if not has_key(composed, word)]
 
     def _check_launcher(self, config: DictConfig) -> None:
         """Raises UserError where a sweep says of its launcher what none of ours can be told."""
@@ -277,13 +297,13 @@ class _Check:
         override = self.groups.parse(word)
         return self.groups.is_group(override.key_or_group) or override.is_hydra_override()
 
-    def job(self, config: DictConfig, words: Sequence[str]) -> JobConfig:
+    def job(self, config: DictConfig, overrides: Sequence[str]) -> JobConfig:
         """The checked job of a composition."""
-        with self._placed(words):
+        with self._placed(overrides):
             check_set_files(config, self.trees)
             if note := hardware_note(config.hydra.runtime.choices):
                 self.notes[note] = None
-            check_hydra(OmegaConf.to_container(config.hydra), words)
+            check_hydra(OmegaConf.to_container(config.hydra), overrides)
             job = read_job(config)
             check_own_names(job, self.trees)
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
@@ -291,48 +311,51 @@ class _Check:
             self.notes[f"warning: {warning}"] = None
         return job
 
-    def _unread(self, job: JobConfig, words: Sequence[str]) -> dict[str, str | None]:
+    def _unread(self, job: JobConfig, overrides: Sequence[str]) -> dict[str, str | None]:
         """Word → why what it sets is not read by the job; None: it is."""
         plain = asdict(job)
         return {
             word: next(filter(None, (why_unread(key, plain) for key in self.groups.keys_set(word))), None)
-            for word in words
+            for word in overrides
         }
 
-    def _stands_anyway(self, word: str, words: Sequence[str]) -> bool:
+    def _stands_anyway(self, word: str, overrides: Sequence[str]) -> bool:
         """Whether the composition is the same without the word."""
         try:
             with_it, without = (
                 OmegaConf.to_container(
                     OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
                 )
-                for config in (self.compose(words), self.compose([each for each in words if each != word]))
+                for config in (
+                    self.compose(overrides),
+                    self.compose([each for each in overrides if each != word]),
+                )
             )
         except UserError:
             return False
         return with_it == without
 
-    def compose(self, words: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
+    def compose(self, overrides: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
         try:
             return self.hydra.compose_config(
                 config_name=self.name,
-                overrides=list(words),
+                overrides=list(overrides),
                 run_mode=run_mode,
                 from_shell=False,
                 with_log_configuration=False,
             )
         except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
-            with self._placed(words):
+            with self._placed(overrides):
                 raise explain_composition(error, self.groups.names, self.groups.options) from error
 
     @contextmanager
-    def _placed(self, words: Sequence[str]) -> Iterator[None]:
+    def _placed(self, overrides: Sequence[str]) -> Iterator[None]:
         """Adds to a mistake where it was written."""
         try:
             yield
         except ConfigError as mistake:
-            place = place_of(mistake.key, str(mistake), words, self.folder)
-            raise UserError(f"{mistake}{place}") from mistake
+            origin = place_of(mistake.key, str(mistake), overrides, self.folder)
+            raise UserError(f"{mistake}{origin}") from mistake
 
 
 def _with_progress(cells: Sequence[list[str]]) -> Iterator[list[str]]:

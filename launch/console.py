@@ -43,25 +43,25 @@ def show_result(result: Result, *, folder: str) -> None:
 def best_on_dev(training: dict) -> str:
     """The dev score that chose the weights; where there is none, why, and which weights were kept."""
     best = next((key for key in training if key.startswith("best_dev_")), "best_dev_spearman")
-    told = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training.get(best))}"
+    best_dev = f"best dev {_words(best.removeprefix('best_dev_'))} {_percent(training.get(best))}"
     sets = ", ".join(training.get("selected_on") or ())
     if best == "best_dev_mean":  # of several metrics
         sets = training["chosen_by"].removeprefix("the best mean dev ")
     if training.get(best) is not None:
-        return f"{told} ({sets})" if sets else told
+        return f"{best_dev} ({sets})" if sets else best_dev
     why = f"undefined on {sets}: gold values or scores are all equal" if sets else "no dev split was scored"
-    return f"{told} ({why}; the weights of the last step were kept)"
+    return f"{best_dev} ({why}; the weights of the last step were kept)"
 
 
 def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
     """One line for each set of a mixture: how much of the training was its own; none where there was one set."""
     if len(sets) < 2:
         return []
-    batches, rows = (sum(its[what] for its in sets.values()) for what in ("batches", "rows"))
+    batches, rows = (sum(counts[unit] for counts in sets.values()) for unit in ("batches", "rows"))
     return [
-        f"{name}: {its['batches']:,} of {batches:,} batches ({100 * its['share_of_batches']:.1f} %), "
-        f"{its['rows']:,} of {rows:,} rows ({100 * its['share_of_rows']:.1f} %)"
-        for name, its in sets.items()
+        f"{name}: {counts['batches']:,} of {batches:,} batches ({100 * counts['share_of_batches']:.1f} %), "
+        f"{counts['rows']:,} of {rows:,} rows ({100 * counts['share_of_rows']:.1f} %)"
+        for name, counts in sets.items()
     ]
 
 
@@ -73,7 +73,7 @@ def leaky_counts(result: Result) -> dict[str, int]:
 
 def leak_lines(result: Result) -> list[str]:
     """One line for each evaluation split of which training has seen rows, as `evaluation.without_leaks` found them."""
-    lines = []
+    notes = []
     for column, described in result.data.items():
         leaked = described.get("leaked")
         measure = first_measure(Kind(described["kind"]))
@@ -81,24 +81,24 @@ def leak_lines(result: Result) -> list[str]:
         if not leaked or not leaked["rows"] or score is None:
             continue
         if score.value is not None:
-            rest = f"{_words(measure)} without them {_percent(score.value)}"
+            without = f"{_words(measure)} without them {_percent(score.value)}"
         else:
-            rest = "the others have no correlation" if score.count else "no row is left"
+            without = "the others have no correlation" if score.count else "no row is left"
         most = max(leaked["by_set"], key=leaked["by_set"].get)
         share = f"{leaked['rows']:,} rows ({100 * leaked['share']:.1f} %)"
-        lines.append(f"{column}: {share} are in training, most of them in {most}; {rest}")
-    return lines
+        notes.append(f"{column}: {share} are in training, most of them in {most}; {without}")
+    return notes
 
 
 def undefined_lines(result: Result) -> list[str]:
     """One line for each reason why a set that was evaluated lacks scores of the table."""
-    found: dict[tuple[str, str], list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for key, score in result.scores.items():
         column, _, metric = key.rpartition("/")
         kind = result.data.get(column, {}).get("kind")
         if score.why and kind and metric in (first_measure(Kind(kind)), "accuracy"):
-            found.setdefault((column, score.why), []).append(_words(metric))
-    return [f"{column}: no {' and no '.join(metrics)}: {why}" for (column, why), metrics in found.items()]
+            reasons.setdefault((column, score.why), []).append(_words(metric))
+    return [f"{column}: no {' and no '.join(metrics)}: {why}" for (column, why), metrics in reasons.items()]
 
 
 def tie_lines(result: Result) -> list[str]:
@@ -125,11 +125,11 @@ def result_table(result: Result) -> Table:
     mixed = any(measure != "spearman" for _, measure in rows)
     columns = ["evaluated on", *(["measure"] if mixed else [])]
     numbers = [*(["before"] if result.untrained else []), "dev", "95 %", "test", "95 %", "accuracy"]
-    lines, trained_sets = [], " ".join(result.trained_on).replace("+", " ").split()
+    table_rows, trained_sets = [], " ".join(result.trained_on).replace("+", " ").split()
     for name, measure in rows:
         dev, test = (result.scores.get(f"{split}/{name}/{measure}") for split in ("dev", "test"))
         if _is_for_training_alone(result, name) and all(
-            one is None or one.value is None for one in (dev, test)
+            score is None or score.value is None for score in (dev, test)
         ):
             continue
         if dev is None and test is None:
@@ -137,7 +137,7 @@ def result_table(result: Result) -> Table:
         keys = [f"test/{name}/accuracy", f"dev/{name}/accuracy", f"dev/{name}/mlm_accuracy"]
         accuracy = _first(result.scores, *keys) if measure == "spearman" else None
         before = _first(result.untrained, f"test/{name}/{measure}", f"dev/{name}/{measure}")
-        lines.append(
+        table_rows.append(
             (
                 name,
                 *([_words(measure)] if mixed else []),
@@ -149,10 +149,10 @@ def result_table(result: Result) -> Table:
         )
     return console_table(
         [*columns, *numbers],
-        lines,
+        table_rows,
         numbers=numbers,
         title=f"{'Scores' if mixed else 'Spearman'} ×100, trained on {trained}",
-        bold=[number for number, line in enumerate(lines) if line[0] in trained_sets],
+        bold=[number for number, line in enumerate(table_rows) if line[0] in trained_sets],
     )
 
 
@@ -165,15 +165,15 @@ def _is_for_training_alone(result: Result, name: str) -> bool:
         splits = (described.get("hub") or {}).get("splits") or {}
     else:
         splits = described.get("layouts", {}).get(described.get("layout"), {}).get("files") or {}
-    return not {"dev", "test"} & {split for split, place in splits.items() if place}
+    return not {"dev", "test"} & {split for split, score in splits.items() if score}
 
 
 def _measured(scores: dict[str, Score]) -> Iterator[tuple[str, str]]:
     """Every set with the measures that speak for it; a set of texts alone with the one that a table is about."""
     for name in dict.fromkeys(key.split("/")[1] for key in scores):
         metrics = {key.split("/")[2] for key in scores if key.split("/")[1] == name}
-        found = [measure for measure in FIRST_MEASURES if measure in metrics]
-        yield from ((name, measure) for measure in found or ["spearman"])
+        measures = [measure for measure in FIRST_MEASURES if measure in metrics]
+        yield from ((name, measure) for measure in measures or ["spearman"])
 
 
 def _words(metric: str) -> str:

@@ -15,7 +15,7 @@ from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.data.leaks import SeenRows
-from juzhen.data.loading import JobData, Known, load_stages
+from juzhen.data.loading import JobData, load_stages
 from juzhen.encoders.locate import ENCODER_FOLDER
 from launch.data_record import described_data, remember_data
 from launch.digests import stage_digest, start_digest
@@ -33,10 +33,7 @@ log = logging.getLogger(__name__)
 class Curriculum:
     """The stages of a job, from reading their rows to the last Result."""
 
-    def __init__(
-        self, job: JobConfig, settings: dict[str, Any], key: str, *, known: Known | None = None
-    ) -> None:
-        """`known`: rows that `train.first_look` has read."""
+    def __init__(self, job: JobConfig, settings: dict[str, Any], key: str) -> None:
         self.model = own_class(job.model["_target_"])
         self.job = job if self.model.trains else replace(job, dataset={})
         self.plans = plan_job(self.job)
@@ -47,7 +44,6 @@ class Curriculum:
         ]
         self.settings = settings | {"model": job.model}
         self.key = key
-        self.known = known or {}
         self.store = StageStore(self.job.schedule.store)
 
     def run(self, folder: RunFolder) -> None:
@@ -60,8 +56,7 @@ class Curriculum:
         for stage in matches:
             check_augmentation(self.job, stage, model=self.model)
         kinds = [{name: match.kind for name, match in stage.items()} for stage in matches]
-        data = load_stages(self.job, self.jobs, kinds, unscored=self.model.unscored, known=self.known)
-        self.known = {}  # rows that are not needed any more go
+        data = load_stages(self.job, self.jobs, kinds, unscored=self.model.unscored)
         for name, reason in data[0].unscored.items():
             log.warning("%s is not scored. %s", name, reason)
         self._require_learnable(folder, matches, data)
@@ -82,11 +77,11 @@ class Curriculum:
                 seen.learn(rows.train)  # a stage that was finished before has been learnt from too
             if not folder.is_done(stage_folder):
                 encoder = start if previous is None else self._carried_on(job, previous)
-                what = (job, stage, rows, losses, encoder, stage_folder)
+                parts = (job, stage, rows, losses, encoder, stage_folder)
                 # Weights to evaluate and nothing to train are no stage that anybody could share.
                 store = self.store if stage.datasets else StageStore(None)
                 with store.entry(digest, stage_folder, name=stage.name, is_helper=folder.is_helper) as entry:
-                    StageRun(*what, entry, self._settings(stage.index), self.key, seen).run()
+                    StageRun(*parts, entry, self._settings(stage.index), self.key, seen).run()
             previous = stage_folder
 
     def _require_learnable(
@@ -99,8 +94,8 @@ class Curriculum:
             rows = SentenceDataModule(read, stage, job=job)
             for line in check_learnable(job, rows, losses):
                 if not folder.is_helper:
-                    place = f"stage {stage.name}: " if len(self.stages) > 1 else ""
-                    print(f"warning: {place}{line}", file=sys.stderr)
+                    stage_name = f"stage {stage.name}: " if len(self.stages) > 1 else ""
+                    print(f"warning: {stage_name}{line}", file=sys.stderr)
 
     def _carried_on(self, job: JobConfig, previous: Path) -> nn.Module:
         """The encoder of the stage before, as this stage's job reads it: its loss may ask for another head.
@@ -117,14 +112,16 @@ class Curriculum:
         What an earlier stage has learnt with in their place is kept as `earlier`.
         """
         groups = ("loss", "training", "optimizer")
-        own = {group: asdict(self.plans[index].job)[group] for group in groups}
+        numbers = {group: asdict(self.plans[index].job)[group] for group in groups}
         stages = self.job.schedule.stages
         by_job = [
             group
             for group in groups
-            if own[group] != self.settings[group]
+            if numbers[group] != self.settings[group]
             and not all(getattr(stages.get(plan.name), group, None) for plan in self.plans[:index])
         ]
         return (
-            self.settings | own | ({"earlier": {one: self.settings[one] for one in by_job}} if by_job else {})
+            self.settings
+            | numbers
+            | ({"earlier": {group: self.settings[group] for group in by_job}} if by_job else {})
         )

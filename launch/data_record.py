@@ -63,11 +63,11 @@ def described_data(job: JobConfig, read: Iterable[Examples]) -> Record:
     """The record of a job that has read these rows."""
     sets = _sets(job)
     record: Record = {
-        f"{one.split}/{one.name}": {
-            "fingerprint": one.fingerprint,
-            "files": _facts(sets[one.name], one.split, job),
+        f"{examples.split}/{examples.name}": {
+            "fingerprint": examples.fingerprint,
+            "files": _facts(sets[examples.name], examples.split, job),
         }
-        for one in read
+        for examples in read
     }
     if job.model.get("translations"):
         record[TRANSLATIONS] = {"fingerprint": _digest(job.model["translations"])}
@@ -79,10 +79,10 @@ def remember_data(folder: Path, record: Record) -> None:
 
     Raises UserError where it had others.
     """
-    told = _read(folder)
-    left = ("checkpoints/*", f"{STAGES}/*/checkpoints/*", f"{STAGES}/*/{RESULT_FILE}")
-    if told is not None and any(next(folder.glob(pattern), None) for pattern in left):
-        for key, then in told.items():
+    recorded = _read(folder)
+    volatile = ("checkpoints/*", f"{STAGES}/*/checkpoints/*", f"{STAGES}/*/{RESULT_FILE}")
+    if recorded is not None and any(next(folder.glob(pattern), None) for pattern in volatile):
+        for key, then in recorded.items():
             if key not in record:
                 raise UserError(_other(folder, key, "is not there any more"))
             if record[key]["fingerprint"] != then["fingerprint"]:
@@ -97,8 +97,8 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
     opened; the others are read and compared. What comes from the hub is not looked at: its revision is part of the key
     of a run.
     """
-    told, sets = _read(folder), _sets(job)
-    record = _of_results(folder) if told is None else dict(told)
+    recorded, sets = _read(folder), _sets(job)
+    record = _of_results(folder) if recorded is None else dict(recorded)
     for key, then in record.items():
         split, _, name = key.partition("/")
         if key == TRANSLATIONS:
@@ -107,7 +107,7 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
             record[key] = _now(folder, sets[name], split, job, then)
         if record[key]["fingerprint"] != then["fingerprint"]:
             raise UserError(_other(folder, key))
-    if record != told:  # the same rows lie elsewhere, or are a copy: the next time they are not opened
+    if record != recorded:  # the same rows lie elsewhere, or are a copy: the next time they are not opened
         write_json(folder / RECORD_FILE, record, in_own_folder=True)
 
 
@@ -118,16 +118,16 @@ def _now(
     facts = _facts(described, split, job)
     if facts is not None and facts == then.get("files"):
         return then
-    how = (job.source, job.data_dir, job.on_bad_row)
+    reading = (job.source, job.data_dir, job.on_bad_row)
     limit = None if split == "train" else job.evaluation.limit
     try:
-        found = _fingerprint(json.dumps(described), split, *how, limit, json.dumps(facts))
+        fingerprint = _fingerprint(json.dumps(described), split, *reading, limit, json.dumps(facts))
     except UserError as error:
         raise GoneError(
             f"{folder}: the run of this command is finished, but {split}/{described['name']}, which it was made from, "
             f"cannot be read again: {error}. To see its numbers all the same: {command('juzhen', 'table', folder)}"
         ) from error
-    return {"fingerprint": found, "files": facts}
+    return {"fingerprint": fingerprint, "files": facts}
 
 
 @cache
@@ -139,13 +139,13 @@ def _fingerprint(
     from juzhen.data.source import load_examples
 
     config = validated(DatasetConfig, json.loads(described))
-    how = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}
-    return sampled(load_examples(config, split, required=True, **how), limit).fingerprint
+    reading = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}
+    return sampled(load_examples(config, split, required=True, **reading), limit).fingerprint
 
 
 def _sets(job: JobConfig) -> dict[str, dict[str, Any]]:
     """Name → what each set of the job is read by, as plain containers."""
-    return {one.name: asdict(one) for one in [*job.evaluate.values(), *job.dataset.values()]}
+    return {config.name: asdict(config) for config in [*job.evaluate.values(), *job.dataset.values()]}
 
 
 def _facts(described: Mapping[str, Any], split: str, job: JobConfig) -> list[dict[str, Any]] | None:
@@ -153,15 +153,15 @@ def _facts(described: Mapping[str, Any], split: str, job: JobConfig) -> list[dic
     files = files_of(described, split, source=job.source, data_dir=job.data_dir)
     if files is None:
         return None
-    found = [(path, path.stat()) for path in files]
+    stats = [(path, path.stat()) for path in files]
     return [
         {
             "path": os.path.abspath(path),
-            "bytes": one.st_size,
-            "modified_ns": one.st_mtime_ns,
-            "changed_ns": one.st_ctime_ns,
+            "bytes": stat.st_size,
+            "modified_ns": stat.st_mtime_ns,
+            "changed_ns": stat.st_ctime_ns,
         }
-        for path, one in found
+        for path, stat in stats
     ]
 
 
@@ -175,27 +175,27 @@ def _digest(path: str) -> str:
 def _read(folder: Path) -> Record | None:
     """The record of a run folder; None where there is none, or none that can be read."""
     try:
-        told = read_json(folder / RECORD_FILE)
-        return {key: one for key, one in told.items() if isinstance(one["fingerprint"], str)}
+        record = read_json(folder / RECORD_FILE)
+        return {key: entry for key, entry in record.items() if isinstance(entry["fingerprint"], str)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def _of_results(folder: Path) -> Record:
     """The record of a run that kept none, from its results, without what was filled in later, from anywhere."""
-    told: Record = {}
+    record: Record = {}
     for path in [*folder.glob(f"{STAGES}/*/{RESULT_FILE}"), folder / RESULT_FILE]:
         result = Result.read(path)
-        told |= {
-            key: {"fingerprint": one["fingerprint"]}
-            for key, one in result.data.items()
+        record |= {
+            key: {"fingerprint": facts["fingerprint"]}
+            for key, facts in result.data.items()
             if not any(key in fill["data"] for fill in result.filled)
         }
-    return told
+    return record
 
 
-def _other(folder: Path, key: str, how: str = "has changed") -> str:
+def _other(folder: Path, key: str, change: str = "has changed") -> str:
     return (
-        f"{folder}: the run of this command was made from other data: {key} {how}. Put the data back, give the new run "
-        f"a name of its own (name=…), or start afresh with resume=never (a cell of a sweep: move its folder away)"
+        f"{folder}: the run of this command was made from other data: {key} {change}. Put the data back, give the new "
+        f"run a name of its own (name=…), or start afresh with resume=never (a cell of a sweep: move its folder away)"
     )

@@ -32,7 +32,7 @@ def stage_digest(
     parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
 ) -> str:
     """Hex digits over all that decides the weights after a stage."""
-    training = {key: one for key, one in vars(job.training).items() if key != "checkpoint_every"}
+    training = {key: value for key, value in vars(job.training).items() if key != "checkpoint_every"}
     schedule = job.schedule
     selection = select(
         data.evaluation,
@@ -54,13 +54,17 @@ def stage_digest(
         "sampling": [
             schedule.sample_by,
             schedule.temperature,
-            {name: [one.weight, one.batch_size] for name, one in schedule.sets.items()},
+            {
+                name: [own_numbers.weight, own_numbers.batch_size]
+                for name, own_numbers in schedule.sets.items()
+            },
         ]
         if len(stage.datasets) > 1 or schedule.sets
         else [],
         "train": {name: examples_digest(data.train[name]) for name in stage.datasets},
         "selecting": [
-            [key, examples_digest(one)] for key, one in zip(selection.columns, selection.sets, strict=True)
+            [key, examples_digest(examples)]
+            for key, examples in zip(selection.columns, selection.sets, strict=True)
         ],
     }
     if augmentation := deciding_augmentation(vars(job.augmentation)):
@@ -87,10 +91,10 @@ def examples_digest(examples: Examples) -> str:
 
 def start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
     """Hex digits over the weights that a job starts from, and over how they are read."""
-    backbone = {key: one for key, one in vars(job.backbone).items() if key not in ALREADY_IN_THE_START}
+    backbone = {key: value for key, value in vars(job.backbone).items() if key not in ALREADY_IN_THE_START}
     backbone["prompt"] = [getattr(encoder, "prompt", ""), getattr(encoder, "unpooled", 0)]
     if isinstance(encoder, PooledEncoder) and encoder.sides.any():
-        backbone["sides"] = [[one.prompt, one.unpooled] for one in map(encoder.reading, Side)]
+        backbone["sides"] = [[reader.prompt, reader.unpooled] for reader in map(encoder.reading, Side)]
     digest = hashlib.sha256(json.dumps(backbone, sort_keys=True).encode())
     for name, tensor in encoder.state_dict().items() if encoder is not None else ():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -104,11 +108,11 @@ def evaluation_digest(job: JobConfig, data: JobData) -> str:
     Which rows training has seen (`evaluation.without_leaks`) follows from the weights' own digest and the rows.
     """
     hardware = job.hardware
-    of_tasks = [(task.name, *one) for task in data.tasks for one in task.splits.items()]
+    of_tasks = [(task.name, *part) for task in data.tasks for part in task.splits.items()]
     deciding = {
         "maths": maths(),
-        "sets": [[one.split, one.name, examples_digest(one)] for one in data.evaluation],
-        "tasks": [[name, split, examples_digest(one)] for name, split, one in of_tasks],
+        "sets": [[examples.split, examples.name, examples_digest(examples)] for examples in data.evaluation],
+        "tasks": [[name, split, examples_digest(examples)] for name, split, examples in of_tasks],
         "evaluation": vars(job.evaluation),
         "seed": job.seed,
         "model": deciding_model(job.model),

@@ -100,25 +100,25 @@ def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
-def place_of(key: str, message: str, lines: Sequence[str], folder: Path) -> str:
+def place_of(key: str, message: str, overrides: Sequence[str], folder: Path) -> str:
     """` (given as +trainer.epoch=3)` or ` (conf/experiment/x.yaml, line 3)`; empty if the message says it."""
     if not key:
         return ""
-    for line in lines:
+    for line in overrides:
         name = line.lstrip("+~").partition("=")[0]
         if name == key or name.startswith((f"{key}.", f"{key}@")):
             return "" if f"{name}=" in message else f" (given as {line})"
     word = key.rpartition(".")[2].partition("[")[0]
-    for file in _chosen_files(folder, lines):
+    for file in _chosen_files(folder, overrides):
         for number, text in enumerate(read_text(file).splitlines(), start=1):
             if re.search(rf"(?<![\w/]){re.escape(word)}(?!\w)", text.partition("#")[0]):
                 return f" ({file.relative_to(folder.parent)}, line {number})"
     return ""
 
 
-def _chosen_files(folder: Path, lines: Sequence[str]) -> Iterator[Path]:
+def _chosen_files(folder: Path, overrides: Sequence[str]) -> Iterator[Path]:
     """Files of the configuration tree that the overrides choose, in order."""
-    for line in lines:
+    for line in overrides:
         group, _, value = line.lstrip("+").partition("=")
         for option in value.strip("[]").split(","):
             if (file := folder / group.partition("@")[0] / f"{option.strip()}.yaml").is_file():

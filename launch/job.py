@@ -14,7 +14,7 @@ from conf.job import JobConfig
 from conf.own_classes import refusal
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
-from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, RANKINGS
+from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, V_MEASURE
 from juzhen.core.places import DATASETS
 from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
@@ -32,22 +32,13 @@ EXAMPLES = {
 PACKAGES = {"model": "lightning_modules", "callbacks": "callbacks"}
 """Group → where its classes are; those of all others are losses."""
 
-MONITORED = (
-    "spearman",
-    "pearson",
-    "accuracy",
-    "f1",
-    "average_precision",
-    "auc",
-    "macro_f1",
-    "mlm_accuracy",
-    CLASS_MEANS,
-    "ranking_accuracy",
-    "triplet_accuracy",
-    "score_gap",
-    *RANKINGS,
-)
-"""Metrics that may choose a checkpoint: higher is better."""
+AFTER_TRAINING = ("transfer_accuracy", "transfer_f1", "transfer_majority", V_MEASURE)
+NO_GOAL = ("ranking_loss", "positive_score", "negative_score")
+"""Metrics of which higher is not better."""
+
+MONITORED = {name for measures in MEASURES.values() for name in measures}
+MONITORED = MONITORED - {*AFTER_TRAINING, *NO_GOAL} | {"mlm_accuracy", CLASS_MEANS}
+"""Metrics that may choose a checkpoint."""
 
 
 def read_job(config: DictConfig) -> JobConfig:
@@ -106,7 +97,7 @@ def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
     losses = {"loss": job.loss}
     for group, owners in (("stages", job.schedule.stages), ("sets", job.schedule.sets)):
         losses |= {
-            f"schedule.{group}.{name}.loss": own.loss for name, own in owners.items() if own and own.loss
+            f"schedule.{group}.{name}.loss": node.loss for name, node in owners.items() if node and node.loss
         }
     for key, loss in losses.items():
         if "_target_" in loss:

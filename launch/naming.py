@@ -46,7 +46,9 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     for group in ("dataset", "evaluate"):
         if isinstance(config.get(group), Mapping):
             deciding[group] |= {
-                name: deciding_set(one) for name, one in deciding[group].items() if isinstance(one, Mapping)
+                name: deciding_set(node)
+                for name, node in deciding[group].items()
+                if isinstance(node, Mapping)
             }
     if isinstance(config.get("schedule"), Mapping):
         deciding["schedule"].pop("store", None)
@@ -76,8 +78,8 @@ def _filled_in(config: DictConfig) -> dict[str, Any]:
     keys = [key for key in config if key not in NOT_PART_OF_THE_RUN or key in ("hardware", "callbacks")]
     nodes = {key: "???" if OmegaConf.is_missing(config, key) else config[key] for key in keys}
     return {
-        key: OmegaConf.to_container(one, resolve=True) if OmegaConf.is_config(one) else one
-        for key, one in nodes.items()
+        key: OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+        for key, node in nodes.items()
     }
 
 
@@ -109,7 +111,7 @@ def with_language(config: Mapping[str, Any]) -> dict[str, Any]:
         {view: text for view, text in model["templates"][language].items() if view not in unused}
         for language in templated
     ]
-    if templated and all(one == texts[0] for one in texts):
+    if templated and all(text == texts[0] for text in texts):
         model["language"] = templated[0]
     return model
 
@@ -173,8 +175,8 @@ def run_name(config: Mapping[str, Any]) -> str:
             declaration = declared(target)
             trains, uses_loss = declaration.trains is not False, declaration.uses_loss
     learns = trains and bool(config.get("dataset"))
-    words = [*([joined] if trains else []), model, *([loss] if learns and uses_loss else [])]
-    return f"{'-'.join(words)}-s{config.get('seed')}"
+    parts = [*([joined] if trains else []), model, *([loss] if learns and uses_loss else [])]
+    return f"{'-'.join(parts)}-s{config.get('seed')}"
 
 
 def this_machine(key: str) -> Any:

@@ -36,12 +36,12 @@ TYPED_ONLY = {
 """Key → the values that files may give it: ours, and those of Hydra."""
 
 
-def check_hydra(node: Mapping[str, Any], lines: Sequence[str]) -> None:
+def check_hydra(node: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """Raises ConfigError for code or a place that a file names, and that neither juzhen nor the command line has named.
 
     node  the plain `hydra` node of a composed configuration, its references not filled in
     """
-    typed = [re.split("[=@]", line.lstrip("+~"))[0].replace("/", ".") for line in lines]
+    typed = [re.split("[=@]", line.lstrip("+~"))[0].replace("/", ".") for line in overrides]
     for key, value in _leaves(node, "hydra"):
         name = key.rpartition(".")[2]
         if name == "_target_" and not TARGETS.fullmatch(str(value)):

@@ -126,7 +126,7 @@ class RunFolder:
             return
         attic = self.path / KEPT_ASIDE
         attic.mkdir(exist_ok=True)
-        last = max((int(one.name) for one in attic.iterdir() if one.name.isdigit()), default=0)
+        last = max((int(folder.name) for folder in attic.iterdir() if folder.name.isdigit()), default=0)
         folder = attic / str(last + 1)
         folder.mkdir()
         for item in leftovers:
@@ -187,9 +187,11 @@ def make_folder(path: Path) -> None:
 
 def _unwritable(path: Path, error: OSError) -> UserError:
     """What stands in the way, and the way out."""
-    there = next(one for one in (path, *path.absolute().parents) if one.exists())
+    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     reason = (
-        f"nothing can be written below {there} ({error.strerror})" if there.is_dir() else f"{there} is a file"
+        f"nothing can be written below {existing} ({error.strerror})"
+        if existing.is_dir()
+        else f"{existing} is a file"
     )
     return UserError(f"{path}: {reason}; set output_dir=… to a folder that you may write to, or run_dir=…")
 
@@ -198,8 +200,10 @@ def _is_old_run(path: Path, names: set[str]) -> bool:
     """A folder of the time before there was a marker: Hydra's notes, and beside them what a run of ours leaves."""
     if ".hydra" not in names:
         return False
-    kept = {entry.name for entry in (path / CHECKPOINTS).iterdir()} if CHECKPOINTS in names else set()
-    if names <= {*STAYS, *LEFT_BY_RUNS} or (kept and all(re.fullmatch(IN_CHECKPOINTS, one) for one in kept)):
+    checkpoints = {entry.name for entry in (path / CHECKPOINTS).iterdir()} if CHECKPOINTS in names else set()
+    if names <= {*STAYS, *LEFT_BY_RUNS} or (
+        checkpoints and all(re.fullmatch(IN_CHECKPOINTS, name) for name in checkpoints)
+    ):
         return True
     try:
         return bool(Result.read(path).key)

@@ -154,8 +154,8 @@ class StageRun:
         require_free_space(self.entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         newest = saved_state(self.entry.checkpoints)
         if newest is not None:
-            said = f"stage {self.stage.name}: goes on after step {newest.steps} ({newest.path})"
-            _say(said, self.trainer)
+            message = f"stage {self.stage.name}: goes on after step {newest.steps} ({newest.path})"
+            _say(message, self.trainer)
         start = None if newest is None else newest.path
         with _ctrl_c_of(self.trainer):
             self.trainer.fit(self.module, datamodule=self.data, ckpt_path=start)
@@ -207,9 +207,9 @@ class StageRun:
         step  the one whose weights were just learnt; None: they are from elsewhere
         """
         digest = evaluation_digest(self.job, self.rows) if self.entry.shared else ""
-        known = self.entry.measured(digest) if self.entry.finished else None
-        if known is not None:
-            self.module.scores = known
+        measured = self.entry.measured(digest) if self.entry.finished else None
+        if measured is not None:
+            self.module.scores = measured
             return
         if step is None or not self.module.score_as_validated(self.data.test_plan, step=step):
             self._test()

@@ -97,17 +97,17 @@ class StageStore:
         self.root = None if root is None else Path(root)
 
     @contextmanager
-    def entry(self, digest: str, own: Path, *, name: str, is_helper: bool) -> Iterator[StageEntry]:
+    def entry(self, digest: str, run_folder: Path, *, name: str, is_helper: bool) -> Iterator[StageEntry]:
         """The entry of that digest, held until the end of the block: a second process waits and finds it finished.
 
-        own        folder of this run's stage
+        run_folder  folder of this run's stage
         is_helper  a process that Lightning started for a further device: it goes along with the one that holds
         """
         if self.root is None:
-            yield StageEntry(own, shared=False)
+            yield StageEntry(run_folder, shared=False)
             return
         entry = StageEntry(self.root / digest[:16], shared=True)
-        owner, ours = entry.path / OWNER, str(own.resolve())
+        owner, ours = entry.path / OWNER, str(run_folder.resolve())
         if is_helper:
             while not entry.finished and not (owner.exists() and read_text(owner) == ours):
                 time.sleep(POLL_SECONDS)
@@ -137,10 +137,10 @@ class StageStore:
             lock.release()
 
 
-def share_files(kept: Path, copy: Path) -> None:
+def share_files(source: Path, copy: Path) -> None:
     """Lets large files that are equal in both folders occupy the disk once, where the file system can do that."""
     for file in (path for path in copy.rglob("*") if path.is_file() and path.stat().st_size >= LARGE_BYTES):
-        twin = kept / file.relative_to(copy)
+        twin = source / file.relative_to(copy)
         if twin.is_file() and not twin.samefile(file) and filecmp.cmp(twin, file, shallow=False):
             try:
                 new_link(twin, file)

@@ -63,10 +63,10 @@ def _check_names(job: JobConfig) -> None:
         raise ConfigError(f"{key}: a mixture has one stage; type schedule=serial")
     if schedule.order is not None and not schedule.order:
         raise ConfigError("schedule.order=[]: expected names of stages, or null")
-    for name, own in schedule.sets.items():
-        if own.weight is not None and schedule.sample_by != "weight":
+    for name, numbers in schedule.sets.items():
+        if numbers.weight is not None and schedule.sample_by != "weight":
             key = f"schedule.sets.{name}.weight"
-            raise ConfigError(f"{key}={own.weight}: weights count with schedule.sample_by=weight")
+            raise ConfigError(f"{key}={numbers.weight}: weights count with schedule.sample_by=weight")
         if sets and name not in sets:
             raise ConfigError(
                 f"schedule.sets.{name}: this job does not learn from {name}; {nearest(str(name), sets)}"
@@ -74,34 +74,34 @@ def _check_names(job: JobConfig) -> None:
 
 
 def _plan(name: str, job: JobConfig) -> StagePlan:
-    own, key = job.schedule.stages.get(name) or StageConfig(), f"schedule.stages.{name}"
-    datasets = [name] if own.dataset is None else own.dataset
+    stage_config, key = job.schedule.stages.get(name) or StageConfig(), f"schedule.stages.{name}"
+    datasets = [name] if stage_config.dataset is None else stage_config.dataset
     for each in datasets:
         if each not in job.dataset:
-            where = "schedule.order" if own.dataset is None else f"{key}.dataset"
+            where = "schedule.order" if stage_config.dataset is None else f"{key}.dataset"
             raise ConfigError(
                 f"{where}: this job has no set {each}; {nearest(each, job.dataset)}, "
                 f"or choose it too: 'dataset=[{','.join([*job.dataset, each])}]'"
             )
     if not datasets or len(set(datasets)) < len(datasets):
         raise ConfigError(f"{key}.dataset={datasets}: expected each set once, and at least one")
-    training, sets = dict(own.training or {}), job.schedule.sets
-    if own.share_percent is not None:
+    training, sets = dict(stage_config.training or {}), job.schedule.sets
+    if stage_config.share_percent is not None:
         if "duration" in training:
             raise ConfigError(
                 f"{key}: share_percent is a part of training.duration; keep one of both",
                 f"{key}.share_percent",
             )
-        training["duration"] = _part(job.training.duration, own.share_percent)
+        training["duration"] = _part(job.training.duration, stage_config.share_percent)
     stage = replace(
         job,
         evaluate={**job.evaluate, **job.dataset},
         dataset={each: job.dataset[each] for each in datasets},
-        loss=job.loss if own.loss is None else own.loss,
+        loss=job.loss if stage_config.loss is None else stage_config.loss,
         schedule=replace(job.schedule, sets={each: sets[each] for each in datasets if each in sets}),
         training=validated(TrainingConfig, asdict(job.training) | training, f"{key}.training"),
         optimizer=validated(
-            OptimizerConfig, asdict(job.optimizer) | (own.optimizer or {}), f"{key}.optimizer"
+            OptimizerConfig, asdict(job.optimizer) | (stage_config.optimizer or {}), f"{key}.optimizer"
         ),
     )
     return StagePlan(name, tuple(datasets), stage)

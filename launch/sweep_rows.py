@@ -22,17 +22,17 @@ def split_rows(rows: Mapping[str, str], only: Sequence[str] | None) -> dict[str,
     for name in only or ():
         if name not in rows:
             raise UserError(f"hydra.sweeper.only=[{name}]: there is no such row; {nearest(str(name), rows)}")
-    return {name: shlex.split(words) for name, words in rows.items() if only is None or name in only}
+    return {name: shlex.split(line) for name, line in rows.items() if only is None or name in only}
 
 
-def with_row(words: Iterable[str], row: Iterable[str], typed: Iterable[str]) -> list[str]:
+def with_row(overrides: Iterable[str], row: Iterable[str], typed: Iterable[str]) -> list[str]:
     """A cell of the grid and a row as one command line.
 
     typed  keys that the person at the keyboard set: these count, then the row, then what the sweep's grid says
     """
     row, typed = list(row), set(typed)
     in_row = {key_of(word) for word in row}
-    return [word for word in words if key_of(word) not in in_row - typed] + [
+    return [word for word in overrides if key_of(word) not in in_row - typed] + [
         word for word in row if key_of(word) not in typed
     ]
 
@@ -46,15 +46,15 @@ def has_key(config: DictConfig, word: str) -> bool:
 
 
 def with_waiting(
-    words: Iterable[str], waiting: Iterable[str], compose: Callable[[list[str]], DictConfig]
+    overrides: Iterable[str], waiting: Iterable[str], compose: Callable[[list[str]], DictConfig]
 ) -> list[str]:
     """The words of a cell with those that wait whose keys it has.
 
     waiting  words for keys that only what some cells choose brings, such as callbacks.mining.depth=50
     """
-    words, waiting = list(words), list(waiting)
-    config = compose(words) if waiting else None
-    return [*words, *(word for word in waiting if config is not None and has_key(config, word))]
+    overrides, waiting = list(overrides), list(waiting)
+    config = compose(overrides) if waiting else None
+    return [*overrides, *(word for word in waiting if config is not None and has_key(config, word))]
 
 
 def handed_over(arguments: Sequence[str], waiting: Sequence[str]) -> list[str]:
@@ -62,9 +62,9 @@ def handed_over(arguments: Sequence[str], waiting: Sequence[str]) -> list[str]:
     if not waiting:
         return list(arguments)
     quoted = ",".join(QuotedString(word, Quote.single).with_quotes() for word in waiting)
-    places = [place for place, word in enumerate(arguments) if word in waiting]
-    kept = [word for word in arguments if word not in waiting]
-    return [*kept[: places[0]], f"{WAITING}=[{quoted}]", *kept[places[0] :]]
+    positions = [position for position, word in enumerate(arguments) if word in waiting]
+    plain = [word for word in arguments if word not in waiting]
+    return [*plain[: positions[0]], f"{WAITING}=[{quoted}]", *plain[positions[0] :]]
 
 
 def parameters(config: DictConfig) -> dict[str, Any]:
@@ -81,9 +81,9 @@ def is_one_cell(config: DictConfig, typed: Iterable[str]) -> bool:
     typed = set(typed)
     if not set(map(key_of, parameters(config))) <= typed:
         return False
-    every = rows(config)
-    return bool(every or parameters(config)) and (
-        not every or any({key_of(word) for word in row} <= typed for row in every.values())
+    all_rows = rows(config)
+    return bool(all_rows or parameters(config)) and (
+        not all_rows or any({key_of(word) for word in row} <= typed for row in all_rows.values())
     )
 
 

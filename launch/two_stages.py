@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from juzhen.core.whole import write_json, writing_to
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that
+    from juzhen.core.examples import Examples
     from juzhen.data.rankings import RankingSet
     from juzhen.evaluation.settings import EvaluationSettings
     from juzhen.evaluation.two_stage import RerankedScores
@@ -30,13 +32,16 @@ OF_STAGES = ("retrieve", "rerank", "top", "limit", "on_bad_row", "out")
 
 def asks_for_two_stages(options: SimpleNamespace) -> bool:
     """Raises UserError for options of two stages beside those of runs, or without all that two stages need."""
-    given = [name.replace("_", "-") for name in OF_STAGES if getattr(options, name) is not None]
-    if not given:
+    flags = [name.replace("_", "-") for name in OF_STAGES if getattr(options, name) is not None]
+    if not flags:
         return False
-    if others := [*options.runs, *(f"--{one.replace('_', '-')}" for one in OF_RUNS if getattr(options, one))]:
-        raise UserError(f"{others[0]}: is for runs that are filled in; with --{given[0]} leave it out")
+    if unread := [
+        *options.runs,
+        *(f"--{name.replace('_', '-')}" for name in OF_RUNS if getattr(options, name)),
+    ]:
+        raise UserError(f"{unread[0]}: is for runs that are filled in; with --{flags[0]} leave it out")
     if options.retrieve is None or options.rerank is None:
-        raise UserError(f"--{given[0]}: two stages need --retrieve <run> and --rerank <run>")
+        raise UserError(f"--{flags[0]}: two stages need --retrieve <run> and --rerank <run>")
     if not options.dataset and options.suite is None:
         raise UserError(
             "two stages are measured on a set: --dataset <name>, such as --dataset demo_retrieval"
@@ -57,9 +62,9 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
 
     settings = _settings(options, today)
     sets = load_job_data(settings, {}).evaluation
-    rankings = [some_queries(as_ranking(one), options.limit, seed=settings.seed) for one in sets]
+    rankings = [some_queries(as_ranking(examples), options.limit, seed=settings.seed) for examples in sets]
     top = options.top or TOP
-    depths = [*(one for one in DEPTHS if one < top), top]
+    depths = [*(depth for depth in DEPTHS if depth < top), top]
     for ranking in rankings:
         check_depths(ranking, depths)
     stages = open_encoder(options.retrieve), CrossEncoder.load(options.rerank)
@@ -70,13 +75,12 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
         "hardware": asdict(settings.hardware),
         "environment": describe_environment(),
     }
-    how: dict[str, Any] = {
+    settings_of_stages: dict[str, Any] = {
         "settings": settings,
         "cache_dir": today.cache_dir,
         "progress": sys.stderr.isatty(),
     }
-    # Other stages have other files: a measurement replaces itself and no other.
-    told = [
+    deciding = [
         about["retrieve"]["weights"] or options.retrieve,
         about["rerank"]["weights"],
         depths,
@@ -84,18 +88,14 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
         settings.hardware.precision,
         settings.seed,
     ]
-    keys = [hashlib.sha256(json.dumps([*told, one.fingerprint]).encode()).hexdigest()[:8] for one in sets]
-    paths = [
-        folder / f"two_stage-{one.name}-{one.split}-{key}.json"
-        for one, key in zip(rankings, keys, strict=True)
-    ]
+    paths = [folder / _file_name(examples, deciding) for examples in sets]
     require_ours(*paths)
     for ranking, path in zip(rankings, paths, strict=True):
-        found = two_stage(*stages, ranking, depths=depths, **how)
+        reranked = two_stage(*stages, ranking, depths=depths, **settings_of_stages)
         with writing_to(f"--out {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            write_json(path, about | _numbers(ranking, found))
-        print(_table(ranking, found), flush=True)
+            write_json(path, about | _numbers(ranking, reranked))
+        print(_table(ranking, reranked), flush=True)
         print(f"written to {path}", file=sys.stderr)
 
 
@@ -106,10 +106,10 @@ def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettin
 
     settings = EvaluationSettings.of(asdict(today))
     settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
-    for name, one in settings.evaluate.items():
-        if one.kind != Kind.RETRIEVAL:
+    for name, config in settings.evaluate.items():
+        if config.kind != Kind.RETRIEVAL:
             raise UserError(
-                f"{name} is of kind {one.kind}; two stages look through a corpus: expected retrieval"
+                f"{name} is of kind {config.kind}; two stages look through a corpus: expected retrieval"
             )
     settings.data_dir = options.data_dir or settings.data_dir
     settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
@@ -122,37 +122,43 @@ def _weights(encoder: str) -> str:
     return "" if encoder in LEXICAL else weights_digest(encoder_source(encoder))
 
 
-def _numbers(ranking: "RankingSet", found: "list[RerankedScores]") -> dict[str, Any]:
+def _file_name(examples: "Examples", deciding: Sequence[Any]) -> str:
+    """Other stages, and other rows, have another file: a measurement replaces itself and no other."""
+    key = hashlib.sha256(json.dumps([*deciding, examples.fingerprint]).encode()).hexdigest()[:8]
+    return f"two_stage-{examples.name}-{examples.split}-{key}.json"
+
+
+def _numbers(ranking: "RankingSet", reranked: "list[RerankedScores]") -> dict[str, Any]:
     return {
         "set": ranking.column,
         "queries": len(ranking.queries),
         "documents": len(ranking.corpus),
         "depths": [
             {
-                "depth": one.depth,
-                "scores": {metric: score.as_dict() for metric, score in one.scores.items()},
-                "milliseconds": one.milliseconds.round(3).tolist(),
+                "depth": scores.depth,
+                "scores": {metric: score.as_dict() for metric, score in scores.scores.items()},
+                "milliseconds": scores.milliseconds.round(3).tolist(),
             }
-            for one in found
+            for scores in reranked
         ],
     }
 
 
-def _table(ranking: "RankingSet", found: "list[RerankedScores]") -> str:
+def _table(ranking: "RankingSet", reranked: "list[RerankedScores]") -> str:
     """Quality and time by depth, as Markdown."""
     import numpy as np
 
-    metrics = [*found[0].scores]
-    lines = []
-    for one in found:
-        low, middle, high = np.percentile(one.milliseconds, [10, 50, 90])
-        first, *others = (one.scores[metric] for metric in metrics)
+    metrics = [*reranked[0].scores]
+    table_rows = []
+    for scores in reranked:
+        low, middle, high = np.percentile(scores.milliseconds, [10, 50, 90])
+        first, *further = (scores.scores[metric] for metric in metrics)
         bounds = "" if first.low is None else f" [{100 * first.low:.1f}, {100 * first.high:.1f}]"
-        cells = [f"{100 * first.value:.1f}{bounds}", *(f"{100 * score.value:.1f}" for score in others)]
-        lines.append([str(one.depth or "–"), *cells, f"{middle:.1f} ({low:.1f} to {high:.1f})"])
+        cells = [f"{100 * first.value:.1f}{bounds}", *(f"{100 * score.value:.1f}" for score in further)]
+        table_rows.append([str(scores.depth or "–"), *cells, f"{middle:.1f} ({low:.1f} to {high:.1f})"])
     head = ["reread", *(metric.replace("_", " ") for metric in metrics), "ms per query"]
     about = (
         f"{ranking.column}: {len(ranking.queries):,} queries, {len(ranking.corpus):,} documents; ×100, 95 % interval "
-        f"over queries; median and 10th to 90th percentile of {len(found[0].milliseconds)} queries, one at a time"
+        f"over queries; median and 10th to 90th percentile of {len(reranked[0].milliseconds)} queries, one at a time"
     )
-    return "\n".join([about, "", markdown_table(head, lines, numbers=range(len(head))), ""])
+    return "\n".join([about, "", markdown_table(head, table_rows, numbers=range(len(head))), ""])

@@ -55,8 +55,8 @@ def why_unread(key: str, job: Job) -> str | None:
         for owner in ("schedule.stages.", "schedule.sets."):  # their keys are those of the job
             if key.startswith(owner) and key.count(".") > 2 and not pattern.startswith("schedule."):
                 plain = key.split(".", 3)[3]
-        is_it = any(is_below(one, pattern) for one in {key, plain})
-        if is_it and not any(is_below(key, one) for one in rule.but):
+        is_it = any(is_below(name, pattern) for name in {key, plain})
+        if is_it and not any(is_below(key, pattern) for pattern in rule.but):
             return WHY[rule.name].format(key=key, pick="leave it out", **_words(job))
     return None
 

@@ -117,10 +117,10 @@ class Groups:
         key, value = override.package or group, override.value()
         return [f"{key}.{name}" for name, _ in leaves(value)] if isinstance(value, dict) else [key]
 
-    def refuse_group_twice(self, words: Sequence[str]) -> None:
+    def refuse_group_twice(self, overrides: Sequence[str]) -> None:
         """Raises UserError where a group is chosen twice: Hydra would silently drop the first choice."""
         first: dict[str, str] = {}
-        for word in words:
+        for word in overrides:
             override = self.parse(word)
             key = override.get_key_element().lstrip("+")
             if override.is_delete() or not self.is_group(override.key_or_group):
@@ -136,7 +136,7 @@ class Groups:
             return f"{word}: no spaces around =; write '{key.strip()}={value.strip()}'"
         if word.translate(FULL_WIDTH) != word and '"' not in word:
             return f"{word}: there is a full-width sign in it; type '{word.translate(FULL_WIDTH)}'"
-        if any(word.count(left) != word.count(right) for left, right in ("[]", "{}", "()")):
+        if any(word.count(opening) != word.count(right) for opening, right in ("[]", "{}", "()")):
             return f"{word}: a bracket is missing; quote the whole argument: 'dataset=[csts, afqmc]'"
         if not equals:
             owners = [f"{group}={word}" for group in self.names if word in self.options(group)]
@@ -158,13 +158,13 @@ def several_values(word: str) -> str:
     return f"{message}, for a text that has a comma in it {command(setting(key, value))}"
 
 
-def as_typed(words: Sequence[str]) -> list[str]:
+def as_typed(arguments: Sequence[str]) -> list[str]:
     """The words of a command line, with quotes around what would be read as a number though its key holds text.
 
     >>> as_typed(["name=1234e56", "seed=1", "run_dir=7e3,out"])
     ['name="1234e56"', 'seed=1', 'run_dir="7e3",out']
     """
-    return [_quoted(word) for word in words]
+    return [_quoted(word) for word in arguments]
 
 
 def _quoted(word: str) -> str:

@@ -38,7 +38,8 @@ class RowOutputs(Metric):
 
     def update(self, rows: Int[Tensor, "batch"], values: Float[Tensor, "batch *numbers"]) -> None:
         """rows  their numbers · values  a number, a vector or a matrix of each"""
-        where = rows.device if self._is_shared() else torch.device("cpu")
+        is_shared = self.distributed_available_fn is not None and self.distributed_available_fn()
+        where = rows.device if is_shared else torch.device("cpu")
         self.shape = torch.tensor([*values.shape[1:], -1, -1, -1][:3], device=self.shape.device)
         self.rows.append(rows.to(where))
         self.values.append(values.detach().float().flatten().to(where))
@@ -59,9 +60,6 @@ class RowOutputs(Metric):
                 torch.empty(0, dtype=torch.int64, device=self.device), torch.empty(0, device=self.device)
             )
         return self.compute().numpy()
-
-    def _is_shared(self) -> bool:
-        return bool(self.distributed_available_fn and self.distributed_available_fn())
 
 
 class PairMeasures(Metric):

@@ -114,7 +114,7 @@ def interrupt(output_dir: Path, backbone: Path, step: int, name: str, *overrides
 
 def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on a job that reads rows fails the test. A first look, before torch is loaded, is not taken."""
-    monkeypatch.setattr("juzhen.data.loading.look_at_data", lambda job, **options: {})
+    monkeypatch.setattr("juzhen.data.loading.look_at_data", lambda job, **options: None)
     monkeypatch.setattr(loading, "load_examples", lambda *given, **options: pytest.fail("data were read"))
 
 

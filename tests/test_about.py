@@ -9,7 +9,7 @@ from forks import python
 import train
 from juzhen.cli.about import info_lines, tell_about
 from juzhen.cli.main import main
-from juzhen.core.answer import status_of
+from juzhen.cli.program import status_of
 from juzhen.core.errors import UserError
 from launch.words import parse_flags
 

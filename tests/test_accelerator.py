@@ -22,7 +22,8 @@ from juzhen.core.accelerator import (
 )
 from juzhen.core.errors import UserError
 from juzhen.evaluation.spec import HardwareConfig
-from launch import check_command_line, read_job
+from launch.check import check_command_line
+from launch.job import read_job
 from launch.naming import run_key
 from train import CONFIGURATION
 

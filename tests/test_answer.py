@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from juzhen.core.answer import doing, status_of
+from juzhen.cli.program import status_of
 from juzhen.core.errors import UserError
 from juzhen.core.whole import writing_to
 
 
 def failing(error):
     def main():
-        with doing("writing the set"):
-            raise error
+        error.add_note("writing the set")
+        raise error
 
     return main
 

@@ -17,7 +17,8 @@ from juzhen.cli.main import main
 from juzhen.core import network
 from juzhen.core.result import Result
 from juzhen.losses.order import CoSENT
-from launch import check_command_line, run_folder
+from launch import run_folder
+from launch.check import check_command_line
 from launch.naming import register_resolvers
 from launch.run_folder import RunFolder
 

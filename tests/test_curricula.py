@@ -9,8 +9,9 @@ from jobs import compose_job, interrupt, logged, run_job, weights
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch import digests, read_job
+from launch import digests
 from launch.console import set_lines
+from launch.job import read_job
 from launch.stored import stored_job
 
 WORDS = ("schedule=serial", "debug_rows=24", "training.duration=2 epochs", "loss=by_kind")

@@ -6,7 +6,7 @@ from jobs import compose_job
 
 import train
 from juzhen.core.errors import UserError
-from launch import read_job
+from launch.job import read_job
 
 
 @pytest.mark.parametrize(

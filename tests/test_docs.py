@@ -21,7 +21,8 @@ import juzhen.losses
 from juzhen.cli.verbs import VERBS, verb
 from juzhen.core.examples import Kind
 from juzhen.data.source import load_examples
-from launch import check_command_line, read_job
+from launch.check import check_command_line
+from launch.job import read_job
 from launch.naming import register_resolvers
 
 PAGES = (*EDITIONS, "ARCHITECTURE.md", "CONTRIBUTING.md")

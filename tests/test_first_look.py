@@ -10,8 +10,8 @@ import train
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Result
 from juzhen.data import loading
-from juzhen.data.loading import READ_AT_ONCE_BYTES, look_at_data
-from launch import read_job
+from juzhen.data.loading import LOOKED_AT_BYTES, look_at_data
+from launch.job import read_job
 
 GOOD = "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t4.0\n我想退货\t怎么改密码\t1.0\n他在跑步\t他正在跑\t5.0\n"
 OWN = ["dataset.demo_sts.source=local", "dataset.demo_sts.rows={train:null,dev:null,test:null}"]
@@ -27,7 +27,7 @@ class NoTorch(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, NoTorch())
 import train
-from juzhen.core.answer import status_of
+from juzhen.cli.program import status_of
 for words in json.loads(sys.argv[1]):
     sys.argv = ["train.py", *words]
     told, since = io.StringIO(), time.process_time()
@@ -108,14 +108,20 @@ def job_of(*words):
     return read_job(compose_job(*SMALL, *words))
 
 
-def test_rows_of_small_files_are_read_once(place, tmp_path, tiny_backbone, monkeypatch):
-    read = []
+@pytest.fixture
+def read(monkeypatch):
+    """Set and split of everything that is read."""
+    splits = []
     load = loading.load_examples
     monkeypatch.setattr(
         loading,
         "load_examples",
-        lambda config, split, **how: read.append(split) or load(config, split, **how),
+        lambda config, split, **how: splits.append((config.name, split)) or load(config, split, **how),
     )
+    return splits
+
+
+def test_small_files_are_read_before_torch_and_once_after_it(place, tmp_path, tiny_backbone, read):
     words = (
         *SMALL,
         *OWN,
@@ -124,21 +130,26 @@ def test_rows_of_small_files_are_read_once(place, tmp_path, tiny_backbone, monke
         f"backbone.path={tiny_backbone}",
     )
     config = compose_job(*words, "training.duration=1 steps")
-    train.run_job(config)
-    assert sorted(read) == ["dev", "test", "train"]
+    splits = [("demo_sts", split) for split in ("dev", "test", "train")]
+    train.first_look(read_job(config))
+    assert sorted(read) == splits
+    read.clear()
+    train.run_job(config, is_checked=True)
+    assert sorted(read) == splits
     assert Result.read(config.run_dir).data["train/demo_sts"]["rows"] == 3
 
 
-def test_large_files_are_left_for_later(place, monkeypatch):
+def test_large_files_are_left_for_later(place, monkeypatch, read):
     job = job_of(*OWN, f"data_dir={place}/label")
-    monkeypatch.setattr("juzhen.data.loading.READ_AT_ONCE_BYTES", 10)
-    assert look_at_data(job, unscored=UNSCORED) == {}
-    assert READ_AT_ONCE_BYTES > 10**6
+    monkeypatch.setattr("juzhen.data.loading.LOOKED_AT_BYTES", 10)
+    look_at_data(job, unscored=UNSCORED)
+    assert read == []
+    assert LOOKED_AT_BYTES > 10**6
 
 
-def test_sets_that_a_model_does_not_read_are_left_alone(place):
+def test_sets_that_a_model_does_not_read_are_left_alone(place, read):
     """The lexical baseline learns from nothing and loads no encoder; a model of running text scores no pairs."""
     words = (f"data_dir={place}/label", *OWN, "backbone.path=no/such/folder", "model=lexical", "suite=demo")
-    known = train.first_look(job_of(*words))
-    assert not [key for key in known if key[0] == "demo_sts" and key[1] == "train"]
-    assert known["demo_qmc", "dev"] is not None
+    train.first_look(job_of(*words))
+    assert ("demo_sts", "train") not in read
+    assert ("demo_qmc", "dev") in read

@@ -14,6 +14,9 @@ from juzhen.core.errors import UserError
 from juzhen.encoders.locate import locate_folder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+SECONDS_OF_A_START = 60
+"""Of Python and torch, on a machine with other work."""
+
 LOAD = """
 import sys
 from juzhen import SentenceEncoder
@@ -43,7 +46,13 @@ class Mirror(BaseHTTPRequestHandler):
         files = sorted(path for path in self.folder.iterdir() if path.is_file())
         path = self.path.partition("?")[0]
         body, headers = b"", {}
-        if path.startswith("/api/models/acme/tiny"):
+        if path.startswith("/api/models/acme/tiny/tree/"):
+            rows = [
+                {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": COMMIT}
+                for file in files
+            ]
+            body, headers = json.dumps(rows).encode(), {"Content-Type": "application/json"}
+        elif path.startswith("/api/models/acme/tiny"):
             listed = [{"rfilename": file.name} for file in files]
             body = json.dumps(
                 {"id": "acme/tiny", "modelId": "acme/tiny", "sha": COMMIT, "siblings": listed}
@@ -97,8 +106,8 @@ def test_a_hub_that_is_silent_is_given_up_within_half_a_minute(mirror, tmp_path)
     handler.silent = True
     begun = time.monotonic()
     done = python("-c", LOAD, "acme/tiny", env=environment(endpoint, tmp_path))
-    assert "acme/tiny" in done.stderr.splitlines()[-1]
-    assert time.monotonic() - begun < 60  # with the start of Python and torch
+    assert "the hub is silent" in done.stderr.splitlines()[-1]
+    assert time.monotonic() - begun < 30 + SECONDS_OF_A_START
 
 
 def test_a_name_below_a_folder_that_is_there_is_not_asked_of_the_hub(tmp_path, monkeypatch):

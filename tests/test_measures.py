@@ -21,7 +21,7 @@ from juzhen.encoders import load_encoder
 from juzhen.evaluation.evaluators import CrossEncoderPlan
 from juzhen.metrics.ranking import score_ranking
 from juzhen.report.matrix import build_matrix
-from launch import read_job
+from launch.job import read_job
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoderModule
 

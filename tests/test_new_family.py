@@ -13,6 +13,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.packing import pack
 from juzhen.evaluation import evaluate
+from juzhen.evaluation.describe import cut_in_training
 from juzhen.families import FAMILIES, Family, PairScorer, family_of, find_family, open_encoder
 
 TEXTS = ["今天天气很好", "今天是个好天气", "怎么还花呗"]
@@ -83,6 +84,7 @@ def test_it_is_found_evaluated_and_scored(folder):
     scorer = PairScorer(folder)
     scores = scorer([TEXTS[0]] * 2, TEXTS[1:], batch_tokens=64, progress=False)
     assert scores[0] > scores[1]
+    assert cut_in_training(encoder, None, {"demo_sts": None}) == {}
     with pytest.raises(UserError, match="CharacterMeans: encoders of this kind are not exported"):
         family_of(encoder).export(encoder, folder / "e.onnx", quantised=False)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from juzhen.core import processor, threads
-from launch import check_command_line
+from launch.check import check_command_line
 from sweeps.local import LocalRunner
 from train import CONFIGURATION
 

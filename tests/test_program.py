@@ -10,10 +10,9 @@ from textwrap import indent
 import pytest
 from forks import python
 
-import launch
 import train
 from juzhen.cli.main import main as verbs
-from juzhen.core.answer import status_of
+from juzhen.cli.program import status_of
 from launch import loading
 
 PROGRAM = """
@@ -103,7 +102,7 @@ def test_ctrl_c_at_the_start_of_a_job_leaves_no_traceback(monkeypatch, capsys):
     def stop(*words, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(launch, "check_command_line", stop)
+    monkeypatch.setattr("launch.check.check_command_line", stop)
     assert status_of(train.main) == 130
     assert capsys.readouterr().err == "stopped by Ctrl-C\n"
 

@@ -10,7 +10,7 @@ from jobs import Interrupt, as_program, interrupt, run_job, weights
 
 import callbacks.trainer as assembly
 from callbacks.resume import ResumePoint, saved_state
-from juzhen.core.answer import status_of
+from juzhen.cli.program import status_of
 
 JOB = (
     "training.duration=4 epochs",

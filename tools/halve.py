@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.cli.program import run_program
-from juzhen.core.answer import status_of
+from juzhen.cli.program import run_program, status_of
 from juzhen.core.errors import UserError
 from juzhen.core.owned import require_apart, require_outside
 from juzhen.encoders.bundle import load_encoder, save_encoder

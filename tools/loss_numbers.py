@@ -82,14 +82,14 @@ def written(value: Any) -> str:
 
 def number_table() -> list[str]:
     """The lines of a Markdown table: loss, number, value with cosines, with logits, and of the class."""
-    lines = ["| loss | number | with cosines | with logits | the class by itself |", "|---|---|---|---|---|"]
+    rows = ["| loss | number | with cosines | with logits | the class by itself |", "|---|---|---|---|---|"]
     for loss, numbers in sorted(documented().items()):
         defaults = class_defaults(loss)
         for key, values in numbers.items():
             cells = " | ".join(f"`{values[unit]}`" if unit in values else "refused" for unit in FAMILIES)
             alone = f"`{written(defaults[key])}`" if key in defaults else ""
-            lines.append(f"| `{loss}` | {key} | {cells} | {alone} |")
-    return lines
+            rows.append(f"| `{loss}` | {key} | {cells} | {alone} |")
+    return rows
 
 
 def class_defaults(loss: str) -> dict[str, Any]:

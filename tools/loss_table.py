@@ -108,7 +108,7 @@ def page() -> str:
         # Models that take the same losses in the same way share a column, whatever their messages say.
         columns.setdefault(str([outcome.kinds for outcome in row.values()]), []).append(model)
     files = options("loss")
-    lines = [
+    page = [
         _HEAD
         + "\n".join(
             f"| `{name}` | {', '.join(spec.axes)} | {spec.about} |" for name, spec in TENSORS.items()
@@ -116,22 +116,22 @@ def page() -> str:
         f"\n| loss | {' | '.join(_COLUMNS)} |",
         "|---" * (1 + len(_COLUMNS)) + "|",
     ]
-    lines += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in files.items()]
-    lines += [_NUMBERS, *number_table()]
+    page += [f"| `{name}` | {' | '.join(_facts(name, loss))} |" for name, loss in files.items()]
+    page += [_NUMBERS, *number_table()]
     headings = [", ".join(f"`{model}`" for model in group) for group in columns.values()]
-    lines += [_PAIRS, f"| loss | {' | '.join(headings)} |", "|---" * (1 + len(columns)) + "|"]
+    page += [_PAIRS, f"| loss | {' | '.join(headings)} |", "|---" * (1 + len(columns)) + "|"]
     reasons: dict[str, int] = {}
     for name in files:
         cells = [_cell(name, [table[model][name] for model in group], reasons) for group in columns.values()]
-        lines.append(f"| `{name}` | {' | '.join(cells)} |")
-    lines += [_REASONS, *(f"{number}. {reason}" for reason, number in reasons.items())]
-    return "\n".join(lines) + "\n"
+        page.append(f"| `{name}` | {' | '.join(cells)} |")
+    page += [_REASONS, *(f"{number}. {reason}" for reason, number in reasons.items())]
+    return "\n".join(page) + "\n"
 
 
 def _facts(name: str, loss: Mapping[str, Any]) -> Sequence[str]:
     """The cells of _COLUMNS; the first are the sentences at the head of the loss's file."""
-    lines = (CONFIGURATION / "loss" / f"{name}.yaml").read_text(encoding="utf-8").split("\n")
-    head = takewhile(lambda line: line.startswith("#"), lines)
+    rows = (CONFIGURATION / "loss" / f"{name}.yaml").read_text(encoding="utf-8").split("\n")
+    head = takewhile(lambda line: line.startswith("#"), rows)
     about = " ".join(line.removeprefix("# ") for line in head).replace("|", "\\|")
     if "_target_" not in loss:
         return [about, *[""] * (len(_COLUMNS) - 1)]
@@ -148,16 +148,22 @@ def stub() -> str:
     homes: dict[str, list[str]] = {}
     for name in juzhen.losses.__all__:
         homes.setdefault(getattr(juzhen.losses, name).__module__.rpartition(".")[2], []).append(name)
-    lines = [f"from .{home} import {name} as {name}" for home in sorted(homes) for name in homes[home]]
-    return "\n".join([f"# Written by {COMMAND}", *lines, ""])
+    imports = [f"from .{home} import {name} as {name}" for home in sorted(homes) for name in homes[home]]
+    return "\n".join([f"# Written by {COMMAND}", *imports, ""])
 
 
-def _cell(loss: str, found: Sequence[Outcome], reasons: dict[str, int]) -> str:
+def _cell(loss: str, outcomes: Sequence[Outcome], reasons: dict[str, int]) -> str:
     """The kinds of sets that train, or the numbers of the reasons why none does."""
-    kinds = found[0].kinds
+    kinds = outcomes[0].kinds
     if not kinds:
-        said = dict.fromkeys(outcome.reason.replace(f"loss={loss}", "loss=…", 1) for outcome in found)
-        return "no (" + ", ".join(str(reasons.setdefault(one, len(reasons) + 1)) for one in said) + ")"
+        reasons_of_loss = dict.fromkeys(
+            outcome.reason.replace(f"loss={loss}", "loss=…", 1) for outcome in outcomes
+        )
+        return (
+            "no ("
+            + ", ".join(str(reasons.setdefault(reason, len(reasons) + 1)) for reason in reasons_of_loss)
+            + ")"
+        )
     if len(kinds) == len(Kind) and set(kinds.values()) == {Kind.SENTENCE}:
         return "all → sentences"
     return ", ".join(
@@ -218,12 +224,12 @@ _REASONS = """
 def main() -> None:
     parser = argparse.ArgumentParser("python -m tools.loss_table", description=__doc__.splitlines()[0])
     parser.add_argument("page", type=Path, help="the file to write")
-    given = parser.parse_args()
+    options = parser.parse_args()
     text = page()
-    with writing_to(given.page):
-        given.page.parent.mkdir(parents=True, exist_ok=True)
-        is_generated = given.page.is_file() and COMMAND in given.page.read_text(encoding="utf-8")
-        write_text(given.page, text, in_own_folder=is_generated)
+    with writing_to(options.page):
+        options.page.parent.mkdir(parents=True, exist_ok=True)
+        is_generated = options.page.is_file() and COMMAND in options.page.read_text(encoding="utf-8")
+        write_text(options.page, text, in_own_folder=is_generated)
         write_text(STUB, stub(), in_own_folder=True)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from hydra.core.override_parser.types import Override, Quote, QuotedString
@@ -71,15 +72,13 @@ class RowSweeper(BasicSweeper):
     def _each_with_what_it_has(self, cells: Sequence[Sequence[str]]) -> list[list[str]]:
         """The cells without words for keys that they do not have; those that are then the same come once."""
         keys = {key_of(word) for word in self.waiting}
+        compose = partial(self.hydra_context.config_loader.load_sweep_config, self.config)
         distinct: dict[tuple[str, ...], None] = {}
         for cell in cells:
             overrides = [word for word in cell if key_of(word) not in keys]
             waiting = [word for word in cell if key_of(word) in keys]
-            distinct[tuple(with_waiting(overrides, waiting, self._compose))] = None
+            distinct[tuple(with_waiting(overrides, waiting, compose))] = None
         return [list(cell) for cell in distinct]
-
-    def _compose(self, overrides: list[str]) -> DictConfig:
-        return self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
 
 
 def _named(row: str, typed: set[str]) -> list[str]:

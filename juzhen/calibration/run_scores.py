@@ -58,18 +58,19 @@ class ScoredRun:
 
     def choose(self, wanted: Sequence[str] | None, kinds: tuple[Kind, ...]) -> list[str]:
         """`wanted`, or every fitting set. Raises UserError when there is none, or one does not fit."""
-        known = self.sets(kinds)
-        spoken = " or ".join(f"{kind}s".replace("_", " ") for kind in kinds)
-        if not known:
+        fitting = self.sets(kinds)
+        names_of_kinds = " or ".join(f"{kind}s".replace("_", " ") for kind in kinds)
+        if not fitting:
             raise UserError(
-                f"{self.folder}: was evaluated on no dev split of {spoken}; run it with a suite that has one"
+                f"{self.folder}: was evaluated on no dev split of {names_of_kinds}; run it with a suite that has one"
             )
         for name in wanted or ():
-            if name not in known:
+            if name not in fitting:
                 raise UserError(
-                    f"--sets {name}: {self.folder} has no dev split of {spoken} with this name; {nearest(name, known)}"
+                    f"--sets {name}: {self.folder} has no dev split of {names_of_kinds} with this name; "
+                    f"{nearest(name, fitting)}"
                 )
-        return list(wanted or known)
+        return list(wanted or fitting)
 
     def scored(self, name: str, split: str) -> ScoredSet | None:
         """The rows of a split with their scores; None where the run had no such split."""
@@ -87,12 +88,12 @@ class ScoredRun:
 
     def _examples(self, name: str, split: str) -> Examples:
         stored = {key: self.result.config[key] for key in ("source", "on_bad_row")}
-        own = {"data_dir": str(self._data_dir), "evaluate": {name: self.result.described(name)}}
-        settings = EvaluationSettings.of(stored | own)
+        changes = {"data_dir": str(self._data_dir), "evaluate": {name: self.result.described(name)}}
+        settings = EvaluationSettings.of(stored | changes)
         examples = load_split(settings, settings.evaluate[name], split, required=True)
         assert examples is not None  # a file that is required is there, or there is a UserError
-        told = self.result.data[f"{split}/{name}"]
-        if examples.fingerprint != told["fingerprint"]:
+        recorded = self.result.data[f"{split}/{name}"]
+        if examples.fingerprint != recorded["fingerprint"]:
             raise UserError(
                 f"{name}/{split} below {self._data_dir} holds other rows than the run {self.folder} has seen; point "
                 "--data-dir at the same files"

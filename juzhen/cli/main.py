@@ -8,9 +8,8 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from juzhen.cli.program import run_program
+from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import VERBS, app, flags, known_verbs
-from juzhen.core.answer import status_of
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 

@@ -1,18 +1,23 @@
-"""What stands around every program: its streams and its exit status.
+"""What stands around every program: its streams, its exit status, and the one handler of whatever is raised.
 
-Imports nothing that takes time, so that Ctrl-C finds this in place.
+A mistake, or an error of a library, becomes one line on stderr, with a file that holds the traceback. Imports nothing
+that takes time, so that Ctrl-C finds this in place.
 """
 
 import errno
 import io
 import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from juzhen.core.answer import status_of
+from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
 from juzhen.core.progress import quiet_libraries
+from juzhen.core.texts import short
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -22,6 +27,34 @@ SPINS = "4000"
 
 NOBODY_READS = (errno.EPIPE, errno.EIO)
 """The reader of a pipe has seen enough, or the terminal is gone: no reason to lose what was computed."""
+
+FULL_ERROR = "HYDRA_FULL_ERROR"
+"""A variable that asks for tracebacks with 1, of Hydra and of us."""
+
+FAILED_STATUS = 1
+"""Exit status where starting the program again may help, or where nobody knows."""
+
+ADVICE = {
+    errno.ENOSPC: "free some space, or choose a folder on another disk",
+    errno.EDQUOT: "free some space, or choose a folder on another disk",
+    errno.EROFS: "choose a folder that can be written to",
+    errno.EACCES: "choose a place that you may read and write",
+    errno.EPERM: "choose a place that you may read and write",
+    errno.EEXIST: "a file stands where a folder is expected; choose another place",
+    errno.ENOENT: "choose a place that is there",
+    errno.ENOTDIR: "a file stands where a folder is expected; choose another place",
+    errno.EISDIR: "a folder stands where a file is expected; choose another place",
+    errno.ELOOP: "its links lead in a circle, or to no place; choose another place",
+    errno.ENAMETOOLONG: "give a shorter one",
+    errno.EINVAL: "choose a file or a folder",
+}
+"""What the system refuses → what to do."""
+
+MISTAKES = ADVICE.keys() - {errno.ENOSPC, errno.EDQUOT, errno.EPERM}
+"""Refusals that will come again with the same command."""
+
+LONGEST_REASON = 400
+"""Characters of what another library says; the file with the traceback has all of it."""
 
 
 def run_program(main: Callable[[], int | None], work: str = "") -> int:
@@ -102,3 +135,99 @@ def _over(file: Lasting, stream: TextIO | None) -> TextIO:
         line_buffering=wrapper.line_buffering if wrapper else True,
         write_through=wrapper.write_through if wrapper else False,
     )
+
+
+def status_of(main: Callable[[], int | None], work: str = "") -> int:
+    """Runs `main` and gives the exit status; what it raises is answered in one line.
+
+    work  what is being done, for the line: the program or the verb
+    """
+    try:
+        return main() or 0
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return FAILED_STATUS
+    except (Exception, KeyboardInterrupt) as error:
+        if wants_traceback() and isinstance(error, Exception):
+            raise
+        return answer(error, work)
+
+
+def wants_traceback() -> bool:
+    return os.environ.get(FULL_ERROR) == "1"
+
+
+def answer(error: BaseException, work: str = "") -> int:
+    """Says in one line on stderr what was raised, and where its traceback is; gives the exit status."""
+    if isinstance(error, KeyboardInterrupt):
+        print(INTERRUPTED, file=sys.stderr)
+        return INTERRUPTED_STATUS
+    if isinstance(error, UserError):
+        print_error(error)
+        return MISTAKE_STATUS
+    task = ", ".join(filter(None, (work, *reversed(getattr(error, "__notes__", [])))))
+    line = f"{task}: {reason_of(error)}" if task else reason_of(error)
+    log = None if _tells_all(error) else _logged(error)
+    line = f"{line}; the traceback is in {log}" if log else line
+    try:
+        print_error(UserError(line))
+    except Exception:  # without memory nothing can be loaded that would look for secrets
+        print(f"error: {type(error).__name__}", file=sys.stderr)
+    return MISTAKE_STATUS if isinstance(error, OSError) and error.errno in MISTAKES else FAILED_STATUS
+
+
+def reason_of(error: BaseException) -> str:
+    """What an exception says, in the words of whoever raised it, with the file and what can be done about it."""
+    if isinstance(error, OSError) and error.strerror:
+        names = [
+            short(os.fsdecode(name), 200) for name in (error.filename, error.filename2) if _is_name(name)
+        ]
+        parts = [": ".join([*names[:1], error.strerror]), ADVICE.get(error.errno or 0, "")]
+        return "; ".join(filter(None, parts))
+    if isinstance(error, MemoryError):
+        message = f" ({_last_line(error)})" if str(error) else ""
+        return f"out of memory{message}; take smaller batches or less data, or allow more memory"
+    if isinstance(error, RecursionError):
+        return "what was read is nested too deeply, brackets in brackets"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{short(error.object, 100)}: a name or a text that is no UTF-8; give it another name"
+    kind = type(error).__name__
+    message = _last_line(error)
+    return message if message.startswith(kind) else f"{kind}: {message}" if message else kind
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str | bytes) and bool(name)
+
+
+def _last_line(error: BaseException) -> str:
+    """The message on one line; of a worker's traceback that another process has sent, its end."""
+    text_lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if any("Traceback (most recent call last)" in line for line in text_lines):
+        text_lines = text_lines[-1:]
+    return short(" ".join(text_lines), LONGEST_REASON)
+
+
+def _tells_all(error: BaseException) -> bool:
+    """A refusal of the system, with its file: a traceback would say nothing more."""
+    return isinstance(error, OSError) and error.errno in ADVICE and _is_name(error.filename)
+
+
+def _logged(error: BaseException) -> str | None:
+    """A new file that holds the traceback, readable by its owner alone; None where none can be written."""
+    with suppress(Exception):
+        from juzhen.core.secrets import redacted
+        from juzhen.core.whole import remove_file
+
+        text = redacted("".join(traceback.format_exception(error)))
+        descriptor, path = tempfile.mkstemp(prefix="juzhen-", suffix=".log")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+        except OSError:
+            remove_file(Path(path), in_own_folder=True)
+            raise
+        return path
+    return None

@@ -58,22 +58,23 @@ def require_accelerator(hardware: Any) -> None:
 
     What passes may still be refused by `juzhen.evaluation.devices`, which asks torch.
     """
-    there = ", ".join(["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])])
-    asked = f"accelerator={hardware.accelerator}"
+    present = ", ".join(["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])])
+    setting = f"accelerator={hardware.accelerator}"
     if hardware.accelerator == "cuda" and not torch_has("hip"):
         if not torch_has("cuda"):
             raise UserError(
-                f"{asked}: the installed torch was built without CUDA; choose accelerator=cpu, or install one with it"
+                f"{setting}: the installed torch was built without CUDA; choose accelerator=cpu, or install one with it"
             )
         if not (devices := cuda_devices()):
             raise UserError(
-                f"{asked}: NVIDIA's driver is not there, or shows no device. There is: {there}; choose accelerator=cpu"
+                f"{setting}: NVIDIA's driver is not there, or shows no device. There is: {present}; choose "
+                "accelerator=cpu"
             )
         if hardware.devices > devices:
             raise UserError(f"devices={hardware.devices}: {devices} CUDA devices are visible here")
     if hardware.accelerator == "mps" and platform.system() != "Darwin":
         raise UserError(
-            f"{asked}: Metal is Apple's, and this is {platform.system()}. There is: {there}; choose accelerator=cpu"
+            f"{setting}: Metal is Apple's, and this is {platform.system()}. There is: {present}; choose accelerator=cpu"
         )
     if hardware.accelerator == "mps" and hardware.devices > 1:
         raise UserError(f"devices={hardware.devices}: Metal has one device; choose devices=1")

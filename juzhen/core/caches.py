@@ -25,11 +25,11 @@ def default_cache() -> str:
 
 def require_cache(folder: str | Path | None) -> None:
     """Raises UserError where a file stands in the way of a cache."""
-    place = Path(folder or ".").expanduser()
-    there = next((one for one in (place, *place.parents) if one.exists()), place)
-    if not there.is_dir():
+    path = Path(folder or ".").expanduser()
+    existing = next((parent for parent in (path, *path.parents) if parent.exists()), path)
+    if not existing.is_dir():
         raise UserError(
-            f"cache_dir={folder}: {there} is a file, not a folder; choose another folder, or null for none"
+            f"cache_dir={folder}: {existing} is a file, not a folder; choose another folder, or null for none"
         )
 
 
@@ -41,12 +41,12 @@ def caches_below(folder: str | Path | None) -> None:
     Raises UserError where a file stands in the way.
     """
     require_cache(folder)
-    wanted = {name: own for name, own in FOLDERS.items() if name not in os.environ}
-    if not wanted:
+    unset = {name: folder_name for name, folder_name in FOLDERS.items() if name not in os.environ}
+    if not unset:
         return
     if folder is None:
         scratch = tempfile.TemporaryDirectory(prefix="juzhen-", ignore_cleanup_errors=True)
         atexit.register(scratch.cleanup)
         folder = scratch.name
-    for name, own in wanted.items():
-        os.environ[name] = str(Path(folder).expanduser().resolve() / own)
+    for name, subfolder in unset.items():
+        os.environ[name] = str(Path(folder).expanduser().resolve() / subfolder)

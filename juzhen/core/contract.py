@@ -7,20 +7,8 @@ view, and no view guesses: a threshold on graded scores, for instance, is not am
 from collections.abc import Mapping, Sequence
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
-
-VIEWS: dict[Kind, tuple[Kind, ...]] = {
-    Kind.NLI_PAIR: (Kind.TRIPLET, Kind.POSITIVE_PAIR, Kind.SENTENCE),
-    Kind.LABELLED_PAIR: (Kind.POSITIVE_PAIR, Kind.TRIPLET, Kind.SENTENCE),
-    Kind.TRIPLET: (Kind.POSITIVE_PAIR, Kind.LABELLED_PAIR, Kind.SENTENCE),
-    Kind.POSITIVE_PAIR: (Kind.SENTENCE,),
-    Kind.SCORED_PAIR: (Kind.SENTENCE,),
-    Kind.LABELLED_TEXT: (Kind.SENTENCE,),
-    Kind.SENTENCE: (),
-    Kind.RETRIEVAL: (Kind.POSITIVE_PAIR, Kind.SENTENCE),
-    Kind.RERANKING: (Kind.POSITIVE_PAIR, Kind.SENTENCE),
-}
-"""Kinds reachable by one view, the most natural first. `juzhen.data.views` holds the functions."""
+from juzhen.core.kinds import VIEWS as VIEWS
+from juzhen.core.kinds import Kind
 
 
 def choose_view(
@@ -53,7 +41,7 @@ def choose_view(
         if candidate in input_kinds:
             return candidate
     fitting = sorted(
-        name for name, kinds in (alternatives or {}).items() if any(one in kinds for one in reachable)
+        name for name, kinds in (alternatives or {}).items() if any(reached in kinds for reached in reachable)
     )
     raise UserError(
         f"{chooser}={loss} needs {_spoken(input_kinds)}; {dataset} gives {_spoken(reachable[:1])} and no view leads "

@@ -43,7 +43,7 @@ def print_error(error: UserError) -> None:
     print(f"error: {redacted(str(error))}", file=sys.stderr)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, names: Iterable[str]) -> str:
     """The known words closest to `word`, as the end of a sentence; all of them when none is close.
 
     >>> nearest("cosnet", ["cosent", "cosine", "triplet"])
@@ -51,14 +51,14 @@ def nearest(word: str, known: Iterable[str]) -> str:
     >>> nearest("zzz", ["a", "b"])
     'known: a, b'
     """
-    known = sorted(set(known))
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.6)
-    if same := [one for one in known if one.lower() == word.lower()]:
+    names = sorted(set(names))
+    close = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    if same := [name for name in names if name.lower() == word.lower()]:
         return f"did you mean {short(same[0])}?"
     # Letters that are all there and only in another order are the likeliest slip.
-    close.sort(key=lambda one: sorted(one) != sorted(word))
+    close.sort(key=lambda name: sorted(name) != sorted(word))
     if close:
-        shown = close[:1] if close[0].startswith(word[:2]) else close
-        return f"did you mean {' or '.join(map(short, shown))}?"
-    more = f" and {len(known) - MOST_WORDS:,} more" if len(known) > MOST_WORDS else ""
-    return f"known: {', '.join(map(short, known[:MOST_WORDS]))}{more}" if known else "there are none"
+        listed = close[:1] if close[0].startswith(word[:2]) else close
+        return f"did you mean {' or '.join(map(short, listed))}?"
+    ending = f" and {len(names) - MOST_WORDS:,} more" if len(names) > MOST_WORDS else ""
+    return f"known: {', '.join(map(short, names[:MOST_WORDS]))}{ending}" if names else "there are none"

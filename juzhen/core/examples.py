@@ -5,62 +5,19 @@ Many sets are one table of distinct sentences, so that each sentence is encoded 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
+from juzhen.core.kinds import JUDGED as JUDGED
+from juzhen.core.kinds import RANKED as RANKED
+from juzhen.core.kinds import TARGET_COLUMN as TARGET_COLUMN
+from juzhen.core.kinds import TEXT_COLUMNS as TEXT_COLUMNS
+from juzhen.core.kinds import Kind as Kind
 from juzhen.core.neighbours import known_answers, neighbours_in_batches
-
-
-class Kind(StrEnum):
-    """What one row of a dataset is. The value is the word used in configuration files."""
-
-    SCORED_PAIR = "scored_pair"  # two sentences and a graded similarity
-    LABELLED_PAIR = "labelled_pair"  # two sentences, 1 = same meaning, 0 = not
-    NLI_PAIR = "nli_pair"  # premise and hypothesis, one of three classes
-    POSITIVE_PAIR = "positive_pair"  # two sentences that belong together
-    TRIPLET = "triplet"  # anchor, positive and one or more negatives
-    SENTENCE = "sentence"  # one sentence, no label
-    LABELLED_TEXT = "labelled_text"  # one text and its class
-    RETRIEVAL = (
-        "retrieval"  # a judgement: a query, a document of a corpus in which it is looked for, and a gain
-    )
-    RERANKING = (
-        "reranking"  # a judgement: a query, a document that it is to put in order with its others, and a gain
-    )
-
-
-TEXT_COLUMNS: dict[Kind, tuple[str, ...]] = {
-    Kind.SCORED_PAIR: ("text_a", "text_b"),
-    Kind.LABELLED_PAIR: ("text_a", "text_b"),
-    Kind.NLI_PAIR: ("premise", "hypothesis"),
-    Kind.POSITIVE_PAIR: ("anchor", "positive"),
-    Kind.TRIPLET: ("anchor", "positive", "negative"),
-    Kind.SENTENCE: ("text",),
-    Kind.LABELLED_TEXT: ("text",),
-    Kind.RETRIEVAL: ("query", "document"),
-    Kind.RERANKING: ("query", "document"),
-}
-"""The text columns of each kind, in order. A triplet may have more: `negative_2`, `negative_3`, …"""
-
-TARGET_COLUMN: dict[Kind, str] = {
-    Kind.SCORED_PAIR: "score",
-    Kind.LABELLED_PAIR: "label",
-    Kind.NLI_PAIR: "label",
-    Kind.LABELLED_TEXT: "label",
-    Kind.RETRIEVAL: "gain",
-    Kind.RERANKING: "gain",
-}
-"""The column that holds the gold value, for the kinds that have one."""
-
-JUDGED = (Kind.RETRIEVAL, Kind.RERANKING)
-"""Kinds whose rows say how well a document answers a query: a gain above 0, or 0 for one that is known not to."""
-
-RANKED = (Kind.POSITIVE_PAIR, Kind.TRIPLET)
-"""Kinds in which an anchor is compared with several texts, of which one is its own."""
 
 NLI_CLASSES = ("entailment", "neutral", "contradiction")
 NLI_GRADES = (1.0, 0.5, 0.0)
@@ -151,9 +108,9 @@ class Examples:
         kind: Kind,
         texts: Mapping[str, Sequence[str]],
         targets: np.ndarray | None = None,
-        **others: Any,
+        **fields: Any,
     ) -> "Examples":
-        """Builds the sentence table from the texts of each column; `others` are further fields."""
+        """Builds the sentence table from the texts of each column; `fields` are further fields."""
         table: dict[str, int] = {}
         listed = {
             column: values if isinstance(values, list) else as_column(values, column)
@@ -171,7 +128,7 @@ class Examples:
             for column, values in listed.items()
         }
         targets = None if targets is None else np.asarray(targets, dtype=np.float32)
-        return cls(name, split, kind, list(table), columns, targets, **others)
+        return cls(name, split, kind, list(table), columns, targets, **fields)
 
     def texts(self, column: str) -> list[str]:
         """One text column, spelt out row by row."""
@@ -198,17 +155,17 @@ class Examples:
         numbers = np.stack([values[rows] for values in self.columns.values()])
         if self.sides is not None:
             return self.sides[numbers]
-        first, others = sides_of(self.symmetric)
-        found = np.full(numbers.shape, others, dtype=np.int8)
-        found[0] = first
-        return found
+        first, further = sides_of(self.symmetric)
+        sides = np.full(numbers.shape, further, dtype=np.int8)
+        sides[0] = first
+        return sides
 
     def grades(self) -> np.ndarray | None:
         """Gold similarity per row, float32 (rows,), higher = closer; None when the kind has no order.
 
         NLI classes become 1, 0.5 and 0 (entailment, neutral, contradiction).
         """
-        if self.kind in (Kind.SCORED_PAIR, Kind.LABELLED_PAIR):
+        if TARGET_COLUMN.get(self.kind) == "score" or self.kind is Kind.LABELLED_PAIR:
             return self.targets
         if self.kind is Kind.NLI_PAIR:
             assert self.targets is not None  # NLI pairs have classes, as TARGET_COLUMN says
@@ -236,17 +193,17 @@ class Comparisons:
     @classmethod
     def of(cls, examples: Examples) -> "Comparisons":
         """The comparisons of a set, by numbers of its own table; none for single texts."""
-        first, *others = examples.columns.values()
-        if not others:
+        first, *further = examples.columns.values()
+        if not further:
             return cls(*np.empty((2, 0), dtype=np.int64))
         if examples.kind not in RANKED:
-            return cls(first, others[0])
+            return cls(first, further[0])
         if examples.kind is Kind.TRIPLET:
-            candidates = np.stack(others, axis=1)
+            candidates = np.stack(further, axis=1)
             left_out = np.zeros(candidates.shape, dtype=bool)
         else:
-            candidates = others[0][neighbours_in_batches(len(examples))]
-            left_out = known_answers(first, others[0], candidates)
+            candidates = further[0][neighbours_in_batches(len(examples))]
+            left_out = known_answers(first, further[0], candidates)
         return cls(np.repeat(first, candidates.shape[1]), candidates.ravel(), left_out)
 
     def renumbered(self, numbers: np.ndarray) -> "Comparisons":
@@ -281,7 +238,7 @@ class SentenceUnion:
         table: dict[str, int] = {}
         self.numbers = [
             np.array([table.setdefault(text, len(table)) for text in texts], dtype=np.int64)
-            for texts in (*(one.sentences for one in sets), *lists)
+            for texts in (*(examples.sentences for examples in sets), *lists)
         ]
         self.sets = list(sets)
         columns = {"text": np.arange(len(table), dtype=np.int32)}

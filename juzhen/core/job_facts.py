@@ -75,7 +75,7 @@ def stages_of(job: Job) -> list[tuple[str, list[str], Mapping[str, Any]]]:
     described = {
         name: (schedule.get("stages") or {}).get(name) or {} for name in schedule.get("order") or sets
     }
-    return [(name, list(one.get("dataset") or [name]), one) for name, one in described.items()]
+    return [(name, list(node.get("dataset") or [name]), node) for name, node in described.items()]
 
 
 def set_value(job: Job, name: str, key: str) -> Any:
@@ -94,7 +94,7 @@ def overruled(job: Job) -> dict[str, Any]:
         if all(by_stage):
             keys[path] = GONE if key == "loss" else AS_IT_IS
     for group in ("training", "optimizer"):
-        owned = [set(one.get(group) or {}) for _, _, one in stages]
+        owned = [set(stage.get(group) or {}) for _, _, stage in stages]
         keys |= {f"{group}.{key}": AS_IT_IS for key in (set.intersection(*owned) if owned else ())}
     return keys
 
@@ -102,10 +102,11 @@ def overruled(job: Job) -> dict[str, Any]:
 def overruled_in_stages(job: Job) -> dict[str, Any]:
     """Numbers of stages that a set of theirs has of its own."""
     return {
-        f"schedule.stages.{name}.{place}": AS_IT_IS
-        for name, sets, one in stages_of(job)
-        for key, place in (("loss", "loss"), ("batch_size", "training.batch_size"))
-        if value_at(one, place) is not None and any(set_value(job, each, key) is not None for each in sets)
+        f"schedule.stages.{name}.{job_key}": AS_IT_IS
+        for name, sets, stage in stages_of(job)
+        for key, job_key in (("loss", "loss"), ("batch_size", "training.batch_size"))
+        if value_at(stage, job_key) is not None
+        and any(set_value(job, each, key) is not None for each in sets)
     }
 
 
@@ -113,7 +114,7 @@ def kinds_of(job: Job) -> set[str]:
     """Kinds of examples that losses are chosen for."""
     if kind := MADE.get(model_class(job)):
         return {kind}
-    return {str(one.get("view") or one.get("kind")) for one in job["dataset"].values()}
+    return {str(described.get("view") or described.get("kind")) for described in job["dataset"].values()}
 
 
 def unused_losses(job: Job) -> dict[str, Any]:
@@ -126,11 +127,11 @@ def unused_views(group: str, job: Job) -> dict[str, Any]:
     settings = job.get(group) or {}
     chosen = list(settings.get("views") or ())
     keys: dict[str, Any] = {
-        key: one for key, one in SIZED_VIEWS.items() if VIEW_OF_KEY.get(key, key) not in chosen
+        key: reason for key, reason in SIZED_VIEWS.items() if VIEW_OF_KEY.get(key, key) not in chosen
     }
     if not chosen:
         keys |= {"changes_anchor": False} if group == "model" else {"probability": GONE, "sets": GONE}
-    return {f"{group}.{key}": one if group == "model" else GONE for key, one in keys.items()}
+    return {f"{group}.{key}": reason if group == "model" else GONE for key, reason in keys.items()}
 
 
 def unread_templates(job: Job) -> dict[str, Any]:
@@ -144,7 +145,11 @@ def unread_templates(job: Job) -> dict[str, Any]:
         language = of_sets.pop() if len(of_sets) == 1 else None
     if language not in templates:  # sets do not agree, which matters to a job that learns alone
         return {}
-    keys: dict[str, Any] = {f"model.templates.{one}": GONE for one in templates if one != language}
+    keys: dict[str, Any] = {
+        f"model.templates.{name_of_language}": GONE
+        for name_of_language in templates
+        if name_of_language != language
+    }
     if templates[language].get("stage_2") is None:
         keys |= {"model.end_to_end": True, "model.match_norm": False}
     if not model.get("use_negative"):
@@ -159,18 +164,20 @@ def has_loss(job: Job, name: str) -> bool:
     losses = [
         node["loss"] for node in owners if isinstance(node, Mapping) and isinstance(node.get("loss"), Mapping)
     ]
-    each = [one for loss in losses for one in ([loss] if "_target_" in loss else loss.values())]
-    return any(isinstance(one, Mapping) and name_of(one) == name for one in each)
+    each = [node for loss in losses for node in ([loss] if "_target_" in loss else loss.values())]
+    return any(isinstance(node, Mapping) and name_of(node) == name for node in each)
 
 
 def has_kind(job: Job, *kinds: str) -> bool:
     sets = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
-    return any(one.get("kind") in kinds for one in sets if isinstance(one, Mapping))
+    return any(described.get("kind") in kinds for described in sets if isinstance(described, Mapping))
 
 
 def are_built_in(job: Job) -> bool:
     sets = [*(job.get("dataset") or {}).values(), *(job.get("evaluate") or {}).values()]
-    return not (job.get("evaluation") or {}).get("transfer") and all(one.get("source") for one in sets)
+    return not (job.get("evaluation") or {}).get("transfer") and all(
+        described.get("source") for described in sets
+    )
 
 
 def is_here(path: Any) -> bool:
@@ -189,4 +196,4 @@ def value_at(node: Mapping[str, Any], key: str) -> Any:
 
 def all_sets_have(job: Job, key: str) -> bool:
     values = [(node.get("learning") or {}).get(key) for node in job["dataset"].values()]
-    return all(one is not None for one in values)
+    return all(value is not None for value in values)

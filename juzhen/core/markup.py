@@ -19,8 +19,8 @@ def in_markdown(text: str) -> str:
 
 
 def markdown_table(
-    head: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: Container[int] = ()
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Container[int] = ()
 ) -> str:
     """A table of Markdown; `numbers` are the places of the columns that stand at the right."""
-    rules = ["--:" if place in numbers else "---" for place in range(len(head))]
-    return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *lines))
+    rules = ["--:" if column in numbers else "---" for column in range(len(head))]
+    return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *rows))

@@ -3,34 +3,16 @@
 from collections.abc import Mapping
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import JUDGED, Kind
+from juzhen.core.kinds import CORRELATIONS as CORRELATIONS
+from juzhen.core.kinds import JUDGED, Kind
+from juzhen.core.kinds import MEASURES as MEASURES
+from juzhen.core.kinds import RANKINGS as RANKINGS
+from juzhen.core.kinds import V_MEASURE as V_MEASURE
 from juzhen.core.numerals import is_position
-
-CORRELATIONS = ("spearman", "pearson")
-SPACING = ("positive_score", "negative_score", "score_gap")
-"""Mean score of a row's positive and of what it is told from, and their difference."""
-RANKINGS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
-"""How well a query's documents are put in order, see `juzhen.metrics.ranking.query_numbers`."""
 
 RANKING_NAMES = ("ndcg", "mrr", "recall", "map")
 DEEPEST = 10_000
 """Documents of a query's list that can be asked for."""
-
-V_MEASURE = "v_measure"
-"""How well k-means finds the classes of texts again, see `juzhen.metrics.classes`."""
-
-MEASURES: dict[Kind, tuple[str, ...]] = {
-    Kind.SCORED_PAIR: CORRELATIONS,
-    Kind.LABELLED_PAIR: (*CORRELATIONS, "accuracy", "f1", "average_precision", "auc"),
-    Kind.NLI_PAIR: (*CORRELATIONS, "accuracy", "macro_f1"),
-    Kind.POSITIVE_PAIR: ("ranking_accuracy", "ranking_loss", *SPACING),
-    Kind.TRIPLET: ("triplet_accuracy", *SPACING),
-    Kind.LABELLED_TEXT: ("transfer_accuracy", "transfer_f1", "transfer_majority", V_MEASURE),
-    Kind.SENTENCE: (),
-    Kind.RETRIEVAL: RANKINGS,
-    Kind.RERANKING: RANKINGS,
-}
-"""Kind → metrics, the one that speaks for the set first. The last two of NLI pairs need a model that names classes."""
 
 UNSCORED: Mapping[Kind, str] = {
     Kind.SENTENCE: "a sentence alone has nothing that it could be compared with; a masked language model measures "
@@ -87,21 +69,21 @@ def first_measure(kind: Kind) -> str | None:
     return next(iter(MEASURES[kind]), None)
 
 
-def is_beside(found: str, asked: str) -> bool:
-    """Whether a set with the metric `found` belongs in a table of the metric `asked`.
+def is_beside(measured: str, metric: str) -> bool:
+    """Whether a set with the metric `measured` belongs in a table of the metric `metric`.
 
-    It does where `found` speaks for a kind of sets that can have `asked`; what is measured otherwise has no place
+    It does where `measured` speaks for a kind of sets that can have `metric`; what is measured otherwise has no place
     there. A metric that is no kind's own is asked of every set.
     """
     if (
-        asked == V_MEASURE
+        metric == V_MEASURE
     ):  # pairs that are classified have the metric that speaks for texts, and not this one
-        return found == asked
-    kinds = {kind for kind, names in MEASURES.items() if asked in names}
-    if asked.partition("_at_")[0] in RANKING_NAMES:  # at any cut-off
+        return measured == metric
+    kinds = {kind for kind, names in MEASURES.items() if metric in names}
+    if metric.partition("_at_")[0] in RANKING_NAMES:  # at any cut-off
         kinds = {*JUDGED}
     return (
         not kinds
-        or found == asked
-        or (found in FIRST_MEASURES and any(found == first_measure(kind) for kind in kinds))
+        or measured == metric
+        or (measured in FIRST_MEASURES and any(measured == first_measure(kind) for kind in kinds))
     )

@@ -53,12 +53,12 @@ def without_paths(settings: Any) -> Any:
     {'loss': {'name': 'circle', 'margin': 0.2}}
     """
     if isinstance(settings, list):
-        return [without_paths(one) for one in settings]
+        return [without_paths(value) for value in settings]
     if not isinstance(settings, Mapping):
         return settings
     if "_target_" in settings:
         settings = {"name": name_of(settings)} | numbers_of(settings)
-    return {key: without_paths(one) for key, one in settings.items()}
+    return {key: without_paths(value) for key, value in settings.items()}
 
 
 def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,11 +78,13 @@ def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
         if key not in ("symmetric", "grades") or value is not None
     }
     if isinstance(settings.get("learning"), Mapping):
-        settings["learning"] = {key: one for key, one in settings["learning"].items() if one is not None}
+        settings["learning"] = {
+            key: value for key, value in settings["learning"].items() if value is not None
+        }
     return (
         settings
         if settings.get("learning")
-        else {key: one for key, one in settings.items() if key != "learning"}
+        else {key: value for key, value in settings.items() if key != "learning"}
     )
 
 

@@ -35,13 +35,13 @@ def is_position(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def percent(part: float, whole: float) -> str:
+def percent(part: float, total: float) -> str:
     """A part of a whole as people read it: with two digits below 1 %, and 100 of all alone.
 
     >>> percent(967, 1086), percent(10, 321800), percent(32, 32), percent(9999, 10000), percent(0, 7)
     ('89.0 %', '0.0031 %', '100.0 %', '99.9 %', '0.0 %')
     """
-    share = 100 * part / whole
-    if part in (0, whole):
+    share = 100 * part / total
+    if part in (0, total):
         return f"{share:.1f} %"
     return f"{min(share, 99.9):.1f} %" if share >= 1 else f"{share:.2g} %"

@@ -112,7 +112,7 @@ def _require_few_nodes(text: str) -> None:
         if id(node) not in sizes:
             sizes[id(node)] = MOST_NODES + 1  # of one that holds itself
             parts = node.value if isinstance(node, yaml.CollectionNode) else []
-            parts = [one for pair in parts for one in pair] if isinstance(node, yaml.MappingNode) else parts
+            parts = [side for pair in parts for side in pair] if isinstance(node, yaml.MappingNode) else parts
             sizes[id(node)] = 1 + sum(map(size, parts))
         return sizes[id(node)]
 

@@ -62,9 +62,9 @@ def _is_marked(path: Path) -> bool:
     return marker.is_file() and not marker.is_symlink()
 
 
-def require_ours(*places: str | Path) -> None:
+def require_ours(*paths: str | Path) -> None:
     """Raises UserError for a file or folder that would be replaced, and is none that we have written."""
-    for path in map(Path, places):
+    for path in map(Path, paths):
         if path.is_symlink():
             raise not_ours(path, "is a link, and what it leads to is not")
         root = path if path.is_dir() else path.parent
@@ -75,8 +75,8 @@ def require_ours(*places: str | Path) -> None:
             name = _listed_name(file, root)
             regular = file.is_file() and not file.is_symlink()
             if not (regular and name in listed and _digest(file) in listed[name]):
-                shown = "" if file == path else f"holds {file.relative_to(root)}, which "
-                raise not_ours(path, f"{shown}was not written by juzhen, or has changed since: it is not")
+                detail = "" if file == path else f"holds {file.relative_to(root)}, which "
+                raise not_ours(path, f"{detail}was not written by juzhen, or has changed since: it is not")
 
 
 def is_ours(path: Path) -> bool:
@@ -108,8 +108,8 @@ def require_apart(out: str | Path, *sources: str | Path) -> None:
 
 def write_list(folder: Path) -> None:
     """Lists all files below a folder as ours."""
-    lines = [f"{_digest(file)} {_listed_name(file, folder)}\n" for file in _files(folder)]
-    _append(folder / LIST, WHOLE + "".join(lines))
+    entries = [f"{_digest(file)} {_listed_name(file, folder)}\n" for file in _files(folder)]
+    _append(folder / LIST, WHOLE + "".join(entries))
 
 
 def add_to_list(path: Path, written: Path) -> None:
@@ -119,11 +119,11 @@ def add_to_list(path: Path, written: Path) -> None:
         _append(path.parent / LIST, f"{'' if listed else HEAD}{digest} {name}\n")
 
 
-def not_ours(path: Path, what: str) -> UserError:
-    """`what`: a sentence without its last words."""
+def not_ours(path: Path, reason: str) -> UserError:
+    """`reason`: a sentence without its last words."""
     return UserError(
-        f"{path}: {what} this program's to replace. Nothing was changed; choose another place, or move it away first: "
-        f"{command('mv', path, f'{path}.old')}"
+        f"{path}: {reason} this program's to replace. Nothing was changed; choose another place, or move it away "
+        f"first: {command('mv', path, f'{path}.old')}"
     )
 
 

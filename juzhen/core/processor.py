@@ -73,8 +73,8 @@ def slow_bf16_warning(choice: str, instead: str) -> str:
 def _values(key: str) -> list[str]:
     """What stands behind `key`, once per core."""
     try:
-        lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+        rows = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-    pairs = (line.partition(":") for line in lines)
+    pairs = (line.partition(":") for line in rows)
     return [value.strip() for name, _, value in pairs if name.strip() == key]

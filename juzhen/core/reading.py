@@ -3,7 +3,7 @@
 `RULES` is the table. It is read by `launch.unread`, by `launch.naming.run_key` and by `juzhen.report.identity`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -92,7 +92,7 @@ RULES: tuple[Rule, ...] = (
             )
             | {"evaluation.untrained": GONE, "evaluation.without_leaks": GONE}
             | {"backbone.learning_rate": GONE, "backbone.dropout": GONE}
-            | {f"model.{key}": one for key, one in LEARNING_KEYS.get(model_class(job), {}).items()}
+            | {f"model.{key}": reason for key, reason in LEARNING_KEYS.get(model_class(job), {}).items()}
         ),
         "nothing_learnt",
     ),
@@ -262,7 +262,7 @@ def as_read(job: Job) -> dict[str, Any]:
 def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict[str, Any]:
     """A copy in which `value` stands at that place, where there is one."""
     copy = dict(node)
-    for key in _named(copy, parts[0]):
+    for key in [key for key in copy if fnmatchcase(str(key), parts[0])]:
         if len(parts) > 1:
             if isinstance(copy[key], Mapping):
                 copy[key] = _replaced(copy[key], parts[1:], value)
@@ -271,7 +271,3 @@ def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict
         else:
             copy[key] = value
     return copy
-
-
-def _named(node: Mapping[str, Any], word: str) -> Iterator[str]:
-    yield from [key for key in node if fnmatchcase(str(key), word)]

@@ -53,7 +53,9 @@ class Score:
     def as_dict(self) -> dict[str, Any]:
         """As it is written: without orders and reasons where there are none."""
         return {
-            name: one for name, one in asdict(self).items() if one is not None or name not in (*ORDERS, "why")
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None or name not in (*ORDERS, "why")
         }
 
 
@@ -133,7 +135,7 @@ class Result:
         """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""
         path = Path(folder) / RESULT_FILE
         scores = {
-            name: {key: one.as_dict() for key, one in getattr(self, name).items()}
+            name: {key: score.as_dict() for key, score in getattr(self, name).items()}
             for name in ("scores", "untrained")
         }
         write_json(path, redacted(asdict(self) | scores), in_own_folder=True)

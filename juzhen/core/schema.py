@@ -53,16 +53,16 @@ def validated(kind: type[T], values: Any, key: str = "", *, where: str = "") -> 
     where  the file that they are from, for the message
     """
     try:
-        made = TypeAdapter(kind).validate_python(values)
+        checked = TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         raise explained(error, kind, key, where=where) from error
-    for path, value, expected in _misread(values, made, key):
+    for path, value, expected in _misread(values, checked, key):
         text = str(value).lower() if isinstance(value, bool) else value
         raise ConfigError(f"{f'{where}: ' if where else ''}{path}={text}: expected {expected}", path)
-    return made
+    return checked
 
 
-def _misread(values: Any, made: Any, key: str) -> Iterator[tuple[str, Any, str]]:
+def _misread(values: Any, checked: Any, key: str) -> Iterator[tuple[str, Any, str]]:
     """Dotted key, value, and what is expected, where pydantic takes true for 1, or 8.0 for 8.
 
     Raises ConfigError where two keys of a mapping are one text, of which it takes the last.
@@ -70,15 +70,15 @@ def _misread(values: Any, made: Any, key: str) -> Iterator[tuple[str, Any, str]]
     if isinstance(values, Mapping):
         if len(set(map(str, values))) < len(values):
             raise ConfigError(f"{key}: a key is there twice, as a number and as a text; keep one", key)
-        inner = made if isinstance(made, Mapping) else vars(made)
+        inner = checked if isinstance(checked, Mapping) else vars(checked)
         for name, value in values.items():  # a key of a mapping may have been spelt as a text
             yield from _misread(value, inner.get(name, inner.get(str(name))), f"{key}.{name}".lstrip("."))
-    elif isinstance(values, list | tuple) and isinstance(made, list | tuple):
-        for number, (value, item) in enumerate(zip(values, made, strict=True)):
+    elif isinstance(values, list | tuple) and isinstance(checked, list | tuple):
+        for number, (value, item) in enumerate(zip(values, checked, strict=True)):
             yield from _misread(value, item, f"{key}[{number}]")
-    elif isinstance(made, int) and type(values) in (bool, float) and not isinstance(made, bool):
+    elif isinstance(checked, int) and type(values) in (bool, float) and not isinstance(checked, bool):
         yield key, values, "a whole number"
-    elif isinstance(made, float) and isinstance(values, bool):
+    elif isinstance(checked, float) and isinstance(values, bool):
         yield key, values, "a number"
 
 

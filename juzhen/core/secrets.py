@@ -46,39 +46,39 @@ def redacted(value: Any) -> Any:
 
 def place_of_secret(value: Any) -> str | None:
     """The dotted key of the first value that `redacted` would blot out; None where there is none."""
-    known = _of_the_environment()
+    secrets = _of_the_environment()
 
     def look(key: str, name: str, value: Any) -> str | None:
         if isinstance(value, Mapping):
-            items = [(f"{key}.{one}".lstrip("."), str(one), value[one]) for one in value]
+            items = [(f"{key}.{name}".lstrip("."), str(name), value[name]) for name in value]
         elif isinstance(value, list | tuple):
-            items = [(key, name, one) for one in value]
+            items = [(key, name, inner) for inner in value]
         else:
-            return key if _redacted({name: value}, known) != {name: value} else None
-        return next((found for one in items if (found := look(*one))), None)
+            return key if _redacted({name: value}, secrets) != {name: value} else None
+        return next((secret for item in items if (secret := look(*item))), None)
 
     return look("", "", value)
 
 
-def _redacted(value: Any, known: re.Pattern[str] | None) -> Any:
+def _redacted(value: Any, secrets: re.Pattern[str] | None) -> Any:
     if isinstance(value, str):
         value = LOOKS.sub(REDACTED, value)
-        return value if known is None else known.sub(REDACTED, value)
+        return value if secrets is None else secrets.sub(REDACTED, value)
     if isinstance(value, Mapping):
         return {
             key: REDACTED
-            if isinstance(one, str) and one and NAMES.search(str(key))
-            else _redacted(one, known)
-            for key, one in value.items()
+            if isinstance(inner, str) and inner and NAMES.search(str(key))
+            else _redacted(inner, secrets)
+            for key, inner in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_redacted(one, known) for one in value]
+        return [_redacted(inner, secrets) for inner in value]
     return value
 
 
 def _of_the_environment() -> re.Pattern[str] | None:
-    found = {value for name, value in os.environ.items() if NAMES.search(name) and len(value) >= SHORTEST}
-    return re.compile("|".join(map(re.escape, sorted(found, key=len, reverse=True)))) if found else None
+    secrets = {value for name, value in os.environ.items() if NAMES.search(name) and len(value) >= SHORTEST}
+    return re.compile("|".join(map(re.escape, sorted(secrets, key=len, reverse=True)))) if secrets else None
 
 
 def hide_in_logs() -> None:
@@ -88,10 +88,12 @@ def hide_in_logs() -> None:
         logging.setLogRecordFactory(partial(_without_secrets, make))
 
 
-def _without_secrets(make: Callable[..., logging.LogRecord], *given: Any, **more: Any) -> logging.LogRecord:
+def _without_secrets(
+    make: Callable[..., logging.LogRecord], *fields: Any, **options: Any
+) -> logging.LogRecord:
     """A log message as another factory makes it."""
-    made = make(*given, **more)
-    told = made.getMessage()
-    if (shown := redacted(told)) != told:
-        made.msg, made.args = shown, ()
-    return made
+    record = make(*fields, **options)
+    message = record.getMessage()
+    if (without := redacted(message)) != message:
+        record.msg, record.args = without, ()
+    return record

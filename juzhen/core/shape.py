@@ -56,13 +56,13 @@ def require_shape(value: Any, shape: Shape, path: str) -> None:
         case _ if not _is_kind(value, shape):
             raise _unfit(value, shape, path)
         case list():
-            for number, one in enumerate(value):
-                require_shape(one, shape[0], f"{path}[{number}]")
+            for number, entry in enumerate(value):
+                require_shape(entry, shape[0], f"{path}[{number}]")
         case Entries():
-            for key, one in value.items():
+            for key, entry in value.items():
                 if not re.fullmatch(shape.keys, key):
                     raise ValueError(f"{path} has the key {short(repr(key))}, which is none there")
-                require_shape(one, shape.values, f"{path}.{short(key)}")
+                require_shape(entry, shape.values, f"{path}.{short(key)}")
         case Object():
             for key, inner in shape.required.items():
                 if key not in value:

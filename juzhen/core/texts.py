@@ -45,7 +45,7 @@ def text_fault(value: object) -> str | None:
 
 def is_unseen(text: str) -> bool:
     """No character of the text leaves a mark; quick where the first one does."""
-    return not text[:1].isprintable() and all(unicodedata.category(one) in UNSEEN for one in text)
+    return not text[:1].isprintable() and all(unicodedata.category(character) in UNSEEN for character in text)
 
 
 def name_fault(name: str) -> str | None:
@@ -71,15 +71,15 @@ def short(text: str, length: int = 60) -> str:
     return printable if len(text) <= length else f"{printable}… ({len(text):,} characters)"
 
 
-def short_where_apart(text: str, others: Iterable[str], length: int = 60) -> str:
-    """The text, cut so that what tells it from `others` is seen, which may begin alike.
+def short_where_apart(text: str, texts: Iterable[str], length: int = 60) -> str:
+    """The text, cut so that what tells it from `texts` is seen, which may begin alike.
 
     >>> short_where_apart('{"rows": [1, 2, 3]}', ['{"rows": [1, 2, 4]}'], 12)
     '… [1, 2, 3]}'
     """
     if len(text) <= length:
         return short(text)
-    shared = (len(os.path.commonprefix([text, other])) for other in others if other != text)  # noqa: RUF071
+    shared = (len(os.path.commonprefix([text, other])) for other in texts if other != text)  # noqa: RUF071
     start = max(shared, default=0)
     start = max(0, min(start - length // 4, len(text) - length))
     return f"…{short(text[start + 1 :], length)}" if start else short(text, length)

@@ -25,10 +25,10 @@ def judged_split(splits: Mapping[str, Sized]) -> tuple[str, bool]:
 def too_few(labels: Mapping[str, np.ndarray]) -> str | None:
     """Why no classifier can be made of splits with these class numbers; None where one can."""
     name, in_folds = judged_split(labels)
-    learnt = labels[name if in_folds else "train"]
-    _, counts = np.unique(learnt, return_counts=True)
+    fitted_on = labels[name if in_folds else "train"]
+    _, counts = np.unique(fitted_on, return_counts=True)
     if len(counts) < 2:
-        return f"all {len(learnt):,} rows to learn from are of one class"
+        return f"all {len(fitted_on):,} rows to learn from are of one class"
     if in_folds and counts.min() < 2:
         return "a class has 1 row only; a classifier needs at least 2 of each"
     return None

@@ -180,9 +180,9 @@ def clear_leftovers(folder: Path) -> None:
 
     What a living process is writing stays.
     """
-    for place, folders, _ in os.walk(folder):
+    for parent, folders, _ in os.walk(folder):
         folders[:] = [name for name in folders if name != KEPT_ASIDE and not LEFT_BEHIND.fullmatch(name)]
-        _clear(Path(place))
+        _clear(Path(parent))
 
 
 def _clear(folder: Path, name: str | None = None) -> None:
@@ -194,18 +194,19 @@ def _clear(folder: Path, name: str | None = None) -> None:
                 _remove(Path(entry.path), folder / match["target"] if match["old"] else None)
 
 
-def _remove(left: Path, target: Path | None) -> None:
+def _remove(leftover: Path, target: Path | None) -> None:
     """Removes one of them, or gives it back its name if nothing else has that; not while it is locked."""
     with suppress(OSError):
-        descriptor = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe is not waited for
+        # A pipe is not waited for.
+        descriptor = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if target is not None and not target.exists():
-                os.rename(left, target)
-            elif left.is_dir():
-                shutil.rmtree(left)
+                os.rename(leftover, target)
+            elif leftover.is_dir():
+                shutil.rmtree(leftover)
             else:
-                left.unlink()
+                leftover.unlink()
         finally:
             os.close(descriptor)
 

@@ -98,9 +98,9 @@ def _classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
         return {
-            name: list(map(str, one["names"]))
-            for name, one in features.items()
-            if one.get("_type") == "ClassLabel"
+            name: list(map(str, feature["names"]))
+            for name, feature in features.items()
+            if feature.get("_type") == "ClassLabel"
         }
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}  # it says nothing that can be read: class numbers stay numbers

@@ -37,7 +37,9 @@ def read_hub(name: str, hub: HubConfig, split: str) -> FileTable:
     ]
     folder = f"{hub.id}/{hub.splits[split]}"
     numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
-    classes = {column: one.names for column, one in rows.features.items() if hasattr(one, "names")}
+    classes = {
+        column: feature.names for column, feature in rows.features.items() if hasattr(feature, "names")
+    }
     return FileTable(folder, rows.column_names, columns, numbers, has_lines=False, classes=classes)
 
 
@@ -65,9 +67,9 @@ def _is_kept(hub_id: str) -> bool:
         os.environ.get("HF_DATASETS_CACHE") or home / "datasets": hub_id,
     }
     return any(
-        _letters(entry.name) == _letters(wanted)
-        for place, wanted in folders.items()
-        if (folder := Path(os.path.expanduser(place))).is_dir()
+        _letters(entry.name) == _letters(name)
+        for cache, name in folders.items()
+        if (folder := Path(os.path.expanduser(cache))).is_dir()
         for entry in folder.iterdir()
     )
 

@@ -38,7 +38,7 @@ def kind_of_rows(columns: Mapping[str, Any]) -> Kind | None:
 def judged(
     table: FileTable,
     part: Callable[[str], FileTable],
-    asked: SplitRequest,
+    request: SplitRequest,
     *,
     columns: Mapping[str, Any],
     promised: int | None = None,
@@ -58,46 +58,60 @@ def judged(
     Raises UserError with the file and the line of an id that is missing or there twice, of a query that is in no file,
     and of one that nothing answers.
     """
-    key = asked.key
-    _require_fields(columns, asked.config.kind, key)
-    read = {field: _texts(part(PARTS[field]), asked, columns, field) for field in PARTS}
+    key = request.key
+    _require_fields(columns, request.config.kind, key)
+    read = {field: _texts(part(PARTS[field]), request, columns, field) for field in PARTS}
     texts = {field: text_id for field, (text_id, *_) in read.items()}
     ids = {field: _ids(table, field, columns, key) for field in PARTS}
     _note_unknown(table, ids, texts)
     gains = raw_values(table, "gain", columns["gain"], key)
     named = replace(table, names=[*PARTS, "gain"], columns=[*ids.values(), gains])
     fields = {field: field for field in named.names or ()}
-    examples = verified(named, asked, columns=fields, promised=promised)
+    examples = verified(named, request, columns=fields, promised=promised)
     corpus = texts["document"]
     examples, beyond, counts = _reachable(examples, corpus)
-    examples = _without_unanswered(examples, beyond, table, asked.on_bad_row)
+    examples = _without_unanswered(examples, beyond, table, request.on_bad_row)
     _tell(table.place, counts | {"documents without text": read["document"][2]})
-    named_queries = dict.fromkeys([*examples.texts("query"), *beyond])
-    queries = [one for one in named_queries if not _is_document(one, texts)]
-    of_one_count = not any(map(operator.eq, examples.texts("query"), examples.texts("document")))
-    of_documents = dict(zip(corpus, count(len(queries)), strict=False))
-    of_queries = of_documents | dict(zip(queries, count(), strict=False))
-    numbers = {
-        field: np.array([of[one] for one in examples.texts(field)], dtype=np.int32)
-        for field, of in zip(PARTS, (of_queries, of_documents), strict=True)
-    }
-    sentences = [*(texts["query"][one] for one in queries), *corpus.values()]
-    documents = np.arange(len(queries), len(sentences), dtype=np.int32)
-    unreachable = {of_queries[one]: tuple(gains) for one, gains in beyond.items()}
-    copies = {of_queries[one]: of_documents[one] for one in queries if of_one_count and one in corpus}
-    extra = [repr(one) for one in (unreachable, copies) if one]
+    fields_of_texts = _over_texts(examples, beyond, texts)
+    sentences, num_documents = fields_of_texts["sentences"], len(corpus)
+    documents = np.arange(len(sentences) - num_documents, len(sentences), dtype=np.int32)
+    extra = [repr(numbers) for numbers in (fields_of_texts["unreachable"], fields_of_texts["own"]) if numbers]
     return replace(
         examples,
-        sentences=sentences,
-        columns=numbers,
+        **fields_of_texts,
         num_dropped=examples.num_dropped + sum(dropped for _, dropped, _ in read.values()),
-        unreachable=unreachable,
-        own=copies,
         documents=documents if examples.kind is Kind.RETRIEVAL else None,
         fingerprint=hashlib.blake2b(
             "\n".join([examples.fingerprint, *sentences, *extra]).encode(), digest_size=16
         ).hexdigest(),
     )
+
+
+def _over_texts(
+    examples: Examples, beyond: Mapping[str, Sequence[float]], texts: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Sentences, columns, unreachable answers and copies of judgements, whose queries and documents are ids.
+
+    beyond  id of a query → gains of answers that are not there
+    texts   "query" and "document" → id → text; queries that are no documents come first in the sentences
+    """
+    corpus = texts["document"]
+    named_queries = dict.fromkeys([*examples.texts("query"), *beyond])
+    queries = [name for name in named_queries if not _is_document(name, texts)]
+    of_one_count = not any(map(operator.eq, examples.texts("query"), examples.texts("document")))
+    of_documents = dict(zip(corpus, count(len(queries)), strict=False))
+    of_queries = of_documents | dict(zip(queries, count(), strict=False))
+    numbers = {
+        field: np.array([of[name] for name in examples.texts(field)], dtype=np.int32)
+        for field, of in zip(PARTS, (of_queries, of_documents), strict=True)
+    }
+    sentences = [*(texts["query"][name] for name in queries), *corpus.values()]
+    return {
+        "sentences": sentences,
+        "columns": numbers,
+        "unreachable": {of_queries[name]: tuple(gains) for name, gains in beyond.items()},
+        "own": {of_queries[name]: of_documents[name] for name in queries if of_one_count and name in corpus},
+    }
 
 
 def _require_fields(columns: Mapping[str, Any], kind: str, key: str) -> None:
@@ -132,9 +146,9 @@ def _texts(
             f"{title} {text or ''}" if title and isinstance(text, str | None) else text
             for title, text in both
         ]
-    lines = table.lines.tolist()
+    line_numbers = table.lines.tolist()
     first: dict[str, int] = {}
-    for line, text_id in zip(lines, ids, strict=True):
+    for line, text_id in zip(line_numbers, ids, strict=True):
         if not text_id:
             table.faults.setdefault(line, "the id is missing")
         elif first.setdefault(text_id, line) != line:
@@ -149,7 +163,7 @@ def _texts(
     )
     as_texts = replace(request, config=replace(request.config, kind=Kind.SENTENCE, labels=None))
     examples = verified(filled, as_texts, columns={"text": "text"})
-    id_of = dict(zip(lines, ids, strict=True))
+    id_of = dict(zip(line_numbers, ids, strict=True))
     assert examples.lines is not None  # `verified` knows them
     remaining = [id_of[line] for line in examples.lines.tolist()]
     return dict(zip(remaining, examples.texts("text"), strict=True)), examples.num_dropped, sum(blank)
@@ -163,9 +177,9 @@ def _ids(table: FileTable, field: str, columns: Mapping[str, Any], key: str) -> 
     ):
         text_id = int(text_id) if isinstance(text_id, float) and text_id.is_integer() else text_id
         if text_id is not None and (isinstance(text_id, bool) or not isinstance(text_id, str | int)):
-            what = "the id" if field == "id" else f"the id of the {field}"
+            subject = "the id" if field == "id" else f"the id of the {field}"
             table.faults.setdefault(
-                line, f"{what} is {short(repr(text_id))}, expected a text or a whole number"
+                line, f"{subject} is {short(repr(text_id))}, expected a text or a whole number"
             )
         ids.append("" if text_id is None else str(text_id).strip())
     return ids
@@ -185,15 +199,15 @@ def _note_unknown(
 
 
 def _reachable(
-    found: Examples, corpus: Mapping[str, str]
+    examples: Examples, corpus: Mapping[str, str]
 ) -> tuple[Examples, dict[str, list[float]], dict[str, int]]:
     """Judgements of documents that are there, each pair once; the gains of others by query; and what was left out."""
-    assert found.targets is not None  # `verified` knows them
+    assert examples.targets is not None  # `verified` knows them
     first: dict[tuple[str, str], float] = {}
     beyond: dict[str, list[float]] = {}
     remaining, missing, again, other = [], 0, 0, 0
     for row, (*pair, gain) in enumerate(
-        zip(found.texts("query"), found.texts("document"), found.targets.tolist(), strict=True)
+        zip(examples.texts("query"), examples.texts("document"), examples.targets.tolist(), strict=True)
     ):
         query, document = pair
         if (query, document) in first:
@@ -211,38 +225,38 @@ def _reachable(
         "judgements that stand twice (the first counts)": again,
         "of these with another gain": other,
     }
-    return found.select(np.array(remaining, dtype=int)), beyond, counts
+    return examples.select(np.array(remaining, dtype=int)), beyond, counts
 
 
 def _tell(origin: str, counts: Mapping[str, int]) -> None:
     """One warning of what was left out, if anything was."""
-    if counted := [f"{what}: {count:,}" for what, count in counts.items() if count]:
+    if counted := [f"{reason}: {count:,}" for reason, count in counts.items() if count]:
         warnings.warn(f"{origin}: left out are {'; '.join(counted)}", stacklevel=3)
 
 
 def _without_unanswered(
-    found: Examples, beyond: Mapping[str, object], table: FileTable, on_bad_row: str
+    examples: Examples, beyond: Mapping[str, object], table: FileTable, on_bad_row: str
 ) -> Examples:
     """The judgements of queries that something answers; where others are no reason to stop, these are counted."""
-    assert found.targets is not None  # `verified` knows both
-    assert found.lines is not None
-    if not len(found):
+    assert examples.targets is not None  # `verified` knows both
+    assert examples.lines is not None
+    if not len(examples):
         raise UserError(
             f"{table.place}: no judgement names a document that is there; is it of another corpus?"
         )
-    queries = found.columns["query"]
-    is_missed = np.array([text in beyond for text in found.sentences], dtype=bool)[queries]
-    rows = np.flatnonzero(~np.isin(queries, queries[found.targets > 0]) & ~is_missed)
+    queries = examples.columns["query"]
+    is_missed = np.array([text in beyond for text in examples.sentences], dtype=bool)[queries]
+    rows = np.flatnonzero(~np.isin(queries, queries[examples.targets > 0]) & ~is_missed)
     unanswered = {
         int(
-            found.lines[row]
-        ): f"nothing answers the query {short(found.sentences[queries[row]])} with a gain above 0"
+            examples.lines[row]
+        ): f"nothing answers the query {short(examples.sentences[queries[row]])} with a gain above 0"
         for row in rows
     }
     refuse_faults(table, unanswered, on_bad_row)
-    if len(rows) == len(found):
+    if len(rows) == len(examples):
         raise UserError(
-            f"{table.place}: no rows are left ({len(found)} were read, and none has a gain above 0)"
+            f"{table.place}: no rows are left ({len(examples)} were read, and none has a gain above 0)"
         )
-    remaining = found.select(np.setdiff1d(np.arange(len(found)), rows)) if len(rows) else found
-    return replace(remaining, num_dropped=found.num_dropped + len(rows))
+    remaining = examples.select(np.setdiff1d(np.arange(len(examples)), rows)) if len(rows) else examples
+    return replace(remaining, num_dropped=examples.num_dropped + len(rows))

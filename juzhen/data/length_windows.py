@@ -79,8 +79,8 @@ def _arranged(rows: Int[np.ndarray, "rows"], shape: Shape) -> Int[np.ndarray, "r
     lengths, classes = shape.lengths[rows], shape.strata[rows]
     shares = np.empty(len(rows))
     for number in np.unique(classes):
-        (places,) = np.nonzero(classes == number)
-        by_length = places[np.argsort(lengths[places], kind="stable")]
+        (members,) = np.nonzero(classes == number)
+        by_length = members[np.argsort(lengths[members], kind="stable")]
         first = number * GOLDEN % 1 if shape.staggered else 0.5
-        shares[by_length] = (np.arange(len(places)) + first) / len(places)
+        shares[by_length] = (np.arange(len(members)) + first) / len(members)
     return rows[np.argsort(shares, kind="stable")]

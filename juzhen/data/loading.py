@@ -1,8 +1,6 @@
-"""All rows a job needs, read and checked before any model is loaded; small files even before torch is.
+"""All rows a job needs, read and checked before any model is loaded; small files also before torch is.
 
-That first look tells what is wrong with files in a second or two. Small ones are read whole and handed on. Of large
-ones it is only seen that they are there: there are things that may still be refused, and to read them takes longer
-than to load torch.
+That first look tells what is wrong with files within a second. Of large files it is only seen that they are there.
 """
 
 import hashlib
@@ -30,9 +28,6 @@ from juzhen.data.views import apply_view, with_negatives
 
 if TYPE_CHECKING:
     from juzhen.data.leaks import LeakFilter
-
-Known = dict[tuple[str, str], Examples | None]
-"""Name of a set and split → rows that have been read before; None: there is no file for it."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +61,18 @@ def load_job_data(
     kinds: Mapping[str, Kind],
     *,
     unscored: Mapping[Kind, str] = UNSCORED,
-    known: Known | None = None,
 ) -> JobData:
     """Reads every training set (as the kind in `kinds`) and every evaluation split of a job.
 
     unscored  kinds of which the model has nothing to measure, and why; sets of these kinds are not evaluated on
-    known     what a first look has read (`look_at_data`)
     """
     if job.evaluation.transfer and Kind.LABELLED_TEXT in unscored:
         raise UserError(f"transfer: {unscored[Kind.LABELLED_TEXT]}; leave it at []")
-    asked = asked_tasks(job, lambda config, split: _task_rows(job, load_split(job, config, split), split))
+    tasks_of_pairs = asked_tasks(
+        job, lambda config, split: _task_rows(job, load_split(job, config, split), split)
+    )
     read = {
-        name: cast(
-            Examples, load_split(job, config, "train", required=True, known=known)
-        )  # or it is a UserError
+        name: cast(Examples, load_split(job, config, "train", required=True))  # or it is a UserError
         for name, config in job.dataset.items()
     }
     evaluated = {**job.evaluate, **job.dataset}
@@ -87,13 +80,13 @@ def load_job_data(
     for config in evaluated.values():
         kind = Kind(config.kind)
         for split in job.evaluation.splits if kind not in unscored else ():
-            found, measure = load_split(job, config, split, known=known), first_measure(kind)
-            if found is not None:
-                evaluation.append(found)
+            examples, measure = load_split(job, config, split), first_measure(kind)
+            if examples is not None:
+                evaluation.append(examples)
             elif measure is not None:  # a text without test file lacks nothing that anybody asked for
                 absent[f"{split}/{config.name}"] = measure
     reasons = unscored_reasons(job, unscored)
-    require_evaluation(job, reasons, has_some=bool(evaluation or asked))
+    require_evaluation(job, reasons, has_some=bool(evaluation or tasks_of_pairs))
     leaks = None
     if job.filter_leaks:
         from juzhen.data.leaks import LeakFilter  # scipy comes with it, which takes its time
@@ -103,9 +96,11 @@ def load_job_data(
         name: _training_rows(job, config, kinds[name], read[name], leaks)
         for name, config in job.dataset.items()
     }
-    evaluation = [cut(sampled(one, job.evaluation.limit), job.debug_rows, job.seed) for one in evaluation]
-    tasks, without = _text_tasks(job, evaluation, read, made={one.name for one in asked})
-    return JobData(train, evaluation, absent, [*asked, *tasks], reasons | without)
+    evaluation = [
+        cut(sampled(examples, job.evaluation.limit), job.debug_rows, job.seed) for examples in evaluation
+    ]
+    tasks, without = _text_tasks(job, evaluation, read, made={task.name for task in tasks_of_pairs})
+    return JobData(train, evaluation, absent, [*tasks_of_pairs, *tasks], reasons | without)
 
 
 def load_stages(
@@ -115,13 +110,13 @@ def load_stages(
 
     Sets are read once, except those that two stages learn from in two ways.
     """
-    first = {name: kind for wanted in reversed(kinds) for name, kind in wanted.items()}
+    first = {name: kind for kinds_of_stage in reversed(kinds) for name, kind in kinds_of_stage.items()}
     shared, loaded = load_job_data(job, first, **options), []
-    for stage, wanted in zip(stages, kinds, strict=True):
-        if wanted.items() <= first.items():
-            loaded.append(replace(shared, train={name: shared.train[name] for name in wanted}))
+    for stage, own_kinds in zip(stages, kinds, strict=True):
+        if own_kinds.items() <= first.items():
+            loaded.append(replace(shared, train={name: shared.train[name] for name in own_kinds}))
         else:
-            loaded.append(load_job_data(stage, wanted, **options))
+            loaded.append(load_job_data(stage, own_kinds, **options))
     return loaded
 
 
@@ -130,12 +125,14 @@ def _text_tasks(
 ) -> tuple[list[TransferTask], dict[str, str]]:
     """The tasks of texts with classes that are evaluated on, and why some have none."""
     tasks, reasons = [], {}
-    for name in dict.fromkeys(one.name for one in evaluation if one.kind is Kind.LABELLED_TEXT):
+    for name in dict.fromkeys(
+        examples.name for examples in evaluation if examples.kind is Kind.LABELLED_TEXT
+    ):
         if name in made:
             continue
         config = job.dataset.get(name) or job.evaluate[name]
         train = _task_rows(job, read.get(name) or load_split(job, config, "train"), "train")
-        evaluated = {one.split: one for one in evaluation if one.name == name}
+        evaluated = {examples.split: examples for examples in evaluation if examples.name == name}
         task = TransferTask(name, ({} if train is None else {"train": train}) | evaluated)
         if reason := too_few(task.labels):
             reasons[name] = reason
@@ -147,19 +144,19 @@ def _text_tasks(
 def _task_rows(job: DataRequest, examples: Examples | None, split: str) -> Examples | None:
     """The rows of a split that a classifier is made with."""
     limits = [job.evaluation.transfer_limit] if split == "train" else []
-    limit = min((one for one in (*limits, job.debug_rows) if one is not None), default=None)
+    limit = min((number for number in (*limits, job.debug_rows) if number is not None), default=None)
     return None if examples is None else cut(examples, limit, job.seed)
 
 
 def unscored_reasons(job: DataRequest, unscored: Mapping[Kind, str]) -> dict[str, str]:
     """Sets that the job was to evaluate on and has files of → why the model has no measure of them."""
-    found = {}
+    reasons = {}
     for name, config in job.evaluate.items():
         where = {"source": job.source, "data_dir": job.data_dir}
         splits = job.evaluation.splits if Kind(config.kind) in unscored else ()
         if any(has_split(asdict(config), split, **where) for split in splits):
-            found[name] = f"{config.kind.replace('_', ' ')}s: {unscored[Kind(config.kind)]}"
-    return found
+            reasons[name] = f"{config.kind.replace('_', ' ')}s: {unscored[Kind(config.kind)]}"
+    return reasons
 
 
 def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some: bool) -> None:
@@ -171,11 +168,11 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
         return
     evaluated = {**job.evaluate, **job.dataset}
     lost = [name for name in evaluated if name not in reasons]
-    told = [f"{name} cannot be scored ({reason})" for name, reason in reasons.items()]
+    parts = [f"{name} cannot be scored ({reason})" for name, reason in reasons.items()]
     if reasons:
-        told += [f"no file of {', '.join(lost)} below data_dir={job.data_dir}"] if lost else []
+        parts += [f"no file of {', '.join(lost)} below data_dir={job.data_dir}"] if lost else []
         raise UserError(
-            f"there is nothing to evaluate: {'; '.join(told)}. Choose sets of pairs too, such as demo_sts"
+            f"there is nothing to evaluate: {'; '.join(parts)}. Choose sets of pairs too, such as demo_sts"
         )
     raise UserError(
         f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (no set is named)'} with "
@@ -188,21 +185,19 @@ def _unscored(
     job: DataRequest, evaluated: Mapping[str, DatasetConfig], unscored: Mapping[Kind, str]
 ) -> list[Examples]:
     """Evaluation splits that this model has nothing to measure on, but that others are measured on."""
-    found = [
+    splits = [
         load_split(job, config, split)
         for name, config in evaluated.items()
         for split in job.evaluation.splits
         if Kind(config.kind) in unscored and Kind(config.kind) is not Kind.SENTENCE and name in job.evaluate
     ]
-    return [one for one in found if one is not None]
+    return [examples for examples in splits if examples is not None]
 
 
 def load_split(
-    job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False, known: Known | None = None
+    job: DataRequest, config: DatasetConfig, split: str, *, required: bool = False
 ) -> Examples | None:
-    """The rows of one split of a job, as they are `known` or as `load_examples` gives them."""
-    if known and (config.name, split) in known:
-        return known[config.name, split]
+    """The rows of one split of a job, as `load_examples` gives them."""
     return load_examples(
         config,
         split,
@@ -255,7 +250,9 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
         named = np.union1d(examples.columns["query"], np.array(list(examples.unreachable), dtype=np.int32))
         queries = draw.permutation(named)[:limit]
         chosen = examples.select(np.isin(examples.columns["query"], queries))
-        beyond = {one: examples.unreachable[one] for one in queries.tolist() if one in examples.unreachable}
+        beyond = {
+            query: examples.unreachable[query] for query in queries.tolist() if query in examples.unreachable
+        }
         corpus = None if chosen.documents is None else np.unique(chosen.columns["document"])
         return replace(chosen, documents=corpus, unreachable=beyond)
     rows = np.sort(draw.permutation(len(examples))[:limit])
@@ -272,36 +269,35 @@ def cut(examples: Examples, limit: int | None, seed: int) -> Examples:
     return replace(chosen, sentences=again.sentences, columns=again.columns, documents=None)
 
 
-READ_AT_ONCE_BYTES = 4 * 2**20
-"""Of files as they lie on the disk, all together; some 200,000 packed pairs, which take a second or two."""
+LOOKED_AT_BYTES = 2 * 2**20
+"""Of files as they lie on the disk, all together; some 100,000 packed pairs, which take half a second."""
 
 
-def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> Known:
-    """The rows that can be read soon. Raises the UserError that reading a job's sets would raise, as far as they tell.
+def look_at_data(job: DataRequest, *, unscored: Mapping[Kind, str] | None) -> None:
+    """Raises the UserError that reading a job's sets would raise, as far as small files tell.
 
     unscored  kinds that the model is not evaluated on, and why; None: nobody knows, and evaluation sets are left alone
     """
-    known: Known = {}
-    room = READ_AT_ONCE_BYTES
+    room = LOOKED_AT_BYTES
     evaluated = {**job.evaluate, **job.dataset}
-    wanted = [(config, "train", True) for config in job.dataset.values()]
-    wanted += [
+    splits = [(config, "train", True) for config in job.dataset.values()]
+    splits += [
         (config, split, False)
         for config in evaluated.values()
         if unscored is not None and Kind(config.kind) not in unscored
         for split in job.evaluation.splits
     ]
     is_evaluated = False
-    for config, split, required in wanted:
+    for config, split, required in splits:
         size = _size(job, config, split)
+        is_there = True
         if size is None or size <= room:
-            known[config.name, split] = load_split(job, config, split, required=required)
+            is_there = load_split(job, config, split, required=required) is not None
             room -= size or 0
-        is_evaluated |= not required and known.get((config.name, split), True) is not None
+        is_evaluated |= not required and is_there
     if unscored is not None:
         has_some = is_evaluated or bool(job.evaluation.transfer)
         require_evaluation(job, unscored_reasons(job, unscored), has_some=has_some)
-    return known
 
 
 def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
@@ -311,7 +307,7 @@ def _size(job: DataRequest, config: DatasetConfig, split: str) -> int | None:
         if config.on_hub is None or split not in config.on_hub.splits:
             return None
         require_hub(config.name, config.on_hub.id)
-        return READ_AT_ONCE_BYTES + 1
+        return LOOKED_AT_BYTES + 1
     files = files_of(asdict(config), split, source=source, data_dir=job.data_dir)
     return None if files is None else sum(file.stat().st_size for file in files)
 
@@ -333,7 +329,7 @@ def load_ranking(
 
     Raises UserError for an unknown set, for one without that split, and for rows that do not say what answers what.
     """
-    found = load_examples(
+    examples = load_examples(
         configured_set(name, config_dir=None if config_dir is None else Path(config_dir)),
         split,
         source=Source.LOCAL,
@@ -341,5 +337,5 @@ def load_ranking(
         on_bad_row=on_bad_row,
         required=True,
     )
-    assert found is not None  # or it is a UserError
-    return as_ranking(found)
+    assert examples is not None  # or it is a UserError
+    return as_ranking(examples)

@@ -30,19 +30,24 @@ class Probe:
         grade is 1. None where there are no such sets.
         """
         paired = [examples for examples in sets if examples.grades() is not None and len(examples)]
-        paired = paired or [one for one in sets if one.kind in RANKED and len(one)]
+        paired = paired or [examples for examples in sets if examples.kind in RANKED and len(examples)]
         if not paired:
             return None
         share = max(num_sentences // (2 * len(paired)), 1)
         generator = np.random.default_rng(seed)
-        chosen = [one.select(np.sort(generator.permutation(len(one))[:share])) for one in paired]
+        chosen = [
+            examples.select(np.sort(generator.permutation(len(examples))[:share])) for examples in paired
+        ]
         union = SentenceUnion(chosen)
         columns = [list(union.rows(position).values())[:2] for position in range(len(chosen))]
         pairs = np.concatenate([np.stack(two) for two in columns], axis=1)
         # The tables of the sets are whole: only the sentences of the pairs are wanted.
         numbers, positions = np.unique(pairs, return_inverse=True)
         sentences = [union.examples.sentences[number] for number in numbers]
-        grades = [np.ones(len(one), np.float32) if (gold := one.grades()) is None else gold for one in chosen]
+        grades = [
+            np.ones(len(examples), np.float32) if (gold := examples.grades()) is None else gold
+            for examples in chosen
+        ]
         return cls(sentences, positions.reshape(pairs.shape), np.concatenate(grades))
 
     @classmethod

@@ -49,9 +49,9 @@ class RankingSet:
             values = getattr(self, name)
             if values is not None and not isinstance(values, list | np.ndarray):  # by position, not by labels
                 object.__setattr__(self, name, as_column(values, f"{self.column}: {name}"))
-        for what in (self.relevant, self.candidates, self.own, self.irrelevant, self.unreachable):
-            if what is not None and len(what) != len(self.queries):
-                raise UserError(f"{self.column}: {len(self.queries)} queries, but answers of {len(what)}")
+        for column in (self.relevant, self.candidates, self.own, self.irrelevant, self.unreachable):
+            if column is not None and len(column) != len(self.queries):
+                raise UserError(f"{self.column}: {len(self.queries)} queries, but answers of {len(column)}")
         for query, gains in enumerate(self.relevant):
             beyond = [] if self.unreachable is None else self.unreachable[query]
             if not (gains or beyond) or min([*gains.values(), *beyond]) <= 0:
@@ -126,22 +126,24 @@ def as_ranking(examples: Examples) -> RankingSet:
     query_numbers = np.union1d(queries, np.fromiter(beyond, np.int32, len(beyond)))
     positions, answers = np.searchsorted(corpus, documents), gains > 0
     answer, gain = (
-        _by_query(one[answers].tolist(), queries[answers], query_numbers) for one in (positions, gains)
+        _by_query(values[answers].tolist(), queries[answers], query_numbers) for values in (positions, gains)
     )
     own = np.fromiter(
-        (examples.own.get(one, one) for one in query_numbers.tolist()), np.int64, len(query_numbers)
+        (examples.own.get(query, query) for query in query_numbers.tolist()), np.int64, len(query_numbers)
     )
     return RankingSet(
         examples.name,
         examples.split,
         queries=[examples.sentences[number] for number in query_numbers.tolist()],
         corpus=[examples.sentences[number] for number in corpus.tolist()],
-        relevant=[dict(zip(*one, strict=True)) for one in zip(answer, gain, strict=True)],
+        relevant=[
+            dict(zip(*answers_of_query, strict=True)) for answers_of_query in zip(answer, gain, strict=True)
+        ],
         candidates=_by_query(positions, queries, query_numbers) if examples.documents is None else None,
         own=np.where(np.isin(own, corpus), np.searchsorted(corpus, own), -1),
         irrelevant=_by_query(positions[~answers], queries[~answers], query_numbers),
         symmetric=examples.symmetric,
-        unreachable=[beyond.get(one, ()) for one in query_numbers.tolist()] if beyond else None,
+        unreachable=[beyond.get(query, ()) for query in query_numbers.tolist()] if beyond else None,
     )
 
 
@@ -208,13 +210,13 @@ def _duplicates(examples: Examples) -> tuple[Int[np.ndarray, "documents"], Judge
 
 
 def _answers(examples: Examples) -> tuple[Int[np.ndarray, "documents"], Judgements]:
-    anchors, *others = examples.columns.values()
-    documents = np.concatenate(others)
+    anchors, *further = examples.columns.values()
+    documents = np.concatenate(further)
     gains = (np.arange(len(documents)) < len(examples)).astype(np.int64)  # positives come first
     corpus = np.unique(documents)
     if examples.documents is not None:
         corpus = np.union1d(corpus, examples.documents)
-    return corpus, (np.tile(anchors, len(others)), documents, gains)
+    return corpus, (np.tile(anchors, len(further)), documents, gains)
 
 
 def _believed(

@@ -82,9 +82,9 @@ def mapped(path: Path) -> mmap.mmap:
 
 def require_utf8(path: Path, start: bytes) -> None:
     """Raises UserError where a file, which begins so, is UTF-16 or UTF-32 by its mark, as spreadsheets write it."""
-    if found := next((name for mark, name in MARKS.items() if start.startswith(mark)), None):
+    if encoding := next((name for mark, name in MARKS.items() if start.startswith(mark)), None):
         raise UserError(
-            f"{path}: this is {found.upper()}, and UTF-8 is expected; convert it: iconv -f {found} -t utf-8"
+            f"{path}: this is {encoding.upper()}, and UTF-8 is expected; convert it: iconv -f {encoding} -t utf-8"
         )
 
 

@@ -123,8 +123,8 @@ def apportion(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     >>> apportion(10, {"a": 1, "b": 2})
     {'a': 3, 'b': 7}
     """
-    whole = sum(shares.values())
-    exact = {name: total * share / whole for name, share in shares.items()}
+    sum_of_shares = sum(shares.values())
+    exact = {name: total * share / sum_of_shares for name, share in shares.items()}
     counts = {name: int(part) for name, part in exact.items()}
     by_rest = sorted(exact, key=lambda name: counts[name] - exact[name])
     for name in by_rest[: total - sum(counts.values())]:
@@ -138,9 +138,9 @@ def _cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
     A tail of one or two rows would teach a coupled loss nothing and leave a process without work.
     """
     ends = list(range(batch_size, len(order), batch_size))
-    rest = len(order) - (ends[-1] if ends else 0)
-    if ends and rest < batch_size / 2:
-        ends[-1] -= (batch_size - rest) // 2
+    remainder = len(order) - (ends[-1] if ends else 0)
+    if ends and remainder < batch_size / 2:
+        ends[-1] -= (batch_size - remainder) // 2
     return np.split(order, ends)
 
 

@@ -47,38 +47,40 @@ def load_examples(
     )
 
 
-def _loaded(asked: SplitRequest) -> Examples | None:
+def _loaded(request: SplitRequest) -> Examples | None:
     """The verified rows, which know whether their pairs may be turned round; None as in `load_examples`."""
-    found = _rows(asked)
-    if found is None:
+    examples = _rows(request)
+    if examples is None:
         return None
-    by_kind = False if found.kind in JUDGED and found.symmetric is None else found.symmetric
-    return replace(found, symmetric=by_kind if asked.config.symmetric is None else asked.config.symmetric)
+    by_kind = False if examples.kind in JUDGED and examples.symmetric is None else examples.symmetric
+    return replace(
+        examples, symmetric=by_kind if request.config.symmetric is None else request.config.symmetric
+    )
 
 
-def _rows(asked: SplitRequest) -> Examples | None:
-    config, split, key = asked.config, asked.split, asked.key
-    _one_of(asked.source, [member.value for member in Source], "source")
-    _one_of(asked.on_bad_row, ROW_POLICIES, "on_bad_row")
-    if config.kind in JUDGED and (kind := kind_of_rows(_columns(config, asked.source))):
-        pairs = _loaded(replace(asked, config=replace(config, kind=kind)))
+def _rows(request: SplitRequest) -> Examples | None:
+    config, split, key = request.config, request.split, request.key
+    _one_of(request.source, [member.value for member in Source], "source")
+    _one_of(request.on_bad_row, ROW_POLICIES, "on_bad_row")
+    if config.kind in JUDGED and (kind := kind_of_rows(_columns(config, request.source))):
+        pairs = _loaded(replace(request, config=replace(config, kind=kind)))
         return None if pairs is None else _judged_pairs(pairs, Kind(config.kind))
-    if asked.source == Source.HUB:
-        return _from_hub(asked)
-    folder = BUILTIN_DATA if asked.source == Source.BUILTIN else Path(asked.data_dir).expanduser()
+    if request.source == Source.HUB:
+        return _from_hub(request)
+    folder = BUILTIN_DATA if request.source == Source.BUILTIN else Path(request.data_dir).expanduser()
     _one_of(config.layout, config.layouts, f"{key}.layout")
-    layout = asked.layout
+    layout = request.layout
     if layout.window is not None:
-        return _text_from_file(asked, folder)
+        return _text_from_file(request, folder)
     if not isinstance(layout.files.get(split), list):
-        return _from_file(asked, folder)
+        return _from_file(request, folder)
     if config.kind in JUDGED:
         raise UserError(f"{key}: {split} lists several files; the judgements of a {config.kind} are in one")
-    parts = [_loaded(replace(asked, config=part, required=False)) for part in parts_of(asked)]
-    whole = joined(parts, asked)
-    if whole is None and asked.required:
-        raise UserError(_absence(asked, split, folder))
-    return whole
+    parts = [_loaded(replace(request, config=part, required=False)) for part in parts_of(request)]
+    rows = joined(parts, request)
+    if rows is None and request.required:
+        raise UserError(_absence(request, split, folder))
+    return rows
 
 
 def _columns(config: DatasetConfig, source: str) -> Mapping[str, Any]:
@@ -90,118 +92,118 @@ def _columns(config: DatasetConfig, source: str) -> Mapping[str, Any]:
 
 def _judged_pairs(pairs: Examples, kind: Kind) -> Examples:
     """Pairs as judgements; where documents are only put in order, each query has those that it is judged with."""
-    found = as_retrieval(pairs)
-    return found if kind is Kind.RETRIEVAL else replace(found, kind=kind, documents=None)
+    retrieval = as_retrieval(pairs)
+    return retrieval if kind is Kind.RETRIEVAL else replace(retrieval, kind=kind, documents=None)
 
 
-def parts_of(asked: SplitRequest) -> list[DatasetConfig]:
+def parts_of(request: SplitRequest) -> list[DatasetConfig]:
     """The dataset once for each file of a split that lists several; no promise of rows binds a part."""
-    config, layout, split = asked.config, asked.layout, asked.split
+    config, layout, split = request.config, request.layout, request.split
     return [
         replace(config, rows={}, layouts={config.layout: replace(layout, rows=None, files={split: path})})
         for path in layout.files[split]
     ]
 
 
-def joined(parts: Sequence[Examples | None], asked: SplitRequest) -> Examples | None:
+def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples | None:
     """The rows of all parts; None when a part has no file: a set with a part missing is another set.
 
     Line numbers are those of the part that a row is from. Raises UserError for a `required` split of which only some
     files are there.
     """
-    split, key, paths = asked.split, asked.key, asked.layout.files[asked.split]
+    split, key, paths = request.split, request.key, request.layout.files[request.split]
     missing = [path for path, part in zip(paths, parts, strict=True) if part is None]
-    if missing and asked.required and len(missing) < len(parts):
+    if missing and request.required and len(missing) < len(parts):
         raise UserError(
             f"{key}: {split} is read from {len(parts)} files, and {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not there; fetch what is missing, or choose another layout: "
             f"{key}.layout=…"
         )
-    there = [part for part in parts if part is not None]
-    if len(there) < len(parts):
+    present = [part for part in parts if part is not None]
+    if len(present) < len(parts):
         return None
-    first = there[0]
-    fingerprints = "".join(part.fingerprint for part in there)
+    first = present[0]
+    fingerprints = "".join(part.fingerprint for part in present)
     return Examples.from_texts(
         first.name,
         split,
         kind=first.kind,
-        texts={column: [text for part in there for text in part.texts(column)] for column in first.columns},
-        targets=None if first.targets is None else np.concatenate([part.targets for part in there]),
+        texts={column: [text for part in present for text in part.texts(column)] for column in first.columns},
+        targets=None if first.targets is None else np.concatenate([part.targets for part in present]),
         fingerprint=hashlib.blake2b(fingerprints.encode(), digest_size=16).hexdigest(),
-        num_dropped=sum(part.num_dropped for part in there),
-        lines=np.concatenate([part.lines for part in there]),
+        num_dropped=sum(part.num_dropped for part in present),
+        lines=np.concatenate([part.lines for part in present]),
         num_classes=first.num_classes,
         teacher_scores=None
         if first.teacher_scores is None
-        else np.concatenate([part.teacher_scores for part in there]),
+        else np.concatenate([part.teacher_scores for part in present]),
     )
 
 
-def _from_hub(asked: SplitRequest) -> Examples | None:
-    config, hub, split = asked.config, asked.config.on_hub, asked.split
+def _from_hub(request: SplitRequest) -> Examples | None:
+    config, hub, split = request.config, request.config.on_hub, request.split
     if hub is None:
         raise UserError(
             f"{config.name} is on no hub that juzhen knows of; choose source=local and data_dir=<folder>, "
-            f"or for this set alone {asked.key}.source=local"
+            f"or for this set alone {request.key}.source=local"
         )
     if split not in hub.splits:
-        if asked.required:
+        if request.required:
             raise UserError(f"{config.name}/{split}: {hub.id} has only {', '.join(hub.splits)}")
         return None
     table = read_hub(config.name, hub, split)
     if config.kind not in JUDGED:
-        return verified(table, asked, columns=hub.columns)
+        return verified(table, request, columns=hub.columns)
 
     def part(name: str) -> FileTable:
-        own = replace(hub, subset=name, splits={name: hub.splits.get(name, hub.splits[split])})
-        return read_hub(config.name, own, name)
+        subset = replace(hub, subset=name, splits={name: hub.splits.get(name, hub.splits[split])})
+        return read_hub(config.name, subset, name)
 
-    return judged(table, part, asked, columns=hub.columns)
+    return judged(table, part, request, columns=hub.columns)
 
 
-def _from_file(asked: SplitRequest, folder: Path) -> Examples | None:
-    config, layout = asked.config, asked.layout
-    path = _file(asked, asked.split, folder, required=asked.required)
+def _from_file(request: SplitRequest, folder: Path) -> Examples | None:
+    config, layout = request.config, request.layout
+    path = _file(request, request.split, folder, required=request.required)
     if path is None:
         return None
-    promised = (config.rows if layout.rows is None else layout.rows).get(asked.split)
+    promised = (config.rows if layout.rows is None else layout.rows).get(request.split)
     table = read_table(path, header=layout.header, quoted=layout.quoted)
     if config.kind not in JUDGED:
-        return verified(table, asked, columns=layout.columns, promised=promised)
+        return verified(table, request, columns=layout.columns, promised=promised)
 
     def part(name: str) -> FileTable:
-        path = _file(asked, name, folder, required=True)
+        path = _file(request, name, folder, required=True)
         assert path is not None  # or it is a UserError
         return read_table(path, header=layout.header, quoted=layout.quoted)
 
-    return judged(table, part, asked, columns=layout.columns, promised=promised)
+    return judged(table, part, request, columns=layout.columns, promised=promised)
 
 
-def _text_from_file(asked: SplitRequest, folder: Path) -> Examples | None:
+def _text_from_file(request: SplitRequest, folder: Path) -> Examples | None:
     """The windows of a plain-text file; dev is held out from the train file where it has no file of its own."""
-    config, layout, split = asked.config, asked.layout, asked.split
+    config, layout, split = request.config, request.layout, request.split
     if config.kind != Kind.SENTENCE:
         raise UserError(
-            f"{asked.key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
+            f"{request.key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
             f"of kind sentence; {config.name} is of kind {config.kind}. Choose window=null"
         )
-    dev = _file(asked, "dev", folder, required=False)
+    dev = _file(request, "dev", folder, required=False)
     holds_out = dev is None and layout.held_out_percent > 0 and split in ("train", "dev")
-    path = _file(asked, "train" if holds_out else split, folder, required=asked.required)
-    return None if path is None else load_text(path, asked, holds_out=holds_out)
+    path = _file(request, "train" if holds_out else split, folder, required=request.required)
+    return None if path is None else load_text(path, request, holds_out=holds_out)
 
 
-def _file(asked: SplitRequest, split: str, folder: Path, *, required: bool) -> Path | None:
+def _file(request: SplitRequest, split: str, folder: Path, *, required: bool) -> Path | None:
     """Where the split lies; None when it has no file and may do without."""
     if not folder.is_dir():
         raise UserError(
             f"data_dir={folder}: no such folder; choose data_dir=<folder that holds the data sets>"
         )
-    named = asked.layout.files.get(split)
+    named = request.layout.files.get(split)
     path = on_disk(folder / named) if named else None
     if path is None and required:
-        raise UserError(_absence(asked, split, folder))
+        raise UserError(_absence(request, split, folder))
     if path is None:
         return None
     for other in present_forms(path):
@@ -213,9 +215,9 @@ def _file(asked: SplitRequest, split: str, folder: Path, *, required: bool) -> P
     return path
 
 
-def _absence(asked: SplitRequest, split: str, folder: Path) -> str:
+def _absence(request: SplitRequest, split: str, folder: Path) -> str:
     """Where a required split was looked for, and what to type."""
-    config, layout, key = asked.config, asked.layout, asked.key
+    config, layout, key = request.config, request.layout, request.key
     named = layout.files.get(split)
     named = named[0] if isinstance(named, list) else named
     looked_for = (
@@ -223,14 +225,14 @@ def _absence(asked: SplitRequest, split: str, folder: Path) -> str:
         if named
         else f"its layout {config.layout} names no such file (only {', '.join(layout.files)})"
     )
-    others = [name for name in config.layouts if name != config.layout]
+    layouts = [name for name in config.layouts if name != config.layout]
     ways = [f"choose data_dir=<folder that holds {named}>"] if named else []
-    ways += [f"{key}.layout={name}" for name in others]
+    ways += [f"{key}.layout={name}" for name in layouts]
     ways += [f"{key}.source=hub"] if config.on_hub and split in config.on_hub.splits else []
     ways += [] if named else [f"name it in {key}.layouts.{config.layout}.files.{split}=<path>"]
     return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
 
 
-def _one_of(word: str, known: Collection[str], key: str) -> None:
-    if word not in known:
-        raise UserError(f"{key}={word}: {nearest(str(word), known)}")
+def _one_of(word: str, names: Collection[str], key: str) -> None:
+    if word not in names:
+        raise UserError(f"{key}={word}: {nearest(str(word), names)}")

@@ -163,8 +163,8 @@ def _all_windows(content: UInt8[np.ndarray, "bytes"], layout: LayoutConfig) -> t
         if bad := _bad_lines(block, first_line=line):
             faults |= bad
             block = b"\n".join(
-                b" " * len(one) if line + number in bad else one
-                for number, one in enumerate(block.split(b"\n"))
+                b" " * len(row) if line + number in bad else row
+                for number, row in enumerate(block.split(b"\n"))
             )
         text = block.decode()
         windows = _windows(text, window=layout.window, held_out_percent=layout.held_out_percent)

@@ -38,7 +38,7 @@ class TransferTask:
     @property
     def labels(self) -> dict[str, np.ndarray]:
         """Class number of each row, by split."""
-        return {name: np.asarray(one.targets, dtype=np.int64) for name, one in self.splits.items()}
+        return {name: np.asarray(examples.targets, dtype=np.int64) for name, examples in self.splits.items()}
 
     def described(self) -> dict[str, Any]:
         """What a result says of it: which rows were learnt from, and which judged by."""
@@ -46,8 +46,8 @@ class TransferTask:
         return {
             "judged_on": f"folds of {name}" if in_folds else name,
             "splits": {
-                split: {"rows": len(one), "fingerprint": one.fingerprint}
-                for split, one in self.splits.items()
+                split: {"rows": len(examples), "fingerprint": examples.fingerprint}
+                for split, examples in self.splits.items()
             },
         }
 

@@ -260,7 +260,7 @@ def _target_of(config: DatasetConfig, kind: Kind, key: str) -> Callable[[str], f
     ignored = frozenset(config.ignore_labels or ())
     if kind in JUDGED:
         return _gain
-    if kind is Kind.SCORED_PAIR:
+    if TARGET_COLUMN[kind] == "score":
         scores = config.score_range or []
         if len(scores) != 2 or not scores[0] < scores[1]:
             raise UserError(f"{key}.score_range: expected the lowest and highest score, such as [0,5]")

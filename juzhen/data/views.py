@@ -1,6 +1,6 @@
 """Views: examples of one kind as examples of another, without a guess.
 
-`juzhen.core.contract.VIEWS` lists them. All keep the sentence table and rearrange numbers; rows come out
+`juzhen.core.kinds.KINDS` lists them. All keep the sentence table and rearrange numbers; rows come out
 in the order of the file.
 """
 
@@ -103,13 +103,15 @@ def _rank_in_group(groups: np.ndarray) -> np.ndarray:
 
 def _triplet_pairs(examples: Examples) -> Examples:
     """Each triplet as one pair with label 1 and one with label 0 per negative, in this order."""
-    others = [column for column in examples.columns if column != "anchor"]  # the positive, then the negatives
-    rows = np.repeat(np.arange(len(examples)), len(others))
+    compared = [
+        column for column in examples.columns if column != "anchor"
+    ]  # the positive, then the negatives
+    rows = np.repeat(np.arange(len(examples)), len(compared))
     columns = {
         "text_a": examples.columns["anchor"][rows],
-        "text_b": np.stack([examples.columns[column] for column in others], axis=1).ravel(),
+        "text_b": np.stack([examples.columns[column] for column in compared], axis=1).ravel(),
     }
-    labels = [SAME if column == "positive" else DIFFERENT for column in others]
+    labels = [SAME if column == "positive" else DIFFERENT for column in compared]
     targets = np.tile(np.asarray(labels, dtype=np.float32), len(examples))
     return replace(_rebuilt(examples, Kind.LABELLED_PAIR, columns, rows), targets=targets, num_classes=2)
 

@@ -35,22 +35,22 @@ class SideTable:
     ) -> Int[np.ndarray, "*texts"]:
         """Where sentences are, each read by its Side; equal where two sides have the same prompt."""
         codes = self._tokenizer.encoder.sides[sides].astype(np.int64)
-        places = codes * len(self.sentences) + numbers
-        self._learn(np.unique(places[~self._known[places]]))
-        return places
+        slots = codes * len(self.sentences) + numbers
+        self._learn(np.unique(slots[~self._known[slots]]))
+        return slots
 
-    def unpooled(self, places: Int[np.ndarray, "sentences"]) -> Int[np.ndarray, "sentences"]:
+    def unpooled(self, slots: Int[np.ndarray, "sentences"]) -> Int[np.ndarray, "sentences"]:
         """Tokens of each that pooling leaves out."""
         of_sides = np.array([self._tokenizer.encoder.reading(side).unpooled for side in Side])
-        return of_sides[places // len(self.sentences)]
+        return of_sides[slots // len(self.sentences)]
 
-    def _learn(self, places: Int[np.ndarray, "places"]) -> None:
-        for side in Side if len(places) else ():
-            chosen = places[places // len(self.sentences) == side]
+    def _learn(self, slots: Int[np.ndarray, "places"]) -> None:
+        for side in Side if len(slots) else ():
+            chosen = slots[slots // len(self.sentences) == side]
             if not len(chosen):
                 continue
             tokenize = self._tokenizer.reading(side)
-            fresh = tokenize([self.sentences[place] for place in (chosen % len(self.sentences)).tolist()])
+            fresh = tokenize([self.sentences[slot] for slot in (chosen % len(self.sentences)).tolist()])
             old = self.tokens
             starts, ends = old.starts.copy(), old.ends.copy()
             ends[chosen] = len(old.ids) + np.cumsum(fresh.lengths)
@@ -99,8 +99,8 @@ class SentenceCollator:
             numbers = np.stack(list(examples.columns.values()))
             apart.places(numbers, examples.read_as(ALL))
             if examples.documents is not None:  # negatives that are mined later
-                others = np.full(len(examples.documents), examples.reads[-1])
-                apart.places(examples.documents, others)
+                sides_of_texts = np.full(len(examples.documents), examples.reads[-1])
+                apart.places(examples.documents, sides_of_texts)
             return apart.tokens
         for sentences, table in self._tables:
             if sentences is examples.sentences:

@@ -82,11 +82,11 @@ class CropCollator(TextCollator):
         numbers = examples.columns["text"][rows].astype(np.int64)
         generators = [np.random.default_rng([self.seed, index, number]) for number in numbers.tolist()]
         seconds = self._seconds(examples, numbers, generators)
-        distinct, places = np.unique(np.concatenate([numbers, seconds]), return_inverse=True)
+        distinct, positions = np.unique(np.concatenate([numbers, seconds]), return_inverse=True)
         tokens = self.token_lists(examples)[distinct]
         pieces = [
             self.crops.cut(tokens[number], generator)
-            for number, generator in zip(places.tolist(), [*generators, *generators], strict=True)
+            for number, generator in zip(positions.tolist(), [*generators, *generators], strict=True)
         ]
         return self._forms(examples, rows, self._pack(TokenTable.of(pieces)))
 

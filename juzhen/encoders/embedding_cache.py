@@ -84,8 +84,8 @@ class Shelf:
             digests = segment["texts"].view(f"V{DIGEST_BYTES}").ravel().tolist()
             numbers |= {digest: number for number, digest in enumerate(digests, start=first)}
             first += len(digests)
-        places = np.fromiter((numbers.get(_digest(text), -1) for text in texts), dtype=np.int64)
-        return Vectors(list(self._segments.values()), places, dim=self.dim)
+        rows = np.fromiter((numbers.get(_digest(text), -1) for text in texts), dtype=np.int64)
+        return Vectors(list(self._segments.values()), rows, dim=self.dim)
 
     def add(
         self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"], *, needed: bool = False
@@ -113,11 +113,13 @@ class Shelf:
 
     def _merge_small(self) -> None:
         """One segment in place of many small ones, which single sentences leave behind."""
-        small = {key: one for key, one in self._segments.items() if len(one["texts"]) <= SMALL_ROWS}
+        small = {
+            key: segment for key, segment in self._segments.items() if len(segment["texts"]) <= SMALL_ROWS
+        }
         if len(small) <= MOST_SMALL:
             return
         texts, vectors = (
-            np.concatenate([one[name] for one in small.values()]) for name in ("texts", "vectors")
+            np.concatenate([segment[name] for segment in small.values()]) for name in ("texts", "vectors")
         )
         _, first = np.unique(texts, axis=0, return_index=True)
         if self._write({"texts": texts[first], "vectors": vectors[first]}, False):

@@ -102,13 +102,13 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
 
 def _require_prompt_of(start: str, config: BackboneConfig) -> None:
     """Raises UserError for a backbone with another prompt than the encoder that takes its place."""
-    own = read_layout(encoder_folder(start)).prompts
-    wanted = own.configured(config)
-    if (wanted.text, wanted.include_prompt) != (own.text, own.include_prompt):
+    prompts = read_layout(encoder_folder(start)).prompts
+    configured = prompts.configured(config)
+    if (configured.text, configured.include_prompt) != (prompts.text, prompts.include_prompt):
         raise UserError(
-            f"{start} takes the place of the backbone, and its encoder has the prompt {own.text!r} "
-            f"({'pooled' if own.include_prompt else 'not pooled'}) and not {wanted.text!r} "
-            f"({'pooled' if wanted.include_prompt else 'not pooled'}); start from the path of its encoder "
+            f"{start} takes the place of the backbone, and its encoder has the prompt {prompts.text!r} "
+            f"({'pooled' if prompts.include_prompt else 'not pooled'}) and not {configured.text!r} "
+            f"({'pooled' if configured.include_prompt else 'not pooled'}); start from the path of its encoder "
             "folder instead, with the prompt beside it"
         )
 

@@ -61,16 +61,16 @@ class KeptVectors:
 
     def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Vectors:
         """The vectors of the sentences with these numbers. Raises UserError where one is not there."""
-        found = self._shelf.find(sentences[number] for number in numbers)
-        if (found.places < 0).any():
+        vectors = self._shelf.find(sentences[number] for number in numbers)
+        if (vectors.places < 0).any():
             raise UserError(
-                f"{self._shelf.name}: {int((found.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
+                f"{self._shelf.name}: {int((vectors.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
                 "are not there, and could not be written; choose a cache_dir with room"
             )
-        places = np.full(len(sentences), -1)
-        places[numbers] = found.places
-        found.places = places
-        return found
+        positions = np.full(len(sentences), -1)
+        positions[numbers] = vectors.places
+        vectors.places = positions
+        return vectors
 
 
 class Targets:
@@ -90,17 +90,17 @@ class Targets:
         center: float,
         dim: int | None,
     ) -> None:
-        self._vectors = {name: found for name, (found, _) in vectors.items()}
+        self._vectors = {name: vectors_of_set for name, (vectors_of_set, _) in vectors.items()}
         size = next(iter(self._vectors.values())).dim
         self._axes: np.ndarray | None = None
         count, total, products = 0, np.zeros(size), np.zeros((size, size))
         is_reduced = dim is not None and dim < size
         for found, numbers in vectors.values() if center or is_reduced else ():
             for start in range(0, len(numbers), PORTION):
-                some = found[numbers[start : start + PORTION]].astype(np.float64)
-                count, total = count + len(some), total + some.sum(axis=0)
+                portion = found[numbers[start : start + PORTION]].astype(np.float64)
+                count, total = count + len(portion), total + portion.sum(axis=0)
                 if is_reduced:
-                    products += some.T @ some
+                    products += portion.T @ portion
         mean = total / max(count, 1)
         self._origin = (center * mean).astype(np.float32)
         if is_reduced:
@@ -120,10 +120,10 @@ class Targets:
         https://doi.org/10.1007/BF02289451). For each set: its name, numbers of sentences, the student's vectors.
         """
         assert self._axes is not None
-        left, _, right = np.linalg.svd(
-            sum(self(name, numbers).T @ unit(given) for name, numbers, given in student)
+        left_vectors, _, right_vectors = np.linalg.svd(
+            sum(self(name, numbers).T @ unit(embeddings) for name, numbers, embeddings in student)
         )
-        self._axes = self._axes @ (left @ right)
+        self._axes = self._axes @ (left_vectors @ right_vectors)
 
     def __call__(self, name: str, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
         """Targets of the sentences with these numbers in the table of that set, float32."""

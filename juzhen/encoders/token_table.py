@@ -39,9 +39,9 @@ class TokenTable(Sequence[np.ndarray]):
         """The table of some lists of numbers; a table is given back as it is."""
         if isinstance(token_lists, TokenTable):
             return token_lists
-        arrays = [np.asarray(one, dtype=np.int32) for one in token_lists]
+        arrays = [np.asarray(tokens, dtype=np.int32) for tokens in token_lists]
         offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
-        np.cumsum([len(one) for one in arrays], out=offsets[1:])
+        np.cumsum([len(tokens) for tokens in arrays], out=offsets[1:])
         ids = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int32)
         return cls(ids, offsets[:-1], offsets[1:])
 
@@ -67,7 +67,7 @@ class TokenTable(Sequence[np.ndarray]):
         return self.ids[runs(self.starts, self.lengths)]
 
     def tolist(self) -> list[list[int]]:
-        return [one.tolist() for one in self]
+        return [tokens.tolist() for tokens in self]
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -102,9 +102,9 @@ def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     [5, 6, 0, 1, 2]
     """
     # A place: that in the result, plus how far its run begins from where it begins in the result.
-    places = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    places += np.arange(len(places))
-    return places
+    indices = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    indices += np.arange(len(indices))
+    return indices
 
 
 MIN_TEXTS = 2_000

@@ -54,11 +54,13 @@ def with_leaks(data: Described, seen: Mapping[str, Seen]) -> Described:
 
 def cut_in_training(encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]) -> dict[str, Cut]:
     """`train/set` → how many of its texts are cut, from the tokens that training reads; empty without an encoder."""
+    if encoder is None or not (family := family_of(encoder)).cuts:
+        return {}
     cuts = {}
-    for name, examples in sets.items() if encoder is not None else ():
+    for name, examples in sets.items():
         is_running = isinstance(examples.sentences, TextTable)
         lengths = None if is_running else collate.token_counts(examples)
-        cuts[f"train/{name}"] = family_of(encoder).cut(encoder, examples, lengths)
+        cuts[f"train/{name}"] = family.cut(encoder, examples, lengths)
     return cuts
 
 

@@ -187,20 +187,20 @@ class CosinePlan(EvaluationPlan):
 
     def _sides_of_rankings(self) -> Iterator[tuple[np.ndarray, np.ndarray, Sequence[int]]]:
         """Of each ranking the numbers of its queries and of its documents in the union, and how both are read."""
-        for one, numbers, read in zip(self.rankings, self._of_rankings, self._asking, strict=True):
-            yield *np.split(numbers, [len(one.queries)]), read
+        for ranking, numbers, read in zip(self.rankings, self._of_rankings, self._asking, strict=True):
+            yield *np.split(numbers, [len(ranking.queries)]), read
 
     def tables(self) -> Tables:
-        every = zip(self.sets, self._union.numbers, strict=False)
-        tables = [(one, self._places[Side.EVERY][numbers]) for one, numbers in every]
-        for one, (queries, documents, (query, document)) in zip(
+        sets_and_numbers = zip(self.sets, self._union.numbers, strict=False)
+        tables = [(examples, self._places[Side.EVERY][numbers]) for examples, numbers in sets_and_numbers]
+        for ranking, (queries, documents, (query, document)) in zip(
             self.rankings, self._sides_of_rankings(), strict=True
         ):
             rows = np.concatenate([self._places[query][queries], self._places[document][documents]])
             used, rows = np.unique(rows, return_inverse=True)
-            texts = [self.sentences[place] for place in used.tolist()]
+            texts = [self.sentences[number] for number in used.tolist()]
             sides, columns = self.read[used], {"text": rows.astype(np.int32)}
-            table = Examples(one.name, one.split, Kind.SENTENCE, texts, columns, None, sides=sides)
+            table = Examples(ranking.name, ranking.split, Kind.SENTENCE, texts, columns, None, sides=sides)
             tables.append((table, used))
         return tables
 

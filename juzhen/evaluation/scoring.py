@@ -264,7 +264,7 @@ STS_SETS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb_en", "sick")
 def score_together(
     sets: Sequence[Examples],
     scores: Sequence[np.ndarray],
-    found: Mapping[str, Score],
+    measured: Mapping[str, Score],
     *,
     bootstrap_samples: int,
     seed: int,
@@ -275,7 +275,7 @@ def score_together(
           what papers on unsupervised embeddings call "all" (Gao et al. 2021, appendix B)
     mean  the mean of the seven correlations; None where one of them is undefined
 
-    found  metric key → Score of each set
+    measured  metric key → Score of each set
     """
     together: dict[str, Score] = {}
     for split in dict.fromkeys(dataset.split for dataset in sets):
@@ -291,7 +291,7 @@ def score_together(
         low, high = bootstrap_interval(
             values, grades, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
         )
-        each = [found[f"{split}/{name}/spearman"].value for name in STS_SETS]
+        each = [measured[f"{split}/{name}/spearman"].value for name in STS_SETS]
         defined = [value for value in each if value is not None]
         mean = float(np.mean(defined)) if len(defined) == len(each) else None
         together[f"{split}/sts_all/spearman"] = Score(spearman(values, grades), low, high, count=len(grades))

@@ -135,11 +135,11 @@ class InfoNCE(Loss):
 
 
 def numbers_of_texts(
-    text_ids: Int[Tensor, "batch texts"] | None, *, like: Float[Tensor, "batch dim"], count: int
+    text_ids: Int[Tensor, "batch texts"] | None, *, anchors: Float[Tensor, "batch dim"], count: int
 ) -> Int[Tensor, "batch texts"]:
     """`text_ids`, the number of each text of a row, equal for equal texts; None: all `count` of each row differ."""
     if text_ids is None:
-        return torch.arange(len(like) * count, device=like.device).view(len(like), count)
+        return torch.arange(len(anchors) * count, device=anchors.device).view(len(anchors), count)
     return text_ids
 
 
@@ -154,7 +154,7 @@ def batch_candidates(
     The own positive of row i is candidate i. Excluded are the `false_negatives`.
     """
     extra = () if negatives is None else negatives.unbind(dim=1)
-    ids = numbers_of_texts(text_ids, like=anchors, count=2 + len(extra))
+    ids = numbers_of_texts(text_ids, anchors=anchors, count=2 + len(extra))
     anchor_ids, *candidate_ids = ids.unbind(dim=1)
     excluded = false_negatives(anchor_ids, candidate_ids[0], torch.cat(candidate_ids))
     return all_cosines(anchors, torch.cat([positives, *extra])), excluded
@@ -238,7 +238,7 @@ class InfoNCEOwn(Loss):
     ) -> LossOutput:
         candidates = [positives, *negatives.unbind(dim=1)]
         scores = torch.stack([row_cosine(anchors, text) for text in candidates], dim=1)
-        ids = numbers_of_texts(text_ids, like=anchors, count=1 + len(candidates))
+        ids = numbers_of_texts(text_ids, anchors=anchors, count=1 + len(candidates))
         is_same = (ids[:, 2:] == ids[:, :1]) | (ids[:, 2:] == ids[:, 1:2])
         excluded = F.pad(is_same, (1, 0))  # never the positive itself
         loss = info_nce_own(scores, excluded, temperature=self.temperature)
@@ -271,7 +271,7 @@ class NTXent(Loss):
     def with_logs(
         self, first: Tensor, second: Tensor, *, text_ids: Int[Tensor, "batch 2"] | None = None
     ) -> LossOutput:
-        first_ids, second_ids = numbers_of_texts(text_ids, like=first, count=2).unbind(dim=1)
+        first_ids, second_ids = numbers_of_texts(text_ids, anchors=first, count=2).unbind(dim=1)
         # Partners come in the order of their texts, so that the own place of row i is candidate i.
         scores = all_cosines(torch.cat([first, second]), torch.cat([second, first]))
         ids, partner_ids = torch.cat([first_ids, second_ids]), torch.cat([second_ids, first_ids])

@@ -71,7 +71,7 @@ class CandidatePool(Loss):
         likely: Bool[Tensor, "batch candidates"] | None,
     ) -> LossOutput:
         """The loss over what `pool` gives for `texts`, without `likely` positives where they are told."""
-        ids = numbers_of_texts(text_ids, like=texts[0], count=len(texts))
+        ids = numbers_of_texts(text_ids, anchors=texts[0], count=len(texts))
         excluded, logs = self.same_texts(ids.unbind(dim=1)), {}
         if likely is not None:
             logs, excluded = left_out(likely, excluded), excluded | likely

@@ -196,7 +196,7 @@ class AnglE(OrderLoss):
             loss = loss + self.cosine_weight * cosent(cosines, targets, temperature=self.temperature)
         if self.batch_weight:
             is_positive = targets >= self.positive_from
-            ids = numbers_of_texts(text_ids, like=first, count=2)
+            ids = numbers_of_texts(text_ids, anchors=first, count=2)
             search = batch_search(first, second, ids, is_positive, temperature=self.temperature)
             loss = loss + self.batch_weight * search
         return loss, order_gap(scores, targets)

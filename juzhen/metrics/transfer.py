@@ -101,14 +101,14 @@ def classify(
             trained_labels,
             cross_val_predict(_classifier(strength, features), features, trained_labels, cv=folds),
         )
-        how = f"{folds.get_n_splits()} folds of {name}"
+        judged_by = f"{folds.get_n_splits()} folds of {name}"
     else:
         strength = _best_strength(
             features, trained_labels, splits.get("dev") if name == "test" else None, seed
         )
         judged, gold = splits[name]
         predicted = _classifier(strength, features).fit(features, trained_labels).predict(judged)
-        how = f"train → {name}"
+        judged_by = f"train → {name}"
     right = (gold == predicted).astype(np.float64)
     low, high = bootstrap_mean(right, samples=bootstrap_samples, confidence=confidence, seed=seed)
     average = "binary" if len(np.unique(trained_labels)) <= 2 else "macro"
@@ -120,7 +120,7 @@ def classify(
         majority=float((gold == np.bincount(trained_labels).argmax()).mean()),
         learnt_from=len(trained_labels),
         rows=len(gold),
-        how=how,
+        how=judged_by,
         strength=strength,
         low=low,
         high=high,

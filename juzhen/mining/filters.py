@@ -107,7 +107,7 @@ class Known:
 
 def refused(
     pool: Pool,
-    known: Known,
+    answers: Known,
     lowest: Float[np.ndarray, "candidates"],
     options: MiningOptions,
     *,
@@ -118,7 +118,7 @@ def refused(
     lowest    the least score of a positive of its query
     by_judge  the threshold is for the judge, not for these scores
     """
-    rules = [*known.reasons(pool.query, pool.document)]
+    rules = [*answers.reasons(pool.query, pool.document)]
     rules.append((Reason.OUTSIDE_WINDOW, (pool.rank > 0) & (pool.rank < options.first_rank)))
     rules += above(pool.score, lowest, options, by_judge=by_judge)
     reasons, applies = zip(*rules, strict=True)

@@ -120,9 +120,9 @@ def to_csv(matrix: Matrix) -> str:
             marks = (int(cell.in_domain), int(cell.below_lexical))
             leak, unseen = cell.leak, cell.leak and cell.leak.unseen
             seen = (leak.rows, leak.share, leak.counted_by) if leak else (None,) * 3
-            rest = (unseen.value, unseen.low, unseen.high, unseen.count) if unseen else (None,) * 4
+            unseen_numbers = (unseen.value, unseen.low, unseen.high, unseen.count) if unseen else (None,) * 4
             names = (row.label, row.setup, *column.split("/"), matrix.metric)
-            body.append((*names, *numbers, *marks, *seen, *rest, cell.command))
+            body.append((*names, *numbers, *marks, *seen, *unseen_numbers, cell.command))
     return pd.DataFrame(body, columns=CSV_COLUMNS, dtype=object).to_csv(index=False, lineterminator="\n")
 
 

@@ -73,13 +73,15 @@ def fit(
         )
     read_rows = as_examples(rows, score_range=score_range)
     kind = loss if isinstance(loss, type) else type(loss) if isinstance(loss, Loss) else named_loss(loss)
-    _require_readable(kind)
-    examples = apply_view(
-        read_rows,
-        choose_view(
-            read_rows.name, read_rows.kind, kind.__name__, kind.input_kinds, alternatives=_kinds_of_losses()
-        ),
+    if kind.consumes not in PROVIDES:
+        raise UserError(
+            f"{kind.__name__} reads {kind.consumes}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
+        )
+    alternatives = {name: each.input_kinds for name, each in _losses().items()}
+    view = choose_view(
+        read_rows.name, read_rows.kind, kind.__name__, kind.input_kinds, alternatives=alternatives
     )
+    examples = apply_view(read_rows, view)
     torch.manual_seed(seed)
     classes = len(NLI_CLASSES) if examples.kind is Kind.NLI_PAIR else examples.num_classes
     sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_head else {}
@@ -175,15 +177,3 @@ def _losses() -> dict[str, type[Loss]]:
         if isinstance(kind, type) and issubclass(kind, Loss) and not inspect.isabstract(kind)
         if getattr(kind, "consumes", None) in PROVIDES
     }
-
-
-def _kinds_of_losses() -> dict[str, tuple[Kind, ...]]:
-    return {name: kind.input_kinds for name, kind in _losses().items()}
-
-
-def _require_readable(kind: type[Loss]) -> None:
-    """Raises UserError for a loss that reads what a bi-encoder does not give."""
-    if kind.consumes not in PROVIDES:
-        raise UserError(
-            f"{kind.__name__} reads {kind.consumes}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
-        )

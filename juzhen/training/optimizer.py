@@ -1,6 +1,6 @@
 """AdamW with linear warm-up and decay, and which parameters are decayed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -52,11 +52,14 @@ def learning_rates(
                   notes on CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times
                   1/√T, and `lr` would never be reached. It needs a warm-up
     """
-    match decay:
-        case "linear":
-            return get_linear_schedule_with_warmup(optimizer, warmup_steps, total_steps)
-        case "constant":
-            return get_constant_schedule_with_warmup(optimizer, warmup_steps)
-        case "inverse_sqrt":
-            return get_inverse_sqrt_schedule(optimizer, warmup_steps)
-    raise UserError(f"decay={decay}: {nearest(decay, ('linear', 'constant', 'inverse_sqrt'))}")
+    if decay not in DECAYS:
+        raise UserError(f"decay={decay}: {nearest(decay, DECAYS)}")
+    return DECAYS[decay](optimizer, warmup_steps, total_steps)
+
+
+DECAYS: dict[str, Callable[[torch.optim.Optimizer, int, int], LambdaLR]] = {
+    "linear": get_linear_schedule_with_warmup,
+    "constant": lambda optimizer, warmup_steps, _: get_constant_schedule_with_warmup(optimizer, warmup_steps),
+    "inverse_sqrt": lambda optimizer, warmup_steps, _: get_inverse_sqrt_schedule(optimizer, warmup_steps),
+}
+"""Value of `optimizer.decay` (`conf/job.py`) → the schedule of warm-up steps and all steps."""

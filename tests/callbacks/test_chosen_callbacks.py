@@ -10,7 +10,7 @@ from callbacks.trainer import chosen_callbacks
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.report.identity import identify
-from launch import read_job
+from launch.job import read_job
 from launch.stored import stored_job
 
 WATCHING = ["Throughput", "SetCounts", "PeakMemory", "LossGradient", "SpaceHealth", "ScoreHealth"]

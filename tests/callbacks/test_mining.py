@@ -13,7 +13,7 @@ from callbacks.resume import random_state
 from callbacks.trainer import chosen_callbacks
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch import read_job
+from launch.job import read_job
 from lightning_modules.base import SentenceModule
 
 JOB = (

@@ -9,7 +9,7 @@ from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
 from juzhen.data.rankings import as_ranking
 from juzhen.evaluation.settings import EvaluationSettings
-from launch import check_command_line
+from launch.check import check_command_line
 from launch.naming import run_key
 
 

@@ -6,7 +6,7 @@ from jobs import compose_job
 from datamodules.datamodule import SentenceDataModule, only_stage
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.loading import JobData
-from launch import read_job
+from launch.job import read_job
 
 
 def stage(*overrides, **sizes):

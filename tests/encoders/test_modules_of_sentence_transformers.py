@@ -123,11 +123,11 @@ def models(parts, path):
         "late": ([*plain, parts.Normalize(), parts.Dense(32, 8)], "Dense stands in an order"),
         "router": (
             [parts.Router.for_query_document(plain, plain)],
-            r"Router is not supported \(it has an encoder",
+            r"Router is not supported; supported: Transformer",
         ),
         "static": (
             [parts.StaticEmbedding(transformer().tokenizer, embedding_dim=8)],
-            r"StaticEmbedding is not supported \(it is a table of word vectors",
+            r"StaticEmbedding is not supported; supported: Transformer",
         ),
     }
 

@@ -12,8 +12,7 @@ import train
 from conf.duration import Duration
 from conf.job import JobConfig
 from juzhen.cli.verbs import GROUPS, verb
-from launch import check_command_line
-from launch.check import _Check
+from launch.check import _Check, check_command_line
 from launch.hydra_internals import opened
 from launch.naming import register_resolvers
 from launch.words import parse_flags

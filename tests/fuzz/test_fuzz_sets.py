@@ -12,8 +12,7 @@ import train
 from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
 from juzhen.evaluation.settings import EvaluationSettings
-from launch import check_command_line
-from launch.check import checked_job
+from launch.check import check_command_line, checked_job
 from launch.naming import register_resolvers
 from launch.stored import stored_job
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from scratch_conf import FILES, write_tree
 
 from juzhen.core.errors import UserError
-from launch import check_command_line
+from launch.check import check_command_line
 from launch.explain import option_hint
 
 
@@ -278,7 +278,7 @@ import sys, time
 from pathlib import Path
 started = time.process_time()  # a busy machine is not this program's doing
 from juzhen.cli.program import run_program
-from launch import check_command_line
+from launch.check import check_command_line
 
 def main():
     check_command_line(sys.argv[2:], conf_dir=Path(sys.argv[1]) / "conf")
@@ -312,7 +312,7 @@ import sys
 from pathlib import Path
 from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
-from launch import check_command_line
+from launch.check import check_command_line
 
 def job(config):
     if config.seed == 2:

@@ -7,7 +7,7 @@ from forks import ROOT
 from jobs import key_of
 
 from juzhen.core.errors import UserError
-from launch import check_command_line
+from launch.check import check_command_line
 
 START = "init_from=juzhen/builtin/encoder"
 ON_DEMO = "'dataset=[demo_sts]' loss=cosent"

@@ -8,7 +8,7 @@ import yaml
 from forks import ROOT, python
 
 from juzhen.core.errors import UserError
-from launch import check_command_line
+from launch.check import check_command_line
 
 CONF = ROOT / "conf"
 HELP = CONF / "hydra" / "help" / "juzhen.yaml"

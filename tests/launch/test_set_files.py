@@ -8,7 +8,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
 from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
-from launch import check_command_line
+from launch.check import check_command_line
 from launch.tree_files import check_set_files
 
 PLAIN = "name: {name}\nkind: labelled_pair\nlabels: {{0: 0, 1: 1}}\n"

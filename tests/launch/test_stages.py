@@ -4,7 +4,7 @@ import pytest
 from jobs import compose_job
 
 from juzhen.core.errors import UserError
-from launch import read_job
+from launch.job import read_job
 from launch.stages import history, plan_job
 
 SERIAL = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")

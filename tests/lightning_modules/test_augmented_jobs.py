@@ -5,7 +5,7 @@ from jobs import key_of, run_job, typed_job, weights
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch import check_command_line
+from launch.check import check_command_line
 from launch.naming import deciding_augmentation
 from train import CONFIGURATION
 

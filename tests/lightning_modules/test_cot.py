@@ -18,7 +18,7 @@ from juzhen.encoders import load_backbone, load_encoder, save_encoder
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.templates import Templates
-from launch import read_job
+from launch.job import read_job
 from launch.naming import with_language
 from lightning_modules.cot import CotEncoder, require_sight
 from lightning_modules.matching import match_losses

@@ -18,7 +18,7 @@ from juzhen.data.loading import load_job_data
 from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity
-from launch import check_command_line
+from launch.check import check_command_line
 from lightning_modules.chosen_losses import class_grades
 from lightning_modules.learnable import require_grades
 from lightning_modules.matching import match_losses

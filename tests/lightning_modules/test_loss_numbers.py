@@ -12,7 +12,7 @@ from conf.own_classes import own_class
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import numbers_of
-from launch import check_command_line
+from launch.check import check_command_line
 from tools import loss_numbers
 from tools.loss_numbers import written
 

@@ -233,14 +233,14 @@ def test_a_tokenizer_without_mask_token_is_refused(tmp_path, tiny_backbone):
 @pytest.mark.parametrize("more", [(), pytest.param(("suite=zh_published",), marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_the_recipe_of_pretraining_is_accepted(more):
-    from launch import check_command_line
+    from launch.check import check_command_line
     from train import CONFIGURATION
 
     check_command_line(["experiment=pretrain/mlm", *more], conf_dir=CONFIGURATION)
 
 
 def test_a_monitor_that_cannot_choose_is_refused():
-    from launch import check_command_line
+    from launch.check import check_command_line
     from train import CONFIGURATION
 
     with pytest.raises(UserError, match=r"mlm_loss chooses no checkpoint; known: .*mlm_accuracy"):

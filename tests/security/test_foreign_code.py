@@ -16,7 +16,7 @@ from conf.own_classes import own_class
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.schema import ConfigError
-from launch import check_command_line
+from launch.check import check_command_line
 from launch.job import check_target
 from sweeps import clusters
 from sweeps.ledger import Ledger, SweepCell

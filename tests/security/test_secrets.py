@@ -12,7 +12,7 @@ from callbacks.tracking import build_loggers
 from conf.environment import READABLE
 from conf.job import LoggerConfig
 from datamodules.datamodule import only_stage
-from juzhen.core.answer import status_of
+from juzhen.cli.program import status_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.secrets import REDACTED, hide_in_logs, redacted

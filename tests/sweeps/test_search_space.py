@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from search_cells import settings, space
 
 from juzhen.core.errors import UserError
-from launch import check_command_line
+from launch.check import check_command_line
 
 pytest.importorskip("optuna")
 

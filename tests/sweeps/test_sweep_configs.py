@@ -11,7 +11,7 @@ from hydra.types import RunMode
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch import check_command_line
+from launch.check import check_command_line
 from launch.hydra_internals import opened
 from launch.naming import register_resolvers
 from launch.own_hydra import give_to_launcher

@@ -58,20 +58,20 @@ def _option(group: str, file: Path) -> str:
     name = file.relative_to(CONFIGURATION / group).with_suffix("").as_posix()
     title = f"### {group.removeprefix('hydra/')}={name}\n"
     text = file.read_text(encoding="utf-8")
-    held, lines = yaml.safe_load(text) or {}, text.splitlines()
-    above = list(takewhile(lambda line: line.startswith("#"), lines))
+    held, rows = yaml.safe_load(text) or {}, text.splitlines()
+    above = list(takewhile(lambda line: line.startswith("#"), rows))
     if "_target_" in held and not any(isinstance(value, dict | list) for value in held.values()):
         body = _keys(file, held)
     else:
-        body = "```yaml\n" + "\n".join(lines[len(above) :]) + "\n```\n"
+        body = "```yaml\n" + "\n".join(rows[len(above) :]) + "\n```\n"
     return "\n".join([title, *_paragraphs(above), body])
 
 
 def _paragraphs(comment: list[str]) -> Iterator[str]:
     """Lines that begin at the margin are sentences, indented ones are commands or lists."""
-    lines = [line[1:].removeprefix(" ") for line in comment if not line.startswith("# @package")]
-    sentences = [line for line in lines if not line.startswith("  ")]
-    commands = [line for line in lines if line.startswith("  ")]
+    rows = [line[1:].removeprefix(" ") for line in comment if not line.startswith("# @package")]
+    sentences = [line for line in rows if not line.startswith("  ")]
+    commands = [line for line in rows if line.startswith("  ")]
     if sentences:
         yield plain(" ".join(sentences)) + "\n"
     if commands:

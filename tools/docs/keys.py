@@ -65,19 +65,19 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def sections(kind: type, place: str = "") -> Iterator[tuple[str, type]]:
+def sections(kind: type, path: str = "") -> Iterator[tuple[str, type]]:
     """Every typed class of the configuration with the place of its keys, outermost first."""
-    yield place, kind
+    yield path, kind
     for name, field in described_fields(kind).items():
         inner = _typed(field.annotation)
         if inner and name not in REPEATED:
-            yield from sections(inner, f"{place}.{NAMES.get(name, name)}".lstrip("."))
+            yield from sections(inner, f"{path}.{NAMES.get(name, name)}".lstrip("."))
 
 
-def key_rows(place: str, kind: type, values: Any, comments: dict[str, str]) -> Iterator[tuple[str, ...]]:
+def key_rows(path: str, kind: type, values: Any, comments: dict[str, str]) -> Iterator[tuple[str, ...]]:
     """key, type and range, default, meaning."""
     for name, field in described_fields(kind).items():
-        key = f"{place}.{name}".lstrip(".")
+        key = f"{path}.{name}".lstrip(".")
         if _typed(field.annotation) and name not in REPEATED and not field.description:
             continue  # a section of its own says it
         meaning = field.description or comments.get(key, "")
@@ -102,8 +102,8 @@ def type_words(field: FieldInfo) -> str:
 def _words(hint: Any) -> str:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        words = [_words(each) for each in inner if each is not types.NoneType]
-        return " or ".join([*words, "null"] if types.NoneType in inner else words)
+        parts = [_words(each) for each in inner if each is not types.NoneType]
+        return " or ".join([*parts, "null"] if types.NoneType in inner else parts)
     if origin is typing.Annotated:
         names = [name for each in inner[1:] if isinstance(each, Among) for name in each.names]
         limits = [limit for each in inner[1:] for limit in _limits(getattr(each, "metadata", ()))]
@@ -158,7 +158,9 @@ def _typed(hint: Any) -> type | None:
         *typing.get_args(hint),
         *(nested for argument in typing.get_args(hint) for nested in typing.get_args(argument)),
     ]
-    return next((one for one in inner if isinstance(one, type) and is_dataclass(one)), None)
+    return next(
+        (argument for argument in inner if isinstance(argument, type) and is_dataclass(argument)), None
+    )
 
 
 def _default(field: FieldInfo, values: Any, key: str) -> str:

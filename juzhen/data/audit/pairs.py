@@ -51,7 +51,7 @@ def audit_pairs(
             for other, hits in zip(evaluation, index.search(examples), strict=True):
                 if name_of(examples) != name_of(other):
                     cells.append(_cell(examples, other, hits, detail))
-    both = {name_of(one): one for one in [*train, *evaluation]}
+    both = {name_of(config): config for config in [*train, *evaluation]}
     return {
         "format_version": FORMAT_VERSION,
         "what": "leaks between training sets and evaluation splits",
@@ -167,7 +167,9 @@ def repeated_and_contradictory(examples: Examples) -> tuple[int, list[np.ndarray
     odd = np.flatnonzero(low != high)
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], odd)
-    clusters = [np.sort(order[start : start + sizes[one]]) for start, one in zip(starts, odd, strict=True)]
+    clusters = [
+        np.sort(order[start : start + sizes[cluster]]) for start, cluster in zip(starts, odd, strict=True)
+    ]
     return repeated, sorted(clusters, key=lambda rows: rows[0])
 
 

@@ -64,9 +64,9 @@ def text_markdown(report: dict[str, Any]) -> str:
         if text["by_evaluation"]
     ]
     quoted = [
-        f"- {name}:{one['line']} {in_markdown(one['sentence'])}"
+        f"- {name}:{example['line']} {in_markdown(example['sentence'])}"
         for name, text in texts.items()
-        for one in text.get("examples", ())
+        for example in text.get("examples", ())
     ]
     return "\n\n".join(
         [
@@ -96,20 +96,20 @@ def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str)
 
 def json_text(report: dict[str, Any]) -> str:
     """The report with one entry of a list per line, so that a change of one cell is a change of one line."""
-    lines = []
+    blocks = []
     for key, value in report.items():
-        told, entries = json.dumps(value, ensure_ascii=False), []
+        text, entries = json.dumps(value, ensure_ascii=False), []
         if isinstance(value, list):
-            entries = [json.dumps(one, ensure_ascii=False) for one in value]
+            entries = [json.dumps(item, ensure_ascii=False) for item in value]
         elif isinstance(value, dict):
             entries = [
-                f"{json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in value.items()
+                f"{json.dumps(name)}: {json.dumps(item, ensure_ascii=False)}" for name, item in value.items()
             ]
         if entries:
             body = ",\n  ".join(entries)
-            told = f"{told[0]}\n  {body}\n {told[-1]}"
-        lines.append(f" {json.dumps(key)}: {told}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+            text = f"{text[0]}\n  {body}\n {text[-1]}"
+        blocks.append(f" {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
 def _matrix(
@@ -153,25 +153,25 @@ def _lines_and_sentences(entry: dict[str, int] | None) -> str:
 def _sets(report: dict[str, Any]) -> str:
     keys = ("rows", "faulty_rows", "repeated_rows", "contradictory_pairs", "contradictory_rows")
     body = [
-        [name, *(f"{one[key]:,}" if one.get(key) is not None else "–" for key in keys)]
-        for name, one in report["sets"].items()
+        [name, *(f"{facts[key]:,}" if facts.get(key) is not None else "–" for key in keys)]
+        for name, facts in report["sets"].items()
     ]
-    words = ("rows", "faulty rows", "rows repeating a pair", "pairs with several labels", "rows of these")
-    return _table(["set", *words], body)
+    columns = ("rows", "faulty rows", "rows repeating a pair", "pairs with several labels", "rows of these")
+    return _table(["set", *columns], body)
 
 
 def _examples(report: dict[str, Any]) -> list[str]:
     quoted = []
     for cell in report["cells"]:
-        for one in cell.get("examples", ()):
-            kind = "same" if one["is_exact"] else "near"
+        for example in cell.get("examples", ()):
+            kind = "same" if example["is_exact"] else "near"
             quoted.append(
-                f"- {cell['train']} → {cell['evaluation']}, {kind}: {in_markdown(str(one['train']))} | "
-                f"{in_markdown(str(one['evaluation']))}"
+                f"- {cell['train']} → {cell['evaluation']}, {kind}: {in_markdown(str(example['train']))} | "
+                f"{in_markdown(str(example['evaluation']))}"
             )
-    for name, one in report["sets"].items():
+    for name, facts in report["sets"].items():
         quoted += [
-            f"- {name}, several labels: {in_markdown(str(group))}" for group in one.get("examples", ())
+            f"- {name}, several labels: {in_markdown(str(group))}" for group in facts.get("examples", ())
         ]
     return ["## Examples", "\n".join(quoted)] if quoted else []
 

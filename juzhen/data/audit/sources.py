@@ -41,21 +41,21 @@ class ConfiguredSets:
         return self._all(names, EVALUATION_SPLITS, option="--evaluate")
 
     def _all(self, names: Sequence[str] | None, splits: Sequence[str], *, option: str) -> list[Examples]:
-        found: dict[str, Examples] = {}
+        sets: dict[str, Examples] = {}
         for name in self._of_rows() if names is None else names:
             key, _, split = name.partition("/")
             if key not in self.files:
                 raise UserError(f"{option} {name}: no conf/dataset/{key}.yaml; {nearest(key, self.files)}")
-            for one in [split] if split else splits:
-                examples = self.load(key, one)
+            for split_name in [split] if split else splits:
+                examples = self.load(key, split_name)
                 if examples is not None:
-                    found[f"{key}/{one}"] = examples
-        if not found:
+                    sets[f"{key}/{split_name}"] = examples
+        if not sets:
             raise UserError(
                 f"{option}: no file of {' or '.join(splits)} of {', '.join(names or self._of_rows())} below "
                 f"{self.data_dir}; type --data-dir <folder that holds the data sets>, or {option} demo_sts"
             )
-        return list(found.values())
+        return list(sets.values())
 
     def _of_rows(self) -> list[str]:
         return [key for key, path in self.files.items() if read_description(path).kind != Kind.SENTENCE]
@@ -86,12 +86,12 @@ class ConfiguredSets:
         """
         if name not in self.files:
             raise UserError(f"{option}{name}: no conf/dataset/{name}.yaml; {nearest(name, self.files)}")
-        found = False
+        has_rows = False
         for split in splits:
             rows = self.load(name, split)
-            found = found or rows is not None
+            has_rows = has_rows or rows is not None
             yield split, rows
-        if not found:
+        if not has_rows:
             raise UserError(
                 f"{option}{name}: no file of {' or '.join(splits)} below {self.data_dir}; type --data-dir <folder that "
                 "holds the data sets>"

@@ -19,9 +19,9 @@ def audit_text(
     sentences: list[str] = []
     owner: list[int] = []
     for position, examples in enumerate(evaluation):
-        found = used_sentences(examples)
-        sentences += found
-        owner += [position] * len(found)
+        used = used_sentences(examples)
+        sentences += used
+        owner += [position] * len(used)
     search, owners, texts = SentenceSearch(sentences), np.array(owner), {}
     for name, lines in sources.items():
         with progress_bar(_short(name), len(lines), shown=detail.progress) as advance:
@@ -56,21 +56,21 @@ def _describe(
     evaluation: Sequence[Examples],
     detail: Detail,
 ) -> dict[str, Any]:
-    found, numbers, is_whole = hits
-    leaky = np.unique(found)
+    positions, numbers, is_whole = hits
+    leaky = np.unique(positions)
     by_set = {}
     for position, examples in enumerate(evaluation):
         is_here = owners[numbers] == position
         if is_here.any():
             by_set[name_of(examples)] = {
-                "lines": len(np.unique(found[is_here])),
+                "lines": len(np.unique(positions[is_here])),
                 "sentences": len(np.unique(numbers[is_here])),
             }
     described: dict[str, Any] = {
         "lines": len(lines),
         "characters": sum(map(len, lines)),
         "leaky_lines": len(leaky),
-        "whole_lines": len(np.unique(found[is_whole])),
+        "whole_lines": len(np.unique(positions[is_whole])),
         "by_evaluation": by_set,
     }
     if not detail.counts:
@@ -78,10 +78,10 @@ def _describe(
     if detail.examples:
         described["examples"] = [
             {
-                "line": int(found[hit]) + 1,
+                "line": int(positions[hit]) + 1,
                 "sentence": sentences[numbers[hit]],
                 "is_whole": bool(is_whole[hit]),
             }
-            for hit in range(min(detail.examples, len(found)))
+            for hit in range(min(detail.examples, len(positions)))
         ]
     return described

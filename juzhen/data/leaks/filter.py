@@ -28,7 +28,9 @@ class LeakFilter:
 
     @cached_property
     def _sentences(self) -> SentenceSearch:
-        return SentenceSearch(sentence for one in self.evaluation for sentence in used_sentences(one))
+        return SentenceSearch(
+            sentence for examples in self.evaluation for sentence in used_sentences(examples)
+        )
 
     def leaky_rows_of(self, train: Examples) -> np.ndarray:
         """Positions of the training rows to leave out, int64, sorted. The same rows lead to the same positions."""
@@ -53,7 +55,7 @@ class LeakFilter:
 def used_sentences(examples: Examples) -> list[str]:
     """The sentences that rows use; a cut set keeps the table of the whole."""
     positions = np.unique(np.concatenate(list(examples.columns.values())))
-    return [examples.sentences[place] for place in positions]
+    return [examples.sentences[position] for position in positions]
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class SeenRows:
             if (
                 pair_columns(examples)
                 and len(examples)
-                and not any(examples is known for known in self._learnt)
+                and not any(examples is before for before in self._learnt)
             ):
                 self._learnt.append(examples)
 
@@ -103,8 +105,8 @@ class SeenRows:
         for examples in self._learnt[len(self._found) :]:
             self._found.append([np.unique(hits.evaluation_rows) for hits in self._index.search(examples)])
         return {
-            f"{examples.split}/{examples.name}": self._of(place)
-            for place, examples in enumerate(self._evaluation)
+            f"{examples.split}/{examples.name}": self._of(number)
+            for number, examples in enumerate(self._evaluation)
         }
 
     def _of(self, position: int) -> Seen:

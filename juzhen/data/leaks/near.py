@@ -50,7 +50,7 @@ class NearIndex:
         ]
         if not pairs:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        return np.concatenate([own for own, _ in pairs]), np.concatenate([other for _, other in pairs])
+        return np.concatenate([row for row, _ in pairs]), np.concatenate([other for _, other in pairs])
 
     def _search_block(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rows, values, num_unknown = self._known_sets(texts)

@@ -46,8 +46,8 @@ def weight(text: str) -> int:
     >>> weight("python字符串"), weight("a man is playing")
     (5, 8)
     """
-    words = _WORD.findall(text)
-    return 2 * len(words) + sum(map(str.isalnum, text)) - sum(map(len, words))
+    tokens = _WORD.findall(text)
+    return 2 * len(tokens) + sum(map(str.isalnum, text)) - sum(map(len, tokens))
 
 
 def letters_only(normalized: str) -> str:

@@ -35,10 +35,10 @@ class Hits:
 
 def pair_columns(examples: Examples) -> list[tuple[np.ndarray, np.ndarray]]:
     """The pairs of every row as sentence numbers; a triplet has one with each of the others, a text none."""
-    first, *others = TEXT_COLUMNS[examples.kind]
+    first, *further = TEXT_COLUMNS[examples.kind]
     if examples.kind is Kind.TRIPLET:
-        others = [name for name in examples.columns if name != first]
-    return [(examples.columns[first], examples.columns[other]) for other in others]
+        further = [name for name in examples.columns if name != first]
+    return [(examples.columns[first], examples.columns[other]) for other in further]
 
 
 class PairIndex:
@@ -57,8 +57,8 @@ class PairIndex:
         self._near = NearIndex([letters_only(text) for text in table], threshold=threshold)
         self._starts = np.cumsum([0, *map(len, evaluation)])
         self._columns = [
-            [_mapped(values, numbers_of_set) for values in one.columns.values()]
-            for one, numbers_of_set in zip(evaluation, numbers, strict=True)
+            [_mapped(values, numbers_of_set) for values in examples.columns.values()]
+            for examples, numbers_of_set in zip(evaluation, numbers, strict=True)
         ]
         keys, rows = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         for one, known, start in zip(evaluation, numbers, self._starts, strict=False):
@@ -83,14 +83,14 @@ class PairIndex:
         """Numbers of the evaluation sentences that are among `texts`, and the neighbours of every text."""
         numbers = np.fromiter((self._table.get(text, -1) for text in texts), dtype=np.int64, count=len(texts))
         same = np.flatnonzero(numbers >= 0)
-        own, other = self._near.search([letters_only(text) for text in texts])
-        differs = numbers[other] != own
-        own = np.concatenate([numbers[same], own[differs]])
+        row, other = self._near.search([letters_only(text) for text in texts])
+        differs = numbers[other] != row
+        row = np.concatenate([numbers[same], row[differs]])
         other = np.concatenate([same, other[differs]])
-        is_exact = np.arange(len(own)) < len(same)
+        is_exact = np.arange(len(row)) < len(same)
         order = np.argsort(other, kind="stable")
         starts = np.searchsorted(other[order], np.arange(len(texts) + 1))
-        return numbers[same], _Neighbours(own[order], is_exact[order], starts)
+        return numbers[same], _Neighbours(row[order], is_exact[order], starts)
 
     def _pairs(
         self, train: Examples, positions: dict[int, int], near: "_Neighbours"
@@ -163,7 +163,7 @@ class _Neighbours:
 def _used(examples: Examples) -> list[tuple[int, str]]:
     """Number and normalized text of every sentence that the rows use; a cut set keeps the table of the whole."""
     positions = np.unique(np.concatenate(list(examples.columns.values()))).tolist()
-    return [(place, normalize(examples.sentences[place])) for place in positions]
+    return [(position, normalize(examples.sentences[position])) for position in positions]
 
 
 def _mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
