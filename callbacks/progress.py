@@ -9,7 +9,8 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
-from juzhen.core.progress import ProgressLine, RunProgress
+from juzhen.core.progress import ProgressLine
+from juzhen.core.run_progress import RunProgress
 
 SECONDS = 5.0
 """Between two states of the file."""

@@ -11,8 +11,8 @@ from types import TracebackType
 from callbacks import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE
 from juzhen.core.errors import UserError
 from juzhen.core.owned import MARKER, own_folder, refuse_links
-from juzhen.core.progress import PROGRESS_FILE
 from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.run_progress import PROGRESS_FILE
 from juzhen.core.whole import KEPT_ASIDE, clear_leftovers, move, remove_file
 from juzhen.encoders.locate import ENCODER_FOLDER
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from juzhen.core.progress import RunProgress, is_live
+from juzhen.core.progress import is_live
 from juzhen.core.result import Result
+from juzhen.core.run_progress import RunProgress
 from juzhen.core.texts import time_in_words
 from sweeps.ledger import SweepCell
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Group
 
 from juzhen.core.errors import UserError
-from juzhen.core.progress import RunProgress
+from juzhen.core.run_progress import RunProgress
 from juzhen.core.texts import time_in_words
 from juzhen.report.terminal import console_table
 from sweeps.display import cell_labels, percent, progress_words, seconds_left, share_done

@@ -1,28 +1,19 @@
 """How far some work is, on stderr: one line that changes in a terminal, plain lines by time in a pipe or a log file."""
 
-import logging
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json
-from juzhen.core.owned import is_own_folder
 from juzhen.core.texts import time_in_words
-from juzhen.core.whole import write_json
 
-if TYPE_CHECKING:  # rich is loaded when something is shown
+if TYPE_CHECKING:  # what takes time is loaded when something is shown
+    from logging import StreamHandler
+
     from rich.progress import Progress
-
-PROGRESS_FILE = "progress.json"
-"""In the folder of a run that has not finished."""
 
 PATIENCE = 3.0
 """Seconds of work without a bar, where it is left open whether to show one."""
@@ -74,8 +65,10 @@ class ProgressLine:
         self._note: str | Callable[[bool], str] = ""
         self._is_closed = not shown
         self._bar: Progress | None = _bar(self) if shown and is_live() else None
-        self._handlers: list[logging.StreamHandler] = []
+        self._handlers: list[StreamHandler] = []
         if self._bar is not None:
+            import logging
+
             stream = sys.stderr
             self._draw_bar(self._bar)
             self._bar.start()
@@ -202,38 +195,3 @@ def progress_bar(work: str, total: int, *, shown: bool | None) -> Iterator[Calla
     finally:
         if line is not None:
             line.close()
-
-
-@dataclass(frozen=True)
-class RunProgress:
-    """How far a run is that has not finished.
-
-    work  training on SET, or what else it does
-    dev   the latest score of the dev sets; `best` the best one
-    left  seconds that this work will still take
-    """
-
-    work: str
-    done: int
-    total: int
-    loss: float | None = None
-    dev: float | None = None
-    best: float | None = None
-    left: float | None = None
-
-    def write(self, run_dir: Path) -> None:
-        """Where nothing can be written, the next checkpoint says so."""
-        if is_own_folder(run_dir):
-            with suppress(OSError, ValueError):
-                write_json(run_dir / PROGRESS_FILE, asdict(self), in_own_folder=True)
-
-    @staticmethod
-    def read(run_dir: str | Path) -> "RunProgress | None":
-        """None where there is none, or it cannot be read."""
-        try:
-            state = RunProgress(**read_json(Path(run_dir) / PROGRESS_FILE))
-            numbers = (state.done, state.total, state.loss, state.dev, state.best, state.left)
-            is_sound = all(number is None or math.isfinite(number) for number in numbers)
-            return state if is_sound and isinstance(state.work, str) else None
-        except (OSError, ValueError, TypeError, RecursionError, UserError):
-            return None

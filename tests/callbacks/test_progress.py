@@ -12,7 +12,8 @@ from jobs import SMALL, interrupt, run_job
 from terminals import python_in_a_terminal
 
 from juzhen.core import progress
-from juzhen.core.progress import ProgressLine, RunProgress, progress_bar
+from juzhen.core.progress import ProgressLine, progress_bar
+from juzhen.core.run_progress import PROGRESS_FILE, RunProgress
 from train import CONFIGURATION
 
 WORK = """
@@ -108,14 +109,14 @@ def test_a_job_leaves_nothing_but_its_result_on_stdout(tmp_path, tiny_backbone, 
     assert line.startswith("training on demo_sts: 2/2 steps, loss ")
     assert " dev " in line
     assert "\r" not in captured.err
-    assert not (run / progress.PROGRESS_FILE).exists()
+    assert not (run / PROGRESS_FILE).exists()
 
 
 def test_an_interrupted_run_keeps_how_far_it_is_and_goes_on_with_the_right_total(
     tmp_path, tiny_backbone, capsys
 ):
     interrupt(tmp_path, tiny_backbone, 4, "SIGTERM")
-    (run,) = (path.parent for path in tmp_path.glob(f"*/{progress.PROGRESS_FILE}"))
+    (run,) = (path.parent for path in tmp_path.glob(f"*/{PROGRESS_FILE}"))
     state = RunProgress.read(run)
     assert state.work == "training on demo_sts"
     assert (state.done <= 4, state.total) == (True, 6)
@@ -129,7 +130,7 @@ def test_an_interrupted_run_keeps_how_far_it_is_and_goes_on_with_the_right_total
     "text", ["", "[]", '{"work": 1}', '{"work": "a", "done": NaN, "total": 2}', '{"x": 1}']
 )
 def test_a_state_that_cannot_be_read_is_none(tmp_path, text):
-    (tmp_path / progress.PROGRESS_FILE).write_text(text)
+    (tmp_path / PROGRESS_FILE).write_text(text)
     assert RunProgress.read(tmp_path) is None
 
 
