@@ -77,7 +77,7 @@ def seconds_left(
     finished  seconds of each finished cell
     running   of each at work, its seconds and its share that is done
     """
-    seconds = list(finished) or [worked / share for worked, share in running if share > 0.05]
+    seconds = list(finished) or [worked / share for worked, share in running if share > 0.01]
     if not seconds or not (running or waiting):
         return None
     mean = sum(seconds) / len(seconds)
