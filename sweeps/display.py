@@ -2,86 +2,22 @@
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from juzhen.core.progress import is_live
-from juzhen.core.result import Result
 from juzhen.core.run_progress import RunProgress
 from juzhen.core.texts import time_in_words
-from sweeps.ledger import SweepCell
+from sweeps.cell_state import cell_labels, dev_score, percent, progress_words, seconds_left, share_done
+from sweeps.planner import Planner
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from sweeps.planner import Planner
-
 COLUMNS = ("state", "cell", "progress", "dev", "time")
 REDRAW_SECONDS = 1.0
-LONGEST_LABEL = 60
 AROUND = 6
 """Lines of a terminal that are left for the head of the table and for what stands above it."""
-
-
-def cell_labels(cells: Iterable[SweepCell]) -> dict[str, str]:
-    """Cell name → the words that not all cells have; its name where those are none, too many or not its alone."""
-    cells = list({cell.name: cell for cell in cells}.values())
-    shared = set.intersection(*(set(cell.words) for cell in cells)) if cells else set()
-    labels = {cell.name: " ".join(word for word in cell.words if word not in shared) for cell in cells}
-    for cell in cells:
-        rows = [word.partition("=")[2].strip("\"'") for word in cell.words if word.startswith("sweep_row=")]
-        if rows:
-            seeds = [word for word in cell.words if word.startswith("seed=")]
-            labels[cell.name] = " ".join([*rows, *seeds])
-    values = list(labels.values())
-    return {
-        name: label if label and len(label) <= LONGEST_LABEL and values.count(label) == 1 else name
-        for name, label in labels.items()
-    }
-
-
-def dev_score(cell: SweepCell) -> float | None:
-    """The best dev score of a finished cell; None without one."""
-    try:
-        training = Result.read(cell.run_dir).training
-    except Exception:  # whatever is wrong with it, the table of results says so
-        return None
-    scores = [value for key, value in training.items() if key.startswith("best_dev_")]
-    return next((float(score) for score in scores if isinstance(score, int | float)), None)
-
-
-def progress_words(progress: RunProgress | None) -> str:
-    """Such as `training on csts 120/400`."""
-    return "" if progress is None else f"{progress.work} {progress.done:,}/{progress.total:,}"
-
-
-def share_done(progress: RunProgress | None) -> float:
-    """Of the training; 0 before and 1 after it."""
-    if progress is None or not progress.total:
-        return 0.0
-    if progress.work.startswith("training"):
-        return min(1.0, progress.done / progress.total)
-    return 0.0 if progress.work.endswith("before training") else 1.0
-
-
-def percent(score: float | None) -> str:
-    return "" if score is None else f"{100 * score:.1f}"
-
-
-def seconds_left(
-    finished: Sequence[float], running: Sequence[tuple[float, float]], waiting: int, *, jobs: int
-) -> float | None:
-    """About how long a sweep still takes; None before anything can be told.
-
-    finished  seconds of each finished cell
-    running   of each at work, its seconds and its share that is done
-    """
-    seconds = list(finished) or [worked / share for worked, share in running if share > 0.01]
-    if not seconds or not (running or waiting):
-        return None
-    mean = sum(seconds) / len(seconds)
-    return mean * (waiting + sum(1 - share for _, share in running)) / max(1, jobs)
 
 
 class SweepDisplay:
@@ -115,7 +51,7 @@ class SweepDisplay:
         else:
             print(line, file=sys.stderr, flush=True)
 
-    def refresh(self, planner: "Planner") -> None:
+    def refresh(self, planner: Planner) -> None:
         if self.live is None or time.monotonic() - self._drawn < REDRAW_SECONDS:
             return
         self._drawn = time.monotonic()
@@ -127,7 +63,7 @@ class SweepDisplay:
         table = console_table(COLUMNS, self._rows(planner), numbers=COLUMNS[3:])
         self.live.update(Group(table, Text(self._summary(planner))), refresh=True)
 
-    def _rows(self, planner: "Planner") -> list[tuple[str, ...]]:
+    def _rows(self, planner: Planner) -> list[tuple[str, ...]]:
         """Cells at work, then failed ones, finished ones from the best, waiting ones, as many as the lines hold."""
         assert self.live is not None
         summary = planner.summary
@@ -160,7 +96,7 @@ class SweepDisplay:
             rows = [*rows[: room - 1], ("", f"and {len(rows) - room + 1} more", "", "", "")]
         return rows
 
-    def _summary(self, planner: "Planner") -> str:
+    def _summary(self, planner: Planner) -> str:
         summary, running, waiting = planner.summary, planner.running, len(planner.waiting)
         counts = {
             "finished": len(summary.finished) + len(summary.skipped),

@@ -14,7 +14,7 @@ from juzhen.core.errors import MISTAKE_STATUS, UserError
 from juzhen.core.result import Result
 from juzhen.core.texts import time_in_words
 from juzhen.evaluation.finished import missing_sets
-from sweeps.display import dev_score, percent
+from sweeps.cell_state import dev_score, percent
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
 from sweeps.local import Attempt, Ended, Runner
 

@@ -11,7 +11,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.run_progress import RunProgress
 from juzhen.core.texts import time_in_words
 from juzhen.report.terminal import console_table
-from sweeps.display import cell_labels, percent, progress_words, seconds_left, share_done
+from sweeps.cell_state import cell_labels, percent, progress_words, seconds_left, share_done
 from sweeps.ledger import Event, History, Ledger, is_at_work
 from sweeps.planner import late_columns_line
 

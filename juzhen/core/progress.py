@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from juzhen.core.texts import time_in_words
 
@@ -65,7 +65,7 @@ class ProgressLine:
         self._note: str | Callable[[bool], str] = ""
         self._is_closed = not shown
         self._bar: Progress | None = _bar(self) if shown and is_live() else None
-        self._handlers: list[StreamHandler] = []
+        self._handlers: list[StreamHandler[Any]] = []
         if self._bar is not None:
             import logging
 

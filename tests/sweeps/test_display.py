@@ -5,7 +5,7 @@ from fake_cells import ROOT
 from forks import python
 from terminals import python_in_a_terminal
 
-from sweeps.display import cell_labels, seconds_left
+from sweeps.cell_state import cell_labels, seconds_left
 from sweeps.ledger import SweepCell
 
 SWEEP = f"""
