@@ -19,9 +19,13 @@ SECONDS_OF_A_START = 60
 
 LOAD = """
 import sys
-from juzhen import SentenceEncoder
 from juzhen.cli.program import run_program
-run_program(lambda: print(SentenceEncoder.load(sys.argv[1]).encode(["今天天气很好"]).shape))
+
+def main():
+    from juzhen import SentenceEncoder
+    print(SentenceEncoder.load(sys.argv[1]).encode(["今天天气很好"]).shape)
+
+run_program(main)
 """
 
 
@@ -43,23 +47,25 @@ class Mirror(BaseHTTPRequestHandler):
         if self.silent:
             time.sleep(120)
             return
-        files = sorted(path for path in self.folder.iterdir() if path.is_file())
+        files = sorted(
+            path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file()
+        )
         path = self.path.partition("?")[0]
         body, headers = b"", {}
         if path.startswith("/api/models/acme/tiny/tree/"):
             rows = [
-                {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": COMMIT}
-                for file in files
+                {"type": "file", "path": name, "size": (self.folder / name).stat().st_size, "oid": COMMIT}
+                for name in files
             ]
             body, headers = json.dumps(rows).encode(), {"Content-Type": "application/json"}
         elif path.startswith("/api/models/acme/tiny"):
-            listed = [{"rfilename": file.name} for file in files]
+            listed = [{"rfilename": name} for name in files]
             body = json.dumps(
                 {"id": "acme/tiny", "modelId": "acme/tiny", "sha": COMMIT, "siblings": listed}
             ).encode()
             headers = {"Content-Type": "application/json"}
         elif path.startswith("/acme/tiny/resolve/"):
-            body = (self.folder / path.rpartition("/")[2]).read_bytes()
+            body = (self.folder / path.split("/", 5)[5]).read_bytes()
             headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Repo-Commit": COMMIT}
         self.send_response(200 if headers else 404)
         for name, value in headers.items():
