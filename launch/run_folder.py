@@ -13,6 +13,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.owned import MARKER, own_folder, refuse_links
 from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.row_scores import ROWS_FILE
+from juzhen.core.run_progress import PROGRESS_FILE
 from juzhen.core.whole import KEPT_ASIDE, clear_leftovers, move, remove_file
 from juzhen.encoders.locate import ENCODER_FOLDER
 
@@ -31,6 +32,7 @@ LEFT_BY_RUNS = (
     "health.jsonl",
     "mining.jsonl",
     "scores.jsonl",
+    PROGRESS_FILE,
     "analysis",
     ROWS_FILE,
     RESULT_FILE,
@@ -97,6 +99,8 @@ class RunFolder:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._lock is not None:
+            if self.finished:
+                remove_file(self.path / PROGRESS_FILE, in_own_folder=True)
             self._lock.close()  # which gives the lock up
 
     @property
