@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from juzhen.core.measures import metric_title
 from juzhen.report.build import Report
 from juzhen.report.heat import palettes
 from juzhen.report.matrix import Cell, Matrix, Row
@@ -35,7 +36,7 @@ def page_data(report: Report) -> Plain:
     alike_rows, alike_columns = clustered(matrix, columns)
     return {
         "heat": {name: themes["light"] for name, themes in palettes().items()},
-        "metric": matrix.metric.replace("_", " "),
+        "metric": metric_title(matrix.metric),
         "columns": column_names(columns),
         "rows": [
             _row(
