@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (
@@ -131,6 +132,27 @@ class PooledEncoder(Prompted):
             raise UserError(
                 f"{name}: this encoder serves a cross-encoder, whose head reads pooled states as they are"
             )
+
+    @property
+    def sides(self) -> Int[np.ndarray, "sides"]:
+        """As of `Prompts`; all 0 where templates, or a prompt of `with_prompt`, are read with every text."""
+        is_own = self.templates is None and not self._prompt_is_given
+        return np.array(self._prompts.sides if is_own else [Side.EVERY] * len(Side), dtype=np.int8)
+
+    def reading(self, side: Side) -> Self:
+        """The same weights with the prompt for queries or for documents; itself where it is the one that it has."""
+        if self.sides[side] == Side.EVERY:
+            return self
+        return self.with_prompt(None, self._prompts.of_side(side))
+
+    def prompted(self, texts: Sequence[str]) -> list[str]:
+        """The texts as the tokenizer gets them."""
+        return [self._prompt + text for text in texts] if self._prompt else list(texts)
+
+    @property
+    def unpooled(self) -> int:
+        """Tokens at the start of each sentence that pooling leaves out."""
+        return 0 if self._prompts.include_prompt else self._prompt_tokens
 
     @property
     def inner(self) -> Self:

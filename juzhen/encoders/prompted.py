@@ -1,16 +1,13 @@
 """The text that stands before every sentence of an encoder: set by name, set as it is, or chosen for a call."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Self
 
-import numpy as np
-from jaxtyping import Int
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Side
 from juzhen.core.texts import short
 from juzhen.encoders.prompts import Prompts, as_prompts
 from juzhen.encoders.settable import Settable
@@ -26,6 +23,9 @@ class Prompted(Settable):
     max_length: int
     templates: Templates | None
     _prompt: str
+    _prompts: Prompts
+    _prompt_tokens: int
+    _prompt_is_given: bool
 
     def with_prompt(self, prompt_name: str | None = None, prompt: str | None = None) -> Self:
         """The same weights with another text before every sentence: the prompt of that name, or the text itself.
@@ -86,24 +86,3 @@ class Prompted(Settable):
         # Counted as sentence-transformers does: alone, and without the special token behind it.
         self._prompt = prompt
         self._prompt_tokens = len(ids) - sum(number in self.tokenizer.all_special_ids for number in ids[-1:])
-
-    @property
-    def sides(self) -> Int[np.ndarray, "sides"]:
-        """As of `Prompts`; all 0 where templates, or a prompt of `with_prompt`, are read with every text."""
-        is_own = self.templates is None and not self._prompt_is_given
-        return np.array(self.prompts.sides if is_own else [Side.EVERY] * len(Side), dtype=np.int8)
-
-    def reading(self, side: Side) -> Self:
-        """The same weights with the prompt for queries or for documents; itself where it is the one that it has."""
-        if self.sides[side] == Side.EVERY:
-            return self
-        return self.with_prompt(None, self.prompts.of_side(side))
-
-    def prompted(self, texts: Sequence[str]) -> list[str]:
-        """The texts as the tokenizer gets them."""
-        return [self.prompt + text for text in texts] if self.prompt else list(texts)
-
-    @property
-    def unpooled(self) -> int:
-        """Tokens at the start of each sentence that pooling leaves out."""
-        return 0 if self.prompts.include_prompt else self._prompt_tokens

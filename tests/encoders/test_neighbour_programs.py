@@ -49,23 +49,28 @@ def assert_alike(found: Any, expected: Any) -> None:
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
             assert_alike(one, other)
+    elif isinstance(expected, str):
+        assert found == expected
     else:
         np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-@pytest.mark.parametrize(
+each_program = pytest.mark.parametrize(
     "program",
     [
         pytest.param(one, id=one.ours.split("\n")[-1], marks=[pytest.mark.slow] * one.is_slow)
         for one in PROGRAMS
     ],
 )
+
+
+@each_program
 def test_a_program_runs_here(program, paths, tmp_path):
     assert value_of(program.ours, OURS, paths | {"folder": str(tmp_path / "ours")}) is not None
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.theirs.split("\n")[-1])
+@each_program
 def test_sentence_transformers_says_the_same(program, paths, tmp_path):
     pytest.importorskip("sentence_transformers")
     found = plain(value_of(program.ours, OURS, paths | {"folder": str(tmp_path / "ours")}))
