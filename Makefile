@@ -18,12 +18,20 @@ install: $(READY) ## Make the environment .venv, everything pinned by constraint
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; name one: make PYTHON=python3.12 …" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable ".[dev]" --constraint constraints.txt
+	@echo "making the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "fetching the packages that constraints.txt pins:"
+	@{ $(BIN)/pip install --progress-bar off --editable ".[dev]" --constraint constraints.txt || touch $(VENV)/.failed; } 2>&1 \
+	    | tee $(VENV)/install.log | while read -r word name rest; do case "$$word $$name" in \
+	        "Collecting "*) echo "  $${name%%[!A-Za-z0-9_.-]*}" ;; \
+	        "Installing collected") echo "unpacking them, which takes about as long again" ;; esac; done
+	@if test -e $(VENV)/.failed; then rm $(VENV)/.failed; tail -n 20 $(VENV)/install.log >&2; \
+	    echo "error: pip has failed; all that it said is in $(VENV)/install.log" >&2; exit 1; fi
 	@touch $@
+	@echo "ready. Next: make demo, or source $(BIN)/activate"
 
 demo: $(READY) ## Train and evaluate on what the repository ships; ends in a table
-	$(BIN)/python train.py experiment=demo resume=auto
+	$(BIN)/python train.py experiment=demo run_dir=runs/demo resume=auto
 	$(BIN)/python train.py model=lexical 'dataset=[]' logger=csv resume=auto
 	$(BIN)/python train.py backbone=embedded 'dataset=[]' logger=csv resume=auto
 	$(BIN)/python -m juzhen table runs

@@ -1,21 +1,20 @@
 """The Trainer of a stage, with all that goes along with it."""
 
 import logging
-import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, TQDMProgressBar
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor
 
 from callbacks import CHECKPOINTS
 from callbacks.lightning_internals import FreshLogs
+from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
 from callbacks.resume import AtomicCheckpointIO, ResumePoint, ValidationPoints
 from callbacks.tracking import build_loggers
@@ -60,55 +59,6 @@ class FiniteLoss(pl.Callback):
         )
 
 
-class StageProgress(TQDMProgressBar):
-    """One bar for the whole stage: steps done, time left, loss and best-known dev score.
-
-    It is shown on stderr: stdout is for results, and who reads those may be gone before they come.
-    """
-
-    def __init__(self, stage: str) -> None:
-        super().__init__(refresh_rate=5, leave=True)
-        self.stage = stage
-
-    @property
-    def train_description(self) -> str:
-        return f"training on {self.stage}"
-
-    @property
-    def validation_description(self) -> str:
-        return "scoring dev"
-
-    @property
-    def test_description(self) -> str:
-        return "scoring all sets"
-
-    def init_train_tqdm(self) -> Any:
-        with redirect_stdout(sys.stderr):  # Lightning's bars take what is stdout when they begin
-            return super().init_train_tqdm()
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, *arguments: Any) -> None:
-        super().on_train_epoch_start(trainer, *arguments)
-        self.train_progress_bar.set_description(self.train_description)  # instead of "Epoch 0", the only one
-
-    def init_validation_tqdm(self) -> Any:
-        with redirect_stdout(sys.stderr):
-            return super().init_validation_tqdm()
-
-    def init_test_tqdm(self) -> Any:
-        with redirect_stdout(sys.stderr):
-            bar = super().init_test_tqdm()
-        bar.set_description(self.test_description)
-        return bar
-
-    def get_metrics(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-        metrics = super().get_metrics(trainer, pl_module)
-        metrics.pop("v_num", None)
-        names = {"train/loss": "loss"}
-        return {
-            names.get(key, key.replace("dev/selection/", "dev_")): value for key, value in metrics.items()
-        }
-
-
 HARMLESS = (
     ".isinstance.treespec, LeafSpec",  # torch talking to Lightning
     "You're resuming from a checkpoint that ended before the epoch ended",  # our stream starts where it stopped
@@ -119,6 +69,9 @@ HARMLESS = (
     ".*does not have many workers which may be a bottleneck",  # rows are tokenised once, before the first step
 )
 """Warnings that do not apply."""
+
+POINTS = 20
+"""Of a curve, at least, where there are as many steps: a short run is logged more often than `logger.every_steps`."""
 
 BEST, LAST = "best on dev", "last step"
 """Which weights of a stage were kept, as a Result tells it."""
@@ -172,8 +125,8 @@ def build_trainer(
         limit_val_batches=1.0 if data.selecting else 0,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,  # our samplers share rows out themselves, without padding
-        log_every_n_steps=job.logger.every_steps,
-        enable_progress_bar=job.logger.progress,
+        log_every_n_steps=min(job.logger.every_steps, max(1, data.total_steps // POINTS)),
+        enable_progress_bar=False,  # `callbacks.progress` shows it
         enable_model_summary=False,
         plugins=[AtomicCheckpointIO(checkpoints or folder / CHECKPOINTS)],
         default_root_dir=folder,
@@ -203,8 +156,14 @@ def build_callbacks(job: JobConfig, data: SentenceDataModule, checkpoints: Path)
         FiniteLoss(every_steps=job.logger.every_steps),
         *chosen_callbacks(job.callbacks),
     ]
-    if job.logger.progress:
-        callbacks.append(StageProgress(data.stage.name))
+    callbacks.append(
+        StageProgress(
+            data.stage.name,
+            monitor=data.selection.key,
+            folder=Path(job.run_dir),
+            shown=job.logger.progress,
+        )
+    )
     if not data.train:
         return callbacks
     steps = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
+from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import is_position
 from juzhen.core.opened import open_input
@@ -63,9 +64,7 @@ def require_optuna() -> None:
     try:
         import optuna
     except ImportError as error:
-        raise UserError(
-            f"a search needs optuna ({error}); type: pip install -e '.[search]' -c constraints.txt"
-        ) from None
+        raise UserError(f"a search needs optuna ({error}); type: {install_line('search')}") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 

@@ -21,6 +21,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_yaml, require_yaml
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
+from juzhen.core.progress import progress_bar
 from juzhen.core.schema import ConfigError
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from launch.explain import explain_composition, option_hint, place_of
@@ -359,14 +360,10 @@ class _Check:
 
 def _with_progress(cells: Sequence[list[str]]) -> Iterator[list[str]]:
     """A bar where a person looks on: every row and choice of a sweep is composed, and ten of them take seconds."""
-    if not sys.stderr.isatty():
-        yield from cells
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    yield from track(cells, "checking the runs of the sweep", console=console, transient=True)
+    with progress_bar("checking the runs of the sweep", len(cells), shown=True) as advance:
+        for cell in cells:
+            yield cell
+            advance(1)
 
 
 def hardware_note(choices: Mapping[str, str]) -> str | None:

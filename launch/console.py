@@ -13,7 +13,13 @@ from juzhen.report.terminal import console_table, terminal
 def show_result(result: Result, *, folder: str) -> None:
     """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval."""
     console = terminal()
-    console.print(result_table(result))
+    if (table := result_table(result)).row_count:
+        console.print(table)
+    else:
+        trained = " + ".join(result.trained_on) or "nothing"
+        console.print(
+            f"trained on {trained}; nothing was scored: no set has a dev or a test split", highlight=False
+        )
     for name, count in leaky_counts(result).items():
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
     for name, reason in result.unscored.items():

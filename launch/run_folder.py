@@ -12,6 +12,7 @@ from callbacks import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE
 from juzhen.core.errors import UserError
 from juzhen.core.owned import MARKER, own_folder, refuse_links
 from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.run_progress import PROGRESS_FILE
 from juzhen.core.whole import KEPT_ASIDE, clear_leftovers, move, remove_file
 from juzhen.encoders.locate import ENCODER_FOLDER
 
@@ -30,6 +31,7 @@ LEFT_BY_RUNS = (
     "health.jsonl",
     "mining.jsonl",
     "scores.jsonl",
+    PROGRESS_FILE,
     "analysis",
     RESULT_FILE,
 )
@@ -95,6 +97,8 @@ class RunFolder:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._lock is not None:
+            if self.finished:
+                remove_file(self.path / PROGRESS_FILE, in_own_folder=True)
             self._lock.close()  # which gives the lock up
 
     @property

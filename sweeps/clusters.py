@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError
 from juzhen.core.processor import num_cores
 from sweeps import node
@@ -268,7 +269,7 @@ def needed(extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise UserError(f"{error}; type: pip install -e '.[{extra}]' -c constraints.txt") from None
+        raise UserError(f"{error}; type: {install_line(extra)}") from None
 
 
 def make_private(folder: Path) -> None:

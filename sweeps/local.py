@@ -14,8 +14,8 @@ from juzhen.core.processor import num_cores
 from sweeps.ledger import Event, SweepCell
 from sweeps.node import start
 
-OF_A_CELL = ("resume=auto", "logger.progress=false")
-"""Words that every cell is given, wherever it runs."""
+OF_A_CELL = ("resume=auto",)
+"""Words that every cell is given, wherever it runs. Its progress goes into its log, as plain lines."""
 
 CORES_PER_CELL = 4
 """Where nothing is said, so many cores are taken to be worth a cell of its own."""

@@ -14,6 +14,7 @@ from juzhen.core.errors import MISTAKE_STATUS, UserError
 from juzhen.core.result import Result
 from juzhen.core.texts import time_in_words
 from juzhen.evaluation.finished import missing_sets
+from sweeps.cell_state import dev_score, percent
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
 from sweeps.local import Attempt, Ended, Runner
 
@@ -47,6 +48,7 @@ class Planner:
     runner    where cells run
     attempts  how often a cell is tried at most, in this sweep
     report    is called with each line that a person may want to read
+    watch     is called again and again with the planner, to show how far it is
     """
 
     def __init__(
@@ -57,12 +59,15 @@ class Planner:
         *,
         attempts: int,
         report: Callable[[str], None],
+        watch: "Callable[[Planner], None]" = lambda planner: None,
     ) -> None:
         self.cells = list({cell.name: cell for cell in cells}.values())
         self.ledger = ledger
         self.runner = runner
         self.attempts = attempts
         self.report = report
+        self.watch = watch
+        self.seconds: dict[str, float] = {}
         self.waiting: list[Turn] = []
         self.running: list[Turn] = []
         self.summary = Summary()
@@ -76,6 +81,7 @@ class Planner:
                 if not self._start_next():
                     time.sleep(self.runner.poll_seconds)
                 self._reap()
+                self.watch(self)
         finally:
             signal.signal(signal.SIGTERM, before)
             self._stop_all()
@@ -139,7 +145,10 @@ class Planner:
         if cell.finished:
             self.ledger.add(Event.FINISHED, cell=name, seconds=turn.seconds)
             self.summary.finished.append(cell)
-            self.report(f"{self._count()} {name}: finished in {time_in_words(turn.seconds)}")
+            self.seconds[name] = turn.seconds
+            score = dev_score(cell)
+            reached = "" if score is None else f", dev {percent(score)}"
+            self.report(f"{self._count()} {name}: finished in {time_in_words(turn.seconds)}{reached}")
             return
         if is_at_work(cell):  # a job that a killed sweep had left in the queue was faster
             turn.attempts -= 1

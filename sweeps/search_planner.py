@@ -43,8 +43,9 @@ class SearchPlanner(Planner):
         *,
         attempts: int,
         report: Callable[[str], None],
+        watch: Callable[[Planner], None] = lambda planner: None,
     ) -> None:
-        super().__init__([], ledger, runner, attempts=attempts, report=report)
+        super().__init__([], ledger, runner, attempts=attempts, report=report, watch=watch)
         self.search = search
         self.cells_of = cells_of
         self.trials: list[Trial] = []

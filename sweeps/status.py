@@ -8,12 +8,14 @@ from pathlib import Path
 from rich.console import Group
 
 from juzhen.core.errors import UserError
+from juzhen.core.run_progress import RunProgress
 from juzhen.core.texts import time_in_words
 from juzhen.report.terminal import console_table
+from sweeps.cell_state import cell_labels, percent, progress_words, seconds_left, share_done
 from sweeps.ledger import Event, History, Ledger, is_at_work
 from sweeps.planner import late_columns_line
 
-COLUMNS = ("state", "cell", "tried", "time", "what it said last")
+COLUMNS = ("state", "cell", "progress", "dev", "tried", "time", "error")
 
 
 class State(StrEnum):
@@ -43,12 +45,16 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """The mean of finished cells for each that is to be run; None before the first has finished."""
-        seconds = [
-            history.seconds for history, state in self.cells if state is State.FINISHED and history.seconds
-        ]
-        num_left = len(self.cells) - self.count(State.FINISHED) - self.count(State.PRUNED)
-        return sum(seconds) / len(seconds) * num_left / self.jobs if seconds and num_left else None
+        """By the mean of finished cells, or else by the progress of those at work; None before there is any."""
+        finished, running, waiting = [], [], 0
+        for history, state in self.cells:
+            if state is State.FINISHED:
+                finished += [history.seconds] if history.seconds else []
+            elif state is State.RUNNING:
+                running.append((at_work(history), share_done(RunProgress.read(history.cell.run_dir))))
+            else:
+                waiting += state is not State.PRUNED
+        return seconds_left(finished, running, waiting, jobs=self.jobs)
 
 
 def read_status(folder: str | Path) -> Status:
@@ -82,17 +88,26 @@ def to_console(status: Status) -> Group:
     """A line of counts, and a row for each cell that is not finished."""
     rows = []
     order = list(State)
+    labels = cell_labels(history.cell for history, _ in status.cells)
     for history, state in sorted(status.cells, key=lambda cell: order.index(cell[1])):
         if state is State.FINISHED:
             continue
         seconds = history.seconds
         if state is State.RUNNING:
-            seconds = (datetime.now(UTC) - datetime.fromisoformat(history.at)).total_seconds()
+            seconds = at_work(history)
+        progress = RunProgress.read(history.cell.run_dir)
         error = history.error if state is State.FAILED else ""
         time = time_in_words(seconds) if seconds else ""
-        rows.append((str(state), history.cell.name, str(history.attempts), time, error))
+        dev = percent(None if progress is None else progress.dev)
+        label = labels[history.cell.name]
+        rows.append((str(state), label, progress_words(progress), dev, str(history.attempts), time, error))
     head = [summary(status), *([status.late_columns] if status.late_columns else [])]
     return Group(*head, *([console_table(COLUMNS, rows)] if rows else []))
+
+
+def at_work(history: History) -> float:
+    """Seconds since the cell was started."""
+    return (datetime.now(UTC) - datetime.fromisoformat(history.at)).total_seconds()
 
 
 def summary(status: Status) -> str:

@@ -43,6 +43,7 @@ PROGRAMS = (
     "head",
     "pytest",
     "nvidia-smi",
+    "modelscope",
 )
 """What commands of a page may begin with besides those of the project."""
 

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from launch.data_record import GoneError, require_same_data
 from launch.hydra_internals import flag_parser
 from launch.job import read_job
+from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell
 from sweeps.local import LocalRunner, Runner
 from sweeps.planner import Planner, show
@@ -53,7 +54,9 @@ class CellLauncher(Launcher):
         folder = self.config.hydra.sweep.dir
         ledger = Ledger(folder)
         runner = self.runner(cells, ledger)
-        summary = Planner(cells, ledger, runner, attempts=self.attempts, report=show).run()
+        with SweepDisplay() as display:
+            options = {"report": display.report, "watch": display.refresh}
+            summary = Planner(cells, ledger, runner, attempts=self.attempts, **options).run()
         show(
             f"{len(summary.finished)} cells finished, {len(summary.skipped)} were finished before, "
             f"{len(summary.failed)} failed. Show them: juzhen table {folder}"

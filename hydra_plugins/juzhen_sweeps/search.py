@@ -22,8 +22,8 @@ from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
 from launch.naming import run_key
 from launch.own_hydra import give_to_launcher
+from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell
-from sweeps.planner import show
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -87,7 +87,9 @@ class SearchSweeper(Sweeper):
                 return self._cells(search, trial)
 
             attempts = self.launcher.attempts
-            SearchPlanner(search, cells_of, ledger, runner, attempts=attempts, report=show).run()
+            with SweepDisplay() as display:
+                options = {"report": display.report, "watch": display.refresh}
+                SearchPlanner(search, cells_of, ledger, runner, attempts=attempts, **options).run()
             text = search_markdown(search, seed=first.seed)
             write_text(search.path.with_suffix(".md"), text, in_own_folder=True)
         print(text, end="")

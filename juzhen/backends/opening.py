@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from juzhen.backends.names import BackendName, backend_name
 from juzhen.core.batch import Tokens
+from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -83,7 +84,4 @@ def require_packages(name: BackendName) -> None:
     """Raises UserError when a package that the back end needs is not installed."""
     missing = [package for package in ONNX_PACKAGES if name.needs_onnx and find_spec(package) is None]
     if missing:
-        raise UserError(
-            f"backend {name}: needs {', '.join(missing)}, which this environment lacks; "
-            'type: pip install -e ".[onnx]" -c constraints.txt'
-        )
+        raise UserError(f"backend {name} needs {', '.join(missing)}; type: {install_line('onnx')}")

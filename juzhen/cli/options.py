@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
+from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import LARGEST
 
@@ -85,4 +86,4 @@ def require_matplotlib(otherwise: str = "") -> None:
     otherwise  end of the message: what can be done instead
     """
     if find_spec("matplotlib") is None:
-        raise UserError(f"the picture needs matplotlib: pip install -e '.[analysis]'{otherwise}")
+        raise UserError(f"the picture needs matplotlib; type: {install_line('analysis')}{otherwise}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
+from juzhen.core.progress import quiet_libraries
 from juzhen.core.texts import short
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     """
     wait_briefly()
     output = open_streams()
+    quiet_libraries()
     status = status_of(main, work or Path(sys.argv[0]).name)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

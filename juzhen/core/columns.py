@@ -91,6 +91,22 @@ def as_pairs(pairs: Iterable[tuple[str, str]] | tuple[str, str]) -> tuple[list[s
     return first, second, is_one
 
 
+def side_by_side(first: Any, second: Any) -> Any:
+    """Pairs out of their two sides: two texts are one pair, two columns a pair a row. Without a second side, `first`.
+
+    Raises UserError for sides that do not fit.
+    """
+    if second is None:
+        return first
+    (left, is_one), (right, is_other_one) = as_texts(first), as_texts(second)
+    if is_one != is_other_one or len(left) != len(right):
+        raise UserError(
+            f"score: {len(left):,} and {len(right):,} texts are no pairs; give two texts, or two lists of one length; "
+            "similarity gives each text with each"
+        )
+    return (left[0], right[0]) if is_one else list(zip(left, right, strict=True))
+
+
 def _as_pair(pair: Any, position: int) -> Sequence[Any]:
     two = pair
     if not isinstance(pair, tuple | list) or not _are_texts(pair):

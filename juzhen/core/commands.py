@@ -3,6 +3,9 @@
 import re
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
+
+from juzhen.core.places import DISTRIBUTION, IS_CLONE, ROOT
 
 PLAIN = re.compile(r"[A-Za-z_/.][\w/.:-]*", flags=re.ASCII)
 """What Hydra reads as the text that it is, beside the words of another meaning."""
@@ -21,6 +24,18 @@ def setting(key: str, value: object) -> str:
     escaped = re.sub(r'(\\*)("|$)', lambda quote: quote[1] * 2 + quote[2].replace('"', '\\"'), text)
     escaped = escaped.replace("${", "\\${")  # no interpolation
     return f'{key}="{escaped}"'
+
+
+def install_line(extra: str) -> str:
+    """What to type for an extra: from the clone, the one of its folder with its pinned versions; else by its name.
+
+    >>> install_line("onnx").startswith("pip install ")
+    True
+    """
+    if not IS_CLONE:
+        return command("pip", "install", f"{DISTRIBUTION}[{extra}]")
+    place, pinned = (".", "constraints.txt") if Path.cwd() == ROOT else (ROOT, ROOT / "constraints.txt")
+    return command("pip", "install", "-e", f"{place}[{extra}]", "-c", pinned)
 
 
 def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:

@@ -112,7 +112,8 @@ def write_json(
 def whole_folder(path: str | Path) -> Iterator[Path]:
     """An empty folder to fill that takes the place of `path`, as `whole_file` does for files.
 
-    It keeps the list of its files, and replaces a folder only if that one's files are all listed.
+    The umask alone decides who reads its files. It keeps the list of them, and replaces a folder only if the files of
+    that are all listed.
     """
     path = Path(path)
     if path.is_file():
@@ -123,6 +124,7 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         yield part
         write_list(part)
         for entry in [*part.rglob("*"), part]:
+            _share(entry, like=part)
             _flush(entry)
         _rename_over(part, path)
     finally:
@@ -237,6 +239,12 @@ def _is_held(descriptor: int) -> bool:
     with suppress(OSError):  # a file system without locks, where nothing is tidied up either
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     return os.fstat(descriptor).st_nlink > 0
+
+
+def _share(path: Path, *, like: Path) -> None:
+    """A file is read by whom the folder is: safetensors writes 0600, whatever the umask allows."""
+    if path.is_file() and not path.is_symlink():
+        path.chmod(path.stat().st_mode | (like.stat().st_mode & 0o666))
 
 
 def _flush(path: Path) -> None:

@@ -58,7 +58,7 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
         projections=encoder.output_layers,
         prompts=encoder.prompts,
     )
-    grown.score_head = encoder.score_head
+    grown.score_head, grown.licence = encoder.score_head, encoder.licence
     return grown.train(encoder.training)
 
 

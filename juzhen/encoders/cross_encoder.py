@@ -13,10 +13,11 @@ from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list
+from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list, side_by_side
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
@@ -39,7 +40,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settable import Settable, check_flag
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length, progress_bar
+from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
@@ -220,18 +221,22 @@ class CrossEncoder(Settable):
 
     def score(
         self,
-        pairs: Iterable[tuple[str, str]] | tuple[str, str],
+        pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],
+        second: str | Iterable[str] | None = None,
+        /,
         *,
         batch_tokens: int = BATCH_TOKENS,
         progress: bool | None = None,
     ) -> Float[np.ndarray, "*pairs"]:
         """`similarity` of the pairs in their order, float32; of one pair a number.
 
+        `score("a", "b")`, `score(firsts, seconds)`: the two sides apart.
+
         progress  show a bar; None: on a terminal, once the work has taken some seconds
 
         Raises UserError for what is no pair of texts, and for a text that is empty.
         """
-        first, second, is_one = as_pairs(pairs)
+        first, second, is_one = as_pairs(side_by_side(pairs, second))
         logits = self.logits(first, second, batch_tokens=batch_tokens, progress=progress)
         scores = similarity(torch.from_numpy(logits), self.grades).numpy()
         return scores[0] if is_one else scores

@@ -9,11 +9,11 @@ from jaxtyping import Float, Int
 from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
+from juzhen.core.progress import progress_bar
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.embedding_cache import HALF, EmbeddingCache, Vectors
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.texts import progress_bar
 
 CALL = 1_024
 """Texts, of like length, that are encoded before the bar moves."""

@@ -53,6 +53,8 @@ def locate_folder(path: str) -> Path | None:
         if candidate.is_dir():
             return candidate.resolve()
     is_path = path.count("/") > 1 or path.startswith((".", "/", "~", f"{BUILTIN}/")) or "\\" in path
+    # A name below a folder that is there is a slip of the pen, and no model of the hub.
+    is_path = is_path or ("/" in path and source.parent.is_dir())
     if is_path or source.exists():
         raise UserError(f"{path}: no such folder{_hint(source)}")
     return None

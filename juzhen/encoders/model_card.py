@@ -4,14 +4,13 @@ from typing import Any
 
 from juzhen.core.markup import in_markdown
 from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.licence import licence_note
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pooled_encoder import PooledEncoder
 
-_FRONT_MATTER = """---
-library_name: sentence-transformers
+_FRONT_MATTER = """library_name: sentence-transformers
 pipeline_tag: sentence-similarity
 tags: [sentence-similarity, feature-extraction, juzhen]
----
 """
 
 _USE = {
@@ -81,8 +80,8 @@ def model_card(encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere
     plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
     parts = [
-        _FRONT_MATTER if loads_elsewhere else "",
-        f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n\n",
+        _head(_FRONT_MATTER if loads_elsewhere else "", encoder),
+        f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n{licence_note(encoder.licence)}\n",
         fact_table(features | plain),
         f"\n## Use\n\n{_USE[loads_elsewhere]}",
         _SCORE if encoder.score_head else "",
@@ -100,12 +99,20 @@ def pair_card(encoder: CrossEncoder, settings: dict[str, Any], facts: dict[str, 
     title = facts.pop("name", "Cross-encoder")
     features = {"architecture": encoder.backbone.config.model_type} | settings
     features["tokens at most"] = encoder.inner.max_length
-    text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n\n"
+    text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n"
     return (
-        text
+        _head("", encoder.inner)
+        + text
+        + f"{licence_note(encoder.inner.licence)}\n"
         + fact_table(features | facts)
         + f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[encoder.symmetric]}"
     )
+
+
+def _head(lines: str, encoder: PooledEncoder) -> str:
+    """What the hub reads of a card; nothing where there is nothing to say."""
+    lines += f"license: {encoder.licence}\n" if encoder.licence else ""
+    return f"---\n{lines}---\n" if lines else ""
 
 
 def fact_table(rows: dict[str, Any]) -> str:

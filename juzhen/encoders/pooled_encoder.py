@@ -17,6 +17,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.progress import progress_bar
 from juzhen.core.texts import short
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (
@@ -32,7 +33,7 @@ from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompts import Prompts, as_prompts
 from juzhen.encoders.settable import Settable, check_count, check_flag, check_tokenizer
 from juzhen.encoders.templates import Templates
-from juzhen.encoders.texts import no_garbage_collection, progress_bar
+from juzhen.encoders.texts import no_garbage_collection
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
 TYPES = "token_type_ids"
@@ -93,6 +94,8 @@ class PooledEncoder(Settable):
         self.max_length = max_length
         self.projections = nn.ModuleList(projections)
         self.score_head: BilinearScore | None = None
+        self.licence: str | None = None
+        """Of the weights that it began with, which what is trained from them is under, too."""
         self.templates: Templates | None = None
         self.micro_batch_tokens: int | None = None
         self._packs = use_packed_attention(backbone)

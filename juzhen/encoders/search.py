@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError
 from juzhen.core.processor import num_cores
 from juzhen.encoders.embedding_cache import encoder_digest
@@ -209,7 +210,7 @@ class ApproximateIndex:
         try:
             import faiss
         except ImportError:
-            raise UserError(f"index={kind} needs FAISS: pip install 'juzhen-embeddings[search]'") from None
+            raise UserError(f"index={kind} needs faiss; type: {install_line('search')}") from None
         self.shape = _, dim = documents.shape
         self._digest = None if encoder is None else encoder_digest(encoder, kind)
         require_finite_vectors(documents, "documents")

@@ -10,11 +10,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_pairs, as_text_list, as_texts
+from juzhen.core.columns import as_pairs, as_text_list, as_texts, side_by_side
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.embedding_cache import EmbeddingCache
+from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -29,7 +31,6 @@ from juzhen.encoders.templates import Templates
 from juzhen.encoders.texts import (
     BATCH_TOKENS,
     batches_by_length,
-    progress_bar,
 )
 
 Corpus = Any
@@ -94,6 +95,7 @@ class SentenceEncoder(PooledEncoder):
         if parts.templates is not None:
             encoder = PromptEncoder.around(encoder, parts.templates)
         if parts.folder is not None:
+            encoder.licence = licence_of(parts.folder)
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
         encoder._is_finished = True
         return encoder
@@ -172,13 +174,18 @@ class SentenceEncoder(PooledEncoder):
         return scores.astype(np.float32).reshape(rows.shape[:-1] + columns.shape[:-1])
 
     def score(
-        self, pairs: Iterable[tuple[str, str]] | tuple[str, str], **options: Any
+        self,
+        pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],
+        second: str | Iterable[str] | None = None,
+        /,
+        **options: Any,
     ) -> Float[np.ndarray, "*pairs"]:
         """The score of each pair in its order, as evaluation has it: the cosine, or the learnt form of this encoder.
 
-        Of one pair a number. Options and errors: as `encode`.
+        Of one pair a number. `score("a", "b")`, `score(firsts, seconds)`: the two sides apart.
+        Options and errors: as `encode`.
         """
-        first, second, is_one = as_pairs(pairs)
+        first, second, is_one = as_pairs(side_by_side(pairs, second))
         embeddings = self.encode([*first, *second], **options)
         rows = np.arange(len(first))
         scores = pair_scores(embeddings, embeddings, rows, rows + len(first), head=self.score_head)

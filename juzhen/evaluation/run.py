@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.progress import Progress
 
 from juzhen.core.accelerator import require_accelerator
 from juzhen.core.columns import as_column
 from juzhen.core.examples import Examples
+from juzhen.core.progress import progress_bar
 from juzhen.core.threads import limit_threads
 from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen, SeenRows
@@ -110,13 +110,12 @@ class Pass:
         hardware, collate = self.settings.hardware, self._collate
         lengths, outputs = collate.row_lengths(plan.examples), []
         order = TokenBudget(lengths, max_tokens=hardware.eval_batch_tokens)
-        bars = Progress(disable=not self.progress, transient=True)
-        with _prepared(self.encoder, hardware) as device, bars as bar:
-            task = bar.add_task("encoding", total=len(lengths))
+        bar = progress_bar("encoding", len(lengths), shown=self.progress)
+        with _prepared(self.encoder, hardware) as device, bar as advance:
             for rows in order:
                 output = self.evaluator.output(collate(plan.examples, rows).to(device))
                 outputs.append((rows, output.float().cpu().numpy()))
-                bar.advance(task, len(rows))
+                advance(len(rows))
         return plan, assemble_outputs(outputs, len(plan.examples))
 
 

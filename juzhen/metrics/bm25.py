@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from juzhen.core.columns import as_text, as_text_list
+from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError, nearest
 
 K1, B = 1.5, 0.75
@@ -44,7 +45,7 @@ def require_bm25s() -> ModuleType:
     try:
         import bm25s
     except ImportError:
-        raise UserError("BM25 needs bm25s: pip install 'juzhen-embeddings[search]'") from None
+        raise UserError(f"BM25 needs bm25s; type: {install_line('search')}") from None
     return bm25s
 
 
@@ -58,7 +59,7 @@ def cut_of(tokens: str) -> Callable[[str], list[str]]:
         import jieba
     except ImportError:
         raise UserError(
-            "tokens=jieba needs jieba: pip install 'juzhen-embeddings[search]', or tokens=characters"
+            f"tokens=jieba needs jieba; type: {install_line('search')}, or tokens=characters"
         ) from None
     jieba.setLogLevel(logging.WARNING)  # it tells of its dictionary
     return jieba.lcut

@@ -15,13 +15,14 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.opened import read_json
 from juzhen.core.owned import own_folder
+from juzhen.core.progress import progress_bar
 from juzhen.core.whole import remove_folder, whole_file, write_json, writing_to
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.texts import BATCH_TOKENS, progress_bar
+from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.mining.candidates import BM25Retriever, DenseRetriever, Retriever
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined

@@ -9,6 +9,7 @@ from juzhen.core.whole import write_text
 from juzhen.report.curves import Curves, smoothed
 
 PER_ROW = 3
+FEW_POINTS = 20
 LOSS_WINDOW = 10
 """Logged losses are of single batches; drawn is their mean over so many."""
 
@@ -45,7 +46,8 @@ def draw_curves(
             points = run.values.get(key, [])
             values = [value for _, value in points]
             curve = values if is_score else smoothed(values, LOSS_WINDOW)
-            style = {"marker": "o", "markersize": 3} if is_score else {"linewidth": 1}
+            is_short = len(points) < FEW_POINTS  # a line through one point is not seen
+            style = {"marker": "o", "markersize": 3} if is_score or is_short else {"linewidth": 1}
             axes.plot([step for step, _ in points], curve, color=f"C{number}", label=run.name, **style)
         for name, value in levels.items() if is_score else ():
             axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from juzhen.core.commands import install_line
 from juzhen.core.csv_rows import csv_rows, csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.markup import in_markdown, markdown_table
@@ -68,7 +69,7 @@ def write_report(report: Report, folder: Path, *, title: str) -> list[Path]:
         for path, text in zip(paths, texts.values(), strict=True):
             write_text(path, text)
         if find_spec("matplotlib") is None:
-            tell('no heat map: matplotlib is missing; pip install -e ".[report]" brings it')
+            tell(f"the heat map needs matplotlib; type: {install_line('report')}")
             return paths
         from juzhen.report.picture import draw_heat_map
 

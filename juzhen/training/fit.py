@@ -16,11 +16,11 @@ from juzhen.core.contract import choose_view
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind
 from juzhen.core.measures import chooses
+from juzhen.core.progress import progress_bar
 from juzhen.data.sampler import BatchStream
 from juzhen.data.views import apply_view
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
-from juzhen.encoders.texts import progress_bar
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.evaluation.run import evaluate
 from juzhen.losses.loss import Loss

@@ -220,7 +220,7 @@ def test_an_architecture_that_cannot_be_exported_is_named(bert_folder, load, mon
 
 def test_a_missing_package_is_named_with_the_command(bert_folder, load, monkeypatch):
     monkeypatch.setattr(opening, "find_spec", lambda name: None if name == "onnxruntime" else Path())
-    with pytest.raises(UserError, match=r'needs onnxruntime, .*pip install -e "\.\[onnx\]"'):
+    with pytest.raises(UserError, match=r"needs onnxruntime; type: pip install .*\[onnx\]"):
         embed(load(bert_folder), "onnx")
     require_packages(BackendName.TORCH_BF16)
 

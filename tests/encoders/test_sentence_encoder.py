@@ -1,11 +1,13 @@
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from juzhen.core import progress
 from juzhen.core.errors import UserError
-from juzhen.encoders import texts
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.texts import batches_by_length
 
@@ -48,19 +50,21 @@ def test_tokenize_in_portions_equals_one_call(bert_folder, load, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("progress", "is_terminal", "patience", "started"),
+    ("shown", "is_terminal", "patience", "started"),
     [(True, False, 9, 1), (False, True, 0, 0), (None, True, 0, 1), (None, True, 9, 0), (None, False, 0, 0)],
 )
 def test_a_bar_is_shown_on_demand_or_on_a_terminal_for_long_work(
-    bert_folder, load, monkeypatch, progress, is_terminal, patience, started
+    bert_folder, load, monkeypatch, shown, is_terminal, patience, started
 ):
-    shown = set()
-    monkeypatch.setattr(texts.Progress, "start", lambda self: self.disable or shown.add(self))
-    monkeypatch.setattr(texts.Console, "is_terminal", is_terminal)
-    monkeypatch.setattr(texts, "PATIENCE", patience)
+    lines = []
+    monkeypatch.setattr(
+        progress, "ProgressLine", lambda *names, **options: lines.append(names) or MagicMock()
+    )
+    monkeypatch.setattr(progress, "is_live", lambda: is_terminal)
+    monkeypatch.setattr(progress, "PATIENCE", patience)
     monkeypatch.setattr("juzhen.encoders.pooled_encoder.TEXTS_PER_CALL", 2)
-    load(bert_folder).tokenize(["今天"] * 5, progress=progress)
-    assert len(shown) == started
+    load(bert_folder).tokenize(["今天"] * 5, progress=shown)
+    assert len(lines) == started
 
 
 @given(

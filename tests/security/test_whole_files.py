@@ -8,7 +8,9 @@ import stat
 from pathlib import Path
 
 import pytest
+import torch
 from forks import in_a_fork
+from safetensors.torch import save_file
 
 from juzhen.core import whole
 from juzhen.core.errors import UserError
@@ -185,3 +187,23 @@ def test_a_pipe_and_a_device_stay_what_they_are(tmp_path):
     assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "pipe"]
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_weights_are_read_by_whom_the_umask_lets(tmp_path, umask, mode):
+    """safetensors writes through a temporary file of its own, which is 0600."""
+
+    def save() -> None:
+        os.umask(umask)
+        with whole_folder(tmp_path / "encoder") as folder:
+            save_file({"weights": torch.zeros(2)}, folder / "model.safetensors")
+            write_text(folder / "config.json", "{}")
+            (folder / "1_Pooling").mkdir()
+            write_text(folder / "1_Pooling" / "config.json", "{}")
+
+    assert in_a_fork(save) == 0
+    files = [path for path in (tmp_path / "encoder").rglob("*") if path.is_file()]
+    assert {path.name: path.stat().st_mode & 0o777 for path in files if path.name != LIST} == {
+        "model.safetensors": mode,
+        "config.json": mode,
+    }

@@ -6,6 +6,7 @@ from forks import python
 from report_fixture import small_picture, write_audit, write_reference, write_results
 
 from juzhen.cli.main import main
+from juzhen.core.commands import install_line
 from juzhen.core.owned import LIST
 from juzhen.core.result import Score
 
@@ -149,4 +150,4 @@ def test_without_matplotlib_the_rest_is_written_and_it_says_so(report, monkeypat
     folder = report()
     assert not (folder / "matrix.svg").exists()
     assert (folder / "index.html").exists()
-    assert 'pip install -e ".[report]"' in capsys.readouterr().err
+    assert install_line("report") in capsys.readouterr().err

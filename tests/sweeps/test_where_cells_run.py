@@ -235,7 +235,7 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_it(monkeypatch, name
     monkeypatch.setitem(sys.modules, name, None)
     resources = {"address": None, "jobs": None, "cpus": 1, "gpus": None} if name == "ray" else SLURM
     runner = RayRunner if name == "ray" else SlurmRunner
-    with pytest.raises(UserError, match=rf"{name}.*pip install -e '\.\[(ray|launchers)\]'"):
+    with pytest.raises(UserError, match=rf"{name}.*pip install -e .*\[(ray|launchers)\]"):
         runner([], Ledger("runs"), 1, **resources)
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.progress import Progress
 
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.progress import progress_bar
 from juzhen.data.leaks.near import NEAR
 from juzhen.data.leaks.normalize import normalize
 from juzhen.data.leaks.pairs import Hits, PairIndex, pair_columns
@@ -44,11 +44,10 @@ def audit_pairs(
     """
     threshold = NEAR if threshold is None else threshold
     cells = []
-    with Progress(disable=not detail.progress, transient=True) as progress:
-        task = progress.add_task("evaluation sets", total=1 + len(train))
+    with progress_bar("comparing sets", 1 + len(train), shown=detail.progress) as advance:
         index = PairIndex(evaluation, threshold=threshold)
         for examples in train:
-            progress.update(task, advance=1, description=examples.name)
+            advance(1)
             for other, hits in zip(evaluation, index.search(examples), strict=True):
                 if name_of(examples) != name_of(other):
                     cells.append(_cell(examples, other, hits, detail))

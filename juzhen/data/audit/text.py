@@ -1,13 +1,12 @@
 """Lines of running text that hold evaluation sentences, and which sets these are from."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
-from rich.progress import Progress
 
 from juzhen.core.examples import Examples
+from juzhen.core.progress import progress_bar
 from juzhen.data.audit.pairs import FORMAT_VERSION, Detail, name_of
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch
@@ -24,11 +23,10 @@ def audit_text(
         sentences += used
         owner += [position] * len(used)
     search, owners, texts = SentenceSearch(sentences), np.array(owner), {}
-    with Progress(disable=not detail.progress, transient=True) as progress:
-        for name, lines in sources.items():
-            task = progress.add_task(_short(name), total=len(lines))
-            hits = search.search(lines, advance=partial(progress.advance, task))
-            texts[_short(name)] = _describe(lines, hits, sentences, owners, evaluation, detail)
+    for name, lines in sources.items():
+        with progress_bar(_short(name), len(lines), shown=detail.progress) as advance:
+            hits = search.search(lines, advance=advance)
+        texts[_short(name)] = _describe(lines, hits, sentences, owners, evaluation, detail)
     return {
         "format_version": FORMAT_VERSION,
         "what": "lines of running text that hold evaluation sentences",

@@ -1,0 +1,197 @@
+"""How far some work is, on stderr: one line that changes in a terminal, plain lines by time in a pipe or a log file."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from juzhen.core.texts import time_in_words
+
+if TYPE_CHECKING:  # what takes time is loaded when something is shown
+    from logging import StreamHandler
+
+    from rich.progress import Progress
+
+PATIENCE = 3.0
+"""Seconds of work without a bar, where it is left open whether to show one."""
+
+REDRAW_SECONDS = 0.2
+
+LINE_SECONDS = 10.0
+"""Between two plain lines; later a twentieth of the time the work has taken: a log of hours stays short."""
+
+WIDE = 100
+"""Columns from which a terminal has room for what is less important."""
+
+
+def is_live() -> bool:
+    """Stderr is a terminal whose lines can be redrawn."""
+    return sys.stderr.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
+
+
+def quiet_libraries() -> None:
+    """Bars of datasets, transformers and the hub stay out of pipes and log files. To be called before they load."""
+    if not is_live():
+        os.environ.setdefault("TQDM_DISABLE", "1")
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+class ProgressLine:
+    """One work of `total` parts. It is drawn where it changes, without a thread: workers may be forked at any time.
+
+    done   parts that were there before, as after a resume; they do not count for the estimate
+    unit   word after the numbers
+    stays  the last state is left on the screen, and is a line in a pipe however short the work was
+    shown  False: it only counts
+    """
+
+    def __init__(
+        self,
+        work: str,
+        total: int,
+        *,
+        done: int = 0,
+        unit: str = "",
+        stays: bool = False,
+        shown: bool = True,
+    ) -> None:
+        self.work, self.total, self.done, self.unit, self.stays = work, total, done, unit, stays
+        self.begun = self._drawn = time.monotonic()
+        self._first: tuple[float, int] | None = None
+        self._note: str | Callable[[bool], str] = ""
+        self._is_closed = not shown
+        self._bar: Progress | None = _bar(self) if shown and is_live() else None
+        self._handlers: list[StreamHandler[Any]] = []
+        if self._bar is not None:
+            import logging
+
+            stream = sys.stderr
+            self._draw_bar(self._bar)
+            self._bar.start()
+            # Handlers hold the stream itself; what they write must go above the line, and not behind it.
+            self._handlers = [
+                handler
+                for handler in logging.root.handlers
+                if isinstance(handler, logging.StreamHandler) and handler.stream is stream
+            ]
+            for handler in self._handlers:
+                handler.setStream(sys.stderr)
+
+    def __enter__(self) -> "ProgressLine":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the mean speed since the first part, which often takes longer; None before there is a speed."""
+        if self._first is None or self.done <= self._first[1]:
+            return None
+        since, start = self._first
+        return (time.monotonic() - since) / (self.done - start) * (self.total - self.done)
+
+    def update(self, done: int, note: str | Callable[[bool], str] = "") -> None:
+        """So many parts are done.
+
+        note  more about it; a function is asked only when it is drawn, and told whether there is much room
+        """
+        if self._first is None and done > self.done:
+            self._first = (time.monotonic(), done)
+        self.done, self._note = done, note
+        if self._is_due():
+            self._draw()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            bar, self._bar = self._bar, None
+            self._draw_bar(bar, ends=True)
+            bar.stop()
+            for handler in self._handlers:
+                handler.setStream(sys.stderr)
+        elif not self._is_closed and (self.stays or time.monotonic() - self.begun > LINE_SECONDS):
+            self._print(ends=True)
+        self._is_closed = True
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        pause = REDRAW_SECONDS if self._bar else max(LINE_SECONDS, (now - self.begun) / 20)
+        return not self._is_closed and now - self._drawn >= pause
+
+    def _draw(self) -> None:
+        self._drawn = time.monotonic()
+        if self._bar is not None:
+            self._draw_bar(self._bar)
+        else:
+            self._print()
+
+    def _facts(self, *, wide: bool, ends: bool) -> list[str]:
+        """Numbers, note and time, as far as they are known."""
+        count = f"{self.done:,}/{self.total:,}{self.unit and f' {self.unit}'}"
+        note = self._note(wide) if callable(self._note) else self._note
+        left = self.seconds_left
+        outlook = "" if left is None else f"{time_in_words(left)} left"
+        if ends:
+            outlook = f"in {time_in_words(time.monotonic() - self.begun)}"
+        return [fact for fact in (count, note, outlook) if fact]
+
+    def _print(self, *, ends: bool = False) -> None:
+        print(f"{self.work}: {', '.join(self._facts(wide=True, ends=ends))}", file=sys.stderr, flush=True)
+
+    def _draw_bar(self, bar: "Progress", *, ends: bool = False) -> None:
+        wide = bar.console.width >= WIDE
+        facts = ("  " if wide else " ").join(self._facts(wide=wide, ends=ends))
+        bar.update(bar.tasks[0].id, completed=self.done, facts=facts)
+        bar.refresh()
+
+
+def _bar(line: ProgressLine) -> "Progress":
+    """The line as rich draws it: work, bar, numbers, note, time left; what is too long of the work is cut."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    work = Text(line.work)
+    work.truncate(max(12, min(40, console.width - 58)), overflow="ellipsis")
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=4)),
+        TextColumn("{task.fields[facts]}", markup=False),
+        console=console,
+        auto_refresh=False,
+        expand=True,
+        transient=not line.stays,
+        redirect_stdout=False,  # results go where they were sent
+    )
+    bar.add_task(work.plain, total=line.total, completed=line.done, facts="")
+    return bar
+
+
+@contextmanager
+def progress_bar(work: str, total: int, *, shown: bool | None) -> Iterator[Callable[[int], None]]:
+    """Gives a function that counts what is done.
+
+    shown  None: a bar appears on a terminal, once the work has taken PATIENCE seconds
+    """
+    begun, done = time.monotonic(), 0
+    line = ProgressLine(work, total) if shown else None
+
+    def advance(count: int) -> None:
+        nonlocal done, line
+        done += count
+        if line is None and shown is None and time.monotonic() - begun > PATIENCE and is_live():
+            line = ProgressLine(work, total, done=done)
+        if line is not None:
+            line.update(done)
+
+    try:
+        yield advance
+    finally:
+        if line is not None:
+            line.close()

@@ -1,0 +1,52 @@
+"""`from juzhen import …` from anywhere, also from the folder that holds the clone, which is called juzhen too."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from forks import ROOT, python
+
+IMPORT = "import juzhen; print(juzhen.__file__); from juzhen import SentenceEncoder"
+
+
+@pytest.fixture
+def parent(tmp_path):
+    """A folder that holds the project as `juzhen`, as `git clone` leaves it."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "juzhen").symlink_to(ROOT)
+    return tmp_path / "work"
+
+
+@pytest.mark.parametrize("place", ["parent", "clone", "home"])
+def test_the_package_wins_over_the_folder_of_its_name(parent, tmp_path, place):
+    """PYTHONPATH stands where the line of a .pth file stands: behind the current folder."""
+    cwd = {"parent": parent, "clone": parent / "juzhen", "home": tmp_path}[place]
+    done = python("-c", IMPORT, cwd=cwd, env=os.environ | {"PYTHONPATH": str(parent / "juzhen")})
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).samefile(ROOT / "juzhen" / "__init__.py")
+
+
+def test_an_editable_installation_is_a_line_in_a_pth_file():
+    """What setuptools needs for that: packages where their names say, under one root."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    assert tool["package-dir"] == {"": "."}
+    assert all((ROOT / name.replace(".", "/")).is_dir() for name in tool["packages"])
+    assert (ROOT / "juzhen" / "data" / "descriptions").samefile(ROOT / "conf" / "dataset")
+
+
+@pytest.mark.slow  # installs
+def test_a_fresh_editable_installation(tmp_path):
+    clone = tmp_path / "work" / "juzhen"
+    clone.parent.mkdir()
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", venv], check=True)
+    install = [venv / "bin" / "pip", "install", "--quiet", "--no-deps", "--editable", clone]
+    subprocess.run(install, check=True, capture_output=True)
+    code = "import juzhen; print(juzhen.__file__)"
+    for cwd in (clone.parent, clone, tmp_path):
+        done = subprocess.run([venv / "bin" / "python", "-c", code], cwd=cwd, capture_output=True, text=True)
+        assert Path(done.stdout.strip()) == clone / "juzhen" / "__init__.py", done.stderr

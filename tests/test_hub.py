@@ -1,0 +1,124 @@
+"""Encoders of a hub at another address, as a mirror is: a stand-in on this machine, which answers or is silent."""
+
+import hashlib
+import json
+import os
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from forks import python
+
+from juzhen.core.errors import UserError
+from juzhen.encoders.locate import locate_folder
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+SECONDS_OF_A_START = 60
+"""Of Python and torch, on a machine with other work."""
+
+LOAD = """
+import sys
+from juzhen.cli.program import run_program
+
+def main():
+    from juzhen import SentenceEncoder
+    print(SentenceEncoder.load(sys.argv[1]).encode(["今天天气很好"]).shape)
+
+run_program(main)
+"""
+
+
+class Mirror(BaseHTTPRequestHandler):
+    """The two addresses that a download asks: what files there are, and each of them."""
+
+    folder = None
+    silent = False
+    asked: list[str] = []
+
+    def do_GET(self) -> None:
+        self.answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self.answer(with_body=False)
+
+    def answer(self, *, with_body: bool) -> None:
+        self.asked.append(self.path)
+        if self.silent:
+            time.sleep(120)
+            return
+        files = sorted(
+            path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file()
+        )
+        path = self.path.partition("?")[0]
+        body, headers = b"", {}
+        if path.startswith("/api/models/acme/tiny/tree/"):
+            rows = [
+                {"type": "file", "path": name, "size": (self.folder / name).stat().st_size, "oid": COMMIT}
+                for name in files
+            ]
+            body, headers = json.dumps(rows).encode(), {"Content-Type": "application/json"}
+        elif path.startswith("/api/models/acme/tiny"):
+            listed = [{"rfilename": name} for name in files]
+            body = json.dumps(
+                {"id": "acme/tiny", "modelId": "acme/tiny", "sha": COMMIT, "siblings": listed}
+            ).encode()
+            headers = {"Content-Type": "application/json"}
+        elif path.startswith("/acme/tiny/resolve/"):
+            body = (self.folder / path.split("/", 5)[5]).read_bytes()
+            headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Repo-Commit": COMMIT}
+        self.send_response(200 if headers else 404)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def mirror(encoder_folder):
+    """A hub that has acme/tiny, and its address."""
+    handler = type("Handler", (Mirror,), {"folder": encoder_folder, "asked": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield handler, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def environment(endpoint, tmp_path):
+    hidden = ("HF_HUB_OFFLINE", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return kept | {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "hf"), "NO_PROXY": "127.0.0.1"}
+
+
+def test_a_mirror_gives_the_encoder_and_the_cache_gives_it_again(mirror, tmp_path):
+    handler, endpoint = mirror
+    first = python("-c", LOAD, "acme/tiny", env=environment(endpoint, tmp_path))
+    assert first.stdout == "(1, 32)\n", first.stderr
+    assert "\r" not in first.stderr
+    assert any("/resolve/" in path for path in handler.asked)
+    again = python("-c", LOAD, "acme/tiny", env=environment("http://127.0.0.1:9", tmp_path))
+    assert again.stdout == "(1, 32)\n", again.stderr
+
+
+@pytest.mark.slow  # it waits
+def test_a_hub_that_is_silent_is_given_up_within_half_a_minute(mirror, tmp_path):
+    handler, endpoint = mirror
+    handler.silent = True
+    begun = time.monotonic()
+    done = python("-c", LOAD, "acme/tiny", env=environment(endpoint, tmp_path))
+    assert "the hub is silent" in done.stderr.splitlines()[-1]
+    assert time.monotonic() - begun < 30 + SECONDS_OF_A_START
+
+
+def test_a_name_below_a_folder_that_is_there_is_not_asked_of_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "csts").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"runs/cst: no such folder; did you mean csts"):
+        locate_folder("runs/cst")
+    assert locate_folder("acme/tiny") is None
