@@ -7,17 +7,19 @@ import pytest
 from neighbour_programs import OURS, PROGRAMS, TEXTS, THEIRS, table
 from pages import page
 
-from juzhen import CrossEncoder
+from juzhen.encoders import CrossEncoder, load_backbone
+from juzhen.encoders.spec import BackboneConfig
 
 MARKS = "<!-- programs -->\n", "\n<!-- /programs -->"
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory, tiny_backbone):
+def paths(tmp_path_factory, tiny_backbone, bert_folder):
     from jobs import tiny_encoder
 
     folder = tmp_path_factory.mktemp("encoders")
-    reader = CrossEncoder(tiny_encoder(tiny_backbone), outputs=1, segments=False, symmetric=False, seed=0)
+    inner = load_backbone(BackboneConfig(path=str(bert_folder), initialize="pretrained"), seed=0)
+    reader = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
     return {
         "path": str(tiny_encoder(tiny_backbone).save(folder / "texts")),
         "pair_path": str(reader.eval().save(folder / "pairs")),
