@@ -44,7 +44,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             with whole_file(path, "wb", in_own_folder=True) as file:
                 torch.save(checkpoint, file)
         except (OSError, RuntimeError) as error:
-            # torch reports a full disk as a RuntimeError of its zip writer.
+            # torch reports a full disk as a RuntimeError of its zip writer; and Ctrl-C too, while it writes.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
             raise UserError(
                 f"{path}: the checkpoint could not be written ({error}). The one before it is untouched; "
                 f"free some space or set output_dir=… and continue with resume=auto."

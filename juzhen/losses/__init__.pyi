@@ -1,4 +1,16 @@
 # Written by python -m tools.loss_table docs/losses.md
+from .batch_classes import BatchAllTriplet as BatchAllTriplet
+from .batch_classes import BatchClassLoss as BatchClassLoss
+from .batch_classes import MultiSimilarity as MultiSimilarity
+from .batch_classes import SoftMarginTriplet as SoftMarginTriplet
+from .batch_classes import SupCon as SupCon
+from .batch_classes import all_nearness as all_nearness
+from .batch_classes import batch_all as batch_all
+from .batch_classes import mean_of_rows as mean_of_rows
+from .batch_classes import multi_similarity as multi_similarity
+from .batch_classes import same_and_other as same_and_other
+from .batch_classes import soft_margin as soft_margin
+from .batch_classes import sup_con as sup_con
 from .classes import ArcFace as ArcFace
 from .classes import Bilinear as Bilinear
 from .classes import ClassLoss as ClassLoss
@@ -45,11 +57,16 @@ from .lists import ListKL as ListKL
 from .lists import ListLoss as ListLoss
 from .lists import ListMLE as ListMLE
 from .lists import MarginMSE as MarginMSE
+from .lists import PositionListMLE as PositionListMLE
+from .lists import RankNet as RankNet
 from .lists import first_document as first_document
 from .lists import lambda_loss as lambda_loss
 from .lists import list_kl as list_kl
 from .lists import list_mle as list_mle
 from .lists import margin_mse as margin_mse
+from .lists import order_costs as order_costs
+from .lists import position_list_mle as position_list_mle
+from .lists import rank_net as rank_net
 from .loss import Contrast as Contrast
 from .loss import Loss as Loss
 from .loss import Sum as Sum
