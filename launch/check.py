@@ -361,7 +361,7 @@ class _Check:
 
 def _with_progress(cells: Sequence[list[str]]) -> Iterator[list[str]]:
     """A bar where a person looks on: every row and choice of a sweep is composed, and ten of them take seconds."""
-    with progress_bar("checking the runs of the sweep", len(cells), shown=True) as advance:
+    with progress_bar("checking the sweep", len(cells), shown=True) as advance:
         for cell in cells:
             yield cell
             advance(1)

@@ -64,6 +64,7 @@ def test_scores_have_intervals_and_counts(result):
         "score_mean",
         "score_variance",
         "ks",
+        "mcc",
         "ks_p_value",
         "accuracy",
         "f1",

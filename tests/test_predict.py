@@ -78,7 +78,7 @@ def test_a_file_holds_the_very_scores_and_so_their_order(run, tmp_path, monkeypa
     """Of an encoder whose cosines differ in the seventh decimal only."""
     close = np.nextafter(np.float32(0.75), np.float32(1), dtype=np.float32)
     scores = np.array([0.75, close, 1e-9], dtype=np.float32)
-    monkeypatch.setattr(Scorer, "_scores", lambda *given, **options: scores)
+    monkeypatch.setattr(Scorer, "scores", lambda *given, **options: scores)
     path = write_pairs(tmp_path / "pairs.tsv")
     assert main(["score", run, "--file", str(path)]) == 0
     lines = (tmp_path / "pairs.scored.tsv").read_text(encoding="utf-8").splitlines()[1:]

@@ -151,14 +151,15 @@ class ProgressLine:
 
 def _bar(line: ProgressLine) -> "Progress":
     """The line as rich draws it: work, bar, numbers, note, time left; what is too long of the work is cut."""
+    from rich.cells import cell_len, set_cell_size
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
-    from rich.text import Text
 
     console = Console(stderr=True)
-    work = Text(line.work)
-    work.truncate(max(12, min(40, console.width - 58)), overflow="ellipsis")
+    work, room = line.work, max(12, min(40, console.width - 58))
+    if cell_len(work) > room:
+        work = f"{set_cell_size(work, room - 1).rstrip()}…"
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=4)),
@@ -169,7 +170,7 @@ def _bar(line: ProgressLine) -> "Progress":
         transient=not line.stays,
         redirect_stdout=False,  # results go where they were sent
     )
-    bar.add_task(work.plain, total=line.total, completed=line.done, facts="")
+    bar.add_task(work, total=line.total, completed=line.done, facts="")
     return bar
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
-from juzhen.encoders.bundle import save_cross_encoder
 from juzhen.encoders.licence import licence_of
 
 BY_SA = "cc-by-sa-4.0"
@@ -18,7 +17,7 @@ def test_what_begins_with_the_built_in_encoder_is_under_its_licence(tmp_path):
     assert "[cc-by-sa-4.0](https://creativecommons.org/licenses/by-sa/4.0/)" in card
     again = SentenceEncoder.load(tmp_path / "first")
     reader = CrossEncoder(again, outputs=1, segments=True, symmetric=False, seed=0)
-    folder = save_cross_encoder(reader, tmp_path / "reader", card={})
+    folder = save_encoder(reader, tmp_path / "reader", card={})
     assert licence_of(folder) == BY_SA
     assert CrossEncoder.load(folder).inner.licence == BY_SA
 

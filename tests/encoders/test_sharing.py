@@ -109,7 +109,7 @@ def test_an_upload_is_a_private_repository_that_can_be_loaded(bert_folder, load,
     assert push(folder, tmp_path, HF_ENDPOINT=hub, HF_TOKEN="hf_secret") == hub + COMMIT
     received = Hub.received
     assert received["token"] == "Bearer hf_secret"
-    assert (received["made"]["name"], received["made"]["private"]) == ("faq", True)
+    assert (received["made"]["name"], received["made"]["visibility"]) == ("faq", "private")
     head, *files = received["commit"]
     assert head["value"]["summary"] == "Upload an encoder"
     for file in files:

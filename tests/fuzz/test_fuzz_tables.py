@@ -211,7 +211,7 @@ def test_labels_and_scores(size):
 @sizes
 def test_files_to_score(folder, size, monkeypatch):
     """What is written has the rows and columns that were read, and one more."""
-    monkeypatch.setattr(Scorer, "_scores", lambda scorer, first, *more, **options: np.zeros(len(first)))
+    monkeypatch.setattr(Scorer, "scores", lambda scorer, first, *more, **options: np.zeros(len(first)))
 
     @on_examples(
         size,

@@ -269,7 +269,7 @@ def test_a_person_sees_how_far_the_check_of_a_sweep_is(tree: Path, monkeypatch: 
     for screen in shown.values():
         monkeypatch.setattr(sys, "stderr", screen)
         check(tree, "-m", "name=a,b,c")
-    assert "checking the runs of the sweep" in shown[True].getvalue()
+    assert "checking the sweep" in shown[True].getvalue()
     assert not shown[False].getvalue()
 
 

@@ -143,8 +143,19 @@ FAMILIES: dict[str, tuple[Maker, tuple[str, ...]]] = {
     ),
     "triplets": (rows, ("triplet", "triplet_online")),
     "sentences": (views, ("simcse", "simcse_nt_xent")),
-    "documents": (documents, ("margin_mse", "list_kl", "list_mle", "lambda_loss")),
-    "classes": (classes, ("prototype", "arcface", "clustering")),
+    "documents": (documents, ("margin_mse", "list_kl", "list_mle", "p_list_mle", "rank_net", "lambda_loss")),
+    "classes": (
+        classes,
+        (
+            "prototype",
+            "arcface",
+            "clustering",
+            "sup_con",
+            "multi_similarity",
+            "triplet_batch_all",
+            "triplet_soft_margin",
+        ),
+    ),
     "teacher": (students, ("distill", "distill_cosine", "distill_mse", "distill_similarity")),
 }
 """Picture → the example of its losses, and their names in conf/loss; `by_kind` is a choice among them."""
