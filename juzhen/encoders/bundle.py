@@ -94,6 +94,8 @@ def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | 
     if segments is not None:
         names = [name for name in tokenizer.model_input_names if name != TYPES]
         tokenizer.model_input_names = [*names, TYPES] if segments else names
+        # Else it is written only where the file that the tokenizer was read from has this key.
+        tokenizer.init_kwargs = tokenizer.init_kwargs | {"model_input_names": tokenizer.model_input_names}
     tokenizer.save_pretrained(folder)
 
 

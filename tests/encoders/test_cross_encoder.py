@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -281,3 +282,17 @@ def test_real_pairs_are_joined_as_the_tokenizer_joins_them(real_data):
     assert ids[known].tolist() == [told["input_ids"][row] for row in known]
     assert segments[known].tolist() == [told["token_type_ids"][row] for row in known]
     assert max(map(len, told["input_ids"])) == 32
+
+
+@pytest.mark.parametrize("segments", [True, False])
+def test_a_saved_tokenizer_marks_sentences_where_the_encoder_does(tiny_backbone, tmp_path, segments):
+    """Of a tokenizer whose own file does not say so: sentence-transformers asks it alone."""
+    inner = load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random"), seed=0)
+    encoder = CrossEncoder(inner, outputs=1, segments=segments, symmetric=False, seed=0).eval()
+    folder = encoder.save(tmp_path / "saved")
+    names = AutoTokenizer.from_pretrained(folder)(["今天"], ["天气"]).keys()
+    assert ("token_type_ids" in names) == segments
+    again = CrossEncoder.load(folder)
+    assert again.segments == segments
+    pairs = [("今天天气很好", "今天是个好天气"), ("花呗", "怎么还花呗")]
+    np.testing.assert_array_equal(again.score(pairs), encoder.score(pairs))
