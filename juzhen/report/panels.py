@@ -9,7 +9,7 @@ from juzhen.report.curves import Curves, read_curves, smoothed
 from juzhen.report.drawn_curves import LOSS_WINDOW
 from juzhen.report.matrix import Row
 from juzhen.report.page_data import drawn_columns
-from juzhen.report.single_rows import Sentences, folder_of, scored_sets
+from juzhen.report.single_rows import PairTexts, folder_of, scored_sets
 
 MOST_POINTS = 160
 """Of a curve: as many as can be told apart on a screen."""
@@ -22,7 +22,7 @@ def panels(report: Report, *, worst: int) -> dict[int, Plain]:
 
     worst  so many pairs of each set with their texts
     """
-    matrix, sentences, made = report.matrix, Sentences(), {}
+    matrix, sentences, made = report.matrix, PairTexts(), {}
     for number, row in enumerate(matrix.rows):
         curves = _curves_of(row, matrix.metric) if row.is_trained else []
         scored = scored_sets(row, drawn_columns(matrix), sentences, worst=worst)

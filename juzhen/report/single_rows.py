@@ -24,7 +24,7 @@ GRADES = ("low grades", "middle grades", "high grades")
 """Thirds of the range of a graded set."""
 
 
-def scored_sets(row: Row, columns: Sequence[str], sentences: "Sentences", *, worst: int) -> list[Plain]:
+def scored_sets(row: Row, columns: Sequence[str], sentences: "PairTexts", *, worst: int) -> list[Plain]:
     """For each column, of the first seed that has them: counts of scores by label, threshold, worst pairs.
 
     worst  so many pairs of each set, whose texts are read from its files; 0: none
@@ -56,7 +56,7 @@ def folder_of(result: Result) -> Path | None:
     return place.parent if isinstance(place, Path) else None
 
 
-def _scored_set(result: Result, column: str, rows: SetRows, sentences: "Sentences", worst: int) -> Plain:
+def _scored_set(result: Result, column: str, rows: SetRows, sentences: "PairTexts", worst: int) -> Plain:
     if "score" not in rows.columns:
         return {}
     scores = rows["score"].astype(float)
@@ -148,7 +148,7 @@ def _worst(examples: Examples | None, rows: SetRows, count: int, border: float |
     return pairs
 
 
-class Sentences:
+class PairTexts:
     """Texts of evaluation splits, each read once for a report."""
 
     def __init__(self) -> None:
