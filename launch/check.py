@@ -24,7 +24,7 @@ from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.progress import progress_bar
 from juzhen.core.schema import ConfigError
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from launch.data_file import with_data_set
+from launch.data_file import DATA_WORD, with_data_set
 from launch.explain import explain_composition, option_hint, place_of
 from launch.hydra_internals import Hydra, opened, run_composed, show
 from launch.job import read_job
@@ -95,6 +95,8 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     """
     register_resolvers()
     flags = parse_flags(as_typed(arguments))
+    if flags.help or flags.info:  # nothing is written for who asks what there is
+        flags.overrides = [word for word in flags.overrides if not word.startswith(DATA_WORD)]
     flags.overrides = with_data_set(flags.overrides, config_dir=flags.config_dir)
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     name, overrides = flags.config_name or "train", flags.overrides

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from juzhen.core.errors import UserError
 
-WORD = "data="
+DATA_WORD = "data="
 BRING_LOSSES = ("loss", "experiment", "sweep")
 """Groups that choose a loss."""
 
@@ -16,7 +16,7 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None) -> lis
     The loss follows from its kind unless one is chosen, and the encoder is scored before training, too. What is typed
     stands. config_dir: where the set is described, instead of conf of the clone.
     """
-    files = [word.removeprefix(WORD).strip("'\"") for word in words if word.startswith(WORD)]
+    files = [word.removeprefix(DATA_WORD).strip("'\"") for word in words if word.startswith(DATA_WORD)]
     if not files:
         return [*words]
     file = Path(files[0]).expanduser()
@@ -35,7 +35,7 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None) -> lis
         raise UserError(f"data={file} dataset={typed['dataset']}: for both type dataset=[{name},…]")
     chosen = {*typed, *(("loss",) if typed.keys() & set(BRING_LOSSES) else ())}
     added = training_words(name, kind, model=typed.get("model", "biencoder"))
-    place = next(number for number, word in enumerate(words) if word.startswith(WORD))
+    place = next(number for number, word in enumerate(words) if word.startswith(DATA_WORD))
     return [
         *words[:place],
         *(word for word in added if word.partition("=")[0] not in chosen),
