@@ -14,9 +14,10 @@ import train
 from juzhen.cli.main import main
 from juzhen.cli.new import name_of
 from juzhen.core.errors import UserError
-from juzhen.core.places import BUILTIN
+from juzhen.core.places import BUILTIN, ROOT
 from juzhen.core.result import Result
 from juzhen.training.rows import as_examples
+from launch.check import check_command_line
 from launch.data_file import with_data_set
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:201]
@@ -220,3 +221,10 @@ def test_a_table_is_learnt_from_and_scored_in_one_go_and_found_again(desk, tiny_
     assert in_a_fork(job) == 0
     assert "already finished" in capfd.readouterr().out
     assert len(list((desk / "runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize("flag", ["--help", "--info"])
+def test_who_asks_what_there_is_makes_no_set(desk, flag):
+    check_command_line(["data=desk_faq.csv", flag], conf_dir=ROOT / "conf")
+    assert not (desk / "data").exists()
+    assert not any(desk.rglob("*.yaml"))
