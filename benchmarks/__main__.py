@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.table import BENCHMARKS, DEVICES, OPTIONS, SCALES, resolve
 from juzhen.cli.program import run_program
+from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16
 
@@ -68,7 +69,7 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"--device {typed.device}: mining is measured on a processor alone; leave it out")
     packages = ("sentence_transformers", "accelerate", "matplotlib")
     if missing := [package for package in packages if find_spec(package) is None]:
-        raise UserError(f"needs {', '.join(missing)}; type pip install -e '.[bench]' -c constraints.txt")
+        raise UserError(f"needs {', '.join(missing)}; type: {install_line('bench')}")
     os.environ.setdefault("TQDM_DISABLE", "1")  # progress bars of the other side, also in other processes
     import torch
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.opened import open_input
 from juzhen.data.files import COMPRESSIONS
@@ -170,7 +171,7 @@ def _sheet_rows(path: Path) -> list[tuple[int, list[str]]]:
         import openpyxl
     except ImportError:
         raise UserError(
-            f"{path}: needs openpyxl, of the extra excel; type pip install openpyxl, or save the table as CSV"
+            f"{path}: needs openpyxl; type: {install_line('excel')}, or save the table as CSV"
         ) from None
     with open_input(path) as file, warnings.catch_warnings(action="ignore"):
         try:
