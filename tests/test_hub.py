@@ -96,6 +96,7 @@ def environment(endpoint, tmp_path):
     return kept | {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "hf"), "NO_PROXY": "127.0.0.1"}
 
 
+@pytest.mark.slow
 def test_a_mirror_gives_the_encoder_and_the_cache_gives_it_again(mirror, tmp_path):
     handler, endpoint = mirror
     first = python("-c", LOAD, "acme/tiny", env=environment(endpoint, tmp_path))

@@ -135,6 +135,7 @@ def test_a_state_that_cannot_be_read_is_none(tmp_path, text):
 
 
 @pytest.mark.parametrize("columns", [80, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_real_run_in_a_terminal_before_and_after_ctrl_c(tmp_path, tiny_backbone, columns):
     words = [
         *SMALL,

@@ -125,6 +125,7 @@ def test_an_upload_is_a_private_repository_that_can_be_loaded(bert_folder, load,
     assert not (tmp_path / "again" / ".juzhen-files").exists()
 
 
+@pytest.mark.slow
 def test_without_token_network_or_right_nothing_is_uploaded(bert_folder, hub, tmp_path):
     told = push(bert_folder, tmp_path, HF_ENDPOINT=hub)
     assert told.startswith("UserError push_to_hub('me/faq'): no token of the hub")

@@ -13,6 +13,7 @@ from juzhen.encoders.workers import Workers
 TEXTS = ["今天天气很好吗", "我", "我你他们", "今" * 30, "今天"] * 7
 
 
+@pytest.mark.slow
 def test_workers_give_the_vectors_of_one_process_for_several_calls(bert_folder, load):
     encoder = load(bert_folder, prompts={"query": "我们"}, max_length=16).eval()
     options = {"batch_tokens": 64}
