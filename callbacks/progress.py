@@ -43,9 +43,8 @@ class StageProgress(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *step: Any
     ) -> None:
         loss = outputs.get("loss") if isinstance(outputs, dict) else None
-        self.loss = (
-            None if loss is None else loss * trainer.accumulate_grad_batches
-        )  # it is the share of a step
+        # Lightning gives the share that a batch has in its step.
+        self.loss = None if loss is None else loss * trainer.accumulate_grad_batches
         self._update(trainer.global_step)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -1,5 +1,6 @@
 """What may come after pooling: linear layers (sentence-transformers' `Dense`) and a normalization (its `LayerNorm`)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -32,7 +33,7 @@ SCORES = "scores"
 """What sentence-transformers calls the output of the layer that makes the scores of pairs, in a cross-encoder."""
 
 
-class OutputLayer(nn.Module):
+class OutputLayer(nn.Module, ABC):
     """A layer over embeddings, in a folder with config.json and model.safetensors as sentence-transformers has them.
 
     kind  its name there
@@ -43,9 +44,9 @@ class OutputLayer(nn.Module):
     in_features: int
     out_features: int
 
+    @abstractmethod
     def config(self) -> dict[str, Any]:
         """What config.json says of it."""
-        raise NotImplementedError
 
     def save(self, folder: Path) -> None:
         """Writes both files into a new folder."""

@@ -157,8 +157,8 @@ def significance_table(matrix: Matrix, frame: pd.DataFrame) -> ReportTable:
     """Each row beside all others: cells in which the difference is more than chance."""
     note = (
         "Cells, row against row, in which a difference is certain at 5 % after Holm's correction over all "
-        f"{frame['p'].notna().sum():,} tests of this report. Results hold no scores of single rows, so no test pairs "
-        "evaluation rows: values are compared by their bootstrap intervals and, with several seeds, their spread over "
+        f"{frame['p'].notna().sum():,} tests of this report. No test here pairs evaluation rows, as `juzhen compare` "
+        "does for a few runs: values are compared by their bootstrap intervals and, with several seeds, their spread over "
         "seeds (Welch, Fisher's z for correlations); without intervals, paired over three seeds or more. This errs on "
         "the side of undecided. With one seed, what another seed would change is not seen."
     )
