@@ -87,7 +87,7 @@ def test_encoders_decide_in_the_shapes_of_their_scores(runs):
         assert encoder.is_same(*PAIRS[0], threshold=middle) is expected[0]
         columns = map(list, zip(*PAIRS, strict=True))
         assert encoder.is_same(*columns, threshold=middle).tolist() == expected
-        with pytest.raises(UserError, match="2 first texts and 1 second ones"):
+        with pytest.raises(UserError, match="2 and 1 texts are no pairs"):
             encoder.is_same(["a", "b"], ["c"], threshold=0.0)
 
 

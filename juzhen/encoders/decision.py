@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_json
 from juzhen.core.shape import Entries, Object, require_shape
@@ -109,19 +108,6 @@ class Decides(nn.Module):
         One pair gives True or False, several give an array (pairs,). Options and errors: as `score`; errors of
         `threshold`, too.
         """
-        if second is not None:
-            pairs = _paired(pairs, second)
         limit = self.threshold(threshold) if threshold is None or isinstance(threshold, str) else threshold
-        same = np.asarray(self.score(pairs, **options), dtype=np.float64) >= limit  # type: ignore[operator]
+        same = np.asarray(self.score(pairs, second, **options), dtype=np.float64) >= limit  # type: ignore[operator]
         return bool(same) if same.ndim == 0 else same
-
-
-def _paired(first: Any, second: Any) -> Any:
-    if isinstance(first, str) and isinstance(second, str):
-        return (first, second)
-    texts = [as_column(side, name) for side, name in ((first, "first"), (second, "second"))]
-    if len(texts[0]) != len(texts[1]):
-        raise UserError(
-            f"{len(texts[0])} first texts and {len(texts[1])} second ones: expected as many of each"
-        )
-    return list(zip(*texts, strict=True))

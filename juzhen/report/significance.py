@@ -158,9 +158,9 @@ def significance_table(matrix: Matrix, frame: pd.DataFrame) -> ReportTable:
     note = (
         "Cells, row against row, in which a difference is certain at 5 % after Holm's correction over all "
         f"{frame['p'].notna().sum():,} tests of this report. No test here pairs evaluation rows, as `juzhen compare` "
-        "does for a few runs: values are compared by their bootstrap intervals and, with several seeds, their spread over "
-        "seeds (Welch, Fisher's z for correlations); without intervals, paired over three seeds or more. This errs on "
-        "the side of undecided. With one seed, what another seed would change is not seen."
+        "does for a few runs: values are compared by their bootstrap intervals and, with several seeds, their spread "
+        "over seeds (Welch, Fisher's z for correlations); without intervals, paired over three seeds or more. This "
+        "errs on the side of undecided. With one seed, what another seed would change is not seen."
     )
     two_ways = both_ways(frame)
     counts = pd.crosstab(two_ways["first"], two_ways["verdict"]).reindex(
