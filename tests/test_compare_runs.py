@@ -18,7 +18,9 @@ from juzhen.calibration.paired import (
     row_frame,
     worst_rows,
 )
+from juzhen.cli.compare import compare
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
 
@@ -116,6 +118,9 @@ def test_of_graded_pairs_the_ranks_that_moved_most_come_first():
     assert (frame["moved"] >= 0).all()
 
 
+TEXTS = ("text_a", "text_b", "premise", "hypothesis")
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, tiny_backbone):
     folder = tmp_path_factory.mktemp("runs")
@@ -141,6 +146,17 @@ def test_compare_shows_differences_settings_and_pairs_with_their_texts(runs, tmp
     lines = (runs_file(Result.read(runs[0]))).read_text(encoding="utf-8").splitlines()
     for row in rows:
         assert lines[int(row["line"]) - 1].split("\t")[:2] == [row["text_a"], row["text_b"]]
+
+
+def test_the_file_of_rows_has_their_texts_where_no_pairs_are_listed(runs, tmp_path):
+    table = tmp_path / "rows.csv"
+    assert main(["compare", *map(str, runs), "--worst", "0", "--csv", str(table)]) == 0
+    with table.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["set"] for row in rows}) > 3  # more than are listed without --sets
+    assert all(sum(bool(row[name]) for name in row if name in TEXTS) >= 2 for row in rows)
+    with pytest.raises(UserError, match="27 runs: at most 26"):
+        compare([tmp_path] * 27)
 
 
 def runs_file(result):

@@ -9,6 +9,7 @@ from typer import Argument, Option
 from juzhen.cli import options
 from juzhen.cli.runs import read_matrix, write_page
 from juzhen.core.errors import UserError
+from juzhen.core.measures import metric_title
 from juzhen.core.owned import require_ours
 from juzhen.core.texts import short
 
@@ -66,7 +67,11 @@ def compare(
         tables = _published(runs, metric=metric or "spearman")
         notes: list[str] = []
     else:
-        if len(runs) < 2 or len(runs) > len(LETTERS):
+        if len(runs) > len(LETTERS):
+            raise UserError(
+                f"{len(runs)} runs: at most {len(LETTERS)} can stand beside one another; juzhen table has all"
+            )
+        if len(runs) < 2:
             raise UserError(
                 "expected two runs or more: juzhen compare runs/FIRST runs/SECOND; published numbers stand beside "
                 "those of runs with juzhen compare --published runs"
@@ -75,7 +80,13 @@ def compare(
 
         paired = PairedRuns(runs, data_dir=data_dir, batch_tokens=batch_tokens)
         tables, frames = _beside(
-            paired, paired.columns(split, sets), sets, metric=metric, worst=worst, seed=seed
+            paired,
+            paired.columns(split, sets),
+            sets,
+            metric=metric,
+            worst=worst,
+            with_texts=csv is not None,
+            seed=seed,
         )
         notes = list(dict.fromkeys(paired.notes))
         if csv is not None:
@@ -112,10 +123,11 @@ def _beside(
     *,
     metric: str | None,
     worst: int,
+    with_texts: bool,
     seed: int,
 ) -> "tuple[list[ReportTable], dict[str, pd.DataFrame]]":
-    """The tables, and for each column a line for each row."""
-    from juzhen.calibration.paired import differences, flipped_rows, flips, row_frame, worst_rows
+    """The tables, and for each column a line for each row, with its texts where they are asked for."""
+    from juzhen.calibration.paired import SAMPLES, differences, flipped_rows, flips, row_frame, worst_rows
     from juzhen.report.identity import label_runs, settings_beside
     from juzhen.report.table import ReportTable, heading
 
@@ -143,18 +155,20 @@ def _beside(
         scored = dict(zip(labels, every, strict=True))
         for letter, other in list(scored.items())[1:]:
             for gap in differences(every[0], other, metric=metric, seed=seed):
+                measure = metric_title(gap.measure).replace("spearman", "Spearman")
                 verdict = ("better" if gap.points > 0 else "worse") if gap.is_decided else "undecided"
                 interval = f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
                 values = (f"{100 * gap.first:.1f}", f"{100 * gap.other:.1f}", f"{gap.points:+.1f}", interval)
-                lines.append((heading(column), _words(gap.measure), f"{letter} − A", *values, verdict))
+                lines.append((heading(column), measure, f"{letter} − A", *values, verdict))
             if (counts := flips(every[0], other)) is not None:
                 *rows, p = counts
                 flipped.append(
                     (heading(column), f"A, {letter}", *(f"{count:,}" for count in rows), f"{p:.2g}")
                 )
-        frames[column] = row_frame(scored, {})
-        if worst and (sets is not None or len(columns) <= MOST_SETS):
-            frame = frames[column] = row_frame(scored, paired.texts(column))
+        is_listed = bool(worst) and (sets is not None or len(columns) <= MOST_SETS)
+        texts = paired.texts(column) if is_listed or with_texts else {}
+        frame = frames[column] = row_frame(scored, texts)
+        if is_listed:
             last = list(labels)[-1]
             lists.append(
                 _pairs(flipped_rows(frame, every[0], every[-1]), column, scored, worst, _moved(every, last))
@@ -162,8 +176,8 @@ def _beside(
             title = f"Worst of {last}"
             lists.append(_pairs(worst_rows(frame), column, scored, worst, title))
     note = (
-        "Differences to A ×100, with 95 % intervals of a paired bootstrap over rows (1,000 draws). A difference is "
-        "undecided where its interval holds 0; intervals are not corrected for their number, and say nothing about "
+        f"Differences to A ×100, with 95 % intervals of a paired bootstrap over rows ({SAMPLES:,} draws). A difference "
+        "is undecided where its interval holds 0; intervals are not corrected for their number, and say nothing about "
         "other seeds."
     )
     columns_of_gaps = ("set", "measure", "of", "A", "the other", "difference", "95 %", "verdict")
@@ -209,7 +223,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, str):
         return short(value, LONGEST)
     return f"{value:.3f}".removesuffix(".000") if isinstance(value, float) else str(value)
-
-
-def _words(measure: str) -> str:
-    return measure.replace("spearman", "Spearman").replace("_", " ")
