@@ -71,7 +71,12 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     """
     if columns:
         places = {key: _column(table, name) for key, name in columns.items()}
-        return _classified(table, _kind_of_fields(places), places)
+        named = _kind_of_fields(places)
+        if kind not in (None, named):
+            raise UserError(
+                f"--kind {kind}: its fields are {listed(_needed(kind))}; those of --columns are a {named}"
+            )
+        return _classified(table, named, places)
     cells, notes = table.cells, list[str]()
     free = [name for name in table.names if not _is_id(name, cells[name])]
     target = _target(cells, free)

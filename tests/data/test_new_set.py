@@ -189,6 +189,8 @@ def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tm
         UserError, match=r"--columns anchor, label: of no kind of rows; expected .*text, label"
     ):
         guess(table, columns={"anchor": "1", "label": "2"})
+    with pytest.raises(UserError, match="--kind triplet: .* those of --columns are a positive_pair"):
+        guess(table, kind=Kind.TRIPLET, columns=columns)
 
 
 @pytest.mark.parametrize(
