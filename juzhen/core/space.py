@@ -32,7 +32,7 @@ class Space:
 
     runs      names of the encoders
     texts     of all sets, one after another
-    groups    number of the class, or of the set, of each text; `group_names` says which
+    groups    number of the class, or of the set (`colour`), of each text; `group_names` says which
     numbers   set → a dictionary for each encoder: measures, `spectrum`, and those of word overlap; of more than one
               set also `all sets`, whose classes are the sets
     together  set → what two encoders have in common, see `juzhen.metrics.agreement`
@@ -48,6 +48,7 @@ class Space:
     texts: Sequence[str]
     groups: Int[np.ndarray, "texts"]
     group_names: Sequence[str]
+    colour: str
     numbers: Mapping[str, Sequence[Mapping[str, Any]]]
     together: Mapping[str, Mapping[str, float | None]]
     maps: Mapping[str, Sequence[Float[np.ndarray, "texts two"]]]

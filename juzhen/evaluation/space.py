@@ -168,6 +168,7 @@ def study(
         texts=texts,
         groups=groups,
         group_names=names,
+        colour=colour,
         numbers=numbers,
         together=together if len(spaces) > 1 else {},
         maps={

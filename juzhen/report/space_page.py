@@ -103,6 +103,7 @@ def page_data(space: Space) -> dict[str, Any]:
         "texts": list(space.texts),
         "groups": groups.tolist(),
         "names": names,
+        "colour": space.colour,
         "maps": {
             method: {
                 "title": TITLES[method],

@@ -16,7 +16,7 @@ const kept = RUNS.length > 1 ? DATA.nearest[0].map((numbers, text) => numbers.fi
 const occurrences = DATA.nearest.map((lists) => { const counts = new Array(COUNT).fill(0); lists.flat().forEach((text) => { counts[text] += 1; }); return counts; });
 const SHADES = { kept: (run) => [kept, DATA.nearest[0][0].length], hubs: (run) => [occurrences[run], d3.max(occurrences.flat())] };
 fillSelect(mapBy, Object.entries(DATA.maps).map(([key, map]) => [key, map.title]), Object.keys(DATA.maps).at(-1));
-fillSelect(colourBy, [["group", "class or set"], ...(kept ? [["kept", "nearest texts kept"]] : []), ["hubs", "hubs: nearest of how many"]], "group");
+fillSelect(colourBy, [["group", DATA.colour], ...(kept ? [["kept", "nearest texts kept"]] : []), ["hubs", "hubs: nearest of how many"]], "group");
 
 /** Fill of a text: of its group, or darker the larger its number is. */
 function fillOf(colours, run) {
@@ -49,7 +49,7 @@ function drawMaps() {
   RUNS.forEach((name, run) => addFigure(container, {
     title: `${name}, ${title}`, name: `map-${run + 1}`, draw: drawMap(run),
     caption: mapBy.value === "pca" && DATA.shares[run] ? `These two directions hold ${DATA.shares[run]} of the variance.` : "",
-    table: { head: ["text", "group", ...(kept ? ["nearest kept"] : []), "nearest of", "nearest text"],
+    table: { head: ["text", DATA.colour, ...(kept ? ["nearest kept"] : []), "nearest of", "nearest text"],
       rows: () => TEXTS.map((text, number) => [text, DATA.names[DATA.groups[number]], ...(kept ? [String(kept[number])] : []), String(occurrences[run][number]), TEXTS[DATA.nearest[run][number][0]]]) },
   }));
 }
@@ -163,7 +163,7 @@ function drawSpectrum() {
 // Words and cosines.
 function drawWords() {
   const { rows, overlap, cosines, close, are } = DATA.pairs[wordsSet.value], container = document.getElementById("words-figures");
-  const kinds = close ? ["distant", "close"] : [are], lowest = Math.min(0, d3.min(cosines.flat()));
+  const kinds = close ? ["distant", "close"] : [are], lowest = Math.floor(10 * d3.min(cosines.flat())) / 10;
   container.replaceChildren();
   RUNS.forEach((name, run) => {
     const pairs = overlap.map((share, number) => ({ share, cosine: cosines[run][number], close: close ? close[number] : 0, number }));
