@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## Train and evaluate on what the repository ships; ends in a table
 	$(BIN)/python train.py experiment=demo run_dir=runs/demo resume=auto
 	$(BIN)/python train.py model=lexical 'dataset=[]' logger=csv resume=auto
-	$(BIN)/python train.py backbone=embedded 'dataset=[]' logger=csv resume=auto
+	$(BIN)/python train.py backbone=random_small 'dataset=[]' logger=csv resume=auto
 	$(BIN)/python -m juzhen table runs
 
 test: $(READY) ## Run the tests (minutes, no network)

@@ -177,7 +177,7 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
     raise UserError(
         f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (no set is named)'} with "
         f"source={job.source}, data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or "
-        "sets that are in the box, such as demo_sts."
+        "built-in sets, such as demo_sts."
     )
 
 
