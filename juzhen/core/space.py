@@ -49,7 +49,7 @@ class Space:
     groups: Int[np.ndarray, "texts"]
     group_names: Sequence[str]
     colour: str
-    numbers: Mapping[str, Sequence[Mapping[str, Any]]]
+    numbers: dict[str, Sequence[Mapping[str, Any]]]
     together: Mapping[str, Mapping[str, float | None]]
     maps: Mapping[str, Sequence[Float[np.ndarray, "texts two"]]]
     shares: Sequence[float | None]
