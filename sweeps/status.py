@@ -15,7 +15,7 @@ from sweeps.cell_state import cell_labels, percent, progress_words, seconds_left
 from sweeps.ledger import Event, History, Ledger, is_at_work
 from sweeps.planner import late_columns_line
 
-COLUMNS = ("state", "cell", "progress", "dev", "tried", "time", "error")
+COLUMNS = ("state", "run", "progress", "dev", "tried", "time", "error")
 
 
 class State(StrEnum):
@@ -113,7 +113,7 @@ def at_work(history: History) -> float:
 def summary(status: Status) -> str:
     """One line: how many cells are in which state, and about how long the others will take."""
     counts = [f"{status.count(state)} {state}" for state in reversed(State) if status.count(state)]
-    line = f"{len(status.cells)} cells: {', '.join(counts)}"
+    line = f"{len(status.cells)} runs: {', '.join(counts)}"
     if status.seconds_left is not None:
         line += f"; about {time_in_words(status.seconds_left)} left, {status.jobs} at a time"
     return line

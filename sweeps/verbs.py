@@ -10,7 +10,7 @@ from juzhen.cli.runs import write_page
 
 
 def status(folder: Runs) -> None:
-    """How far the sweeps of a folder are, which cells failed, and the time left.
+    """How far the sweeps of a folder are, which runs failed, and the time left.
 
     juzhen status runs
     """

@@ -185,7 +185,7 @@ def test_a_job_learns_from_what_the_verb_has_mined(
     assert "rows of demo_qmc/dev with 2 negatives each" in told
     rule, rate = (line for line in told.splitlines() if "known" in line)
     pattern = (
-        r"where labels are known, above_share: [\d,]+ of [\d,]+ \([\d.]+ %\) answers let through, [\d,]+ of "
+        r"where labels are known, above_share: [\d,]+ of [\d,]+ \([\d.]+ %\) answers kept by mistake, [\d,]+ of "
     )
     assert re.match(pattern, rule)
     assert rate.startswith("false negatives among candidates whose label is known: ")
