@@ -45,10 +45,10 @@ CHOSEN = {"loss": "loss", "model": "model"}
 HEAD = """\
 # Configuration keys
 
-Every key of a job: what it means, the values that it may have, and its default. On the command line `key=value` changes one
-(`training.batch_size=128`), `+key=value` sets one that has no value yet. Defaults are those of `python train.py` alone;
-a file of a group may hold others: [groups of files](groups.md). `python train.py --cfg job --resolve` shows
-the values of a job of yours.
+Every key of a job: what it means, the values that it may have, and its default. On the command line `key=value`
+changes one (`training.batch_size=128`), `+key=value` sets one that has no value yet. Defaults are those of
+`python train.py` alone; a file of a group may hold others: [groups of files](groups.md). `python train.py --cfg job
+--resolve` shows the values of a job of yours.
 """
 
 
