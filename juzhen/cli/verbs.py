@@ -19,12 +19,12 @@ GROUPS = {
         "models": "encoders to start from: facts, published scores, speed; which one suits a use",
         "score": "similarity of sentence pairs, typed or in a file",
         "encode": "embeddings of the lines of a file, as a NumPy array",
-        "evaluate": "fill finished runs in: columns whose files came later, sets that were added",
-        "export": "write an encoder as one ONNX file, proven to compute the same",
+        "evaluate": "score finished runs on sets that are new or whose files came later",
+        "export": "write an encoder as one ONNX file, checked to give the same vectors",
     },
     "look at data": {
         "new": "make a data set of a table: csv, tsv, jsonl, parquet, xlsx",
-        "leaks": "evaluation rows that training sets or running text give away",
+        "leaks": "evaluation rows that also stand in training sets or running text",
     },
     "study a model": {
         "calibrate": "scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
@@ -36,14 +36,14 @@ GROUPS = {
     "make data and models": {
         "distil": "score the pairs of a set with a teacher, as graded labels for a bi-encoder",
         "mine": "find hard negatives for the pairs of a set, and say why others were refused",
-        "student": "make a smaller encoder out of a larger one, to be taught by it",
+        "student": "make a smaller encoder out of a larger one, for distillation",
     },
     "compare runs": {
         "table": "transfer matrix on the console: row trained on, column evaluated on",
         "compare": "two runs or more on the same rows: differences, pairs that flipped; or published numbers",
         "report": "matrix, published numbers, leaks, costs and answers, as files",
         "archive": "copy the results alone, without weights, logs and folders of this machine",
-        "status": "cells of sweeps that are finished, running, failed, and the time left",
+        "status": "runs of sweeps: finished, running, failed, and the time left",
         "published": "which row of a sweep gives which published number",
         "dashboards": "the report and its panels on Weights & Biases",
     },
