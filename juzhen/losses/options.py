@@ -44,9 +44,24 @@ def number(
     return float(value)
 
 
-def numbers(key: str, values: Sequence[Any], **limits: Any) -> tuple[float, ...]:
-    """`values`, each as a `number` within the limits."""
-    return tuple(number(key, value, **limits) for value in values)
+def numbers(
+    key: str, values: Sequence[Any] | None, *, optional: bool = False, **limits: Any
+) -> tuple[float, ...] | None:
+    """`values`, each as a `number` within the limits; None where `optional`."""
+    if values is None and optional:
+        return None
+    return tuple(number(key, value, **limits) for value in values or ())
+
+
+def whole_numbers(
+    key: str, values: Sequence[Any] | None, *, low: int, optional: bool = False
+) -> tuple[int, ...] | None:
+    """`values`, each as a `whole_number`; None where `optional`. Raises UserError for what is no list of them."""
+    if values is None and optional:
+        return None
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise UserError(f"{key}={values}: expected a list of whole numbers, such as [64, 128]")
+    return tuple(whole_number(key, value, low=low) for value in values)
 
 
 LEAST_DIVISOR, LARGEST_DIVISOR = 1e-5, 1e5
@@ -86,8 +101,10 @@ def switch(key: str, value: object) -> bool:
     return value
 
 
-def whole_number(key: str, value: object, *, low: int) -> int:
-    """`value` as a whole number, `low` or more. Raises UserError otherwise."""
+def whole_number(key: str, value: object, *, low: int, optional: bool = False) -> Any:
+    """`value` as a whole number, `low` or more; None where `optional`. Raises UserError otherwise."""
+    if value is None and optional:
+        return None
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
         raise UserError(f"{key}={value}: expected a whole number from {low}")
     return value
