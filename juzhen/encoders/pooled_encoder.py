@@ -65,6 +65,7 @@ class PooledEncoder(Prompted):
         "default_prompt_name",
         "max_length",
         "micro_batch_tokens",
+        "nested_dims",
         "normalize",
         "pooling",
         "projections",
@@ -115,6 +116,9 @@ class PooledEncoder(Prompted):
                 check_pooling(str(value))
             case "normalize":
                 check_flag(name, value)
+            case "nested_dims":
+                for dim in value:
+                    check_count(name, dim, most=self.dim)
             case "micro_batch_tokens" if value is not None:
                 check_count(name, value)
             case "max_length":
