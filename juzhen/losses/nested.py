@@ -239,7 +239,7 @@ class NestedLayers(Modifier):
 
     def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
         values = self.named(tensors, named)
-        layers = values.pop("layer_embeddings").unbind(dim=2)
+        layers = full_precision(values.pop("layer_embeddings")).unbind(dim=2)
         total, logs = self._at(layers[-1], values)
         logs = logs | {"loss_at_1": total.detach()}
         chosen = drawn(len(layers) - 1, self.depths_per_step)

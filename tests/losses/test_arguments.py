@@ -26,13 +26,18 @@ LABELLED = [
 ]
 
 
+def bare(config):
+    """The class of a loss alone, and of the one that it is made around."""
+    inner = {"of": bare(config["of"])} if "of" in config else {}
+    return {"_target_": config["_target_"]} | inner
+
+
 def call(name):
     """The loss by its class defaults, and tensors that fit it by name."""
     config = options("loss")[name]
     target = own_class(config["_target_"])
     sizes = {"dim": 5, "num_classes": 3} if target.has_head else {}
-    bare = {key: config[key] for key in ("_target_", "of") if key in config}
-    loss = build_loss(bare, **({"dim": 5, "num_classes": 3} | sizes))
+    loss = build_loss(bare(config), **({"dim": 5, "num_classes": 3} | sizes))
     kind = loss.input_kinds[0]
     negatives = 3 if kind is Kind.TRIPLET else 1
     encoded = encoded_rows(
