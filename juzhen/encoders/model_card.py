@@ -84,13 +84,12 @@ def model_card(
         facts |= {"templates": {key: value for key, value in prompts if value is not None}}
     plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
+    use = _USE[loads_elsewhere] + _sizes(encoder, loads_elsewhere) + (_SCORE if encoder.score_head else "")
     parts = [
         _head(_FRONT_MATTER if loads_elsewhere else "", encoder),
         f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n{licence_note(encoder.licence)}\n",
         fact_table(features | plain),
-        f"\n## Use\n\n{_USE[loads_elsewhere]}{_sizes(encoder, loads_elsewhere)}{_SCORE if encoder.score_head else ''}".replace(
-            HERE, place
-        ),
+        f"\n## Use\n\n{use}".replace(HERE, place),
         *(
             f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
             for name, rows in sections.items()
