@@ -11,6 +11,7 @@ from torch import Tensor
 from juzhen.core.batch import text_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.tensors import TENSORS
+from juzhen.losses.arguments import fitting_tensors
 from juzhen.losses.contrast import InfoNCEInBatch
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, choice, divisor, number, numbers, whole_number, whole_numbers
@@ -73,9 +74,7 @@ class Modifier(Loss):
 
     def named(self, tensors: Sequence[Tensor], named: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by their names; those without one in the order of `reads`."""
-        return dict(zip(self.reads, tensors, strict=False)) | {
-            name: values for name, values in named.items() if values is not None
-        }
+        return fitting_tensors({**dict(zip(self.reads, tensors, strict=False)), **named})
 
     def value_of(self, tensors: Mapping[str, Tensor]) -> LossOutput:
         """The loss itself, with the scores that it reads made of the embeddings in `tensors`."""
