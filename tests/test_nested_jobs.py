@@ -25,7 +25,8 @@ def run(tmp_path_factory, tiny_backbone):
 
 @pytest.fixture(scope="module")
 def rows():
-    return load_examples(configured_set("demo_sts"), "dev", required=True)
+    options = {"source": "builtin", "data_dir": "", "on_bad_row": "error", "required": True}
+    return load_examples(configured_set("demo_sts"), "dev", **options)
 
 
 def test_a_result_has_a_column_for_each_size(run, rows):
@@ -36,7 +37,7 @@ def test_a_result_has_a_column_for_each_size(run, rows):
         pairs = list(zip(*(rows.texts(column) for column in rows.columns), strict=True))
         expected = spearman(encoder.score(pairs, truncate_dim=dim), rows.targets)
         assert result.scores[f"dev/demo_sts@{dim}/spearman"].value == pytest.approx(expected, abs=1e-6)
-        assert result.scores[f"test/demo_sts@{dim}/spearman"].low is not None
+        assert result.scores[f"test/demo_sts@{dim}/spearman"].count > 100
     assert result.training["chosen_by"].find("@") < 0
     again = evaluate(run, ["demo_sts"]).scores  # by what the folder says
     assert again[f"dev/demo_sts@{sizes[0]}/spearman"].value == pytest.approx(
