@@ -96,14 +96,11 @@ def declared_loss(node: Mapping[str, Any]) -> Declared:
     outer = declared(node["_target_"])
     if outer.takes is None:
         return outer
-    inner_node = node.get(INNER)
-    if not isinstance(inner_node, Mapping) or "_target_" not in inner_node:
-        raise UserError(f"loss={name_of(node)}: expected one loss inside; type loss@loss.{INNER}=cosent")
-    inner = declared_loss(inner_node)
+    inner = declared_loss(node[INNER])
     if inner.has_head or inner.consumes not in outer.takes:
         reason = "it owns a head of one size of embedding" if inner.has_head else f"it reads {inner.consumes}"
         raise UserError(
-            f"loss={name_of(node)}: loss={name_of(inner_node)} cannot be learnt at several sizes, as {reason}; "
+            f"loss={name_of(node)}: loss={name_of(node[INNER])} cannot be learnt at several sizes, as {reason}; "
             f"choose a loss of scores or of embeddings, as in loss@loss.{INNER}=cosent"
         )
     consumes = inner.consumes if inner.consumes in ("teacher", "guide") else outer.consumes

@@ -157,7 +157,7 @@ class Nested(Modifier):
         logs: dict[str, Tensor] = {}
         chosen = drawn(len(dims), self.dims_per_step)
         for place in chosen:
-            value, parts = self.value_of(values | self._cut(values, cut, dims[place], full))
+            value, parts = self.value_of(values | self._cut(values, cut, dims[place]))
             total = total + weights[place] * value
             parts = {name.replace("accuracy", "acc"): part for name, part in parts.items()}
             logs |= {
@@ -168,14 +168,9 @@ class Nested(Modifier):
         return total, logs
 
     @staticmethod
-    def _cut(values: Mapping[str, Tensor], names: Sequence[str], dim: int, full: int) -> dict[str, Tensor]:
+    def _cut(values: Mapping[str, Tensor], names: Sequence[str], dim: int) -> dict[str, Tensor]:
         cut = {name: F.normalize(full_precision(values[name][..., :dim]), dim=-1) for name in names}
         if "projected" in names:  # its lengths are compared with the teacher's
-            if full != values["teacher"].shape[-1]:
-                raise UserError(
-                    f"projected: {full} numbers of a student beside {values['teacher'].shape[-1]} of a teacher; "
-                    "sizes can be cut where the student's own vectors are held to the teacher's"
-                )
             cut |= {name: values[name][..., :dim] for name in ("projected", "teacher")}
         return cut
 
