@@ -108,7 +108,7 @@ def page() -> str:
     for model, row in table.items():
         # Models that take the same losses in the same way share a column, whatever their messages say.
         columns.setdefault(str([outcome.kinds for outcome in row.values()]), []).append(model)
-    files = options("loss")
+    files = losses_for(options("model")["biencoder"])
     page = [
         _HEAD
         + "\n".join(

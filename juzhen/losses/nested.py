@@ -14,7 +14,16 @@ from juzhen.core.tensors import TENSORS
 from juzhen.losses.arguments import fitting_tensors
 from juzhen.losses.contrast import InfoNCEInBatch
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, choice, divisor, number, numbers, whole_number, whole_numbers
+from juzhen.losses.options import (
+    checked,
+    choice,
+    divisor,
+    number,
+    numbers,
+    or_none,
+    whole_number,
+    whole_numbers,
+)
 from juzhen.losses.scores import full_precision, row_cosine
 
 MADE_OF = {
@@ -115,10 +124,10 @@ class Nested(Modifier):
     paper = "Kusupati et al. 2022, https://arxiv.org/abs/2205.13147"
     choose_when = "embeddings that shall be cut to a size chosen after training"
 
-    dims: Sequence[int] | None = checked(None, whole_numbers, low=1, optional=True)
+    dims: Sequence[int] | None = checked(None, or_none(whole_numbers), low=1)
     smallest: int = checked(32, whole_number, low=1)
-    weights: Sequence[float | int] | None = checked(None, numbers, low=0.0, optional=True)
-    dims_per_step: int | None = checked(None, whole_number, low=1, optional=True)
+    weights: Sequence[float | int] | None = checked(None, or_none(numbers), low=0.0)
+    dims_per_step: int | None = checked(None, or_none(whole_number), low=1)
     reduction: str = checked("sum", choice, choices=("sum", "mean"))
 
     def __post_init__(self, of: Loss) -> None:
@@ -211,7 +220,7 @@ class NestedLayers(Modifier):
     choose_when = "encoders of which the first layers alone shall be usable after training"
 
     depths: Sequence[float | int] = checked((0.25, 0.5, 0.75), numbers, low=0.0, high=1.0, open_low=True)
-    depths_per_step: int | None = checked(1, whole_number, low=1, optional=True)
+    depths_per_step: int | None = checked(1, or_none(whole_number), low=1)
     layer_weight: float | int = checked(1.0, number, low=0.0)
     divergence_weight: float | int = checked(1.0, number, low=0.0)
     divergence_temperature: float | int = checked(0.3, divisor)

@@ -44,22 +44,19 @@ def number(
     return float(value)
 
 
-def numbers(
-    key: str, values: Sequence[Any] | None, *, optional: bool = False, **limits: Any
-) -> tuple[float, ...] | None:
-    """`values`, each as a `number` within the limits; None where `optional`."""
-    if values is None and optional:
-        return None
-    return tuple(number(key, value, **limits) for value in values or ())
+def numbers(key: str, values: Sequence[Any], **limits: Any) -> tuple[float, ...]:
+    """`values`, each as a `number` within the limits."""
+    return tuple(number(key, value, **limits) for value in values)
 
 
-def whole_numbers(
-    key: str, values: Sequence[Any] | None, *, low: int, optional: bool = False
-) -> tuple[int, ...] | None:
-    """`values`, each as a `whole_number`; None where `optional`."""
-    if values is None and optional:
-        return None
-    return tuple(whole_number(key, value, low=low) for value in values or ())
+def whole_numbers(key: str, values: Sequence[Any], *, low: int) -> tuple[int, ...]:
+    """`values`, each as a `whole_number`."""
+    return tuple(whole_number(key, value, low=low) for value in values)
+
+
+def or_none(check: Callable[..., Any]) -> Callable[..., Any]:
+    """A check that lets None pass."""
+    return lambda key, value, **limits: None if value is None else check(key, value, **limits)
 
 
 LEAST_DIVISOR, LARGEST_DIVISOR = 1e-5, 1e5
@@ -99,10 +96,8 @@ def switch(key: str, value: object) -> bool:
     return value
 
 
-def whole_number(key: str, value: object, *, low: int, optional: bool = False) -> Any:
-    """`value` as a whole number, `low` or more; None where `optional`. Raises UserError otherwise."""
-    if value is None and optional:
-        return None
+def whole_number(key: str, value: object, *, low: int) -> int:
+    """`value` as a whole number, `low` or more. Raises UserError otherwise."""
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
         raise UserError(f"{key}={value}: expected a whole number from {low}")
     return value
