@@ -121,7 +121,7 @@ class PooledEncoder(Prompted):
                 check_flag(name, value)
             case "truncate_dim" if value is not None:
                 check_count(name, value, most=self.dim)
-                if self.score_head is not None:
+                if self.score_head is not None and value < self.dim:
                     raise UserError(
                         f"truncate_dim={value}: this encoder scores pairs by a learnt form of all {self.dim} numbers"
                     )

@@ -140,7 +140,7 @@ function drawSizes() {
     const names = legend(labels, colours, width), colour = (place) => colours.series[place.series % colours.series.length];
     const marginLeft = 44, marginTop = 30 + names.height;
     return Plot.plot({
-      ...look(colours, width), height: Math.min(420, Math.max(300, width * 0.5)) + names.height, marginLeft, marginTop, marginBottom: 44, marginRight: 20, grid: true,
+      ...look(colours, width), height: Math.min(420, Math.max(300, width * 0.5)) + names.height, marginLeft, marginTop, marginBottom: 50, marginRight: 20, grid: true,
       x: { type: "point", domain: DATA.sizes.names, label: "numbers of an embedding →" },
       y: { label: `↑ ${DATA.metric} × 100 on ${COLUMNS[sizesColumn.value].name}`, nice: true },
       marks: [
