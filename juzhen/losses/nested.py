@@ -58,7 +58,7 @@ class Modifier(Loss):
 
     of: InitVar[Loss]
 
-    def __post_init__(self, of: Loss) -> None:  # type: ignore[override]  # with what is given for `of`
+    def __post_init__(self, of: Loss) -> None:
         super().__post_init__()
         if of.has_head or of.consumes not in self.takes:
             reason = "owns a head of one size of embedding" if of.has_head else f"reads {of.consumes}"
@@ -196,7 +196,7 @@ class NestedInfoNCE(Nested):
     smallest: int = checked(64, whole_number, low=1)
     reduction: str = checked("mean", choice, choices=("sum", "mean"))
 
-    def __post_init__(self, of: Loss | None) -> None:  # type: ignore[override]
+    def __post_init__(self, of: Loss | None) -> None:
         super().__post_init__(InfoNCEInBatch(temperature=0.07, symmetric=False) if of is None else of)
 
 
