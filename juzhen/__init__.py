@@ -10,6 +10,7 @@ from juzhen.core.lazy import lazily
 if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.evaluation.space import space
     from juzhen.mining.groups import clusters, communities, paraphrases
@@ -29,6 +30,7 @@ __all__ = [
     "mine",
     "paraphrases",
     "space",
+    "quantize",
 ]
 
 HOMES = {
@@ -43,6 +45,7 @@ HOMES = {
     "mine": "mining.negatives",
     "paraphrases": "mining.groups",
     "space": "evaluation.space",
+    "quantize": "encoders.quantized",
 }
 """Name → the module of this package that defines it."""
 

@@ -168,7 +168,9 @@ def run_name(config: Mapping[str, Any]) -> str:
     if len(joined) > 80:
         joined = f"{datasets[0]}+{len(datasets) - 1}more"
     model = config["model"].get("variant") or name_of(config["model"])
-    loss = name_of(config["loss"])
+    loss, inner = name_of(config["loss"]), config["loss"].get("of")
+    while isinstance(inner, Mapping):
+        loss, inner = f"{loss}_{name_of(inner)}", inner.get("of")
     trains, uses_loss = True, True
     with suppress(UserError):  # a model that is not there is told of in other places
         if is_own(target := config["model"].get("_target_")):

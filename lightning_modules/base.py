@@ -204,7 +204,8 @@ class SentenceModule(pl.LightningModule):
         return True
 
     def _take(self, plan: EvaluationPlan, outputs: np.ndarray) -> None:
-        evaluation = self._score(plan, outputs, self.job.evaluation.bootstrap_samples)
+        samples = self.job.evaluation.bootstrap_samples
+        evaluation = self._score(plan, outputs, samples, dims=self.evaluator.nested_dims)
         self.scores, self.rows = evaluation.scores, evaluation.rows
 
     @property
@@ -227,9 +228,11 @@ class SentenceModule(pl.LightningModule):
         self._outputs.reset()
         return outputs
 
-    def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> Evaluation:
+    def _score(
+        self, plan: EvaluationPlan, outputs: np.ndarray, samples: int, *, dims: Sequence[int] = ()
+    ) -> Evaluation:
         evaluation = self.job.evaluation
-        options = {"seed": self.job.seed, "seen": self.seen}
+        options = {"seed": self.job.seed, "seen": self.seen, "dims": dims}
         options |= {"rankings": evaluation.rankings, "clusterings": evaluation.clusterings}
         return self.measured(plan, outputs, bootstrap_samples=samples, **options)
 

@@ -16,6 +16,10 @@ With a teacher, which model=distill has, a loss learns from every set, and witho
 A guide is what model=guided has; lists are triplets with a teacher's scores, which no demo set has."""
 
 
+AROUND = {"matryoshka", "matryoshka_2d", "matryoshka_info_nce"}
+"""Losses around another one, with which no message answers."""
+
+
 class Expected(NamedTuple):
     """Of one loss.
 
@@ -71,6 +75,9 @@ EXPECTED = {
         "list_mle": (6.625559946, "0/1 nli"),
         "margin_mse": (338.6241503, "lists"),
         "margin_ranking": (0.4498680368, "graded 0/1 nli"),
+        "matryoshka": (19.31080084, "graded 0/1 nli"),
+        "matryoshka_2d": (14.5193859748, "graded 0/1 nli"),
+        "matryoshka_info_nce": (8.505708011, "0/1 nli"),
         "mse": (0.4584380223, "graded 0/1"),
         "mse_signed": (0.7413492246, "graded 0/1"),
         "multi_similarity": (1.361506764, "classes"),

@@ -80,8 +80,10 @@ class Loss(nn.Module, ABC):
     reads: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
-        if "with_logs" in vars(cls):
-            cls.reads = tuple(signature(cls.with_logs).parameters)[1:]
+        arguments = signature(cls.with_logs).parameters.values()
+        # A loss around another one is handed what that one reads, and says so itself.
+        if "with_logs" in vars(cls) and all(each.kind != each.VAR_KEYWORD for each in arguments):
+            cls.reads = tuple(each.name for each in arguments)[1:]
             if unknown := set(cls.reads) - set(TENSORS):
                 raise TypeError(
                     f"{cls.__name__}.with_logs: {', '.join(sorted(unknown))} not in juzhen/core/tensors.py"

@@ -24,6 +24,7 @@ from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.evaluation.run import evaluate
 from juzhen.losses.loss import Loss
+from juzhen.losses.nested import Nested
 from juzhen.training.comparing import compares
 from juzhen.training.optimizer import adamw, learning_rates
 from juzhen.training.rows import Rows, as_examples
@@ -72,21 +73,22 @@ def fit(
             "an encoder that reads sentences through templates is trained by the suite, not by fit"
         )
     read_rows = as_examples(rows, score_range=score_range)
-    kind = loss if isinstance(loss, type) else type(loss) if isinstance(loss, Loss) else named_loss(loss)
+    kind = loss if isinstance(loss, type | Loss) else named_loss(loss)
+    name = kind.__name__ if isinstance(kind, type) else type(kind).__name__
     if kind.consumes not in PROVIDES:
         raise UserError(
-            f"{kind.__name__} reads {kind.consumes}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
+            f"{name} reads {kind.consumes}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
         )
     alternatives = {name: each.input_kinds for name, each in _losses().items()}
-    view = choose_view(
-        read_rows.name, read_rows.kind, kind.__name__, kind.input_kinds, alternatives=alternatives
-    )
+    view = choose_view(read_rows.name, read_rows.kind, name, kind.input_kinds, alternatives=alternatives)
     examples = apply_view(read_rows, view)
     torch.manual_seed(seed)
     classes = len(NLI_CLASSES) if examples.kind is Kind.NLI_PAIR else examples.num_classes
     sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_head else {}
-    learner = nn.ModuleList([loss if isinstance(loss, Loss) else kind(**sizes), encoder]).to(device).train()
+    learner = nn.ModuleList([kind if isinstance(kind, Loss) else kind(**sizes), encoder]).to(device).train()
     criterion: Loss = learner[0]  # type: ignore[assignment]
+    nested = [part.dims_of(encoder.dim) for part in criterion.modules() if isinstance(part, Nested)]
+    encoder.nested_dims = nested[0] if nested else ()
 
     tokenize = CachedTokenizer(encoder, None, progress=False)
     sharing = {examples.name: Sharing.COLUMN if criterion.needs_two_views else Sharing.BATCH}
@@ -146,7 +148,9 @@ def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Ten
     """What a loss reads of a batch, by the names of `juzhen.core.tensors`."""
     layers: list[Tensor] = []
     if loss.depths:
-        embeddings, layers = encoder.at_depths(batch.tokens, loss.depths)
+        embeddings, layers = encoder.at_depths(
+            batch.tokens, loss.depths, finished="layer_embeddings" in loss.reads
+        )
     else:
         embeddings = encoder(batch.tokens)
     tensors = row_tensors(batch, embeddings, encoder.pair_scores, reads=loss.reads, layers=layers)
@@ -175,5 +179,5 @@ def _losses() -> dict[str, type[Loss]]:
         name: kind
         for name, kind in members.items()
         if isinstance(kind, type) and issubclass(kind, Loss) and not inspect.isabstract(kind)
-        if getattr(kind, "consumes", None) in PROVIDES
+        if getattr(kind, "consumes", None) in PROVIDES and kind.input_kinds
     }
