@@ -16,7 +16,13 @@ from juzhen.core.batch import Batch, row_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.named import name_of
-from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
+from juzhen.encoders import (
+    SentenceEncoder,
+    checkpoint_layers,
+    compile_layers,
+    load_backbone,
+    load_encoder,
+)
 from juzhen.encoders.augmentation import Augmentation, SentenceChanges
 from juzhen.encoders.locate import has_score_head
 from juzhen.encoders.parts import embedding_size
@@ -38,6 +44,8 @@ def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
     encoder.micro_batch_tokens = job.hardware.micro_batch_tokens
     if job.hardware.compile:
         compile_layers(encoder.backbone)
+    if job.hardware.gradient_checkpointing:
+        checkpoint_layers(encoder.backbone)
     progress = job.logger.progress and rank_zero_only.rank == 0
     return CachedTokenizer(encoder, job.cache_dir, progress=progress)
 
