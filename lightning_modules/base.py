@@ -143,12 +143,12 @@ class SentenceModule(pl.LightningModule):
     def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
         """As the loss of the batch's set gives it, from the tensors that it reads."""
         loss: Loss = self.losses[batch.task]
-        passes = [tensors] + [self.encode(batch)] * loss.needs_two_passes
-        first, *second = [
-            self.whole_batch({name: values[name] for name in loss.reads if name in values})
-            for values in passes
-        ]
-        return loss.with_logs(**first, **{"again": values for values in second})
+        second = self.encode(batch) if loss.needs_two_passes else None
+        first = self.whole_batch({name: tensors[name] for name in loss.reads if name in tensors})
+        if second is None:
+            return loss.with_logs(**first)
+        again = self.whole_batch({name: second[name] for name in loss.reads if name in second})
+        return loss.with_logs(**first, again=again)
 
     def score(self, batch: Batch) -> Float[Tensor, "batch"]:
         """Similarity of the two sentences of each row, higher = closer."""

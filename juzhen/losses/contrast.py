@@ -245,7 +245,9 @@ class InfoNCEWeighted(Loss):
         text_ids: Tensor | None = None,
     ) -> LossOutput:
         if negatives is None and self.weigh == "own":
-            raise UserError("weigh=own: these rows have no negatives of their own; choose weigh=all or others")
+            raise UserError(
+                "weigh=own: these rows have no negatives of their own; choose weigh=all or others"
+            )
         scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
         weights = hardness(scores, strength=self.hardness, of=self.weigh)
         loss = info_nce(scores + self.temperature * weights, excluded, temperature=self.temperature)

@@ -21,7 +21,7 @@ from juzhen.losses.pools import texts_of_rows
 from juzhen.losses.scores import all_cosines, full_precision
 
 EMPTY = -1
-"""Number of the text, and of its anchor, in a place of the queue that holds nothing yet; of an anchor: there is none."""
+"""Number of a text, or of its anchor, where there is none."""
 
 
 class InfoNCEQueue(Loss):
@@ -33,8 +33,8 @@ class InfoNCEQueue(Loss):
     https://arxiv.org/abs/1911.05722, without its second encoder.)
 
     A kept text is left out where it is the anchor or a known positive of it, by a pair of this batch or of one that is
-    kept; where the batch has it again; and where it has been kept again since. The queue is a part of the loss, and of a
-    checkpoint: a resumed run goes on with it. Each set has its own, since texts go by their number in the set. In
+    kept; where the batch has it again; and where it has been kept again since. The queue is a part of the loss and of
+    checkpoints: a resumed run goes on with it. Each set has its own, since texts go by their number in the set. In
     evaluation mode nothing is kept.
 
     dim, num_classes  size of an embedding, given by the model, and of no use here

@@ -36,7 +36,7 @@ def spread_out(
 
 
 class SpreadOut(Modifier):
-    """A loss plus `spread_out` of the texts of each column, averaged over the columns (global orthogonal regularization).
+    """A loss plus `spread_out` of the texts of each column, averaged (global orthogonal regularization).
 
     loss = L + w₁ M₁² + w₂ max(0, M₂ − 1/d). EmbeddingGemma adds the second part to its contrast (Vera et al. 2025,
     https://arxiv.org/abs/2509.20354). The peer is sentence-transformers' GlobalOrthogonalRegularizationLoss, which

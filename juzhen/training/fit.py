@@ -106,7 +106,9 @@ def fit(
         for step in stream:
             batch = collate.training_batch(examples, step.rows, index=step.number).to(torch.device(device))
             with rounded:
-                value, _ = criterion.with_logs(**read_by(criterion, encoder, batch), **_again(criterion, encoder, batch))
+                reads = read_by(criterion, encoder, batch)
+                again = {"again": read_by(criterion, encoder, batch)} if criterion.needs_two_passes else {}
+                value, _ = criterion.with_logs(**reads, **again)
             optimizer.zero_grad()
             value.backward()
             # Of rows that do not differ gradients are 0, and momentum and decay alone would move the weights.
@@ -157,11 +159,6 @@ def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Ten
         embeddings = encoder(batch.tokens)
     tensors = row_tensors(batch, embeddings, encoder.pair_scores, reads=loss.reads, layers=layers)
     return {name: tensors[name] for name in loss.reads if name in tensors}
-
-
-def _again(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, dict[str, Tensor]]:
-    """What a second pass gives, for a loss that compares two."""
-    return {"again": read_by(loss, encoder, batch)} if loss.needs_two_passes else {}
 
 
 def named_loss(name: str) -> type[Loss]:

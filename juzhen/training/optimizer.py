@@ -70,7 +70,7 @@ def layer_of(name: str) -> int | None:
 
 
 def depths_below_top(names: Iterable[str]) -> dict[str, int]:
-    """How many layers each parameter lies below the top: 0 in the last layer and above. Raises UserError without layers."""
+    """How many layers each parameter lies below the top, the last layer 0. Raises UserError without layers."""
     layers = {name: layer_of(name) for name in names}
     last = max((layer for layer in layers.values() if layer), default=0)
     if not last:
