@@ -10,6 +10,7 @@ from juzhen.core.lazy import lazily
 if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.mining.groups import clusters, communities, paraphrases
     from juzhen.mining.negatives import mine
@@ -27,6 +28,7 @@ __all__ = [
     "load_ranking",
     "mine",
     "paraphrases",
+    "quantize",
 ]
 
 HOMES = {
@@ -40,6 +42,7 @@ HOMES = {
     "load_ranking": "data.loading",
     "mine": "mining.negatives",
     "paraphrases": "mining.groups",
+    "quantize": "encoders.quantized",
 }
 """Name → the module of this package that defines it."""
 

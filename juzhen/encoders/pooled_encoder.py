@@ -53,6 +53,7 @@ class PooledEncoder(Prompted):
     pad         number that stands for no token where sentences are padded
     takes_segments  the backbone can be told which of two sentences a token belongs to
     gives_segments  it is told that of single sentences, too, because their tokenizer says so
+    truncate_dim  numbers of an embedding that `encode` gives, the first ones; None: all
     score_head  what makes a score of two embeddings; None: it is their cosine
     templates   that sentences are read through; None: there are none
     prompts     texts that may stand before a sentence
@@ -73,6 +74,7 @@ class PooledEncoder(Prompted):
         "prompts",
         "score_head",
         "tokenizer",
+        "truncate_dim",
     )
     _serves_head = False
 
@@ -99,6 +101,7 @@ class PooledEncoder(Prompted):
         """Of the weights that it began with, which what is trained from them is under, too."""
         self.templates: Templates | None = None
         self.micro_batch_tokens: int | None = None
+        self.truncate_dim: int | None = None
         self._packs = use_packed_attention(backbone)
         use_cheap_dropout(backbone)
         self.takes_segments = TYPES in inspect.signature(backbone.forward).parameters
@@ -116,6 +119,12 @@ class PooledEncoder(Prompted):
                 check_pooling(str(value))
             case "normalize":
                 check_flag(name, value)
+            case "truncate_dim" if value is not None:
+                check_count(name, value, most=self.dim)
+                if self.score_head is not None:
+                    raise UserError(
+                        f"truncate_dim={value}: this encoder scores pairs by a learnt form of all {self.dim} numbers"
+                    )
             case "nested_dims":
                 for dim in value:
                     check_count(name, dim, most=self.dim)

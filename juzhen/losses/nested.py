@@ -11,7 +11,9 @@ from torch import Tensor
 from juzhen.core.batch import text_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.tensors import TENSORS
-from juzhen.losses.loss import Loss, LossOutput
+from juzhen.losses.arguments import fitting_tensors
+from juzhen.losses.contrast import InfoNCEInBatch
+from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, choice, divisor, number, numbers, whole_number, whole_numbers
 from juzhen.losses.scores import full_precision, row_cosine
 
@@ -21,28 +23,15 @@ MADE_OF = {
 }
 """What is computed again of shorter embeddings → what it is made of."""
 
-SMALLEST = 32
-"""The first of the dimensions that double up to the size of an embedding."""
 
+def doubling_dims(smallest: int, full: int) -> tuple[int, ...]:
+    """Sizes that double from the smallest on, below the size of an embedding, and that size.
 
-def doubling_dims(full: int) -> tuple[int, ...]:
-    """32, 64, 128, … below the size of an embedding, and that size.
-
-    >>> doubling_dims(384), doubling_dims(16)
+    >>> doubling_dims(32, 384), doubling_dims(32, 16)
     ((32, 64, 128, 256, 384), (16,))
     """
-    powers = [SMALLEST << step for step in range(full.bit_length()) if SMALLEST << step < full]
+    powers = [smallest << step for step in range(full.bit_length()) if smallest << step < full]
     return (*powers, full)
-
-
-def check_dims(dims: Sequence[int], full: int) -> None:
-    """Raises UserError for dimensions that an embedding of `full` numbers does not have."""
-    if large := [dim for dim in dims if dim > full]:
-        fitting = [*dict.fromkeys([*(dim for dim in dims if dim < full), full])]
-        raise UserError(
-            f"dims={list(dims)}: an embedding of this encoder has {full} numbers, fewer than "
-            f"{' and '.join(map(str, large))}; choose {fitting}, or null for {list(doubling_dims(full))}"
-        )
 
 
 class Modifier(Loss):
@@ -64,8 +53,6 @@ class Modifier(Loss):
 
     def __post_init__(self, of: Loss) -> None:  # type: ignore[override]  # with what is given for `of`
         super().__post_init__()
-        if not isinstance(of, Loss):
-            raise UserError(f"of={of!r}: expected a loss, such as CoSENT()")
         is_fixed = of.has_head and not self.takes_heads
         if is_fixed or of.consumes not in self.takes:
             reason = "owns a head of one size of embedding" if is_fixed else f"reads {of.consumes}"
@@ -91,9 +78,7 @@ class Modifier(Loss):
 
     def named(self, tensors: Sequence[Tensor], named: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by their names; those without one in the order of `reads`."""
-        return dict(zip(self.reads, tensors, strict=False)) | {
-            name: values for name, values in named.items() if values is not None
-        }
+        return fitting_tensors({**dict(zip(self.reads, tensors, strict=False)), **named})
 
     def value_of(self, tensors: Mapping[str, Tensor]) -> LossOutput:
         """The loss itself, with the scores that it reads made of the embeddings in `tensors`."""
@@ -121,7 +106,7 @@ class Nested(Modifier):
     (Kusupati et al. 2022, equation 1, https://arxiv.org/abs/2205.13147; the sum, its weights and the length are those
     of sentence-transformers' MatryoshkaLoss.) Where the loss holds projected vectors to a teacher's, both are cut.
 
-    dims           sizes; None: 32, 64, 128, … below the embedding's, and its own
+    dims           sizes; None: those that double from `smallest` on, below the embedding's, and its own
     weights        one for each of them; None: 1
     dims_per_step  sizes that a step draws; None: all
     reduction      sum, or mean: the sum divided by the weights of the sizes that it is of
@@ -135,6 +120,7 @@ class Nested(Modifier):
     choose_when = "embeddings that shall be cut to a size chosen after training"
 
     dims: Sequence[int] | None = checked(None, whole_numbers, low=1, optional=True)
+    smallest: int = checked(32, whole_number, low=1)
     weights: Sequence[float | int] | None = checked(None, numbers, low=0.0, optional=True)
     dims_per_step: int | None = checked(None, whole_number, low=1, optional=True)
     reduction: str = checked("sum", choice, choices=("sum", "mean"))
@@ -155,10 +141,15 @@ class Nested(Modifier):
 
     def dims_of(self, full: int) -> tuple[int, ...]:
         """The sizes for embeddings of `full` numbers. Raises UserError for larger ones."""
-        if self.dims is None:
-            return doubling_dims(full)
-        check_dims(self.dims, full)
-        return tuple(self.dims)
+        doubling = doubling_dims(self.smallest, full)
+        dims = doubling if self.dims is None else tuple(self.dims)
+        if large := [dim for dim in dims if dim > full]:
+            fitting = [*dict.fromkeys([*(dim for dim in dims if dim < full), full])]
+            raise UserError(
+                f"dims={list(dims)}: {' and '.join(map(str, large))} are more numbers than the {full} of an "
+                f"embedding of this encoder; choose dims={fitting}, or null for {list(doubling)}"
+            )
+        return dims
 
     def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
         values = self.named(tensors, named)
@@ -193,6 +184,22 @@ class Nested(Modifier):
         return cut
 
 
+class NestedInfoNCE(Nested):
+    """`Nested` around in-batch InfoNCE, anchor to positive, at a temperature of 0.07: the mean over all sizes.
+
+    Of embeddings of 768 numbers the sizes are 64, 128, 256, 512 and 768.
+    """
+
+    choose_when = "positive pairs, for embeddings that shall be cut to a size chosen after training"
+
+    of: InitVar[Loss | None] = None
+    smallest: int = checked(64, whole_number, low=1)
+    reduction: str = checked("mean", choice, choices=("sum", "mean"))
+
+    def __post_init__(self, of: Loss | None) -> None:  # type: ignore[override]
+        super().__post_init__(InfoNCEInBatch(temperature=0.07, symmetric=False) if of is None else of)
+
+
 class NestedLayers(Modifier):
     """A loss at the last layer and at some below it, which are also held to the last one's embeddings.
 
@@ -213,7 +220,7 @@ class NestedLayers(Modifier):
     choose_when = "encoders of which the first layers alone shall be usable after training"
 
     depths: Sequence[float | int] = checked((0.25, 0.5, 0.75), numbers, low=0.0, high=1.0, open_low=True)
-    depths_per_step: int | None = checked(None, whole_number, low=1, optional=True)
+    depths_per_step: int | None = checked(1, whole_number, low=1, optional=True)
     layer_weight: float | int = checked(1.0, number, low=0.0)
     divergence_weight: float | int = checked(1.0, number, low=0.0)
     divergence_temperature: float | int = checked(0.3, divisor)
@@ -226,6 +233,8 @@ class NestedLayers(Modifier):
                 f"depths={list(self.depths)}: expected shares below 1 in rising order, as in [0.25, 0.5]"
             )
         self.depths = (*depths, 1.0)
+        if self.divergence_weight:
+            self.contrast = Contrast.NONE
 
     def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
         given = [name for name in super().tensors_for(reads) if not TENSORS[name].is_learnt]
@@ -233,7 +242,7 @@ class NestedLayers(Modifier):
 
     def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
         values = self.named(tensors, named)
-        layers = values.pop("layer_embeddings").unbind(dim=2)
+        layers = full_precision(values.pop("layer_embeddings")).unbind(dim=2)
         total, logs = self._at(layers[-1], values)
         logs = logs | {"loss_at_1": total.detach()}
         chosen = drawn(len(layers) - 1, self.depths_per_step)

@@ -56,12 +56,10 @@ def numbers(
 def whole_numbers(
     key: str, values: Sequence[Any] | None, *, low: int, optional: bool = False
 ) -> tuple[int, ...] | None:
-    """`values`, each as a `whole_number`; None where `optional`. Raises UserError for what is no list of them."""
+    """`values`, each as a `whole_number`; None where `optional`."""
     if values is None and optional:
         return None
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise UserError(f"{key}={values}: expected a list of whole numbers, such as [64, 128]")
-    return tuple(whole_number(key, value, low=low) for value in values)
+    return tuple(whole_number(key, value, low=low) for value in values or ())
 
 
 LEAST_DIVISOR, LARGEST_DIVISOR = 1e-5, 1e5
