@@ -94,7 +94,7 @@ EXPECTED = {
         "simcse": (11.78666878, "graded 0/1 nli classes"),
         "simcse_nt_xent": (13.22960738, "graded 0/1 nli classes"),
         "softmax": (1.314580368, "0/1 nli"),
-        "softmax_graded": (0.8881749544, "graded 0/1 nli"),
+        "softmax_graded": (0.8881749544, "graded 0/1"),
         "spread_out": (12.70063608, "0/1 nli"),
         "sup_con": (8.591823666, "classes"),
         "triplet": (0.4308928019, "0/1 nli"),
