@@ -57,7 +57,7 @@ class Unfreezing(pl.Callback):
         }
         above = [name for name in layers if name not in self._depths and not name.startswith("losses.")]
         headless = [
-            name for name, loss in pl_module.losses.items() if not above and not any(loss.parameters())
+            name for name, loss in pl_module.losses.items() if not above and not list(loss.parameters())
         ]
         if self._head_steps and headless:
             raise UserError(
