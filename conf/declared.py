@@ -53,6 +53,7 @@ class Declared:
     trains: bool | None = None
     needs_teacher_scores: bool | None = None
     takes: tuple[str, ...] | None = None
+    takes_heads: bool | None = None
     has_head: bool | None = None
     metric: str | None = None
 
@@ -96,14 +97,19 @@ def declared_loss(node: Mapping[str, Any]) -> Declared:
     outer = declared(node["_target_"])
     if outer.takes is None:
         return outer
-    inner = declared_loss(node[INNER])
-    if inner.has_head or inner.consumes not in outer.takes:
-        reason = "it owns a head of one size of embedding" if inner.has_head else f"it reads {inner.consumes}"
+    inner_node = node.get(INNER)
+    if not isinstance(inner_node, Mapping) or "_target_" not in inner_node:
+        raise UserError(f"loss={name_of(node)}: expected one loss inside; type loss@loss.{INNER}=cosent")
+    inner = declared_loss(inner_node)
+    is_fixed = inner.has_head and not outer.takes_heads
+    if is_fixed or inner.consumes not in outer.takes:
+        reason = "it owns a head of one size of embedding" if is_fixed else f"it reads {inner.consumes}"
         raise UserError(
-            f"loss={name_of(node)}: loss={name_of(node[INNER])} cannot be learnt at several sizes, as {reason}; "
+            f"loss={name_of(node)}: loss={name_of(inner_node)} cannot be inside, as {reason}; "
             f"choose a loss of scores or of embeddings, as in loss@loss.{INNER}=cosent"
         )
-    consumes = inner.consumes if inner.consumes in ("teacher", "guide") else outer.consumes
+    takes_over = not outer.consumes or inner.consumes in ("teacher", "guide")
+    consumes = inner.consumes if takes_over else outer.consumes
     return replace(
         outer,
         input_kinds=inner.input_kinds,

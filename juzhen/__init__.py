@@ -29,8 +29,8 @@ __all__ = [
     "load_ranking",
     "mine",
     "paraphrases",
-    "space",
     "quantize",
+    "space",
 ]
 
 HOMES = {

@@ -17,7 +17,7 @@ from conf.job import JobConfig
 from conf.own_classes import declared_losses, own_class
 from datamodules.datamodule import Stage, select
 from juzhen.core.examples import Examples, Side
-from juzhen.core.named import deciding_callbacks, without_paths
+from juzhen.core.named import deciding_callbacks, deciding_optimizer, without_paths
 from juzhen.data.loading import JobData
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from launch.naming import deciding_augmentation, deciding_model
@@ -54,7 +54,7 @@ def stage_digest(
         "model": deciding_model(job.model),
         "loss": {name: [match.kind, without_paths(match.loss)] for name, match in matches.items()},
         "training": training,
-        "optimizer": vars(job.optimizer),
+        "optimizer": deciding_optimizer(vars(job.optimizer)),
         "sampling": [
             schedule.sample_by,
             schedule.temperature,

@@ -19,6 +19,7 @@ from juzhen.core.named import (
     NOT_PART_OF_THE_RUN,
     deciding_backbone,
     deciding_callbacks,
+    deciding_optimizer,
     deciding_set,
     name_of,
     without_paths,
@@ -43,6 +44,8 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
     if isinstance(config.get("backbone"), Mapping):
         deciding["backbone"] = deciding_backbone(config["backbone"])
+    if isinstance(config.get("optimizer"), Mapping):
+        deciding["optimizer"] = deciding_optimizer(config["optimizer"])
     for group in ("dataset", "evaluate"):
         if isinstance(config.get(group), Mapping):
             deciding[group] |= {

@@ -9,14 +9,20 @@ from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
+from conf.declared import declared_loss
 from conf.job import JobConfig
-from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, row_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.named import name_of
-from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
+from juzhen.encoders import (
+    SentenceEncoder,
+    checkpoint_layers,
+    compile_layers,
+    load_backbone,
+    load_encoder,
+)
 from juzhen.encoders.augmentation import Augmentation, SentenceChanges
 from juzhen.encoders.locate import has_score_head
 from juzhen.encoders.parts import embedding_size
@@ -38,6 +44,8 @@ def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
     encoder.micro_batch_tokens = job.hardware.micro_batch_tokens
     if job.hardware.compile:
         compile_layers(encoder.backbone)
+    if job.hardware.gradient_checkpointing:
+        checkpoint_layers(encoder.backbone)
     progress = job.logger.progress and rank_zero_only.rank == 0
     return CachedTokenizer(encoder, job.cache_dir, progress=progress)
 
@@ -128,7 +136,7 @@ class BiEncoder(SentenceModule):
             return
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
         for name, loss in ((name, match.loss) for name, match in matches.items()):
-            if not loss or own_class(loss["_target_"]).consumes not in ("scores", "lists"):
+            if not loss or declared_loss(loss).consumes not in ("scores", "lists"):
                 learner = f"loss={name_of(loss)}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "

@@ -72,7 +72,7 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
 
 
 def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping[str, int]) -> nn.ModuleDict:
-    """One loss per dataset; datasets of one kind share it, and with it the head it may own.
+    """One loss per dataset; datasets of one kind share it, and with it the head it may own, unless it remembers rows.
 
     dim          size of an embedding
     num_classes  dataset key → classes of its labels
@@ -84,7 +84,7 @@ def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping
             continue
         classes = len(NLI_CLASSES) if match.kind is Kind.NLI_PAIR else num_classes[name]
         key = (match.kind, str((match.loss, classes)))
-        if key not in shared:
+        if key not in shared or shared[key].remembers:
             shared[key] = build_loss(match.loss, dim=dim, num_classes=classes)
         losses[name] = shared[key]
     return losses

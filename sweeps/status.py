@@ -109,7 +109,7 @@ def to_console(status: Status) -> Group:
 
 
 def watched(folder: str | Path) -> None:
-    """Shows the status in place, again and again, until no run is at work or waits; Ctrl-C ends it before, and no run."""
+    """Shows the status in place, again and again, until no run is at work or waits; Ctrl-C ends it, and no run."""
     at_end = {State.FINISHED, State.FAILED, State.PRUNED, State.INTERRUPTED}
     status = read_status(folder)
     with Live(to_console(status), console=terminal(), auto_refresh=False) as live:

@@ -46,7 +46,8 @@ def doubling_dims(smallest: int, full: int) -> tuple[int, ...]:
 class Modifier(Loss):
     """A loss `of` the same rows, whose embeddings are changed first. What it learns from is what that loss learns from.
 
-    takes  what the loss may consume
+    takes        what the loss may consume
+    takes_heads  whether it may own a head
 
     Raises UserError for a loss that owns a head, which is of one size of embedding, and for one that reads no
     embedding and no score of two.
@@ -55,13 +56,15 @@ class Modifier(Loss):
     input_kinds = ()
     couples = False
     takes: ClassVar[tuple[str, ...]]
+    takes_heads: ClassVar[bool] = False
 
     of: InitVar[Loss]
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__()
-        if of.has_head or of.consumes not in self.takes:
-            reason = "owns a head of one size of embedding" if of.has_head else f"reads {of.consumes}"
+        is_fixed = of.has_head and not self.takes_heads
+        if is_fixed or of.consumes not in self.takes:
+            reason = "owns a head of one size of embedding" if is_fixed else f"reads {of.consumes}"
             raise UserError(
                 f"of: {type(of).__name__} {reason}; choose a loss of scores or embeddings, such as CoSENT"
             )
@@ -72,6 +75,7 @@ class Modifier(Loss):
             "compares",
             "needs_two_views",
             "needs_teacher_scores",
+            "remembers",
             "contrast",
         ):
             vars(self)[name] = getattr(of, name)

@@ -45,6 +45,7 @@ def fit(
     decay: str = "linear",
     weight_decay: float = 0.01,
     clip_norm: float | None = 1.0,
+    layer_decay: float | None = None,
     seed: int = 42,
     device: str | torch.device = "cpu",
     bf16: bool = False,
@@ -61,6 +62,7 @@ def fit(
     loss   a loss of `juzhen.losses`, as an object, a class or a name; one with a head is best named, for its sizes
     warmup  share of the steps in which the learning rate rises from 0 to `learning_rate`; then it goes by `decay`:
            linear, to 0 at the end · constant · inverse_sqrt
+    layer_decay  learning rate of a layer as a share of that of the layer above, as of `adamw`; None: all alike
     dev    after each epoch these rows are scored, and the best weights are kept; None: the last ones are
     bf16   compute in bfloat16, with weights in float32
 
@@ -95,7 +97,7 @@ def fit(
     collate = SentenceCollator(tokenize, encoder.collate, sharing=sharing, sides=tokenize)
     stream = BatchStream({examples.name: len(examples)}, batch_size=batch_size, num_batches=0, seed=seed)
     stream.num_batches = max(round(epochs * stream.batches_per_epoch), 1)
-    optimizer = adamw(learner, lr=learning_rate, weight_decay=weight_decay)
+    optimizer = adamw(learner, lr=learning_rate, weight_decay=weight_decay, layer_decay=layer_decay)
     warmup_steps = max(round(warmup * stream.num_batches), 1) if warmup else 0
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else nullcontext()
@@ -104,7 +106,9 @@ def fit(
         for step in stream:
             batch = collate.training_batch(examples, step.rows, index=step.number).to(torch.device(device))
             with rounded:
-                value, _ = criterion.with_logs(**read_by(criterion, encoder, batch))
+                reads = read_by(criterion, encoder, batch)
+                again = {"again": read_by(criterion, encoder, batch)} if criterion.needs_two_passes else {}
+                value, _ = criterion.with_logs(**reads, **again)
             optimizer.zero_grad()
             value.backward()
             # Of rows that do not differ gradients are 0, and momentum and decay alone would move the weights.

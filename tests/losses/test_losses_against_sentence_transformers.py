@@ -238,3 +238,38 @@ def test_matryoshka_at_several_layers(monkeypatch, project_root):
     assert value.item() == pytest.approx(expected.item(), rel=1e-9)
     for own, other in zip(gradients(value, weights), theirs_by_weight, strict=True):
         torch.testing.assert_close(own, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("documents", [2, 5])
+@pytest.mark.parametrize("ties", [False, True])
+def test_ranks_of_lists(documents, ties):
+    from sentence_transformers.cross_encoder import losses as of_pairs
+
+    scores, grades = torch.randn(2, 4, documents, dtype=torch.float64)
+    grades = grades.round() if ties else grades
+    expected = of_pairs.ADRMSELoss(GivenScores(), alpha=2.0)([["q"] * 4, scores.tolist()], list(grades))
+    assert losses.adr_mse(scores * 2, grades).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("num_negatives", [1, 3])
+@pytest.mark.parametrize(
+    ("weigh", "mode"),
+    [("own", "hard_negatives"), ("others", "in_batch_negatives"), ("all", "all_negatives")],
+)
+def test_hardness_of_negatives(weigh, mode, num_negatives):
+    rows = encoded_rows(Kind.TRIPLET, count=COUNT, num_negatives=num_negatives)
+    ours = losses.InfoNCEWeighted(temperature=0.05, hardness=5.0, weigh=weigh)
+    peer = theirs.MultipleNegativesRankingLoss(MODEL, scale=20.0, hardness_mode=mode, hardness_strength=5.0)
+    assert_same(ours, peer, rows)
+
+
+def test_spread_out():
+    rows = encoded_rows(Kind.TRIPLET, count=COUNT)
+    embeddings = list(rows.embeddings.values())
+    peer = theirs.GlobalOrthogonalRegularizationLoss(MODEL, mean_weight=2.0, second_moment_weight=3.0)
+    expected = sum(peer.compute_loss_from_embeddings(embeddings).values())
+    ours = losses.SpreadOut(of=losses.InfoNCE(), mean_weight=2.0, square_weight=3.0)
+    added = loss_of(ours, rows)[0] - loss_of(losses.InfoNCE(), rows)[0]
+    assert added.item() == pytest.approx(expected.item(), rel=1e-9)
+    for own, other in zip(gradients(added, embeddings), gradients(expected, embeddings), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-8, atol=1e-10)
