@@ -37,6 +37,7 @@ from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import cut_in_evaluation, cut_in_training, cut_line, describe_rows, with_leaks
 from juzhen.evaluation.devices import device_name
+from launch.console import planned_lines
 from launch.digests import evaluation_digest
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
@@ -120,6 +121,8 @@ class StageRun:
         if self.entry.finished:
             training = self._take_over()
         elif data.train:
+            for line in planned_lines(data, self.matches):
+                _say(line, trainer)
             log.info("stage %s: %s", stage.name, _chooses(data))
             step = self._fit()
             training = describe_training(trainer, data)
