@@ -161,8 +161,8 @@ class ScheduleConfig:
     stages: dict[str, StageConfig | None] = Field(description="serial: stage → what it has of its own")
     sets: dict[str, SetConfig] = Field(description="set → what it has of its own where sets are mixed")
     sample_by: SampleBy = Field(
-        description="size: every row once per epoch · weight: by weights · uniform: all sets alike · drawn: the set of "
-        "each batch is drawn by weights · round_robin: one set after another · blend: each step has a batch of every set"
+        description="size: every row once per epoch · weight: by weights · uniform: all sets alike · drawn: the set "
+        "of each batch is drawn by weights · round_robin: one after another · blend: each step has a batch of every set"
     )
     temperature: float = Field(
         gt=0, description="shares are raised to 1/temperature; 1: as they are, large: equal"

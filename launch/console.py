@@ -90,8 +90,8 @@ def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> lis
         f"{name}: {100 * count / stream.num_batches:.1f} % of the batches, of {stream.batch_sizes[name]} rows"
         + (f", loss {name_of(matches[name].loss)}" if matches[name].loss else "")
         + (f" × {weights[name]:g}" if weights else "")
-        + f"; {100 * rows[name] / sum(rows.values()):.1f} % of the examples: each of its {len(data.train[name]):,} rows "
-        f"{rows[name] / len(data.train[name]):.1f} times"
+        + f"; {100 * rows[name] / sum(rows.values()):.1f} % of the examples: each of its {len(data.train[name]):,} "
+        f"rows {rows[name] / len(data.train[name]):.1f} times"
         for name, count in batches.items()
     ]
     step = "every step has a batch of each set" if data.blends else "every batch has rows of one set"

@@ -50,6 +50,7 @@ class SentenceModule(pl.LightningModule):
     total_steps  optimizer steps of this stage, and warmup_steps among them (0 and 0: evaluation only)
     loss_weights  dataset key → what multiplies its loss; {}: all count alike
     weigh        set by a callback that decides weights while training goes on: set and loss → the loss as it counts
+    apart        groups of parameters with numbers of their own, which callbacks add; they are not clipped
     set_loss     of the last batch, before it is weighted
     seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart; set
                  before the test at the end of a stage
@@ -83,6 +84,7 @@ class SentenceModule(pl.LightningModule):
         self.loss_weights = loss_weights(job, list(job.dataset))
         self.weigh: Callable[[str, Tensor], Tensor] | None = None
         self.set_loss: Tensor | None = None
+        self.apart: list[dict[str, Any]] = []
         self._step_losses: list[Tensor] = []
         self._batch_index = 0
         self._compares = False
@@ -174,7 +176,7 @@ class SentenceModule(pl.LightningModule):
         seed_draws(self, index, alike=False)
 
     def weighted(self, task: str, loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
-        """The loss of a set as it counts in a step: by what callbacks decide, else by its fixed weight, if it has one."""
+        """The loss of a set as it counts in a step: as callbacks decide, else by its fixed weight, if it has one."""
         if self.weigh is not None:
             return self.weigh(task, loss)
         return self.loss_weights[task] * loss if self.loss_weights else loss
@@ -264,7 +266,7 @@ class SentenceModule(pl.LightningModule):
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
         fused = self.job.hardware.precision != "16-mixed"
         numbers = {name: getattr(self.job.optimizer, name) for name in ("lr", "weight_decay", "betas", "eps")}
-        optimizer = adamw(self, **numbers, fused=fused)
+        optimizer = adamw(self, **numbers, fused=fused, apart=self.apart)
         steps = {"total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
         schedule = learning_rates(optimizer, self.job.optimizer.decay, **steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
@@ -283,7 +285,9 @@ class SentenceModule(pl.LightningModule):
             return
         # Lightning refuses to clip for any fused optimizer under autocast, with or without loss scaling.
         if self.job.optimizer.clip_norm is not None:
-            norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimizer.clip_norm)
+            others = {parameter for group in self.apart for parameter in group["params"]}
+            clipped = (parameter for parameter in self.parameters() if parameter not in others)
+            norm = torch.nn.utils.clip_grad_norm_(clipped, self.job.optimizer.clip_norm)
             self.gradient_norms.append(norm)
 
 

@@ -88,6 +88,7 @@ RULES: tuple[Rule, ...] = (
                     "schedule",
                     "filter_leaks",
                     "callbacks.mining",
+                    "callbacks.weights",
                 ),
                 GONE,
             )

@@ -94,7 +94,7 @@ def _grouped_triplets(examples: Examples, positive: int, negative: int) -> Examp
 
 
 def _ranked_triplets(examples: Examples) -> Examples:
-    """Each query with each document that answers it, and one that it was judged not to, as `_grouped_triplets` pairs them."""
+    """Each query with each document that answers it and one that does not, paired as by `_grouped_triplets`."""
     assert examples.targets is not None  # judgements have gains
     answers = (examples.targets > 0).astype(np.float32)
     return _grouped_triplets(replace(examples, targets=answers), SAME, DIFFERENT)

@@ -1,6 +1,7 @@
 """AdamW with linear warm-up and decay, and which parameters are decayed."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,13 +23,19 @@ def adamw(
     betas: Sequence[float] = (0.9, 0.999),
     eps: float = 1e-8,
     fused: bool = True,
+    apart: Sequence[dict[str, Any]] = (),
 ) -> torch.optim.AdamW:
     """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101).
 
     Matrices are decayed; biases and normalization weights (one axis or none) are not.
+
+    apart  groups of parameters of `module` with numbers of their own
     """
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    groups = [
+    others = {parameter for group in apart for parameter in group["params"]}
+    parameters = [
+        parameter for parameter in module.parameters() if parameter.requires_grad and parameter not in others
+    ]
+    groups: list[dict[str, Any]] = [
         {
             "params": [parameter for parameter in parameters if parameter.ndim > 1],
             "weight_decay": weight_decay,
@@ -37,7 +44,11 @@ def adamw(
     ]
     first, second = betas
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=lr, betas=(first, second), eps=eps, fused=fused
+        [group for group in [*groups, *apart] if group["params"]],
+        lr=lr,
+        betas=(first, second),
+        eps=eps,
+        fused=fused,
     )
 
 
