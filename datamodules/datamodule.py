@@ -142,6 +142,11 @@ def _validated(selection: Selection) -> tuple[list[Examples], list[TransferTask]
     ], by_class
 
 
+def blends(job: JobConfig) -> bool:
+    """Each optimizer step of a stage has a batch of every set."""
+    return len(job.dataset) > 1 and job.schedule.sample_by == "blend"
+
+
 def loss_weights(job: JobConfig, sets: Sequence[str]) -> dict[str, float]:
     """What multiplies the loss of each set in the steps of a stage; {} where one set is alone, or all count alike."""
     schedule = job.schedule
@@ -206,6 +211,7 @@ class SentenceDataModule(pl.LightningDataModule):
         self.stream = BatchStream(
             sizes, batch_size=batch_sizes, num_batches=0, seed=job.seed, **self._sampling(batch_sizes)
         )
+        self.blends = blends(job) and len(sizes) > 1
         self.batches_per_step = training.accumulate * (len(sizes) if self.blends else 1)
         self.steps_per_epoch = math.ceil(self.stream.batches_per_epoch / self.batches_per_step)
         self.total_steps, self.warmup_steps = 0, 0
@@ -214,11 +220,6 @@ class SentenceDataModule(pl.LightningDataModule):
             warmup = job.optimizer.warmup
             self.warmup_steps = self.in_steps(warmup, "optimizer.warmup", total_steps=self.total_steps)
         self.stream.num_batches = self.total_steps * self.batches_per_step
-
-    @property
-    def blends(self) -> bool:
-        """Each optimizer step has a batch of every set."""
-        return len(self.train) > 1 and self.job.schedule.sample_by == "blend"
 
     def _sampling(self, batch_sizes: dict[str, int]) -> dict[str, Any]:
         """In which order and shares the stream mixes sets; {} where every row comes once per epoch."""

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from conf.job import JobConfig
-from datamodules.datamodule import loss_weights
+from datamodules.datamodule import blends, loss_weights
 from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -85,6 +85,7 @@ class SentenceModule(pl.LightningModule):
         self.weigh: Callable[[str, Tensor], Tensor] | None = None
         self.set_loss: Tensor | None = None
         self.apart: list[dict[str, Any]] = []
+        self._blends = blends(job)
         self._step_losses: list[Tensor] = []
         self._batch_index = 0
         self._compares = False
@@ -194,7 +195,7 @@ class SentenceModule(pl.LightningModule):
 
     def _of_step(self, loss: Tensor) -> Tensor:
         """The loss of the step so far: the mean over its sets, where each step has a batch of every set."""
-        if not self.trainer.datamodule.blends:
+        if not self._blends:
             return loss
         self._step_losses.append(loss)
         return torch.stack(self._step_losses).mean()
