@@ -110,7 +110,7 @@ class SetWeights(pl.Callback):
         return {name: float(f"{value:.6g}") for name, value in zip(self.names, current, strict=True)}
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name).cpu() for name in self.kept}
+        return {name: getattr(self, name).cpu() for name in self.kept if self.names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._loaded = dict(state)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from jobs import forbid_reading, interrupt, logged, run_job, weights
 
+from callbacks.set_weights import LossRatio
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.training.weighing import by_mean_loss
@@ -81,6 +82,10 @@ def test_what_does_not_suit_is_refused_before_rows_are_read(
     forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=told):
         run_job(tmp_path, tiny_backbone, *words)
+
+
+def test_a_stage_of_one_set_is_left_alone():
+    assert LossRatio(every_steps=1, temperature=2).state_dict() == {}
 
 
 def test_focal_weights_need_the_dev_score_of_every_set(tmp_path, tiny_backbone):
