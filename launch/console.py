@@ -1,18 +1,15 @@
 """What a person sees at the end of a run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
-from datamodules.datamodule import SentenceDataModule, loss_weights
 from juzhen.core.examples import Kind
 from juzhen.core.measures import FIRST_MEASURES, first_measure, metric_title
-from juzhen.core.named import name_of
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
 from juzhen.report.decisions import decision_table
 from juzhen.report.terminal import console_table, terminal
-from lightning_modules.chosen_losses import Match
 
 
 def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) -> None:
@@ -80,30 +77,6 @@ def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
         f"{counts['rows']:,} of {rows:,} rows ({100 * counts['share_of_rows']:.1f} %)"
         + "".join(f", {word} {counts[key]:.3g}" for key, word in MEASURED.items() if key in counts)
         for name, counts in sets.items()
-    ]
-
-
-def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
-    """What a stage of several sets will draw, a line for each, before it does; none where there is one set."""
-    stream, schedule = data.stream, data.job.schedule
-    if len(data.train) < 2:
-        return []
-    total = stream.batches_per_epoch
-    batches = {name: stream.num_batches * count / total for name, count in stream.mean_batches.items()}
-    rows = {name: count * stream.batch_sizes[name] for name, count in batches.items()}
-    weights = loss_weights(data.job, data.stage.datasets)
-    lines = [
-        f"{name}: {100 * count / stream.num_batches:.1f} % of the batches, of {stream.batch_sizes[name]} rows"
-        + (f", loss {name_of(matches[name].loss)}" if matches[name].loss else "")
-        + (f" × {weights[name]:g}" if weights else "")
-        + f"; {100 * rows[name] / sum(rows.values()):.1f} % of the examples: each of its {len(data.train[name]):,} "
-        f"rows {rows[name] / len(data.train[name]):.1f} times"
-        for name, count in batches.items()
-    ]
-    step = "every step has a batch of each set" if data.blends else "every batch has rows of one set"
-    return [
-        f"stage {data.stage.name} samples by {schedule.sample_by}; {step}",
-        *(f"  {line}" for line in lines),
     ]
 
 
