@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.evaluation.space import space
     from juzhen.mining.groups import clusters, communities, paraphrases
     from juzhen.mining.negatives import mine
     from juzhen.mining.options import MiningOptions
@@ -29,6 +30,7 @@ __all__ = [
     "mine",
     "paraphrases",
     "quantize",
+    "space",
 ]
 
 HOMES = {
@@ -43,6 +45,7 @@ HOMES = {
     "mine": "mining.negatives",
     "paraphrases": "mining.groups",
     "quantize": "encoders.quantized",
+    "space": "evaluation.space",
 }
 """Name → the module of this package that defines it."""
 
