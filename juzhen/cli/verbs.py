@@ -20,6 +20,7 @@ GROUPS = {
         "score": "similarity of sentence pairs, typed or in a file",
         "encode": "embeddings of the lines of a file, as a NumPy array",
         "evaluate": "fill finished runs in: columns whose files came later, sets that were added",
+        "serve": "embeddings, similarity, search and reranking over HTTP, for OpenAI's and Cohere's clients",
         "export": "write an encoder as one ONNX file, proven to compute the same",
     },
     "look at data": {
