@@ -1,5 +1,6 @@
 """`juzhen serve`: encoders over HTTP."""
 
+import os
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -70,6 +71,7 @@ def serve(
             "JUZHEN_API_KEYS), or say --no-keys"
         )
     without_hub()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # to wake threads takes longer than a text
     from juzhen.core.threads import limit_threads
     from juzhen.serving.loading import load_models
     from juzhen.serving.server import bind, run

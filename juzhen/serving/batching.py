@@ -1,6 +1,6 @@
 """Work of all requests in one thread: a round takes texts from the clients by turns, up to a budget of tokens.
 
-A round is cut into batches of like length, the short ones first, and each request is answered when its last text is done.
+A round is cut into batches of like length, the short ones first. A request is answered when its last text is done.
 """
 
 import asyncio
@@ -96,7 +96,10 @@ class Batcher:
     def submit(
         self, client: str, engine: Compute, inputs: Sequence[Any], lengths: Sequence[int]
     ) -> "asyncio.Future[list[np.ndarray]]":
-        """A row for each input, in order; who cancels it does without. Raises RequestError where the queue is full, or the request too large for it."""
+        """A row for each input, in order; who cancels it does without.
+
+        Raises RequestError where the queue is full, and for more tokens than it ever holds.
+        """
         tokens = int(sum(lengths))
         if tokens > self.queue_tokens:
             raise RequestError(

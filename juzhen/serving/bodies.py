@@ -19,7 +19,7 @@ OneOrMore = Annotated[Any, WithJsonSchema({"anyOf": [TEXT, TEXTS]})]
 Input = Annotated[
     Any, WithJsonSchema({"anyOf": [TEXT, TEXTS, NUMBERS, {"type": "array", "items": NUMBERS, "minItems": 1}]})
 ]
-"""Texts, or token numbers as the tokenizer of the encoder gives them; a union of pydantic would try each of them for each."""
+"""Texts, or token numbers as the encoder's tokenizer gives them. A union of pydantic would try each for each item."""
 
 InputType = Literal[
     "query", "search_query", "document", "passage", "search_document", "classification", "clustering"

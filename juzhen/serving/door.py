@@ -28,14 +28,16 @@ LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 def log_event(event: str, **facts: Any) -> None:
     """One line of JSON on stderr."""
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-    print(json.dumps({"time": moment, "event": event, **facts}, ensure_ascii=False), file=sys.stderr)
+    print(
+        json.dumps({"time": moment, "event": event, **facts}, ensure_ascii=False), file=sys.stderr, flush=True
+    )
 
 
 class Door:
     """An ASGI application around another one.
 
-    is_local  the server listens on the loopback alone: a page of another name, which a browser was led here by, is
-              refused
+    is_local  the server listens on the loopback alone. Without keys, a name of another host is refused then: a page of
+              that name could make a browser ask here
     """
 
     def __init__(self, app: Any, service: Service, keys: Keys, *, paths: set[str], is_local: bool) -> None:
@@ -111,10 +113,8 @@ class Door:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
-        if self._is_local and host and name not in LOCAL_NAMES:
-            raise RequestError(
-                403, "this server answers to 127.0.0.1 and localhost alone; --host opens it to others"
-            )
+        if self._is_local and not self._keys and host and name not in LOCAL_NAMES:
+            raise RequestError(403, "without API keys this server answers to 127.0.0.1 and localhost alone")
         if self._keys and scope["path"] not in OPEN_PATHS:
             number = self._keys.number(headers.get(b"authorization", b"").decode("latin-1"))
             if number is None:

@@ -99,9 +99,9 @@ class Embedder:
             if not is_whole or max(ids) >= self._num_tokens or len(ids) <= len(before) + len(after):
                 raise RequestError(
                     400,
-                    f"{param}: token list {number} is not of this encoder's tokenizer, whose lists begin with {before}, "
-                    f"end with {after} and hold numbers below {self._num_tokens:,}; send texts (LangChain: "
-                    "check_embedding_ctx_length=False)",
+                    f"{param}: token list {number} is not of this encoder's tokenizer, whose lists begin with "
+                    f"{before}, end with {after} and hold numbers below {self._num_tokens:,}; send texts "
+                    "(LangChain: check_embedding_ctx_length=False)",
                     param=param,
                 )
             if len(ids) > self.encoder.max_length:

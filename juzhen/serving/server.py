@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from juzhen.core.errors import UserError
 from juzhen.serving.app import LOOPBACK, make_app
@@ -19,6 +20,9 @@ from juzhen.serving.settings import Keys, Limits
 
 KEPT_ALIVE = 75
 """Seconds that a connection may be idle, more than those of most clients' pools."""
+
+LONGEST_HEAD = 65_536
+"""Bytes of a request before its body."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -30,6 +34,27 @@ def bind(host: str, port: int) -> socket.socket:
         raise UserError(
             f"--host {host} --port {port}: {error.strerror}; choose another port, or 0 for any"
         ) from error
+
+
+class Protocol(HttpToolsProtocol):
+    """A connection that is closed where the head of a request does not end: httptools would keep all of it."""
+
+    _head_bytes: int | None = 0
+
+    def data_received(self, data: bytes) -> None:
+        if self._head_bytes is not None:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if (self._head_bytes or 0) > LONGEST_HEAD:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = None
+        super().on_headers_complete()
 
 
 class Server(uvicorn.Server):
@@ -51,6 +76,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 door,
+                http=Protocol,
                 log_level="warning",
                 access_log=False,
                 server_header=False,

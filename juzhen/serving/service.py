@@ -259,7 +259,7 @@ class Service:
         return self.models
 
     def _texts(self, value: Any, param: str) -> list[str]:
-        """A text or a list of them. Raises RequestError for all else, and for more or longer ones than the limits allow."""
+        """A text or a list of them. Raises RequestError for all else, and where the limits are passed."""
         texts = [value] if isinstance(value, str) else value
         self._check_count(texts, param)
         for number, text in enumerate(texts):
