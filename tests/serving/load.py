@@ -137,7 +137,7 @@ def serve_plainly(folder, port):
 
 
 def compare(folder, *, seconds, clients, rounds):
-    """Both servers by turns over the same texts: rows of side, answers per second, p50, p99, ms of processor per answer."""
+    """Both servers by turns over the same texts: side, answers per second, p50, p99, ms of processor for each."""
     bodies, ports, rows = [{"texts": [text]} for text in some_texts(4000)], (free_port(), free_port()), []
     ours = ("-m", "juzhen", "serve", folder, "--port", str(ports[0]))
     with (
