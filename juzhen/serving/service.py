@@ -211,10 +211,10 @@ class Service:
     ) -> np.ndarray:
         embedder, cut = models.embedder, body.truncate in (True, "END")
         reader = embedder.reader(body.prompt_name, body.input_type)
-        read = await self._tokenized(
+        inputs, lengths = await self._tokenized(
             embedder, texts, lambda: embedder.tokens(texts, reader, param=param, truncate=cut)
         )
-        return await self._computed(embedder, *read, facts)
+        return await self._computed(embedder, inputs, lengths, facts)
 
     async def _tokenized(self, engine: Any, texts: Sequence[str], work: Callable[[], Any]) -> Any:
         """What `work` makes of texts, in a thread where it takes long, or where the tokenizer is at work already."""
