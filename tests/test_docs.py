@@ -46,6 +46,8 @@ PROGRAMS = (
     "pytest",
     "nvidia-smi",
     "modelscope",
+    "curl",
+    "kill",
 )
 """What commands of a page may begin with besides those of the project."""
 
