@@ -14,7 +14,7 @@ from juzhen.core.threads import limit_threads
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 encoder, inner = SentenceEncoder.load(sys.argv[1]), SentenceEncoder.load(sys.argv[1])
 pairs = CrossEncoder(inner, outputs=1, segments=False, symmetric=False, seed=0).eval()
-texts = ["今天天气很好" * 9 + str(number) for number in range(64)]
+texts = [str(number) + "今天天气很好" * 9 for number in range(64)]
 expected = encoder.encode(texts)
 
 def work():
