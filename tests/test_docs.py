@@ -364,7 +364,7 @@ def test_all_examples_train_together(extended_root, tiny_backbone, tmp_path):
     places = [
         "data_dir=data",
         f"output_dir={tmp_path}",
-        "backbone=embedded",
+        "backbone=random_small",
         f"backbone.path={tiny_backbone}",
     ]
     words = (*choices, *places, "hardware.threads=1", "logger.progress=false")
