@@ -19,6 +19,8 @@ from .classes import CrossEntropy as CrossEntropy
 from .classes import HeadLoss as HeadLoss
 from .classes import Prototype as Prototype
 from .classes import SoftmaxClassifier as SoftmaxClassifier
+from .classes import SoftmaxGraded as SoftmaxGraded
+from .classes import TextClassifier as TextClassifier
 from .classes import arcface as arcface
 from .classes import bilinear_logits as bilinear_logits
 from .classes import centres_of as centres_of
@@ -32,13 +34,16 @@ from .classes import with_margin as with_margin
 from .contrast import InfoNCE as InfoNCE
 from .contrast import InfoNCEInBatch as InfoNCEInBatch
 from .contrast import InfoNCEOwn as InfoNCEOwn
+from .contrast import InfoNCEWeighted as InfoNCEWeighted
 from .contrast import NTXent as NTXent
 from .contrast import SimCSE as SimCSE
 from .contrast import SimCSENTXent as SimCSENTXent
 from .contrast import batch_candidates as batch_candidates
 from .contrast import false_negatives as false_negatives
+from .contrast import hardness as hardness
 from .contrast import info_nce as info_nce
 from .contrast import info_nce_own as info_nce_own
+from .contrast import known_pairs as known_pairs
 from .contrast import left_out as left_out
 from .contrast import likely_positives as likely_positives
 from .contrast import numbers_of_texts as numbers_of_texts
@@ -52,6 +57,7 @@ from .distillation import TeacherLoss as TeacherLoss
 from .distillation import distill_cosine as distill_cosine
 from .distillation import distill_mse as distill_mse
 from .distillation import distill_similarity as distill_similarity
+from .lists import ADRMSE as ADRMSE
 from .lists import LambdaLoss as LambdaLoss
 from .lists import ListKL as ListKL
 from .lists import ListLoss as ListLoss
@@ -59,6 +65,7 @@ from .lists import ListMLE as ListMLE
 from .lists import MarginMSE as MarginMSE
 from .lists import PositionListMLE as PositionListMLE
 from .lists import RankNet as RankNet
+from .lists import adr_mse as adr_mse
 from .lists import first_document as first_document
 from .lists import lambda_loss as lambda_loss
 from .lists import list_kl as list_kl
@@ -70,6 +77,8 @@ from .lists import rank_net as rank_net
 from .loss import Contrast as Contrast
 from .loss import Loss as Loss
 from .loss import Sum as Sum
+from .memory import InfoNCEQueue as InfoNCEQueue
+from .memory import is_among as is_among
 from .nested import Modifier as Modifier
 from .nested import Nested as Nested
 from .nested import NestedInfoNCE as NestedInfoNCE
@@ -123,6 +132,10 @@ from .regression import huber as huber
 from .regression import pinball as pinball
 from .regression import rescale as rescale
 from .regression import squared_error as squared_error
+from .regularised import RDrop as RDrop
+from .regularised import SpreadOut as SpreadOut
+from .regularised import spread_out as spread_out
+from .regularised import symmetric_divergence as symmetric_divergence
 from .scores import all_cosines as all_cosines
 from .scores import choice_accuracy as choice_accuracy
 from .scores import full_precision as full_precision
