@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.merging.merge import merge
     from juzhen.mining.groups import clusters, communities, paraphrases
     from juzhen.mining.negatives import mine
     from juzhen.mining.options import MiningOptions
@@ -25,6 +26,7 @@ __all__ = [
     "communities",
     "fit",
     "load_ranking",
+    "merge",
     "mine",
     "paraphrases",
 ]
@@ -38,6 +40,7 @@ HOMES = {
     "communities": "mining.groups",
     "fit": "training.fit",
     "load_ranking": "data.loading",
+    "merge": "merging.merge",
     "mine": "mining.negatives",
     "paraphrases": "mining.groups",
 }

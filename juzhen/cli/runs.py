@@ -46,16 +46,21 @@ def table(
         options.require_matplotlib(", or leave out --picture")
     require_ours(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
+    from juzhen.report.parents import merged_table
     from juzhen.report.significance import beaten
     from juzhen.report.table import caption, letters_line, to_console, to_csv, to_markdown, undefined_lines
     from juzhen.report.terminal import for_people
 
     wins = beaten(matrix)
-    text = to_markdown(matrix, wins, folders=folders)
+    text, merged = to_markdown(matrix, wins, folders=folders), merged_table(matrix)
+    if merged.body:
+        text += f"\n{merged.title}. {merged.note}\n\n{merged.markdown()}\n"
     if console := for_people():
         console.print(to_console(matrix, wins, folders=folders))
         lines = [caption(matrix), *filter(None, [letters_line(wins)]), *undefined_lines(matrix)]
         console.print("\n".join(lines), highlight=False)
+        if merged.body:
+            console.print(merged.title, merged.console(), merged.note, sep="\n", highlight=False)
     else:
         print(text, end="")
     write_page(markdown, text)
