@@ -1,7 +1,7 @@
-"""Averages of weights while they are learnt: what is validated, kept and saved is the average, training goes on without.
+"""Averages of weights while they are learnt: the average is validated, kept and saved, and training goes on without it.
 
-Lightning's own WeightAveraging puts its average into whole checkpoints alone, and the best weights are saved without the
-rest of the state; so it would keep weights that were never validated.
+Lightning's own WeightAveraging puts its average into whole checkpoints alone. The best weights are saved without the
+rest of the state, so with it weights would be kept that were never validated.
 """
 
 from typing import Any

@@ -103,10 +103,14 @@ def _choosing(
     described = settings.evaluate | settings.dataset
     names = names or list(settings.dataset)
     sets = [described.get(name) or configured_set(name) for name in names]
-    chosen = dev_settings(
-        sets, data_dir=settings.data_dir, source=settings.source, hardware=settings.hardware
+    where = {
+        name: getattr(settings, name) for name in ("source", "hardware", "seed", "debug_rows", "on_bad_row")
+    }
+    chosen = dev_settings(sets, data_dir=settings.data_dir, **where)
+    chosen.evaluation.limit, chosen.evaluation.backend = (
+        settings.evaluation.limit,
+        settings.evaluation.backend,
     )
-    chosen.evaluation.limit = settings.evaluation.limit
     return chosen
 
 

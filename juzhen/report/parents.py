@@ -36,7 +36,7 @@ def gain_and_loss(
     averages = [statistics.fmean(scores[column] for column in columns) for _, scores in parents]
     lost: dict[str, float] = {}
     for sets, scores in parents:
-        for column in columns:
+        for column in merged.keys() & scores.keys():
             if column.split("/")[1] in sets:
                 lost[column] = max(lost.get(column, -1.0), scores[column] - merged[column])
     return average, average - statistics.fmean(averages), average - max(averages), lost

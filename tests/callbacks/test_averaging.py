@@ -13,7 +13,12 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch.naming import run_key
 
-QUICK = ("training.duration=6 steps", "training.validate_every=3 steps", "evaluation.splits=[dev]", "backbone.dropout=0")
+QUICK = (
+    "training.duration=6 steps",
+    "training.validate_every=3 steps",
+    "evaluation.splits=[dev]",
+    "backbone.dropout=0",
+)
 NAME = "encoder.layer.0.output.dense.weight"
 
 
@@ -46,14 +51,18 @@ def test_the_mean_of_the_last_steps_is_kept(tmp_path, tiny_backbone, monkeypatch
 
 
 def test_the_moving_average_is_validated_and_kept(tmp_path, tiny_backbone, monkeypatch):
-    kept, steps, run = averaged(tmp_path, tiny_backbone, monkeypatch, "callbacks=[ema]", "callbacks.ema.decay=0.25")
+    kept, steps, run = averaged(
+        tmp_path, tiny_backbone, monkeypatch, "callbacks=[ema]", "callbacks.ema.decay=0.25"
+    )
     after, average = [], steps[0]
     for number, values in enumerate(steps, start=1):
         decay = min(0.25, number / (number + 9))
         average = values if number == 1 else decay * average + (1 - decay) * values
         after.append(average)
     result = Result.read(run)
-    assert any(torch.allclose(kept, after[step], atol=1e-6) for step in (2, 5)), "one of the two validated averages"
+    assert any(torch.allclose(kept, after[step], atol=1e-6) for step in (2, 5)), (
+        "one of the two validated averages"
+    )
     best = result.training["best_dev_spearman"]
     assert result.scores["dev/demo_sts/spearman"].value == pytest.approx(best, abs=1e-6)
 
@@ -66,7 +75,9 @@ def test_killed_after_a_validation_it_ends_with_the_same_average(tmp_path, tiny_
 
 
 def test_it_is_part_of_the_key_and_its_numbers_are_checked(tmp_path, tiny_backbone):
-    keys = {run_key(compose_job("suite=none", word)) for word in ("callbacks=default", "callbacks=[default,ema]")}
+    keys = {
+        run_key(compose_job("suite=none", word)) for word in ("callbacks=default", "callbacks=[default,ema]")
+    }
     assert len(keys) == 2
     with pytest.raises(UserError, match="expected 0 to below 1"):
         run_job(tmp_path, tiny_backbone, "callbacks=[ema]", "callbacks.ema.decay=1")

@@ -21,7 +21,9 @@ def test_linear_is_the_weighted_mean():
 def test_slerp_goes_along_the_arc():
     half = slerp([A, B / 2], [1, 1])
     assert torch.allclose(half, torch.tensor([math.sqrt(0.5)] * 2))
-    assert torch.allclose(slerp([A, B / 2], [2, 1]), torch.tensor([math.cos(math.pi / 6), math.sin(math.pi / 6)]))
+    assert torch.allclose(
+        slerp([A, B / 2], [2, 1]), torch.tensor([math.cos(math.pi / 6), math.sin(math.pi / 6)])
+    )
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
