@@ -23,6 +23,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "fetching the packages that constraints.txt pins:"
 	@{ $(BIN)/pip install --progress-bar off --editable ".[dev]" --constraint constraints.txt || touch $(VENV)/.failed; } 2>&1 \
 	    | tee $(VENV)/install.log | while read -r word name rest; do case "$$word $$name" in \
+	        "Obtaining "*) echo "  juzhen itself, which says what it needs" ;; \
 	        "Collecting "*) echo "  $${name%%[!A-Za-z0-9_.-]*}" ;; \
 	        "Installing collected") echo "unpacking them, which takes about as long again" ;; esac; done
 	@if test -e $(VENV)/.failed; then rm $(VENV)/.failed; tail -n 20 $(VENV)/install.log >&2; \
@@ -33,7 +34,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## Train and evaluate on what the repository ships; ends in a table
 	$(BIN)/python train.py experiment=demo run_dir=runs/demo resume=auto
 	$(BIN)/python train.py model=lexical 'dataset=[]' logger=csv resume=auto
-	$(BIN)/python train.py backbone=embedded 'dataset=[]' logger=csv resume=auto
+	$(BIN)/python train.py backbone=random_small 'dataset=[]' logger=csv resume=auto
 	$(BIN)/python -m juzhen table runs
 
 test: $(READY) ## Run the tests (minutes, no network)

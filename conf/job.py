@@ -140,6 +140,9 @@ class StageConfig:
     share_percent: float | None = Field(
         default=None, gt=0, description="it lasts for this part of training.duration"
     )
+    limit: int | None = Field(
+        default=None, ge=1, description="it trains on at most this many rows of each of its sets"
+    )
     loss: dict[str, Any] | None = Field(default=None, description="instead of the job's")
     training: dict[str, Any] | None = Field(default=None, description="keys of `training`")
     optimizer: dict[str, Any] | None = Field(default=None, description="keys of `optimizer`")

@@ -1,8 +1,9 @@
 """What a person sees at the end of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from juzhen.core.examples import Kind
 from juzhen.core.measures import FIRST_MEASURES, first_measure, metric_title
@@ -11,9 +12,14 @@ from juzhen.report.decisions import decision_table
 from juzhen.report.terminal import console_table, terminal
 
 
-def show_result(result: Result, *, folder: str) -> None:
-    """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval."""
+def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) -> None:
+    """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval.
+
+    earlier  results of the stages before the last one, in order
+    """
     console = terminal()
+    if earlier:
+        console.print(stage_table([*earlier, result]))
     if (table := result_table(result)).row_count:
         console.print(table)
     else:
@@ -158,6 +164,36 @@ def result_table(result: Result) -> Table:
         title=f"{'Scores' if mixed else 'Spearman'} ×100, trained on {trained}",
         bold=[number for number, line in enumerate(table_rows) if line[0] in trained_sets],
     )
+
+
+def stage_table(results: Sequence[Result]) -> Table:
+    """Rows: evaluation sets. Columns: test ×100 (dev without a test) after each stage, and what the stage changed.
+
+    results  of the stages of one job, in order; the first may know the scores before training. What a stage has learnt
+             from is in bold type
+    """
+    stages = [f"{number}. {_stage_name(result)}" for number, result in enumerate(results, start=1)]
+    rows = []
+    for name, measure in _measured(results[-1].scores):
+        keys = [f"{split}/{name}/{measure}" for split in ("test", "dev")]
+        key = next((key for key in keys if results[-1].scores.get(key) is not None), keys[-1])
+        scores = [results[0].untrained.get(key), *(result.scores.get(key) for result in results)]
+        values = [score and score.value for score in scores]
+        cells: list[str | Text] = [_percent(values[0])] if results[0].untrained else []
+        for result, before, value in zip(results, values, values[1:], strict=False):
+            change = "" if None in (before, value) else f" {100 * (value - before):+.1f}"
+            is_learnt = name in result.trained_on[-1].split("+")
+            cells.append(Text(f"{_percent(value)}{change}", style="bold" if is_learnt else ""))
+        label = name if measure == "spearman" else f"{name} ({_words(measure)})"
+        rows.append([f"{label}, {key.partition('/')[0]}", *cells])
+    before = ["before"] if results[0].untrained else []
+    title = "After each stage ×100, and the change by it; bold: sets that the stage learns from"
+    return console_table(["evaluated on", *before, *stages], rows, numbers=[*before, *stages], title=title)
+
+
+def _stage_name(result: Result) -> str:
+    order = result.config["schedule"]["order"] or list(result.config["dataset"])
+    return str(order[result.stage])
 
 
 def _is_for_training_alone(result: Result, name: str) -> bool:

@@ -27,7 +27,7 @@ EXAMPLES = {
     "model.teacher": "python train.py model=distill loss=distill model.teacher=builtin/mini_zh",
     "loss": "python train.py loss=cosent",
     "model": "python train.py model=biencoder",
-    "backbone": "python train.py backbone=embedded",
+    "backbone": "python train.py backbone=random_small",
 }
 PACKAGES = {"model": "lightning_modules", "callbacks": "callbacks"}
 """Group → where its classes are; those of all others are losses."""

@@ -105,7 +105,7 @@ def e5_small_zh() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded encoder, tokenizer included, shrunk to one layer of 32: seconds of training teach it something."""
+    """The built-in encoder, tokenizer included, shrunk to one layer of 32: seconds of training teach it something."""
     folder = tmp_path_factory.mktemp("backbone")
     for file in (ROOT / "juzhen" / "builtin" / "encoder").iterdir():
         if file.suffix in (".json", ".txt"):
@@ -128,7 +128,7 @@ def encoder_folder(tiny_backbone: Path, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="session")
 def tokenizer(project_root: Path):
-    """The tokenizer of the embedded encoder."""
+    """The tokenizer of the built-in encoder."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "encoder")

@@ -192,7 +192,7 @@ def test_no_file(desk):
     ("words", "parts"),
     [
         (["loss=cosnet"], ["loss=cosnet", "cosent"]),
-        (["bakcbone=embedded"], ["backbone"]),
+        (["bakcbone=random_small"], ["backbone"]),
         (["training.batchsize=4"], ["training.batchsize", "batch_size"]),
         (["training.batch_size=viele"], ["training.batch_size", "a valid integer"]),
         (["training.duration=3 epoch5"], ["training.duration", "epochs"]),

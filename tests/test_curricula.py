@@ -1,17 +1,21 @@
 """Curricula: stages that runs share are trained once, changed ones anew, and interrupted ones go on."""
 
+import io
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 from jobs import compose_job, interrupt, logged, run_job, weights
+from rich.console import Console
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch import digests
-from launch.console import set_lines
+from launch.console import set_lines, stage_table
 from launch.job import read_job
+from launch.run_folder import RunFolder
 from launch.stored import stored_job
 
 WORDS = ("schedule=serial", "debug_rows=24", "training.duration=2 epochs", "loss=by_kind")
@@ -185,3 +189,38 @@ def test_a_loss_that_does_not_fit_a_late_stage_is_refused_before_the_first(tmp_p
     with pytest.raises(UserError, match="loss=softmax needs"):
         run_job(tmp_path, tiny_backbone, *words)
     assert steps == []
+
+
+def test_the_three_stages_learn_what_the_recipe_says_and_the_end_says_what_each_changed(
+    tmp_path, tiny_backbone, steps, capsys
+):
+    run = run_job(
+        tmp_path,
+        tiny_backbone,
+        "experiment=three_stage_demo",
+        "dataset=[demo_qmc,demo_sts,demo_nli]",
+        "debug_rows=24",
+        "schedule.stages.negatives.limit=16",
+        "schedule.stages.tasks.training.duration=4 steps",
+        "callbacks.mining.negatives=2",
+    )
+    sets = [task for task, *_ in steps]
+    assert sets[:3] == 3 * ["demo_qmc"]
+    assert set(sets[3:7]) <= {"demo_qmc", "demo_sts", "demo_nli"}
+    assert sets[7:] == ["demo_qmc"]  # 16 rows, a batch of 32
+    results = [*RunFolder(run, resume="auto").earlier_results(), Result.read(run)]
+    assert [result.training["rows_seen"] for result in (results[0], results[2])] == [24, 16]
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(stage_table(results))
+    lines = console.export_text().splitlines()
+    for stage in ("1. pairs", "2. tasks", "3. negatives"):
+        assert stage in "".join(lines)
+    before, *after = (
+        100 * scores["test/demo_sts/spearman"].value
+        for scores in (results[0].untrained, *(result.scores for result in results))
+    )
+    cells = " ".join(next(line for line in lines if "demo_sts" in line).split("│")[2:]).split()
+    expected = [f"{before:.1f}"]
+    for old, new in pairwise([before, *after]):
+        expected += [f"{new:.1f}", f"{new - old:+.1f}"]
+    assert cells == expected

@@ -299,7 +299,7 @@ def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbo
             new = old.replace(f"{found}\n", f"{found}\n{indent(text, margin)}")
         (root / path).write_text(new, encoding="utf-8")
     words = ["dataset=demo_sts", "loss=squared_error_of_long", f"backbone.path={tiny_backbone}", "debug=fast"]
-    words += ["backbone=embedded", "logger.wandb=off"]
+    words += ["backbone=random_small", "logger.wandb=off"]
     done = python("train.py", *words, f"output_dir={tmp_path}", cwd=root)
     assert done.returncode == 0, done.stdout + done.stderr
     (result,) = tmp_path.glob("*/result.json")
@@ -361,7 +361,7 @@ def test_all_examples_train_together(extended_root, tiny_backbone, tmp_path):
     places = [
         "data_dir=data",
         f"output_dir={tmp_path}",
-        "backbone=embedded",
+        "backbone=random_small",
         f"backbone.path={tiny_backbone}",
     ]
     words = (*choices, *places, "hardware.threads=1", "logger.progress=false")

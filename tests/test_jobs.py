@@ -379,7 +379,7 @@ def test_patience_ends_a_training_that_learns_nothing(tmp_path, tiny_backbone):
 def test_the_debug_recipe_runs(tmp_path, tiny_backbone):
     config = compose_job(
         "debug=fast",
-        "backbone=embedded",
+        "backbone=random_small",
         f"output_dir={tmp_path}",
         f"backbone.path={tiny_backbone}",
         "logger.progress=false",

@@ -190,7 +190,7 @@ def test_a_cross_encoder_ranks_and_says_what_it_cannot_measure(data, tmp_path, t
 
 def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_backbone):
     words = ("debug_rows=9", "model=crossencoder", "dataset=[]", *sets(data, "cmrc2018"))
-    job = typed_job(*words, "suite=none", "backbone=embedded", f"backbone.path={tiny_backbone}")
+    job = typed_job(*words, "suite=none", "backbone=random_small", f"backbone.path={tiny_backbone}")
     dev = loading.load_job_data(job, {}, unscored=CrossEncoderModule.unscored).evaluation[0]
     plan = CrossEncoderPlan([dev])
     first, second = (plan.examples.texts(column) for column in ("text_a", "text_b"))

@@ -181,7 +181,7 @@ def are_built_in(job: Job) -> bool:
 
 
 def is_here(path: Any) -> bool:
-    """Whether an encoder lies in a folder, or in the box: a revision is of the hub."""
+    """Whether an encoder lies in a folder, or is built in: a revision is of the hub."""
     text = str(path or "")
     return text.startswith("builtin/") or Path(text).expanduser().is_dir()
 

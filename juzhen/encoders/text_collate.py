@@ -33,7 +33,7 @@ class _TokensOnDemand:
 class TextCollator(SentenceCollator):
     """A SentenceCollator that keeps no tokens of running text.
 
-    Measured: the embedded tokenizer makes 1.4 million tokens per second on one core, a hundred times what a small
+    Measured: the built-in tokenizer makes 1.4 million tokens per second on one core, a hundred times what a small
     encoder learns from there. A corpus is seen once or twice, and so nothing is gained by keeping its tokens.
     """
 

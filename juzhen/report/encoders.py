@@ -89,7 +89,7 @@ class Need:
 
 
 def load_models(table: Path = TABLE, bench: Path = BENCH) -> list[Model]:
-    """Every encoder on file, those in the box first."""
+    """Every encoder on file, built-in encoders first."""
     measured = read_json(bench)["rows"] if bench.is_file() else []
     speeds = {row["model"]: row["sentences_per_second"] for row in measured if row["side"] == OURS}
     models = []

@@ -29,7 +29,7 @@ def as_examples(
     or a score · anchor, positive, negative, and more negatives.
 
     rows   Examples · tuples of such columns · a file of them (.tsv, .csv, .jsonl, .parquet …, with a header where
-           the format has one) · the name of a set of `data_dir`, or of one in the box
+           the format has one) · the name of a set of `data_dir`, or of a built-in one
     score_range  lowest and highest score, which become 0 and 1
     on_bad_row  error: the first faulty row is refused · drop: faulty rows are left out
 

@@ -24,7 +24,7 @@ SIZES = {"hidden": 32, "layers": 2, "heads": 2, "inner": 64, "positions": 32}
 
 
 def write_bert_tokenizer(folder: Path) -> int:
-    """A character tokenizer like the embedded one, but small; gives its size."""
+    """A character tokenizer like the built-in one, but small; gives its size."""
     tokens = [
         "[PAD]",
         "[UNK]",

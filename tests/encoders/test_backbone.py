@@ -261,7 +261,7 @@ def test_every_backbone_file_has_every_key(project_root):
 
     names = [field.name for field in fields(BackboneConfig)]
     files = sorted((project_root / "conf" / "backbone").glob("*.yaml"))
-    assert {"embedded", "local", "bert_zh"} <= {path.stem for path in files}
+    assert {"random_small", "local", "bert_zh"} <= {path.stem for path in files}
     for path in files:
         assert path.read_text(encoding="utf-8").startswith("# ")
         settings = OmegaConf.load(path)
@@ -271,9 +271,9 @@ def test_every_backbone_file_has_every_key(project_root):
         )
 
 
-def test_the_embedded_default_loads(project_root):
+def test_the_built_in_default_loads(project_root):
     from omegaconf import OmegaConf
 
-    settings = OmegaConf.load(project_root / "conf" / "backbone" / "embedded.yaml")
+    settings = OmegaConf.load(project_root / "conf" / "backbone" / "random_small.yaml")
     encoder = load_backbone(BackboneConfig(**settings), seed=1)
     assert (encoder.dim, encoder.max_length, encoder.pooling) == (256, 128, "mean")

@@ -146,7 +146,7 @@ def test_the_loss_and_the_configuration_decide(tiny_backbone, needs, share_sente
         needs_two_views = needs
 
     words = ("loss=info_nce", f"training.share_sentences={share_sentences}")
-    job = typed_job("backbone=embedded", f"backbone.path={tiny_backbone}", *words)
+    job = typed_job("backbone=random_small", f"backbone.path={tiny_backbone}", *words)
     losses = torch.nn.ModuleDict({"set": TwoViews(temperature=0.05, symmetric=False)})
     encoder = load_backbone(job.backbone, seed=0)
     module = BiEncoder(encoder=encoder, losses=losses, job=job, total_steps=1, warmup_steps=0)

@@ -1,4 +1,4 @@
-"""The encoder in the box: small, open to transformers alone, better than chance; its card says what was measured."""
+"""The built-in encoder: small, open to transformers alone, better than chance; its card says what was measured."""
 
 import json
 import re

@@ -45,7 +45,7 @@ FILES = {
     "train.yaml": """\
 defaults:
   - model: biencoder
-  - backbone: embedded
+  - backbone: random_small
   - loss: cosent
   - dataset: [demo_sts]
   - schedule: mix
@@ -133,8 +133,8 @@ on_collapse: warn
 # @package callbacks.unmarked
 _target_: callbacks.throughput.Throughput
 """,
-    "backbone/embedded.yaml": """\
-path: encoders/embedded
+    "backbone/random_small.yaml": """\
+path: encoders/random_small
 revision: null
 initialize: random
 pooling: mean

@@ -15,7 +15,7 @@ ON_DEMO = "'dataset=[demo_sts]' loss=cosent"
 UNREAD = {
     f"{START} backbone.pooling=cls": "takes the place of the backbone",
     f"{START} backbone.max_length=32": "backbone.path=<its encoder folder> backbone.max_length=…",
-    f"{START} backbone=embedded": "takes the place of the backbone",
+    f"{START} backbone=random_small": "takes the place of the backbone",
     "model=crossencoder backbone.normalize=true": "model.pooling=cls or mean",
     f"-m sweep=pooling model=crossencoder {ON_DEMO}": "backbone.pooling=cls",
     "-m model=biencoder,crossencoder backbone.pooling=mean,cls": "has no embeddings",

@@ -151,11 +151,11 @@ def test_a_mask_that_sees_nothing_is_refused_and_one_that_does_is_not(no_layers)
     ("model", "start", "message"),
     [
         ("cot_single", ["backbone=mini_zh"], None),
-        ("cot_single", ["backbone=embedded"], "initialize=random.*model.untrained_mask=true"),
-        ("cot_detached", ["backbone=embedded"], "initialize=random"),
-        ("cot_single", ["backbone=embedded", FROM_NOTHING], None),
+        ("cot_single", ["backbone=random_small"], "initialize=random.*model.untrained_mask=true"),
+        ("cot_detached", ["backbone=random_small"], "initialize=random"),
+        ("cot_single", ["backbone=random_small", FROM_NOTHING], None),
         ("simcse", ["backbone=mini_zh"], None),
-        ("simcse", ["backbone=embedded"], None),
+        ("simcse", ["backbone=random_small"], None),
     ],
 )
 @pytest.mark.sampled(3)
@@ -234,7 +234,7 @@ def test_sets_in_another_language_than_the_templates_are_told_of(caplog):
         "model.language=en",
         "suite=demo",
         FROM_NOTHING,
-        "backbone=embedded",
+        "backbone=random_small",
     )
     CotEncoder.check_start(told)
     assert "demo_qmc, demo_order, demo_nli are in another language" in caplog.text

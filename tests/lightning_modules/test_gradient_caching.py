@@ -50,7 +50,7 @@ def build(backbone, loss, kind, *, dtype):
     """A bi-encoder without dropout whose one loss learns from rows of `kind`."""
     words = (
         f"loss={loss}",
-        "backbone=embedded",
+        "backbone=random_small",
         f"backbone.path={backbone}",
         "backbone.dropout=0.0",
         "dataset=[demo_sts]",

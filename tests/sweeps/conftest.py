@@ -36,7 +36,7 @@ def make_result() -> MakeResult:
                 "seed": seed,
                 "run_dir": f"runs/{seed}",
                 "model": {"_target_": model, "name": model.split(".")[-2]},
-                "backbone": {"path": "embedded", "pooling": "mean"},
+                "backbone": {"path": "random_small", "pooling": "mean"},
                 "loss": {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent", "temperature": 0.05},
                 "training": {"duration": "3 epochs"},
                 "dataset": {name: {"name": name, "limit": None} for name in trained_on},

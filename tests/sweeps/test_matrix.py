@@ -235,7 +235,7 @@ def test_what_a_job_does_not_read_is_in_no_label(make_result):
 def test_a_backbone_is_told_by_its_name_and_its_own_numbers_go_without_saying(make_result):
     small = {"path": "builtin/mini_zh", "initialize": "pretrained", "layers": 4, "dropout": 0.1}
     fresh = {
-        "name": "embedded",
+        "name": "random_small",
         "path": "builtin/encoder",
         "initialize": "random",
         "layers": None,
@@ -245,7 +245,7 @@ def test_a_backbone_is_told_by_its_name_and_its_own_numbers_go_without_saying(ma
     results = [make_result([], {"dev/bq/spearman": 0.4}, backbone=one) for one in (small, fresh, deep)]
     assert {*labels(results)} == {
         "mini_zh, untrained, 4 layers",
-        "embedded, untrained",
+        "random_small, untrained",
         "mini_zh, untrained, 6 layers",
     }
     runs = [small | {"path": f"{place}/runs/a/encoder"} for place in ("here", "there")]

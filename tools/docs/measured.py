@@ -28,7 +28,7 @@ ABOUT = {
     "retrieval": ("Retrieval", "which way of mining hard negatives helps, and what it costs"),
     "cross_encoder": ("Cross-encoders", "cross entropy and CoSENT on the same pairs"),
     "cot": ("Two-stage encoders", "beside their baselines"),
-    "distill": ("The encoder in the box", "how it was distilled, what it scores, whether its text is clean"),
+    "distill": ("The built-in encoder", "how it was distilled, what it scores, whether its text is clean"),
     "leaks": ("Leaks found", "evaluation rows that training sets and running text give away"),
     "bench": ("Speed measured", "training, encoding and memory beside sentence-transformers"),
 }
