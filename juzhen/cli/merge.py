@@ -24,7 +24,7 @@ Method = Literal[
 
 
 def merge(
-    models: Annotated[list[str], Argument(metavar="RUN RUN…", help="runs, or folders of encoders")],
+    models: Annotated[list[str], Argument(metavar="RUN", help="runs, or folders of encoders; two or more")],
     folder: Annotated[Path, Argument(metavar="OUT", help="where the merged model is written")],
     *,
     method: Annotated[Method, Option(help="how tensors are merged")] = "linear",

@@ -333,8 +333,8 @@ def _name(identity: Identity) -> str:
         method = settings.get("model.method", DEFAULT_METHOD)
         return settings["model.name"] if method == DEFAULT_METHOD else method
     start = settings.get("init_from", ABSENT)
-    if method := settings.get("merge.method"):
-        return f"{method} of {identity.trained_on.replace('+', ' + ')}"
+    if merge := settings.get("merge.method"):
+        return f"{merge} of {identity.trained_on.replace('+', ' + ')}"
     stages = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
     return " → ".join([*([start] if start != ABSENT else []), *stages]) or UNTRAINED
 
