@@ -14,7 +14,12 @@ from launch.naming import run_key
 COSENT = {"_target_": "juzhen.losses.cosent.CoSENT", "name": "cosent"}
 CONFIG = {
     "model": {"_target_": "lightning_modules.biencoder.BiEncoder", "name": "biencoder", "score": None},
-    "backbone": {"name": "random_small", "path": "builtin/encoder", "initialize": "random", "normalize": False},
+    "backbone": {
+        "name": "random_small",
+        "path": "builtin/encoder",
+        "initialize": "random",
+        "normalize": False,
+    },
     "loss": COSENT | {"temperature": 0.05},
     "optimizer": {"lr": 0.1},
     "dataset": {"a": {"name": "a", "kind": "scored_pair", "license": "MIT"}},

@@ -148,7 +148,7 @@ def model_stock(vectors: Sequence[Float[Tensor, "*shape"]]) -> Float[Tensor, "*s
     cosine, count = float(torch.stack(cosines).mean()), len(vectors)
     below = 1 + (count - 1) * cosine
     share = 0.0 if abs(below) < 1e-6 else count * cosine / below
-    return share * sum(vectors) / count
+    return weighted_sum(vectors, [share / count] * count)
 
 
 @dataclass(frozen=True)

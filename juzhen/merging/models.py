@@ -77,13 +77,13 @@ def _require_alike(first: Any, other: Any, both: str) -> None:
             f"{both}: one is a {_words(first.family)} and one a {_words(other.family)}; merge one kind"
         )
     _require_same_texts(first, other, both)
-    for owner, keys in ((lambda encoder: encoder.inner, EXACTLY), (lambda encoder: encoder, OF_PAIRS)):
-        for key in keys:
-            values = [getattr(owner(encoder), key, None) for encoder in (first, other)]
-            if values[0] != values[1]:
-                raise UserError(
-                    f"{both}: {key} is {values[0]!r} and {values[1]!r}; only equal ones can be merged"
-                )
+    sides = [(first.inner, other.inner, key) for key in EXACTLY] + [(first, other, key) for key in OF_PAIRS]
+    for one, two, key in sides:
+        values = [getattr(side, key, None) for side in (one, two)]
+        if values[0] != values[1]:
+            raise UserError(
+                f"{both}: {key} is {values[0]!r} and {values[1]!r}; only equal ones can be merged"
+            )
     _require_same_shapes(first, other, *both.split(" and ", 1))
 
 

@@ -51,7 +51,8 @@ def merged_table(matrix: Matrix) -> ReportTable:
         if found:
             averages, to_mean, to_best, lost = zip(*found, strict=True)
             by_set = {column: statistics.fmean(side[column] for side in lost) for column in lost[0]}
-            body.append((row.label, *_cells(*map(statistics.fmean, (averages, to_mean, to_best)), by_set)))
+            average, mean, best = map(statistics.fmean, (averages, to_mean, to_best))
+            body.append((row.label, *_cells(average, mean, best, by_set)))
     return ReportTable("merged", "Merged models and their parents", NOTE, HEAD, body)
 
 

@@ -217,7 +217,9 @@ def test_what_the_head_sees_is_dropped_as_the_layers_drop_or_at_a_rate_of_its_ow
         (("model.head_dropout=0",), 0.0),
         (("model.head_dropout=0.5", "backbone.dropout=0"), 0.5),
     ):
-        job = typed_job("model=crossencoder", "backbone=random_small", f"backbone.path={tiny_backbone}", *words)
+        job = typed_job(
+            "model=crossencoder", "backbone=random_small", f"backbone.path={tiny_backbone}", *words
+        )
         encoder = CrossEncoderModule.load_encoder(job)
         assert encoder.dropout.p == rate
         zeros = (encoder.dropout(torch.ones(50_000)) == 0).float().mean()

@@ -67,7 +67,15 @@ def test_tables_name_source_and_setup_and_count_the_rest(make_result):
     scores = {"dev/lcqmc/spearman": 0.55, "dev/atec/spearman": 0.2}
     matrix = build_matrix([make_result(["csts"], scores)], metric="spearman")
     beside, rest = comparison_tables(matrix, [THEIRS])
-    numbers = ("csts", "random_small, cosent", "lcqmc (dev)", "55.0", "58.18", "bert, cosine", "main, csts-base")
+    numbers = (
+        "csts",
+        "random_small, cosent",
+        "lcqmc (dev)",
+        "55.0",
+        "58.18",
+        "bert, cosine",
+        "main, csts-base",
+    )
     assert (beside.title, beside.body) == ("Beside somebody", [(*numbers, "differs by -3.2", "—")])
     assert rest.body == [("csts", "atec (dev)", "the sources that have this training do not score this set")]
     assert rest.note.startswith("1 of our numbers have no reference")

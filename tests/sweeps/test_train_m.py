@@ -55,7 +55,12 @@ def test_one_cell_fails_and_the_other_is_there(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_precisions_are_two_cells_and_two_rows(tmp_path, tiny_backbone):
-    small = ("backbone=random_small", f"backbone.path={tiny_backbone}", "training.duration=2 steps", "suite=none")
+    small = (
+        "backbone=random_small",
+        f"backbone.path={tiny_backbone}",
+        "training.duration=2 steps",
+        "suite=none",
+    )
     words = (*small, "dataset=[demo_sts]", "debug_rows=24", "hardware=cpu,cpu_bf16", "resume=auto")
     for _ in range(2):  # the second time both are there
         sweep = start(tmp_path, *words)
