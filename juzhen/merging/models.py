@@ -44,7 +44,7 @@ class Models:
         self.encoder = copy.deepcopy(first).eval()
         self.licences = [encoder.inner.licence for encoder in encoders]
         if len({*self.licences}) > 1:
-            self.encoder.inner.licence = None  # a card names one licence alone; that of the merge lists them
+            vars(self.encoder.inner)["licence"] = None  # the head of a card names one; the merge lists all
 
     def __len__(self) -> int:
         return len(self._states)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -101,17 +101,9 @@ def _choosing(
     if settings is None:
         return dev_settings([configured_set(name) for name in names], data_dir=data_dir or "data")
     described = settings.evaluate | settings.dataset
-    names = names or list(settings.dataset)
-    sets = [described.get(name) or configured_set(name) for name in names]
-    where = {
-        name: getattr(settings, name) for name in ("source", "hardware", "seed", "debug_rows", "on_bad_row")
-    }
-    chosen = dev_settings(sets, data_dir=settings.data_dir, **where)
-    chosen.evaluation.limit, chosen.evaluation.backend = (
-        settings.evaluation.limit,
-        settings.evaluation.backend,
-    )
-    return chosen
+    sets = {name: described.get(name) or configured_set(name) for name in names or settings.dataset}
+    evaluation = replace(settings.evaluation, splits=["dev"], bootstrap_samples=0, transfer=[])
+    return replace(settings, dataset={}, evaluate=sets, evaluation=evaluation)
 
 
 def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
@@ -251,7 +243,8 @@ def _score(
     result.training["train_seconds"] = round(
         result.training["train_seconds"] + result.training["merge_seconds"], 3
     )
-    data = load_job_data(_without_training(settings), {}, unscored=run.evaluator.unscored)
+    sets = replace(settings, dataset={}, evaluate=settings.evaluate | settings.dataset)
+    data = load_job_data(sets, {}, unscored=run.evaluator.unscored)
     evaluation, rows = run(data.evaluation, data.tasks, seen={})
     result.scores = evaluation.scores | data.missing
     result.data |= rows
@@ -272,14 +265,6 @@ def _score(
     result.weights = weights_digest(out / ENCODER_FOLDER)
     RowScores(result.weights, evaluation.rows).write(out / ROWS_FILE)
     result.write(out)
-
-
-def _without_training(settings: EvaluationSettings) -> EvaluationSettings:
-    """The sets that were learnt from are scored as well, and their training rows are not read."""
-    values = asdict(settings)
-    values["evaluate"] = values["evaluate"] | values["dataset"]
-    values["dataset"] = {}
-    return EvaluationSettings.of(values)
 
 
 def _card(

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from jobs import run_job
+from jobs import run_job, tiny_encoder
 from safetensors.torch import load_file
 
 import juzhen
@@ -89,6 +89,35 @@ def test_models_of_other_shapes_are_refused_before_anything_is_computed(parents,
     other.backbone.config.quantization_config = {"bits": 8}
     with pytest.raises(UserError, match="quantised"):
         juzhen.merge([other, other])
+
+
+def test_cross_encoders_are_merged_with_their_heads(tmp_path, tiny_backbone):
+    models = [
+        juzhen.CrossEncoder(
+            tiny_encoder(tiny_backbone), outputs=1, segments=False, symmetric=False, seed=seed
+        ).eval()
+        for seed in (0, 1)
+    ]
+    both = juzhen.merge(models, weights=[1, 3])
+    torch.testing.assert_close(both.head.weight, 0.25 * models[0].head.weight + 0.75 * models[1].head.weight)
+    both.save(tmp_path / "both")
+    again = juzhen.CrossEncoder.load(tmp_path / "both")
+    assert again.score("你好", "您好") == pytest.approx(both.score("你好", "您好"), abs=1e-6)
+    with pytest.raises(UserError, match="one is a cross-encoder and one a bi-encoder"):
+        juzhen.merge([both, tiny_encoder(tiny_backbone)])
+
+
+def test_other_licences_are_listed(parents, tmp_path):
+    for parent, name in zip(parents, ("mit", "apache-2.0"), strict=True):
+        folder = tmp_path / name
+        encoder = juzhen.SentenceEncoder.load(parent)
+        vars(encoder)["licence"] = name
+        encoder.save(folder)
+    result, _ = merge_runs([tmp_path / "mit", tmp_path / "apache-2.0"], tmp_path / "out", Recipe())
+    assert result is None, "folders of encoders have no row"
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "license:" not in card
+    assert "| 1: mit | mit |" in card
 
 
 @pytest.mark.parametrize(
