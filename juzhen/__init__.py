@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.evaluation.space import space
     from juzhen.merging.merge import merge
     from juzhen.mining.groups import clusters, communities, paraphrases
     from juzhen.mining.negatives import mine
@@ -29,6 +30,7 @@ __all__ = [
     "merge",
     "mine",
     "paraphrases",
+    "space",
 ]
 
 HOMES = {
@@ -43,6 +45,7 @@ HOMES = {
     "merge": "merging.merge",
     "mine": "mining.negatives",
     "paraphrases": "mining.groups",
+    "space": "evaluation.space",
 }
 """Name → the module of this package that defines it."""
 

@@ -30,7 +30,7 @@ GROUPS = {
         "calibrate": "scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         "fuse": "two runs as one score, weighted by what does best on dev",
         "curves": "learning curves of runs side by side, as a picture and a table",
-        "space": "where embeddings lie: lengths, spread, directions, neighbours, classes",
+        "space": "maps of the embeddings, before and after training: spread, neighbours, classes",
         "transfer": "classify pairs or texts by a logistic regression on frozen embeddings",
     },
     "make data and models": {
