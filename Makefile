@@ -46,6 +46,7 @@ check: $(READY) ## Lint, format check, and the types of the library
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs ## Build the documentation site into build/site; a warning is an error
+	$(BIN)/juzhen published docs/published.md
 	$(MKDOCS) build --strict
 	@echo "build/site/index.html"
 

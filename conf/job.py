@@ -35,6 +35,12 @@ class OptimizerConfig:
     clip_norm: float | None = Field(
         default=None, gt=0, description="gradients are scaled down to this length; null: not"
     )
+    layer_decay: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="learning rate of a layer, as a share of that of the layer above; null: all alike",
+    )
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

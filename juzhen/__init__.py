@@ -10,6 +10,7 @@ from juzhen.core.lazy import lazily
 if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.evaluation.space import space
     from juzhen.merging.merge import merge
@@ -30,6 +31,7 @@ __all__ = [
     "merge",
     "mine",
     "paraphrases",
+    "quantize",
     "space",
 ]
 
@@ -46,6 +48,7 @@ HOMES = {
     "mine": "mining.negatives",
     "paraphrases": "mining.groups",
     "space": "evaluation.space",
+    "quantize": "encoders.quantized",
 }
 """Name → the module of this package that defines it."""
 

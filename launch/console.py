@@ -7,7 +7,7 @@ from rich.text import Text
 
 from juzhen.core.examples import Kind
 from juzhen.core.measures import FIRST_MEASURES, first_measure, metric_title
-from juzhen.core.result import WITHOUT_LEAKS, Result, Score
+from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.report.decisions import decision_table
 from juzhen.report.terminal import console_table, terminal
 
@@ -34,7 +34,7 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
     for name, reason in result.unscored.items():
         console.print(f"{name} is not scored. {reason}", soft_wrap=True)
-    for line in [*undefined_lines(result), *leak_lines(result), *tie_lines(result)]:
+    for line in [*size_lines(result), *undefined_lines(result), *leak_lines(result), *tie_lines(result)]:
         console.print(line, soft_wrap=True)
     training = result.training
     if training.get("train_seconds") and {"rows_seen", "rows_per_second"} <= training.keys():
@@ -111,6 +111,21 @@ def undefined_lines(result: Result) -> list[str]:
     return [f"{column}: no {' and no '.join(metrics)}: {why}" for (column, why), metrics in reasons.items()]
 
 
+def size_lines(result: Result) -> list[str]:
+    """One line for each split that was scored by embeddings cut to their first numbers, too."""
+    sizes: dict[str, dict[int, str]] = {}
+    for key, score in result.scores.items():
+        column, _, metric = key.rpartition("/")
+        whole, dim = without_size(column)
+        kind = result.data.get(whole, {}).get("kind")
+        if dim is not None and kind and metric == first_measure(Kind(kind)):
+            sizes.setdefault(f"{whole} {_words(metric)}", {})[dim] = _percent(score.value)
+    return [
+        f"{name} by the first " + ", ".join(f"{dim} numbers {value}" for dim, value in of_sizes.items())
+        for name, of_sizes in sizes.items()
+    ]
+
+
 def tie_lines(result: Result) -> list[str]:
     """One line for each score that the order of equally scored documents moves by a point or more."""
     return [
@@ -131,7 +146,7 @@ def result_table(result: Result) -> Table:
     """
     between = " → " if result.config["schedule"]["name"] == "serial" else " + "
     trained = between.join(result.trained_on) or "nothing"
-    rows = list(_measured(result.scores))
+    rows = [(name, measure) for name, measure in _measured(result.scores) if without_size(name)[1] is None]
     mixed = any(measure != "spearman" for _, measure in rows)
     columns = ["evaluated on", *(["measure"] if mixed else [])]
     numbers = [*(["before"] if result.untrained else []), "dev", "95 %", "test", "95 %", "accuracy"]

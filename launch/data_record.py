@@ -197,5 +197,5 @@ def _of_results(folder: Path) -> Record:
 def _other(folder: Path, key: str, change: str = "has changed") -> str:
     return (
         f"{folder}: the run of this command was made from other data: {key} {change}. Put the data back, give the new "
-        f"run a name of its own (name=…), or start afresh with resume=never (a cell of a sweep: move its folder away)"
+        f"run a name of its own (name=…), or start afresh with resume=never (a run of a sweep: move its folder away)"
     )

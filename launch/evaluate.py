@@ -86,10 +86,10 @@ def evaluate(
         Option(metavar="FOLDER", help="for the numbers", show_default="analysis/ in the second run"),
     ] = None,
 ) -> None:
-    """Scores what finished runs lack, with the encoders they left behind.
+    """Scores finished runs on sets for which they have no score, with their saved encoders.
 
-    A column whose file came after the run, or a set that joined the suite, is filled into the result; nothing is
-    trained, and a score that exists is left alone.
+    These are sets whose files came after the run, and sets that were added to its suite. The scores are added to the
+    run's result; nothing is trained, and existing scores stay as they are.
 
     juzhen evaluate runs                         # files that have come since
     juzhen evaluate runs --dataset mine          # and a set of conf/dataset that the runs did not know

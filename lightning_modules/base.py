@@ -24,6 +24,7 @@ from juzhen.core.row_scores import SetRows
 from juzhen.core.tensors import TENSORS
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
+from juzhen.encoders.transformer import has_dropout
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
 from juzhen.families import family_of
@@ -31,6 +32,9 @@ from juzhen.losses.loss import Loss, LossOutput
 from juzhen.training.optimizer import adamw, learning_rates
 from lightning_modules.chosen_losses import Match
 from lightning_modules.metrics import RowOutputs
+
+NUMBERS = ("lr", "weight_decay", "betas", "eps", "layer_decay")
+"""What an optimizer is made with, by the names of `conf/job.py`."""
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""
@@ -139,8 +143,12 @@ class SentenceModule(pl.LightningModule):
     def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
         """As the loss of the batch's set gives it, from the tensors that it reads."""
         loss: Loss = self.losses[batch.task]
-        read = {name: tensors[name] for name in loss.reads if name in tensors}
-        return loss.with_logs(**self.whole_batch(read))
+        second = self.encode(batch) if loss.needs_two_passes else None
+        first = self.whole_batch({name: tensors[name] for name in loss.reads if name in tensors})
+        if second is None:
+            return loss.with_logs(**first)
+        again = self.whole_batch({name: second[name] for name in loss.reads if name in second})
+        return loss.with_logs(**first, again=again)
 
     def score(self, batch: Batch) -> Float[Tensor, "batch"]:
         """Similarity of the two sentences of each row, higher = closer."""
@@ -159,6 +167,15 @@ class SentenceModule(pl.LightningModule):
         rows = gather_rows(self, tensors)
         seed_draws(self, self._batch_index, alike=True)
         return rows
+
+    def on_fit_start(self) -> None:
+        if any(loss.needs_two_passes for loss in self.losses.values()) and not has_dropout(
+            self.encoder.inner.backbone.config
+        ):
+            raise UserError(
+                "loss=r_drop compares two passes that dropout makes different, and this encoder has none; type "
+                "backbone.dropout=0.1, or leave r_drop out"
+            )
 
     def on_train_batch_start(self, batch: Batch, index: int) -> None:
         self._batch_index = index
@@ -204,7 +221,8 @@ class SentenceModule(pl.LightningModule):
         return True
 
     def _take(self, plan: EvaluationPlan, outputs: np.ndarray) -> None:
-        evaluation = self._score(plan, outputs, self.job.evaluation.bootstrap_samples)
+        samples = self.job.evaluation.bootstrap_samples
+        evaluation = self._score(plan, outputs, samples, dims=self.evaluator.nested_dims)
         self.scores, self.rows = evaluation.scores, evaluation.rows
 
     @property
@@ -227,9 +245,11 @@ class SentenceModule(pl.LightningModule):
         self._outputs.reset()
         return outputs
 
-    def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> Evaluation:
+    def _score(
+        self, plan: EvaluationPlan, outputs: np.ndarray, samples: int, *, dims: Sequence[int] = ()
+    ) -> Evaluation:
         evaluation = self.job.evaluation
-        options = {"seed": self.job.seed, "seen": self.seen}
+        options = {"seed": self.job.seed, "seen": self.seen, "dims": dims}
         options |= {"rankings": evaluation.rankings, "clusterings": evaluation.clusterings}
         return self.measured(plan, outputs, bootstrap_samples=samples, **options)
 
@@ -240,7 +260,7 @@ class SentenceModule(pl.LightningModule):
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
         fused = self.job.hardware.precision != "16-mixed"
-        numbers = {name: getattr(self.job.optimizer, name) for name in ("lr", "weight_decay", "betas", "eps")}
+        numbers = {name: getattr(self.job.optimizer, name) for name in NUMBERS}
         optimizer = adamw(self, **numbers, fused=fused)
         steps = {"total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
         schedule = learning_rates(optimizer, self.job.optimizer.decay, **steps)

@@ -219,7 +219,7 @@ class RayRunner(ClusterRunner):
         if not self._room():
             self.close()
             raise UserError(
-                f"no node of the Ray cluster has the {cpus} CPUs and {self.gpus:g} GPUs of a cell; set "
+                f"no node of the Ray cluster has the {cpus} CPUs and {self.gpus:g} GPUs of a run; set "
                 "hydra.launcher.cpus=, hydra.launcher.gpus= or hardware.devices="
             )
 
@@ -252,7 +252,7 @@ class RayRunner(ClusterRunner):
         return job, lambda: bool(self.ray.wait([reference], timeout=0)[0])
 
     def stop(self, running: Sequence[ClusterAttempt], report: Callable[[str], None]) -> bool:
-        report(f"stopping; {len(running)} cells save what they have")
+        report(f"stopping; {len(running)} runs save what they have")
         tasks = [self.tasks[attempt.job] for attempt in running]
         for task in tasks:
             self.ray.cancel(task, force=False)

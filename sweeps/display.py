@@ -14,7 +14,7 @@ from sweeps.planner import Planner
 if TYPE_CHECKING:
     from rich.live import Live
 
-COLUMNS = ("state", "cell", "progress", "dev", "time")
+COLUMNS = ("state", "run", "progress", "dev", "time")
 REDRAW_SECONDS = 1.0
 AROUND = 6
 """Lines of a terminal that are left for the head of the table and for what stands above it."""

@@ -135,7 +135,7 @@ class LocalRunner:
         return self.running[-1]
 
     def stop(self, running: Sequence[LocalAttempt], report: Callable[[str], None]) -> bool:
-        report(f"stopping; {len(running)} cells save what they have")
+        report(f"stopping; {len(running)} runs save what they have")
         for attempt in running:
             attempt.process.terminate()
         for attempt in running:

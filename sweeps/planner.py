@@ -92,7 +92,7 @@ class Planner:
         sizes = {"cells": len(self.cells), "jobs": self.runner.capacity()}
         self.ledger.plan(self.cells, (Event.SWEEP, sizes))
         done = sum(cell.finished for cell in self.cells)
-        self.report(f"{len(self.cells)} cells, {done} of them finished already; {self.runner.describe()}")
+        self.report(f"{len(self.cells)} runs, {done} of them finished already; {self.runner.describe()}")
         if line := late_columns_line(self.cells):
             self.report(line)
         self.waiting = [Turn(cell) for cell in self.cells]
@@ -215,6 +215,6 @@ def late_columns_line(cells: Iterable[SweepCell]) -> str | None:
     lacking = [cell for cell in cells if lacks(cell)]
     if not lacking:
         return None
-    lead = "1 finished cell lacks" if len(lacking) == 1 else f"{len(lacking)} finished cells lack"
+    lead = "1 finished run lacks" if len(lacking) == 1 else f"{len(lacking)} finished runs lack"
     line = command("juzhen", "evaluate", Path(lacking[0].run_dir).parent)
     return f"{lead} columns whose files are there now: {line}"

@@ -18,7 +18,7 @@ from sweeps.ledger import Event, History, Ledger, is_at_work
 from sweeps.planner import late_columns_line
 
 WATCH_SECONDS = 5.0
-COLUMNS = ("state", "cell", "progress", "dev", "tried", "time", "error")
+COLUMNS = ("state", "run", "progress", "dev", "tried", "time", "error")
 
 
 class State(StrEnum):
@@ -109,7 +109,7 @@ def to_console(status: Status) -> Group:
 
 
 def watched(folder: str | Path) -> None:
-    """Shows the status in place, again and again, until no cell runs or waits; Ctrl-C ends it before, and no cell."""
+    """Shows the status in place, again and again, until no run is at work or waits; Ctrl-C ends it, and no run."""
     at_end = {State.FINISHED, State.FAILED, State.PRUNED, State.INTERRUPTED}
     status = read_status(folder)
     with Live(to_console(status), console=terminal(), auto_refresh=False) as live:
@@ -127,7 +127,7 @@ def at_work(history: History) -> float:
 def summary(status: Status) -> str:
     """One line: how many cells are in which state, and about how long the others will take."""
     counts = [f"{status.count(state)} {state}" for state in reversed(State) if status.count(state)]
-    line = f"{len(status.cells)} cells: {', '.join(counts)}"
+    line = f"{len(status.cells)} runs: {', '.join(counts)}"
     if status.seconds_left is not None:
         line += f"; about {time_in_words(status.seconds_left)} left, {status.jobs} at a time"
     return line

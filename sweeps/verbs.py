@@ -16,7 +16,7 @@ def status(
         bool, Option("--watch", help="look again every few seconds, until nothing is left to run")
     ] = False,
 ) -> None:
-    """How far the sweeps of a folder are, which cells failed, and the time left.
+    """How far the sweeps of a folder are, which runs failed, and the time left.
 
     juzhen status runs --watch
     """

@@ -14,7 +14,8 @@ TRANSLATED = ("docs/index", "docs/start/", "docs/guides/")
 """What is there in Chinese too."""
 
 FENCE = re.compile(
-    r"^(?:<!-- needs: (?P<needs>\w+) -->\n+)?(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=indent)```$",
+    r"^(?:<!-- needs: (?P<needs>\w+) -->\n+)?(?P<indent> *)```(?P<language>\w*)"
+    r"(?: title=[\"](?P<title>[^\"\n]*)[\"]|[^\n]*)\n(?P<body>.*?)^(?P=indent)```$",
     flags=re.MULTILINE | re.DOTALL,
 )
 APPENDED_FENCE = re.compile(
@@ -25,11 +26,15 @@ NAMED_FENCE = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", flags=re.MULTIL
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block; `needs`, a package without which it cannot run, stands in a comment above it."""
+    """A fenced block; `needs`, a package without which it cannot run, stands in a comment above it.
+
+    title  what is written above it on the site
+    """
 
     language: str
     body: str
     needs: str | None = None
+    title: str = ""
 
 
 def page(name):
@@ -54,9 +59,28 @@ def chinese(name):
 @cache
 def blocks(name):
     return [
-        Block(found["language"], dedent(found["body"]), found["needs"])
+        Block(found["language"], dedent(found["body"]), found["needs"], found["title"] or "")
         for found in FENCE.finditer(page(name))
     ]
+
+
+def quoted(name, start):
+    """The one text of a page that begins so."""
+    (block,) = [one for one in blocks(name) if one.language == "text" and one.body.startswith(start)]
+    return block.body
+
+
+def shapes(text):
+    """The first words of each line, numbers and names of files and sets alike."""
+    lines = (
+        re.sub(r"[\w./-]*[/_.][\w./-]*\w|\d[\d.,]*", "0", line).split()[:4] for line in text.splitlines()
+    )
+    return [" ".join(words) for words in lines if words]
+
+
+def heads(text):
+    """The headings of each table in Markdown."""
+    return re.findall(r"^(\|.*\|)\n\| -", text, flags=re.MULTILINE)
 
 
 def commands(name):

@@ -1,14 +1,16 @@
 """The pages of the site are true: their programs run, and the Chinese ones say what the English ones say."""
 
 import importlib.util
+import io
 import os
 import re
 import shutil
+from contextlib import redirect_stdout
 from itertools import pairwise
 
 import pytest
 from forks import ROOT, in_a_fork
-from pages import blocks, chinese, commands, page, programs, site_pages, translated_pages
+from pages import Block, blocks, chinese, commands, page, programs, site_pages, translated_pages
 
 from juzhen.encoders import CrossEncoder, load_backbone
 from juzhen.encoders.bundle import save_encoder
@@ -31,6 +33,11 @@ def cross_encoder(tiny_backbone, tmp_path_factory):
     return save_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
 
 
+def without_numbers(text):
+    """The words that a program prints: its numbers depend on the machine, and on the run that stands in for one."""
+    return re.sub(r"[-\d.,\s]+", " ", text).split()
+
+
 def run_blocks(name, folder, cross_encoder):
     """The programs of a page one after another, in a folder with the runs that they name."""
     os.chdir(folder)
@@ -41,9 +48,14 @@ def run_blocks(name, folder, cross_encoder):
         else:
             shutil.copytree(ROOT / "juzhen" / "builtin" / "mini_zh", folder / "runs" / run / "encoder")
     known = {"__name__": "__main__"}
-    for number, one in enumerate(shown, start=1):
-        if one.needs is None or importlib.util.find_spec(one.needs):
-            exec(compile(one.body, f"{name}, program {number}", "exec"), known)
+    for number, (one, after) in enumerate(pairwise([*blocks(name), Block("", "")]), start=1):
+        if one.language == "python" and (one.needs is None or importlib.util.find_spec(one.needs)):
+            with redirect_stdout(io.StringIO()) as printed:
+                exec(compile(one.body, f"{name}, program {number}", "exec"), known)
+            if after.language == "text":
+                assert without_numbers(printed.getvalue()) == without_numbers(after.body), (
+                    f"{name}, {after.body}"
+                )
 
 
 @pytest.mark.parametrize("name", with_programs())
@@ -84,7 +96,10 @@ def test_every_key_of_the_configuration_is_in_the_reference_and_explained():
     assert {"`training.batch_size`", "`dataset.<set>.layouts.<layout>.window`"} <= {row[0] for row in rows}
     assert all(row[0] in text for row in rows)
     assert [row[0] for row in rows if not row[-1]] == []
-    assert "| `training.batch_size` | whole number, ≥ 1 | `64` |" in text
+    entry = "### `training.batch_size` { #training.batch_size }\n\nrows that a loss sees together"
+    assert entry in text
+    assert "whole number, ≥ 1 · default `64`" in text
+    assert "### `loss.temperature` " in text
 
 
 def test_a_renamed_key_is_renamed_in_the_reference():

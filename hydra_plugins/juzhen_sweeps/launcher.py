@@ -58,7 +58,7 @@ class CellLauncher(Launcher):
             options = {"report": display.report, "watch": display.refresh}
             summary = Planner(cells, ledger, runner, attempts=self.attempts, **options).run()
         show(
-            f"{len(summary.finished)} cells finished, {len(summary.skipped)} were finished before, "
+            f"{len(summary.finished)} runs finished, {len(summary.skipped)} were finished before, "
             f"{len(summary.failed)} failed. Show them: juzhen table {folder}"
         )
         for cell, error in summary.failed.items():

@@ -32,7 +32,7 @@ def leaks(
         float | None, Option(help="Jaccard index of near duplicates, at most 1", show_default="0.7")
     ] = None,
     counts: Annotated[bool, Option("--counts", help="leave row numbers out of the json file")] = False,
-    examples: Annotated[int, Option(min=0, help="also quote N rows per cell")] = 0,
+    examples: Annotated[int, Option(min=0, help="also quote N rows for each pair of sets")] = 0,
     no_progress: Annotated[bool, Option("--no-progress", help="no progress bars")] = False,
 ) -> None:
     """Which rows of dev and test splits are in training sets: the same pair, near duplicates, single sentences.

@@ -43,7 +43,7 @@ def mine(
     ] = None,
     index: Annotated[
         Literal["exact", "flat", "hnsw", "ivf_pq"],
-        Option(help="all documents, or an index of FAISS, whose recall is then told"),
+        Option(help="all documents, or an index of FAISS, whose recall is then reported"),
     ] = "exact",
     first_rank: Annotated[
         int, Option(min=1, help="candidates before this rank are refused")
@@ -77,7 +77,7 @@ def mine(
         str | None, Option(metavar="SET", help="fit the threshold on the 0/1 pairs of this set's dev split")
     ] = None,
     false_negative_rate: Annotated[
-        float, Option(help="share of the pairs with label 1 that a fitted threshold lets through")
+        float, Option(help="share of the pairs with label 1 that a fitted threshold keeps")
     ] = 0.05,
     keep_out: Annotated[
         list[str] | None,

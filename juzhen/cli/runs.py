@@ -46,21 +46,28 @@ def table(
         options.require_matplotlib(", or leave out --picture")
     require_ours(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
-    from juzhen.report.parents import merged_table
+    from juzhen.report.parents import merged_tables
     from juzhen.report.significance import beaten
-    from juzhen.report.table import caption, letters_line, to_console, to_csv, to_markdown, undefined_lines
+    from juzhen.report.sizes import size_tables
+    from juzhen.report.table import (
+        caption,
+        letters_line,
+        show_tables,
+        to_console,
+        to_csv,
+        to_markdown,
+        undefined_lines,
+    )
     from juzhen.report.terminal import for_people
 
     wins = beaten(matrix)
-    text, merged = to_markdown(matrix, wins, folders=folders), merged_table(matrix)
-    if merged.body:
-        text += f"\n{merged.title}. {merged.note}\n\n{merged.markdown()}\n"
+    text, further = to_markdown(matrix, wins, folders=folders), [*size_tables(matrix), *merged_tables(matrix)]
+    text += "".join(f"\n{table.title} {table.note}\n\n{table.markdown()}\n" for table in further)
     if console := for_people():
         console.print(to_console(matrix, wins, folders=folders))
         lines = [caption(matrix), *filter(None, [letters_line(wins)]), *undefined_lines(matrix)]
         console.print("\n".join(lines), highlight=False)
-        if merged.body:
-            console.print(merged.title, merged.console(), merged.note, sep="\n", highlight=False)
+        show_tables(further)
     else:
         print(text, end="")
     write_page(markdown, text)

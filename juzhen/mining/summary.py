@@ -39,8 +39,8 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
         rules = {}
     rules = report["rules"] | rules or {"no rule": [wrong, wrong_after, right, 0]}
     sentences += [
-        f"where labels are known, {name}: {_of(through, answers)} answers let through, "
-        f"{_of(refused, negatives)} others refused"
+        f"where labels are known, {name}: {_of(through, answers)} answers kept by mistake, "
+        f"{_of(refused, negatives)} true negatives refused"
         for name, (answers, through, negatives, refused) in rules.items()
     ]
     rate = f"{100 * wrong_after / after:.1f} % ({wrong_after:,} of {after:,})" if after else "none is kept"

@@ -10,7 +10,7 @@ from juzhen.report.compare import comparison_tables
 from juzhen.report.figures import Reference
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import Matrix, build_matrix
-from juzhen.report.parents import merged_table
+from juzhen.report.parents import merged_tables
 from juzhen.report.profiles import complement_tables, fidelity_table, shape_fidelity
 from juzhen.report.questions import (
     Transfer,
@@ -21,6 +21,7 @@ from juzhen.report.questions import (
     single_set_rows,
 )
 from juzhen.report.significance import differences, significance_table
+from juzhen.report.sizes import size_tables
 from juzhen.report.table import ReportTable
 
 
@@ -59,15 +60,15 @@ def build_report(
     columns = [column for column in scored if not read or column in read]
     transfer, tested = Transfer(matrix, columns), differences(matrix)
     fidelity, costs = shape_fidelity(matrix, reference.numbers), row_costs(matrix)
-    merged = merged_table(matrix)
     unknown = [(name,) for name in reference.unknown]
     note = "Names of the reference that have no equal here; their numbers are not compared."
     tables = [
         *rows_table(matrix),
+        *size_tables(matrix),
         transfer.averages_table(),
         transfer.helpers_table(tested),
         transfer.targets_table(),
-        *([merged] if merged.body else []),
+        *merged_tables(matrix),
         *complement_tables(matrix, single_set_rows(matrix), columns),
         fidelity_table(fidelity),
         *comparison_tables(matrix, reference.numbers),

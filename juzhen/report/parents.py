@@ -42,8 +42,8 @@ def gain_and_loss(
     return average, average - statistics.fmean(averages), average - max(averages), lost
 
 
-def merged_table(matrix: Matrix) -> ReportTable:
-    """A line for each merged row of a matrix whose parents are in it."""
+def merged_tables(matrix: Matrix) -> list[ReportTable]:
+    """A line for each merged row of a matrix whose parents are in it; no table where there is none."""
     runs = {result.measured_weights: row for row in matrix.rows for result in row.all_results}
     body = []
     for row in matrix.rows:
@@ -53,7 +53,7 @@ def merged_table(matrix: Matrix) -> ReportTable:
             by_set = {column: statistics.fmean(side[column] for side in lost) for column in lost[0]}
             average, mean, best = map(statistics.fmean, (averages, to_mean, to_best))
             body.append((row.label, *_cells(average, mean, best, by_set)))
-    return ReportTable("merged", "Merged models and their parents", NOTE, HEAD, body)
+    return [ReportTable("merged", "Merged models and their parents.", NOTE, HEAD, body)] if body else []
 
 
 def _of_seed(

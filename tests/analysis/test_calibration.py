@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from jobs import run_job
+from pages import heads, quoted
 from scipy.special import expit
 
 from juzhen.calibration.calibration import (
@@ -120,6 +121,8 @@ def test_calibrate_writes_what_it_prints(runs, tmp_path, capsys):
     assert report["rows"] == report["rows_fitted_on"] == 600
     assert f"{report['platt']['ece']:.4f}" in printed
     assert "fitted on dev, judged on test" in printed
+    for name in ("docs/guides/cross_encoders.md", "docs/guides/cross_encoders.zh.md"):
+        assert heads(quoted(name, "| set | rows |")) == heads(printed)
     assert report["temperature"]["nll"] <= report["raw"]["nll"] + 0.02
 
 

@@ -43,9 +43,9 @@ def test_finished_cells_are_named_once_all_files_of_a_column_are_there(make_resu
     assert read_status(runs).late_columns is None
 
     (data / "late" / "b.tsv").touch()
-    line = f"2 finished cells lack columns whose files are there now: juzhen evaluate {runs}"
+    line = f"2 finished runs lack columns whose files are there now: juzhen evaluate {runs}"
     assert late_columns_line(cells) == line
     printed = io.StringIO()
     Console(width=300, file=printed).print(to_console(read_status(runs)))
     assert line in printed.getvalue()
-    assert late_columns_line(cells[:1]).startswith("1 finished cell lacks ")
+    assert late_columns_line(cells[:1]).startswith("1 finished run lacks ")

@@ -71,7 +71,7 @@ def test_the_status_tells_states_errors_and_time(tmp_path):
     (took,) = (event["seconds"] for event in ledger.events() if event["event"] == Event.FINISHED)
     status = read_status(folder)
     assert status.seconds_left == pytest.approx(3 * took / 2)
-    counts = "4 cells: 1 finished, 1 waiting, 1 interrupted, 1 failed"
+    counts = "4 runs: 1 finished, 1 waiting, 1 interrupted, 1 failed"
     assert summary(status) == f"{counts}; about {time_in_words(3 * took / 2)} left, 2 at a time"
     with ledger.claim(cells[2]):
         assert read_status(folder).count(State.RUNNING) == 1

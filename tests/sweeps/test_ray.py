@@ -89,7 +89,7 @@ def test_cells_have_a_gpu_each_and_end_when_the_sweep_is_asked_to(tmp_path, clus
     wait_for(lambda: len(list(folder.glob("*/starts"))) == 2, "the cells have not begun")
     sweep.terminate()
     told, _ = sweep.communicate(timeout=PATIENCE)
-    assert "stopping; 2 cells save what they have" in told
+    assert "stopping; 2 runs save what they have" in told
     assert count(folder, Event.STOPPED) == 2
     for name in ("0-fine", "1-fine"):
         told = json.loads((folder / name / "starts").read_text())

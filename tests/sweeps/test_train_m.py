@@ -41,7 +41,7 @@ def test_one_cell_fails_and_the_other_is_there(tmp_path, capsys):
     sweep = start_program("train.py", "-m", *words, cwd=ROOT)
     told, _ = sweep.communicate(timeout=200)
     assert sweep.returncode == 1, told
-    assert "1 cells finished, 0 were finished before, 1 failed" in told
+    assert "1 runs finished, 0 were finished before, 1 failed" in told
     assert "error: /nowhere: no such folder" in told
     (result,) = tmp_path.glob("*/result.json")
     assert Result.read(result).config["model"]["_target_"] == "lightning_modules.lexical.Lexical"
@@ -50,7 +50,7 @@ def test_one_cell_fails_and_the_other_is_there(tmp_path, capsys):
         [Event.SWEEP, *2 * [Event.PLANNED], *2 * [Event.STARTED], Event.FINISHED, Event.FAILED]
     )
     assert sweeps_main(["status", str(tmp_path)]) == 0
-    assert "2 cells: 1 finished, 1 failed" in capsys.readouterr().out
+    assert "2 runs: 1 finished, 1 failed" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_precisions_are_two_cells_and_two_rows(tmp_path, tiny_backbone):
         sweep = start(tmp_path, *words)
         told, _ = sweep.communicate(timeout=200)
         assert sweep.returncode == 0, told
-    assert "0 cells finished, 2 were finished before, 0 failed" in told
+    assert "0 runs finished, 2 were finished before, 0 failed" in told
     results = [Result.read(path) for path in sorted(tmp_path.glob("*/result.json"))]
     assert {one.config["hardware"]["precision"] for one in results} == {"32-true", "bf16-mixed"}
     assert {row.label for row in build_matrix(results, metric="spearman").rows} == {

@@ -1,7 +1,10 @@
 """The pages of the library's API: names for mkdocstrings, which reads the docstrings."""
 
+import ast
+import inspect
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 
 import juzhen.losses
 from juzhen.core.places import PACKAGE
@@ -10,12 +13,13 @@ from tools.docs.markup import code, table
 PACKAGES: Mapping[str, tuple[str, str]] = {
     "encoders": (
         "Encoders",
-        "encoders.sentence_encoder.SentenceEncoder encoders.sentence_encoder.PromptEncoder "
-        "encoders.cross_encoder.CrossEncoder encoders.search.Hit encoders.sentence_encoder.load_encoder "
+        "encoders.sentence_encoder.SentenceEncoder encoders.cross_encoder.CrossEncoder "
+        "encoders.sentence_encoder.PromptEncoder encoders.search.Hit encoders.sentence_encoder.load_encoder "
         "encoders.bundle.save_encoder encoders.backbone.load_backbone encoders.transformer.compile_layers "
         "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.spec.BackboneConfig "
         "backends.opening.open_backend",
     ),
+    "training": ("Training from Python", "training.fit.fit training.rows"),
     "evaluation": (
         "Evaluation",
         "evaluation.run.evaluate evaluation.scoring.Evaluation evaluation.scoring.score_set "
@@ -35,6 +39,22 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     "results": ("Results and errors", "core.result core.errors calibration.calibration calibration.fusion"),
 }
 """Page → title, and what stands on it: classes, functions, modules below `juzhen`; none: the package of its name."""
+
+CALLED = (
+    *(
+        "load",
+        "encode",
+        "encode_query",
+        "encode_document",
+        "similarity",
+        "score",
+        "is_same",
+        "search",
+        "rank",
+    ),
+    *("save", "push_to_hub", "with_prompt", "threshold", "set", "tokenize", "collate"),
+)
+"""Members of encoders that come first, as they are called; others follow in the order of the source."""
 
 HEAD = "---\nsearch: {{boost: 0.3}}\n---\n# {title}\n"
 
@@ -67,7 +87,41 @@ def _import(name: str) -> str:
 
 def _entry(name: str) -> str:
     """A class or a function with its members; of a module its docstring and all that is public in it."""
-    return f"\n::: juzhen.{name}\n"
+    members = _members(f"juzhen.{name}")
+    options = f"    options:\n      members: [{', '.join(members)}]\n" if members else ""
+    return f"\n::: juzhen.{name}\n{options}"
+
+
+def _members(name: str) -> list[str]:
+    """What people call, before constants and what the inside needs; nothing where the source's order will do."""
+    home, _, last = name.rpartition(".")
+    if PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py").is_file():
+        body = ast.parse(Path(import_module(name).__file__ or "").read_text(encoding="utf-8")).body
+        defined = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+        values = [
+            target.id
+            for node in body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        ]
+        values += [
+            node.target.id
+            for node in body
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        ]
+        return [member for member in dict.fromkeys([*defined, *values]) if not member.startswith("_")]
+    value = getattr(import_module(home), last)
+    if not (inspect.isclass(value) and hasattr(value, "load")):
+        return []
+    owners = [owner for owner in value.__mro__ if owner.__module__.startswith("juzhen.")]
+    members = dict.fromkeys(
+        member for owner in owners for member in vars(owner) if not member.startswith("_")
+    )
+    return [
+        *(member for member in CALLED if member in members),
+        *(member for member in members if member not in CALLED),
+    ]
 
 
 def _losses() -> str:

@@ -5,12 +5,15 @@ what would be asked of another host.
 import html
 import logging
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
+from juzhen.core.places import ROOT
 from tools.docs.site import navigation, pages, write
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
@@ -19,7 +22,15 @@ ELSEWHERE = re.compile(r'<(?:script|link|img|source|iframe)\b[^>]*\b(?:src|href)
 log = logging.getLogger("mkdocs.hooks")
 
 
+def repository(project: Path = ROOT / "pyproject.toml") -> str | None:
+    """The address that `[project.urls]` has for the repository; None while nobody has filled it in."""
+    urls = tomllib.loads(project.read_text(encoding="utf-8"))["project"].get("urls", {})
+    return urls.get("Repository") or None
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    if (address := repository()) is not None:
+        config.repo_url, config.repo_name = address, address.rstrip("/").rpartition("/")[2]
     written = pages()
     write(written)
     filled = navigation(written)

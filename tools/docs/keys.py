@@ -17,7 +17,7 @@ from conf.duration import Unit, is_length
 from conf.job import JobConfig
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.schema import Among
-from tools.docs.markup import as_yaml, code, plain, table
+from tools.docs.markup import as_yaml, code, plain
 
 NAMES = {
     "dataset": "dataset.<set>",
@@ -39,17 +39,16 @@ WORDS = {
     Any: "anything",
 }
 COMMENTED = re.compile(r"^(\s*)([\w.@/]+):.*?\s#\s(.*)$")
-COLUMNS = ("key", "type, range", "default", "meaning")
+CHOSEN = {"loss": "loss", "model": "model"}
+"""Group → where the keys of its files stand in a job: each file has others."""
+
 HEAD = """\
----
-search: {boost: 0.4}
----
 # Configuration keys
 
-Every key of a job, with the values that it may have. On the command line `key=value` changes one
-(`training.batch_size=128`), `+key=value` sets one that has no value yet. Defaults are those of `python train.py` alone;
-a file of a group may hold others: [groups of files](groups.md). `python train.py --cfg job --resolve` shows
-the values of a job of yours.
+Every key of a job: what it means, the values that it may have, and its default. On the command line `key=value`
+changes one (`training.batch_size=128`), `+key=value` sets one that has no value yet. Defaults are those of
+`python train.py` alone; a file of a group may hold others: [groups of files](groups.md). `python train.py --cfg job
+--resolve` shows the values of a job of yours.
 """
 
 
@@ -57,12 +56,42 @@ def page() -> str:
     values, comments = shown_values()
     parts = [HEAD]
     for path, kind in sections(JobConfig):
-        rows = list(key_rows(path, kind, values, comments))
+        rows = key_rows(path, kind, values, comments)
         # A dataclass without a docstring has its signature for one.
         is_told = path and kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
         about = " ".join(kind.__doc__.split()) + "\n\n" if is_told else ""
-        parts.append(f"## {code(path) or 'Job'}\n\n{about}{table(COLUMNS, rows)}")
+        parts.append(f"## {code(path) or 'Job'}\n\n{about}{''.join(entry(*row) for row in rows)}")
+        if not path:
+            parts += [_chosen(group, place) for group, place in CHOSEN.items()]
     return "\n".join(parts)
+
+
+def entry(key: str, kind: str, default: str, meaning: str) -> str:
+    """A heading that the search finds, and below it what a phone can show without scrolling sideways."""
+    anchor = re.sub(r"[`<>]", "", key)
+    values = " · ".join(filter(None, [kind, default and f"default {default}"]))
+    return f"### {key} {{ #{anchor} }}\n\n{meaning}\n\n{values}\n{{: .values }}\n\n"
+
+
+def _chosen(group: str, place: str) -> str:
+    """The keys of the files of a group, each with the files that have it."""
+    keys: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for file in sorted((CONFIGURATION / group).glob("*.yaml")):
+        comments = comments_of(file)
+        for key, value in (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).items():
+            if key not in ("_target_", "name", "defaults") and not isinstance(value, dict):
+                words = code(as_yaml(value)), plain(comments.get(key, ""))
+                keys.setdefault(key, {}).setdefault(words, []).append(file.stem)
+    parts = [
+        f"## `{place}`\n\nWhich of these keys a job has depends on `{group}=…`: [the files](groups.md#{group}).\n\n"
+    ]
+    for key, options in sorted(keys.items()):
+        rows = [
+            f"- {', '.join(map(code, names))}: {value}{meaning and f', {meaning}'}"
+            for (value, meaning), names in options.items()
+        ]
+        parts.append(f"### `{place}.{key}` {{ #{place}.{key} }}\n\n" + "\n".join(rows) + "\n\n")
+    return "".join(parts)
 
 
 def sections(kind: type, path: str = "") -> Iterator[tuple[str, type]]:

@@ -67,6 +67,42 @@ if (hasCosts) {
   qualityBy.addEventListener("change", drawCosts);
 }
 
+// Size and quality.
+const sizesColumn = document.getElementById("sizes-column");
+function drawSizes() {
+  const chosen = DATA.sizes.curves.filter((curve) => String(curve.column) === sizesColumn.value);
+  const labels = chosen.map((curve) => ROWS[curve.row].label);
+  const places = chosen.flatMap((curve, series) => DATA.sizes.names.filter((name) => curve.points[name])
+    .map((name) => ({ series, name, label: labels[series], mean: curve.points[name][0], low: curve.points[name][1], high: curve.points[name][2] })));
+  const draw = (colours, width) => {
+    const names = legend(labels, colours, width), colour = (place) => colours.series[place.series % colours.series.length];
+    const marginLeft = 44, marginTop = 30 + names.height;
+    return Plot.plot({
+      ...look(colours, width), height: Math.min(420, Math.max(300, width * 0.5)) + names.height, marginLeft, marginTop, marginBottom: 50, marginRight: 20, grid: true,
+      x: { type: "point", domain: DATA.sizes.names, label: "numbers of an embedding →" },
+      y: { label: `↑ ${DATA.metric} × 100 on ${COLUMNS[sizesColumn.value].name}`, nice: true },
+      marks: [
+        Plot.ruleX(places.filter((place) => place.low !== null), { x: "name", y1: "low", y2: "high", stroke: colour, strokeOpacity: 0.4 }),
+        Plot.line(places, { x: "name", y: "mean", z: "series", stroke: colour, strokeWidth: 1.6 }),
+        Plot.dot(places, { x: "name", y: "mean", r: 4, fill: colour, stroke: colours.paper }),
+        Plot.tip(places, Plot.pointer({ x: "name", y: "mean", title: (place) => `${place.label}\n${place.name}: ${fixed(place.mean)}` })),
+        ...names.marks(marginLeft, marginTop),
+      ],
+    });
+  };
+  const container = document.getElementById("sizes-figures");
+  container.replaceChildren();
+  addFigure(container, {
+    title: `Size and quality on ${COLUMNS[sizesColumn.value].name}`, name: "sizes", draw, full: true,
+    table: { head: ["row", ...DATA.sizes.names], rows: chosen.map((curve, series) => [labels[series], ...DATA.sizes.names.map((name) => (curve.points[name] ? fixed(curve.points[name][0]) : "—"))]) },
+  });
+}
+if (DATA.sizes.curves.length) {
+  openSection("sizes");
+  fillSelect(sizesColumn, [...new Set(DATA.sizes.curves.map((curve) => curve.column))].map((column) => [column, COLUMNS[column].name]), String(DATA.sizes.curves[0].column));
+  sizesColumn.addEventListener("change", drawSizes);
+}
+
 // What is not decided.
 const undecidedColumn = document.getElementById("undecided-column");
 const MOST_DECIDED = 3;  // are drawn beside those that are open, so that a reader sees where the line is

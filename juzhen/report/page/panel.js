@@ -160,6 +160,7 @@ function drawCharts() {
   runRow.value = Math.max(0, trained);
   drawRow();
   if (hasCosts) drawCosts();
+  if (DATA.sizes.curves.length) drawSizes();
   if (!document.getElementById("undecided").hidden) drawUndecided();
   performance.mark("charts");
 }

@@ -1,0 +1,78 @@
+"""What pages quote of commands is what these print: words as they stand in the sources, numbers with their date."""
+
+import re
+from functools import cache
+
+import pytest
+from forks import ROOT
+from pages import EDITIONS, blocks, quoted, site_pages
+
+from sweeps import status
+
+MADE = re.compile(r"juzhen \d+\.\d+\.\d+, \d{4}-\d\d-\d\d")
+MESSAGES = ("error:", "warning:", "[callbacks")
+NO_OUTPUT = ("runs/", "query-id", "from sentence_transformers", "grep ", "pytest", "@software")
+"""Beginnings of texts that are files, trees and lines to type."""
+
+SOURCES = (
+    "juzhen",
+    "launch",
+    "callbacks",
+    "lightning_modules",
+    "datamodules",
+    "sweeps",
+    "conf",
+    "hydra_plugins",
+)
+WINDOW = 3
+
+
+def texts():
+    """Page, text and what stands before it, of all that is no output of a program of the page."""
+    for name in (*EDITIONS, *site_pages()):
+        before = None
+        for block in blocks(name):
+            if block.language == "text" and before != "python" and not block.body.startswith(NO_OUTPUT):
+                yield name, block
+            before = block.language
+
+
+def test_what_a_command_printed_says_when_and_by_which_version():
+    undated = [
+        (name, block.body.splitlines()[0])
+        for name, block in texts()
+        if not block.body.startswith(MESSAGES) and not MADE.fullmatch(block.title)
+    ]
+    assert undated == []
+
+
+@cache
+def source():
+    """All texts of the program, those that are written over several lines in one piece."""
+    files = [path for folder in SOURCES for path in sorted((ROOT / folder).rglob("*.py"))]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    joined = re.sub(r"""["']\s*\n\s*f?r?["']""", "", text)
+    return " ".join(re.findall(r"[a-z]+", joined.lower()))
+
+
+@pytest.mark.parametrize("name", ["docs/guides/problems.md", "docs/guides/problems.zh.md"])
+def test_messages_that_are_explained_are_still_given(name):
+    gone = []
+    for page, block in texts():
+        if page == name:
+            line = block.body.splitlines()[0]
+            parts = [re.findall(r"[a-z]+", part) for part in re.split(r"[^a-z ,;'-]+", line.lower())]
+            windows = [
+                " ".join(part[start : start + WINDOW])
+                for part in parts
+                for start in range(len(part) - WINDOW + 1)
+            ]
+            if windows and not any(f" {window} " in source() for window in windows):
+                gone.append(line)
+    assert gone == []
+
+
+def test_the_table_of_a_sweep_has_the_columns_of_today():
+    for name in ("docs/guides/sweeps.md", "docs/guides/sweeps.zh.md"):
+        head = quoted(name, "2 runs:").splitlines()[2]
+        assert tuple(head.replace("┃", " ").split()) == status.COLUMNS
