@@ -101,8 +101,10 @@ def merge(
 
 
 def _weights(text: str | None) -> list[float] | Literal["dev"] | None:
-    if text is None or text == "dev":
-        return text
+    if text is None:
+        return None
+    if text == "dev":
+        return "dev"
     numbers = [number_or_nan(word) for word in text.split(",")]
     if any(number != number for number in numbers):
         raise UserError(

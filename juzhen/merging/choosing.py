@@ -13,6 +13,7 @@ from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.merging.methods import METHODS
 
+Weights = Sequence[float] | np.ndarray
 Score = Callable[[Sequence[float]], float]
 """Weights → what the merged model reaches on dev, higher is better."""
 
@@ -58,7 +59,7 @@ class Tried:
         self._score, self._trials = score, trials
         self.values: dict[tuple[float, ...], float] = {}
 
-    def __call__(self, weights: Sequence[float]) -> float:
+    def __call__(self, weights: Weights) -> float:
         key = tuple(round(float(weight), 4) for weight in weights)
         if key not in self.values:
             if len(self.values) >= self._trials:

@@ -61,7 +61,7 @@ class Recipe:
             return
         if not method.is_weighted:
             raise UserError(f"{self.method} finds its weights itself; leave them out")
-        numbers = list(self.weights)
+        numbers = [float(weight) for weight in self.weights]
         if len(numbers) != count:
             raise UserError(f"weights: {len(numbers)} for {count} models; give one for each")
         if not all(map(isfinite, numbers)) or not any(numbers):
@@ -88,7 +88,7 @@ class Merged:
 
 def merge_models(models: Models, recipe: Recipe, settings: EvaluationSettings | None = None) -> Merged:
     """The merge that a recipe describes, which `Recipe.check` has seen. settings: of the sets to choose weights on."""
-    numbers = {"density": recipe.density, "scale": recipe.scale, "seed": recipe.seed}
+    numbers: dict[str, Any] = {"density": recipe.density, "scale": recipe.scale, "seed": recipe.seed}
     count = len(models)
     if not recipe.needs_dev or not METHODS[recipe.method].is_weighted:
         is_sum = METHODS[recipe.method].is_sum

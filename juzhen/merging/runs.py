@@ -30,7 +30,7 @@ from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.merging.merge import Merged, Recipe, dev_settings, merge_models, opened_models
 from juzhen.report.identity import identify
 
-MIX = {
+MIX: dict[str, Any] = {
     "name": "mix",
     "order": None,
     "stages": {},
@@ -223,7 +223,7 @@ def _cost(folder: Path, result: Result) -> dict[str, Any]:
     sums = {}
     for name in SUMS:
         values = [stage.training.get(name) for stage in stages]
-        sums[name] = None if None in values else sum(values)
+        sums[name] = None if None in values else sum(filter(None, values))
     return sums
 
 

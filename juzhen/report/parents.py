@@ -53,7 +53,9 @@ def merged_tables(matrix: Matrix) -> list[ReportTable]:
             by_set = {column: statistics.fmean(side[column] for side in lost) for column in lost[0]}
             average, mean, best = map(statistics.fmean, (averages, to_mean, to_best))
             body.append((row.label, *_cells(average, mean, best, by_set)))
-    return [ReportTable("merged", "What do merged models gain, and forget?", NOTE, HEAD, body)] if body else []
+    return (
+        [ReportTable("merged", "What do merged models gain, and forget?", NOTE, HEAD, body)] if body else []
+    )
 
 
 def _of_seed(
