@@ -154,7 +154,7 @@ def _config(parents: Sequence[Result], recipe: Recipe, base: str) -> dict[str, A
     config["merge"] = {
         "method": method,
         "weights": "dev" if recipe.needs_dev else None if recipe.weights is None else list(recipe.weights),
-        "parents": sorted(row_digest(result) for result in parents),
+        "parents": sorted(map(_row, parents)),
     }
     if recipe.needs_base:
         config["merge"] |= {"base": base, "scale": recipe.scale}
@@ -163,10 +163,11 @@ def _config(parents: Sequence[Result], recipe: Recipe, base: str) -> dict[str, A
     return config
 
 
-def row_digest(result: Result) -> str:
-    """Eight hex digits of the row that a result belongs to: equal for runs that differ in their seed alone."""
+def _row(result: Result) -> str:
+    """The name of a run without its seed, and eight hex digits of its row: equal where the seed alone is another."""
     row = identify(result, before_training=False)
-    return hashlib.sha256(repr((row.trained_on, row.settings)).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(repr((row.trained_on, row.settings)).encode()).hexdigest()[:8]
+    return f"{result.name.removesuffix(f'-s{result.seed}')} {digest}"
 
 
 def _trained_on(parents: Sequence[Result]) -> list[str]:

@@ -314,7 +314,7 @@ def settings_beside(results: Sequence[Result]) -> list[tuple[str, ...]]:
         identity = identify(result, before_training=False)
         facts = {"trained on": identity.trained_on or "nothing", "seed": str(result.seed)}
         every.append(facts | _settings(identity))
-    lines = []
+    lines, is_merged = [], any("merge" in result.config for result in results)
     for key in dict.fromkeys(key for facts in every for key in facts):
         values = [facts.get(key, ABSENT) for facts in every]
         place = key.rpartition(".")[0]
@@ -322,7 +322,13 @@ def settings_beside(results: Sequence[Result]) -> list[tuple[str, ...]]:
             str(facts.get(f"{key.partition('.')[0]}.name")) for facts in every
         }
         goes_without_saying = len(names - {ABSENT}) > 1 and not key.endswith(".name") and ABSENT in values
-        if len({*values}) > 1 and not goes_without_saying:
+        of_parents = is_merged and key.partition(".")[0] in (
+            *TRAINING_ONLY,
+            "dataset",
+            "schedule",
+            "callbacks",
+        )
+        if len({*values}) > 1 and not (goes_without_saying or of_parents):
             lines.append((key, *("–" if value == ABSENT else value for value in values)))
     return lines
 
