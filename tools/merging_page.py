@@ -153,33 +153,38 @@ def page(scores: pd.DataFrame, summary: pd.DataFrame) -> str:
 def conclusion(table: pd.DataFrame, names: list[str]) -> list[str]:
     """What the intervals allow to be said."""
     lines = []
-    groups = {"curricula": 3, "merged models": 4}
-    for title, number in groups.items():
+    for title, number in {"curricula": 3, "merged models": 4}.items():
         rows = [name for name in names if kind(name) == number]
-        if not rows:
-            continue
-        best = max(rows, key=lambda name: table.loc[name, ("value", "average")])
-        worst = min(rows, key=lambda name: table.loc[name, ("value", "average")])
-        certain = [
-            f"{name} {'above' if table.loc[name, ('to_mixture', 'average')] > 0 else 'below'}"
-            for name in rows
-            if table.loc[name, ("to_mixture_low", "average")]
-            * table.loc[name, ("to_mixture_high", "average")]
-            > 0
-        ]
+        best, worst = (
+            choose(rows, key=lambda name: table.loc[name, ("value", "average")]) for choose in (max, min)
+        )
+        below, above = (
+            [name for name in rows if table.loc[name, (f"to_mixture_{end}", "average")] * sign > 0]
+            for end, sign in (("high", -1), ("low", 1))
+        )
+        certain = [f"{len(side)} {word} it" for side, word in ((below, "below"), (above, "above")) if side]
         lines.append(
-            f"Of {len(rows)} {title} the best on average is {best} ({_interval(table, best, 'average')} beside the "
-            f"mixture), the last {worst} ({_interval(table, worst, 'average')}); for certain: "
-            f"{', '.join(certain) or 'none is above or below the mixture'}."
+            f"Of {len(rows)} {title} the best on average is {_short(best)}: {_interval(table, best, 'average')} beside "
+            f"the mixture; the last is {_short(worst)}: {_interval(table, worst, 'average')}. Certain at 95 %: "
+            f"{', '.join(certain) or 'none is above or below it'}, of {len(rows)}."
         )
         keeps = min(rows, key=lambda name: table.loc[name, ("value", "forgotten")])
-        loses = max(rows, key=lambda name: table.loc[name, ("value", "forgotten")])
         lines.append(
-            f"Of {title}, {keeps} forgets least of what the single-set models know, "
-            f"{table.loc[keeps, ('value', 'forgotten')]:.1f} points ({_interval(table, keeps, 'forgotten')} beside the "
-            f"mixture), and {loses} most, {table.loc[loses, ('value', 'forgotten')]:.1f}."
+            f"Of the {title} {_short(keeps)} forgets least of what the single-set models know: "
+            f"{_number(table, keeps, 'value', 'forgotten')} points, the mixture "
+            f"{_number(table, MIXTURE, 'value', 'forgotten')}; difference {_interval(table, keeps, 'forgotten')}."
+        )
+    equal, chosen = "merged: linear", "merged: linear, weights by dev"
+    if {equal, chosen} <= {*names}:
+        lines.append(
+            f"Weights chosen on 200 dev rows of each set: {_number(table, chosen, 'value', 'average')} on average, equal "
+            f"weights {_number(table, equal, 'value', 'average')}."
         )
     return lines
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("merged: ")
 
 
 def _number(table: pd.DataFrame, name: str, part: str, measure: str) -> str:
