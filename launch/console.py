@@ -63,6 +63,10 @@ def best_on_dev(training: dict) -> str:
     return f"{best_dev} ({why}; the weights of the last step were kept)"
 
 
+MEASURED = {"loss": "loss", "gradient_norm": "gradient", "weight": "weight"}
+"""What a result may tell of a set of a mixture → how a line says it."""
+
+
 def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
     """One line for each set of a mixture: how much of the training was its own; none where there was one set."""
     if len(sets) < 2:
@@ -71,6 +75,7 @@ def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
     return [
         f"{name}: {counts['batches']:,} of {batches:,} batches ({100 * counts['share_of_batches']:.1f} %), "
         f"{counts['rows']:,} of {rows:,} rows ({100 * counts['share_of_rows']:.1f} %)"
+        + "".join(f", {word} {counts[key]:.3g}" for key, word in MEASURED.items() if key in counts)
         for name, counts in sets.items()
     ]
 

@@ -15,7 +15,7 @@ from torch import nn
 from conf.declared import INNER
 from conf.job import JobConfig
 from conf.own_classes import declared_losses, own_class
-from datamodules.datamodule import Stage, select
+from datamodules.datamodule import Stage, loss_weights, select
 from juzhen.core.examples import Examples, Side
 from juzhen.core.named import deciding_callbacks, deciding_optimizer, without_paths
 from juzhen.data.loading import JobData
@@ -71,6 +71,8 @@ def stage_digest(
             for key, examples in zip(selection.columns, selection.sets, strict=True)
         ],
     }
+    if weights := loss_weights(job, stage.datasets):
+        deciding["loss_weights"] = weights
     if augmentation := deciding_augmentation(vars(job.augmentation)):
         deciding["augmentation"] = augmentation
     if callbacks := deciding_callbacks(job.callbacks):

@@ -55,6 +55,8 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
             }
     if isinstance(config.get("schedule"), Mapping):
         deciding["schedule"].pop("store", None)
+        if not deciding["schedule"].get("weigh_loss"):  # runs from before there was such a key stay
+            deciding["schedule"].pop("weigh_loss", None)
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
     hardware = config.get("hardware") or {}

@@ -65,9 +65,15 @@ def _check_names(job: JobConfig) -> None:
     if schedule.order is not None and not schedule.order:
         raise ConfigError("schedule.order=[]: expected names of stages, or null")
     for name, numbers in schedule.sets.items():
-        if numbers.weight is not None and schedule.sample_by != "weight":
-            key = f"schedule.sets.{name}.weight"
-            raise ConfigError(f"{key}={numbers.weight}: weights count with schedule.sample_by=weight")
+        if (
+            numbers.weight is not None
+            and schedule.sample_by not in ("weight", "drawn")
+            and not schedule.weigh_loss
+        ):
+            raise ConfigError(
+                f"schedule.sets.{name}.weight={numbers.weight}: weights are shares with schedule.sample_by=weight or "
+                "drawn, and multiply losses with schedule.weigh_loss=true; type one of them"
+            )
         if sets and name not in sets:
             raise ConfigError(
                 f"schedule.sets.{name}: this job does not learn from {name}; {nearest(str(name), sets)}"

@@ -97,6 +97,7 @@ EXPECTED = {
         "softmax_graded": (0.8881749544, "graded 0/1"),
         "spread_out": (12.70063608, "0/1 nli"),
         "sup_con": (8.591823666, "classes"),
+        "text_softmax": (1.071253027, "classes"),
         "triplet": (0.4308928019, "0/1 nli"),
         "triplet_batch_all": (0.6253213177, "classes"),
         "triplet_online": (0.7931589615, "0/1 nli"),

@@ -177,8 +177,8 @@ def conclusion(table: pd.DataFrame, names: list[str]) -> list[str]:
     equal, chosen = "merged: linear", "merged: linear, weights by dev"
     if {equal, chosen} <= {*names}:
         lines.append(
-            f"Weights chosen on 200 dev rows of each set: {_number(table, chosen, 'value', 'average')} on average, equal "
-            f"weights {_number(table, equal, 'value', 'average')}."
+            f"Weights chosen on 200 dev rows of each set: {_number(table, chosen, 'value', 'average')} on average, "
+            f"equal weights {_number(table, equal, 'value', 'average')}."
         )
     return lines
 

@@ -20,6 +20,7 @@ GROUPS = {
         "score": "similarity of sentence pairs, typed or in a file",
         "encode": "embeddings of the lines of a file, as a NumPy array",
         "evaluate": "score finished runs on sets that are new or whose files came later",
+        "serve": "embeddings, similarity, search and reranking over HTTP, for OpenAI's and Cohere's clients",
         "export": "write an encoder as one ONNX file, checked to give the same vectors",
     },
     "look at data": {

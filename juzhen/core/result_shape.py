@@ -63,6 +63,7 @@ CONFIG = Object(
                     "sets": Entries((dict, NOTHING)),
                     "sample_by": str,
                     "temperature": float,
+                    "weigh_loss": bool,
                 },
             ),
         ),
@@ -99,7 +100,10 @@ TRAINING = Object(
         "selected_on": [str],
         "parents": [Object({"name": str, "key": str, "seed": int, "trained_on": [str]}, {"weight": float})],
         "sets": Entries(
-            Object({"batches": int, "rows": int, "share_of_batches": float, "share_of_rows": float})
+            Object(
+                {"batches": int, "rows": int, "share_of_batches": float, "share_of_rows": float},
+                {"loss": NUMBER, "gradient_norm": NUMBER, "weight": NUMBER},
+            )
         ),
     }
 )

@@ -170,6 +170,26 @@ class SoftmaxGraded(SoftmaxClassifier):
         return loss, {"mean_absolute_error": (logit.detach().sigmoid() - targets).abs().mean()}
 
 
+class TextClassifier(HeadLoss):
+    """`cross_entropy` of a linear head over one text: the classifier that fine-tuning puts on an encoder.
+
+    The length of an embedding counts, unlike for prototypes.
+    """
+
+    input_kinds = (Kind.LABELLED_TEXT,)
+    choose_when = (
+        "texts with classes, when the classes are all that matters; prototypes make better neighbours"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.head = nn.Linear(self.dim, self.num_classes)
+
+    def with_logs(self, embeddings: Tensor, classes: Tensor) -> LossOutput:
+        logits = self.head(embeddings.to(self.head.weight.dtype))
+        return cross_entropy(logits, classes), {"accuracy": choice_accuracy(logits, classes)}
+
+
 OBJECTIVES = ("bce", "ce")
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ def adamw(
     eps: float = 1e-8,
     layer_decay: float | None = None,
     fused: bool = True,
+    apart: Sequence[dict[str, Any]] = (),
 ) -> torch.optim.AdamW:
     """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101).
 
@@ -32,23 +34,37 @@ def adamw(
     layer_decay  γ: of L layers, layer l from 1 learns at lr · γ^(L − l), what lies below the first at lr · γ^L, and
                  what is no part of a layer, such as a head, at lr. (Sun et al. 2019, section 5.3.4, who write ξ,
                  https://arxiv.org/abs/1905.05583)
+    apart        groups of parameters of `module` with numbers of their own
     """
-    parameters = {name: values for name, values in module.named_parameters() if values.requires_grad}
+    others = {parameter for group in apart for parameter in group["params"]}
+    parameters = {
+        name: values
+        for name, values in module.named_parameters()
+        if values.requires_grad and values not in others
+    }
     depths, rates = dict.fromkeys(parameters, 0), [lr]
     if layer_decay is not None:
         depths = depths_below_top(parameters)
         rates = [lr * layer_decay**depth for depth in range(max(depths.values(), default=0) + 1)]
-    groups = []
+    groups: list[dict[str, Any]] = []
     for depth, rate in enumerate(rates):
         of_depth = [values for name, values in parameters.items() if depths[name] == depth]
         own_rate = {} if layer_decay is None else {"lr": rate}
         groups += [
-            {"params": [one for one in of_depth if one.ndim > 1], "weight_decay": weight_decay, **own_rate},
-            {"params": [one for one in of_depth if one.ndim <= 1], "weight_decay": 0.0, **own_rate},
+            {
+                "params": [values for values in of_depth if values.ndim > 1],
+                "weight_decay": weight_decay,
+                **own_rate,
+            },
+            {"params": [values for values in of_depth if values.ndim <= 1], "weight_decay": 0.0, **own_rate},
         ]
     first, second = betas
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=lr, betas=(first, second), eps=eps, fused=fused
+        [group for group in [*groups, *apart] if group["params"]],
+        lr=lr,
+        betas=(first, second),
+        eps=eps,
+        fused=fused,
     )
 
 

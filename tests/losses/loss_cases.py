@@ -234,6 +234,20 @@ def expected_cosine(loss: losses.CosineSimilarity, rows: Rows) -> Tensor:
     return oracle.cosine_regression(rows.scores, rows.targets, *loss.target_range)
 
 
+def seeded_text_head() -> losses.TextClassifier:
+    torch.manual_seed(5)
+    return losses.TextClassifier(dim=DIM, num_classes=3).double()
+
+
+def expected_text_softmax(loss: losses.TextClassifier, rows: Rows) -> Tensor:
+    (texts,) = rows.embeddings.values()
+    logits = [
+        [oracle.dot(text, row) + shift for row, shift in zip(loss.head.weight, loss.head.bias, strict=True)]
+        for text in texts
+    ]
+    return oracle.class_entropy(logits, rows.targets, 0.0, 0.0)
+
+
 def expected_softmax(loss: losses.SoftmaxClassifier, rows: Rows) -> Tensor:
     first, second = rows.embeddings.values()
     return oracle.softmax(
@@ -317,6 +331,7 @@ def pair_cases() -> list[Case]:
         case(losses.OnlineContrastive, labelled, expected_online_contrastive, margin=0.5, reduction=reduction)
         for reduction in ("mean", "sum")
     ]
+    cases += [case(seeded_text_head, Kind.LABELLED_TEXT, expected_text_softmax)]
     settings = [(Kind.NLI_PAIR, True, False), (Kind.NLI_PAIR, False, True), (labelled, True, True)]
     cases += [
         case(

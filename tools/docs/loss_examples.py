@@ -156,6 +156,7 @@ FAMILIES: dict[str, tuple[Maker, tuple[str, ...]]] = {
         classes,
         (
             "prototype",
+            "text_softmax",
             "arcface",
             "clustering",
             "sup_con",
