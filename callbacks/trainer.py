@@ -14,6 +14,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor
 
 from callbacks import CHECKPOINTS
+from callbacks.averaging import WeightAverage
 from callbacks.lightning_internals import FreshLogs
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
@@ -204,4 +205,5 @@ def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Cal
                 key: value for key, value in node.items() if key not in ("_target_", "decides_weights")
             }
             callbacks.append(own_class(node["_target_"])(**numbers))
-    return callbacks
+    # What looks at weights, or mines with them, finds the right ones in their place.
+    return sorted(callbacks, key=lambda callback: not isinstance(callback, WeightAverage))

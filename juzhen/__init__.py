@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.evaluation.space import space
+    from juzhen.merging.merge import merge
     from juzhen.mining.groups import clusters, communities, paraphrases
     from juzhen.mining.negatives import mine
     from juzhen.mining.options import MiningOptions
@@ -27,6 +28,7 @@ __all__ = [
     "communities",
     "fit",
     "load_ranking",
+    "merge",
     "mine",
     "paraphrases",
     "quantize",
@@ -42,6 +44,7 @@ HOMES = {
     "communities": "mining.groups",
     "fit": "training.fit",
     "load_ranking": "data.loading",
+    "merge": "merging.merge",
     "mine": "mining.negatives",
     "paraphrases": "mining.groups",
     "space": "evaluation.space",

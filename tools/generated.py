@@ -72,6 +72,11 @@ PAGES = (
         "results/losses/runs/*/result.json tools/loss_scores.py",
     ),
     Page(
+        "results/merging/README.md",
+        "python -m tools.merging_page",
+        "results/merging/*.csv tools/merging_page.py",
+    ),
+    Page(
         "docs/concepts/img/*.svg",
         f"python -m {PICTURES} docs/concepts/img",
         f"{_LOSSES} tools/docs/loss_pictures.py tools/docs/loss_examples.py",

@@ -46,6 +46,7 @@ def table(
         options.require_matplotlib(", or leave out --picture")
     require_ours(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
+    from juzhen.report.parents import merged_tables
     from juzhen.report.significance import beaten
     from juzhen.report.sizes import size_tables
     from juzhen.report.table import (
@@ -60,13 +61,13 @@ def table(
     from juzhen.report.terminal import for_people
 
     wins = beaten(matrix)
-    text, sizes = to_markdown(matrix, wins, folders=folders), size_tables(matrix)
-    text += "".join(f"\n{table.title} {table.note}\n\n{table.markdown()}\n" for table in sizes)
+    text, further = to_markdown(matrix, wins, folders=folders), [*size_tables(matrix), *merged_tables(matrix)]
+    text += "".join(f"\n{table.title} {table.note}\n\n{table.markdown()}\n" for table in further)
     if console := for_people():
         console.print(to_console(matrix, wins, folders=folders))
         lines = [caption(matrix), *filter(None, [letters_line(wins)]), *undefined_lines(matrix)]
         console.print("\n".join(lines), highlight=False)
-        show_tables(sizes)
+        show_tables(further)
     else:
         print(text, end="")
     write_page(markdown, text)

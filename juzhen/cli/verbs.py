@@ -37,6 +37,7 @@ GROUPS = {
     "make data and models": {
         "distil": "score the pairs of a set with a teacher, as graded labels for a bi-encoder",
         "mine": "find hard negatives for the pairs of a set, and say why others were refused",
+        "merge": "make one model of several, with a row beside them",
         "student": "make a smaller encoder out of a larger one, for distillation",
     },
     "compare runs": {

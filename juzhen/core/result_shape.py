@@ -76,6 +76,7 @@ CONFIG = Object(
         "on_bad_row": str,
         "sweep_row": (str, NOTHING),
         "init_from": (str, NOTHING),
+        "merge": Object({"method": str, "parents": [str]}, {"weights": (str, [float], NOTHING)}),
         "debug_rows": (int, NOTHING),
     }
 )
@@ -97,6 +98,7 @@ TRAINING = Object(
         "rows_per_second": NUMBER,
         "peak_memory_mib": NUMBER,
         "selected_on": [str],
+        "parents": [Object({"name": str, "key": str, "seed": int, "trained_on": [str]}, {"weight": float})],
         "sets": Entries(
             Object(
                 {"batches": int, "rows": int, "share_of_batches": float, "share_of_rows": float},

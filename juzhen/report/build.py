@@ -10,6 +10,7 @@ from juzhen.report.compare import comparison_tables
 from juzhen.report.figures import Reference
 from juzhen.report.leaks import Audit
 from juzhen.report.matrix import Matrix, build_matrix
+from juzhen.report.parents import merged_tables
 from juzhen.report.profiles import complement_tables, fidelity_table, shape_fidelity
 from juzhen.report.questions import (
     Transfer,
@@ -67,6 +68,7 @@ def build_report(
         transfer.averages_table(),
         transfer.helpers_table(tested),
         transfer.targets_table(),
+        *merged_tables(matrix),
         *complement_tables(matrix, single_set_rows(matrix), columns),
         fidelity_table(fidelity),
         *comparison_tables(matrix, reference.numbers),

@@ -63,6 +63,10 @@ PHRASES = {
     "filter_leaks": "without the rows of {}",
     "init_from": "from {}",
     "debug_rows": "{} rows",
+    "merge.weights": "weights {}",
+    "merge.density": "density {}",
+    "merge.scale": "scale {}",
+    "merge.base": "from {}",
 }
 """Setting → how a label says it."""
 
@@ -117,6 +121,8 @@ def identify(result: Result, *, before_training: bool) -> Identity:
     else:
         stages = result.trained_on
         trained_on = ">".join(stages) if is_curriculum(result) else "+".join(sorted(stages))
+    if merge := config.get("merge"):  # what its parents were trained with, their rows say
+        excluded.update(TRAINING_ONLY)
     settings = without_paths({key: value for key, value in config.items() if key not in excluded})
     backbone = settings.get("backbone", {}).get("name") or ""
     if "backbone" in settings:
@@ -135,7 +141,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         chosen = result.training.get("selected_on", True)
         idle = {"checkpoint_every", *(() if chosen else CHOICE)}
         settings["training"] = {key: value for key, value in training.items() if key not in idle}
-    if is_trained:
+    if is_trained and not merge:
         # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
         seen = [name for stage in result.trained_on for name in stage.split("+")]
         settings["dataset"] = {name: _deciding_rows(config["dataset"].get(name) or {}) for name in seen}
@@ -309,7 +315,7 @@ def settings_beside(results: Sequence[Result]) -> list[tuple[str, ...]]:
         identity = identify(result, before_training=False)
         facts = {"trained on": identity.trained_on or "nothing", "seed": str(result.seed)}
         every.append(facts | _settings(identity))
-    lines = []
+    lines, is_merged = [], any("merge" in result.config for result in results)
     for key in dict.fromkeys(key for facts in every for key in facts):
         values = [facts.get(key, ABSENT) for facts in every]
         place = key.rpartition(".")[0]
@@ -317,7 +323,13 @@ def settings_beside(results: Sequence[Result]) -> list[tuple[str, ...]]:
             str(facts.get(f"{key.partition('.')[0]}.name")) for facts in every
         }
         goes_without_saying = len(names - {ABSENT}) > 1 and not key.endswith(".name") and ABSENT in values
-        if len({*values}) > 1 and not goes_without_saying:
+        of_parents = is_merged and key.partition(".")[0] in (
+            *TRAINING_ONLY,
+            "dataset",
+            "schedule",
+            "callbacks",
+        )
+        if len({*values}) > 1 and not (goes_without_saying or of_parents):
             lines.append((key, *("–" if value == ABSENT else value for value in values)))
     return lines
 
@@ -328,6 +340,8 @@ def _name(identity: Identity) -> str:
         method = settings.get("model.method", DEFAULT_METHOD)
         return settings["model.name"] if method == DEFAULT_METHOD else method
     start = settings.get("init_from", ABSENT)
+    if merge := settings.get("merge.method"):
+        return f"{merge} of {identity.trained_on.replace('+', ' + ')}"
     stages = identity.trained_on.replace("+", " + ").split(">") if identity.trained_on else []
     return " → ".join([*([start] if start != ABSENT else []), *stages]) or UNTRAINED
 

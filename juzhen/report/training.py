@@ -59,7 +59,7 @@ def training_of(result: Result) -> Training:
         family="biencoder" if reads_no_mask else name_of(model),
         sets=">".join("+".join(name for name, _, _ in stage) for stage in stages),
         loss=BY_KIND if customary else "+".join(losses),
-        start=str(result.config.get("init_from") or ""),
+        start=str(result.config.get("init_from") or ("merged models" if "merge" in result.config else "")),
         supervision="none" if kinds == {Kind.SENTENCE} else "labels",
     )
 

@@ -35,6 +35,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
         "Mining and distillation",
         "mining.groups mining.negatives mining.options distillation.graded_sets distillation.student",
     ),
+    "merging": ("Merging", "merging.merge merging.methods merging.runs"),
     "results": ("Results and errors", "core.result core.errors calibration.calibration calibration.fusion"),
 }
 """Page → title, and what stands on it: classes, functions, modules below `juzhen`; none: the package of its name."""

@@ -1,0 +1,122 @@
+"""Averages of weights while they are learnt: the average is validated, kept and saved, and training goes on without it.
+
+Lightning's own WeightAveraging puts its average into whole checkpoints alone. The best weights are saved without the
+rest of the state, so with it weights would be kept that were never validated.
+"""
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from callbacks.lightning_internals import is_between_steps
+from juzhen.core.errors import UserError
+
+
+class WeightAverage(pl.Callback):
+    """Holds an average of all weights that are learnt, and puts it in their place for each validation and the end.
+
+    Memory: two more copies of the weights. Resuming is exact: average and weights are both in the checkpoint.
+
+    start_percent  of the steps, after which the average begins
+    every_steps    steps between two weights that are averaged
+    """
+
+    def __init__(self, *, start_percent: float, every_steps: int) -> None:
+        if not 0 <= start_percent < 100 or every_steps < 1:
+            raise UserError(
+                f"start_percent={start_percent}, every_steps={every_steps}: expected 0 to below 100, and 1 or more"
+            )
+        self.start_percent, self.every_steps = start_percent, every_steps
+        self._average: dict[str, Tensor] = {}
+        self._learnt: dict[str, Tensor] | None = None  # where the average is in their place
+        self._count = 0
+        self._seen_step = 0
+
+    def share(self, count: int) -> float:
+        """Of the newest weights in the average, of which they are number `count`, from 1."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._seen_step = trainer.global_step
+        self._average = {name: values.to(pl_module.device) for name, values in self._average.items()}
+        self._give_back(pl_module)  # a state that was saved after a validation has the average in their place
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
+        self._give_back(pl_module)
+
+    @torch.no_grad()
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
+        done, start = trainer.global_step, self.start_percent / 100 * trainer.datamodule.total_steps
+        if is_between_steps(trainer) or done == self._seen_step:
+            return
+        self._seen_step = done
+        if done <= start or (done % self.every_steps and done < trainer.datamodule.total_steps):
+            return
+        self._count += 1
+        for name, weights in _learnt_by(pl_module).items():
+            if self._count == 1:
+                self._average[name] = weights.detach().clone()
+            else:
+                self._average[name].lerp_(weights, self.share(self._count))
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.state.fn == "fit":
+            self._put(pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._put(pl_module)
+
+    @torch.no_grad()
+    def _put(self, module: pl.LightningModule) -> None:
+        if self._average and self._learnt is None:
+            weights = _learnt_by(module)
+            self._learnt = {name: values.detach().clone() for name, values in weights.items()}
+            for name, values in weights.items():
+                values.copy_(self._average[name])
+
+    @torch.no_grad()
+    def _give_back(self, module: pl.LightningModule) -> None:
+        if self._learnt is not None:
+            for name, values in _learnt_by(module).items():
+                values.copy_(self._learnt[name])
+            self._learnt = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"average": self._average, "learnt": self._learnt, "count": self._count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._average, self._learnt, self._count = state["average"], state["learnt"], state["count"]
+
+
+def _learnt_by(module: pl.LightningModule) -> dict[str, Tensor]:
+    return {name: weights for name, weights in module.named_parameters() if weights.requires_grad}
+
+
+class EMA(WeightAverage):
+    """The exponential moving average: θ̄ ← d θ̄ + (1 − d) θ, with d the smaller of `decay` and n / (n + 9).
+
+    n counts the averaged steps. The rise of d lets go of the first weights in short trainings (Tarvainen and Valpola
+    2017, https://arxiv.org/abs/1703.01780, do so by hand; the form is TensorFlow's).
+    """
+
+    def __init__(self, *, decay: float, start_percent: float, every_steps: int) -> None:
+        super().__init__(start_percent=start_percent, every_steps=every_steps)
+        if not 0 <= decay < 1:
+            raise UserError(f"decay={decay}: expected 0 to below 1, such as 0.999")
+        self.decay = decay
+
+    def share(self, count: int) -> float:
+        return 1 - min(self.decay, count / (count + 9))
+
+
+class SWA(WeightAverage):
+    """The plain mean of the weights from a point on (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407).
+
+    The learning rate stays what the optimizer says: the paper holds it constant, as `optimizer.decay=constant` does.
+    """
+
+    def share(self, count: int) -> float:
+        return 1 / count

@@ -1,0 +1,1 @@
+"""One encoder made of several that started alike."""

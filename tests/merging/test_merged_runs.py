@@ -1,0 +1,167 @@
+"""`juzhen merge` from runs to a row in the matrix."""
+
+import pytest
+import torch
+from jobs import run_job, tiny_encoder
+from safetensors.torch import load_file
+
+import juzhen
+from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.encoders import load_backbone
+from juzhen.encoders.spec import BackboneConfig
+from juzhen.merging.choosing import chosen_weights
+from juzhen.merging.merge import Recipe
+from juzhen.merging.runs import merge_runs
+
+QUICK = ("training.duration=2 steps", "suite=demo", "debug_rows=24")
+
+
+@pytest.fixture(scope="module")
+def parents(tmp_path_factory, tiny_backbone):
+    folder = tmp_path_factory.mktemp("runs")
+    return [run_job(folder, tiny_backbone, *QUICK, f"dataset=[{name}]") for name in ("demo_sts", "demo_qmc")]
+
+
+@pytest.fixture(scope="module")
+def merged(parents):
+    out = parents[0].parent / "merged"
+    assert main(["merge", *map(str, [*parents, out]), "--weights", "0.25,0.75"]) == 0
+    return out
+
+
+def test_the_merged_weights_are_those_of_the_formula(parents, merged):
+    one, two, both = (load_file(folder / "encoder" / "model.safetensors") for folder in (*parents, merged))
+    assert one.keys() == both.keys()
+    for name, values in both.items():
+        torch.testing.assert_close(values, 0.25 * one[name] + 0.75 * two[name], atol=1e-6, rtol=0)
+
+
+def test_it_is_a_run_with_parents_and_their_cost(parents, merged):
+    results = [Result.read(folder) for folder in parents]
+    result = Result.read(merged)
+    assert result.trained_on == ["demo_sts", "demo_qmc"]
+    assert [parent["key"] for parent in result.training["parents"]] == [each.key for each in results]
+    assert result.training["rows_seen"] == sum(each.training["rows_seen"] for each in results)
+    assert result.training["train_seconds"] >= sum(each.training["train_seconds"] for each in results)
+    assert result.scores["dev/demo_sts/spearman"].value is not None
+    assert (merged / "rows.parquet").is_file()
+    card = (merged / "encoder" / "README.md").read_text(encoding="utf-8")
+    assert "| merged by | linear |" in card
+    assert "0.75" in card
+
+
+def test_the_table_shows_it_with_what_it_gained_and_forgot(merged, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # a table as people see it would break the names
+    assert main(["table", str(merged.parent), "--debug"]) == 0
+    printed = capsys.readouterr().out.replace("\\", "")
+    assert printed.count("linear of demo_qmc + demo_sts") == 2
+    assert "What do merged models gain, and forget?" in printed
+
+
+def test_a_base_is_found_where_the_runs_started_alike(parents, tmp_path, tiny_backbone):
+    out = tmp_path / "ties"
+    result, _ = merge_runs(parents, out, Recipe("ties", density=1.0))
+    start = load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random"), seed=42)
+    base = start.state_dict()["backbone.encoder.layer.0.output.dense.weight"]
+    one, two, both = (
+        load_file(folder / "encoder" / "model.safetensors")["encoder.layer.0.output.dense.weight"] - base
+        for folder in (*parents, out)
+    )
+    agree = one.sign() == two.sign()
+    torch.testing.assert_close(both[agree], ((one + two) / 2)[agree], atol=1e-6, rtol=0)
+    assert result is not None
+    assert result.config["merge"]["density"] == 1.0
+
+
+def test_models_of_other_shapes_are_refused_before_anything_is_computed(parents, tmp_path, monkeypatch):
+    monkeypatch.setattr("juzhen.merging.models.Models.merge", lambda *given, **how: pytest.fail("computed"))
+    small = BackboneConfig(path=str(parents[0] / "encoder"), layers=3)
+    other = load_backbone(small, seed=0)
+    with pytest.raises(UserError, match=r"layer\.1.* is not there and .*; only models of the same shapes"):
+        juzhen.merge([parents[0], other])
+    with pytest.raises(UserError, match="their tokenizers differ"):
+        juzhen.merge([parents[0], "builtin/mini_zh"])
+    other = juzhen.SentenceEncoder.load(parents[1])
+    other.pooling = "cls"
+    with pytest.raises(UserError, match="pooling is 'mean' and 'cls'"):
+        juzhen.merge([parents[0], other])
+    other.backbone.config.quantization_config = {"bits": 8}
+    with pytest.raises(UserError, match="quantised"):
+        juzhen.merge([other, other])
+
+
+def test_cross_encoders_are_merged_with_their_heads(tmp_path, tiny_backbone):
+    models = [
+        juzhen.CrossEncoder(
+            tiny_encoder(tiny_backbone), outputs=1, segments=False, symmetric=False, seed=seed
+        ).eval()
+        for seed in (0, 1)
+    ]
+    both = juzhen.merge(models, weights=[1, 3])
+    torch.testing.assert_close(both.head.weight, 0.25 * models[0].head.weight + 0.75 * models[1].head.weight)
+    both.save(tmp_path / "both")
+    again = juzhen.CrossEncoder.load(tmp_path / "both")
+    assert again.score("你好", "您好") == pytest.approx(both.score("你好", "您好"), abs=1e-6)
+    with pytest.raises(UserError, match="one is a cross-encoder and one a bi-encoder"):
+        juzhen.merge([both, tiny_encoder(tiny_backbone)])
+
+
+def test_other_licences_are_listed(parents, tmp_path):
+    for parent, name in zip(parents, ("mit", "apache-2.0"), strict=True):
+        folder = tmp_path / name
+        encoder = juzhen.SentenceEncoder.load(parent)
+        vars(encoder)["licence"] = name
+        encoder.save(folder)
+    result, _ = merge_runs([tmp_path / "mit", tmp_path / "apache-2.0"], tmp_path / "out", Recipe())
+    assert result is None, "folders of encoders have no row"
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "license:" not in card
+    assert "| 1: mit | mit |" in card
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ({"method": "ties"}, "name it as the base"),
+        ({"method": "slerp", "models": 3}, "slerp: 3 models, expected 2"),
+        ({"weights": [1.0]}, "1 for 2 models"),
+        ({"weights": [0.0, 0.0]}, "not all 0"),
+        ({"weights": [2.0, -1.0]}, "not negative"),
+        ({"method": "tie"}, "did you mean ties"),
+        ({"density": 0.0}, "above 0"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(recipe, message):
+    recipe = dict(recipe)
+    models = [f"no/such/{number}" for number in range(recipe.pop("models", 2))]
+    with pytest.raises(UserError, match=message):
+        juzhen.merge(models, **recipe)
+
+
+def test_weights_are_found_where_dev_is_highest():
+    def score(weights):
+        return -sum((weight - goal) ** 2 for weight, goal in zip(weights, (0.6, 0.3, 0.1), strict=True))
+
+    tried = chosen_weights(score, 3, method="linear", trials=40)
+    assert tried.best == pytest.approx((0.6, 0.3, 0.1), abs=0.03)
+    assert len(tried.values) <= 40
+    assert chosen_weights(lambda w: -((w[1] - 0.7) ** 2), 2, method="slerp", trials=40).best == (0.3, 0.7)
+    factors = chosen_weights(lambda w: -((w[0] - 1.4) ** 2) - (w[1] - 0.5) ** 2, 2, method="dare", trials=60)
+    assert factors.best == pytest.approx((1.4, 0.5), abs=0.05)
+
+
+def test_the_greedy_soup_leaves_out_what_does_not_help():
+    def score(weights):
+        return {1: 0.9, 2: 0.95}.get(sum(weight > 0 for weight in weights), 0.5) - 0.1 * (weights[2] > 0)
+
+    assert chosen_weights(score, 3, method="greedy_soup", trials=9).best == (0.5, 0.5, 0.0)
+
+
+def test_weights_chosen_on_dev_are_in_the_result(parents, tmp_path):
+    result, found = merge_runs(parents, tmp_path / "chosen", Recipe(weights="dev"), dataset=["demo_sts"])
+    assert result is not None
+    assert result.training["selected_on"] == ["demo_sts"]
+    assert len(found.tried) >= 9
+    assert result.scores["dev/demo_sts/spearman"].value == pytest.approx(max(found.tried.values()), abs=1e-6)
