@@ -55,7 +55,7 @@ CALLED = (
 )
 """Members of encoders that come first, as they are called; others follow in the order of the source."""
 
-HEAD = "---\nsearch: {{boost: 0.3}}\n---\n# {title}\n"
+HEAD = "---\nsearch: {{boost: {boost}}}\n---\n# {title}\n"
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -70,7 +70,12 @@ def pages() -> Iterator[tuple[str, str]]:
         }
         imports = [_import(member) for member in listed if not is_module[member]]
         imported = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
-        yield f"api/{name}.md", HEAD.format(title=title) + imported + "".join(map(_entry, listed))
+        yield (
+            f"api/{name}.md",
+            HEAD.format(title=title, boost=1 if name in ("encoders", "training") else 0.3)
+            + imported
+            + "".join(map(_entry, listed)),
+        )
 
 
 def _import(name: str) -> str:
@@ -132,5 +137,5 @@ def _losses() -> str:
         for name, home in homes.items()
     ]
     listed = "".join(_entry(f"losses.{module}") for module in [*modules, "loss", "scores"])
-    head = HEAD.format(title="Loss classes and functions")
+    head = HEAD.format(title="Loss classes and functions", boost=0.3)
     return f"{head}\nAll are imported from `juzhen.losses`.\n\n{table(('name', 'module'), rows)}{listed}"
