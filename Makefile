@@ -23,6 +23,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "fetching the packages that constraints.txt pins:"
 	@{ $(BIN)/pip install --progress-bar off --editable ".[dev]" --constraint constraints.txt || touch $(VENV)/.failed; } 2>&1 \
 	    | tee $(VENV)/install.log | while read -r word name rest; do case "$$word $$name" in \
+	        "Obtaining "*) echo "  juzhen itself, which says what it needs" ;; \
 	        "Collecting "*) echo "  $${name%%[!A-Za-z0-9_.-]*}" ;; \
 	        "Installing collected") echo "unpacking them, which takes about as long again" ;; esac; done
 	@if test -e $(VENV)/.failed; then rm $(VENV)/.failed; tail -n 20 $(VENV)/install.log >&2; \

@@ -51,7 +51,7 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
         if not folder.finished:
             curriculum.run(folder)
         if not folder.is_helper:
-            show_result(folder.result(), folder=str(folder.path))
+            show_result(folder.result(), folder=str(folder.path), earlier=folder.earlier_results())
 
 
 def first_look(job: "JobConfig") -> None:

@@ -23,12 +23,21 @@ class FreshLogs(pl.Callback):
     """Makes Lightning forget what earlier steps have logged.
 
     It would write the last value of every name again at each step that is logged. In a mixture a step logs the names of
-    one set, and the curves of the others would go on although nothing was learnt of them.
+    one set, and the curves of the others would go on although nothing was learnt of them. A step of several batches,
+    which may be of several sets, keeps what each of them logs.
     """
 
+    def __init__(self) -> None:
+        self._is_new_step = True
+
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
+        if not self._is_new_step:
+            return
         for metric in trainer._results.result_metrics:
             metric.has_reset = True  # until the step logs the name again
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
+        self._is_new_step = not is_between_steps(trainer)
 
 
 def without_anonymous(logger: WandbLogger) -> WandbLogger:

@@ -14,7 +14,7 @@ import torch
 from callbacks.health import append_line
 from callbacks.lightning_internals import is_between_steps
 from callbacks.resume import stage_folder
-from conf.declared import declared
+from conf.declared import declared, declared_loss
 from conf.job import JobConfig
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
@@ -166,7 +166,7 @@ class NegativeMining(pl.Callback):
                 f"name its stage in {KEY}.stages"
             )
         for name, match in ((name, match_of) for stage in mined for name, match_of in stage.items()):
-            if self._is_mined(name) and Kind.TRIPLET not in declared(match.loss["_target_"]).input_kinds:
+            if self._is_mined(name) and Kind.TRIPLET not in declared_loss(match.loss).input_kinds:
                 raise UserError(
                     f"{KEY}: loss={name_of(match.loss)} of {name} reads no negatives; choose one that does, such as "
                     f"loss=info_nce, or name the sets that are mined for: {KEY}.sets=[…]"

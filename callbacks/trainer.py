@@ -1,6 +1,7 @@
 """The Trainer of a stage, with all that goes along with it."""
 
 import logging
+import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -121,11 +122,11 @@ def build_trainer(
         strategy=strategy,
         precision=hardware.precision,
         max_epochs=1,
-        accumulate_grad_batches=job.training.accumulate,
+        accumulate_grad_batches=data.batches_per_step,
         limit_val_batches=1.0 if data.selecting else 0,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,  # our samplers share rows out themselves, without padding
-        log_every_n_steps=min(job.logger.every_steps, max(1, data.total_steps // POINTS)),
+        log_every_n_steps=_logged_every(job, data),
         enable_progress_bar=False,  # `callbacks.progress` shows it
         enable_model_summary=False,
         plugins=[AtomicCheckpointIO(checkpoints or folder / CHECKPOINTS)],
@@ -136,6 +137,15 @@ def build_trainer(
         ],
         logger=build_loggers(job, data.stage, folder, run_id=run_id, settings=settings),
     )
+
+
+def _logged_every(job: JobConfig, data: SentenceDataModule) -> int:
+    """Optimizer steps between two that are logged. Where sets come in turn, each has its logged steps."""
+    every = min(job.logger.every_steps, max(1, data.total_steps // POINTS))
+    if data.stream.order == "in_turn" and not data.blends:
+        while math.gcd(every, len(data.train)) > 1:
+            every -= 1
+    return every
 
 
 def _drop_harmless_messages() -> None:

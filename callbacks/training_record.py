@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 from callbacks.mining import NegativeMining
 from callbacks.peak_memory import PeakMemory
 from callbacks.set_counts import SetCounts
+from callbacks.set_weights import SetWeights
 from callbacks.throughput import Throughput
 from callbacks.trainer import BEST, LAST, BestOnDev
 from datamodules.datamodule import Selection, SentenceDataModule
@@ -21,6 +22,9 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
     best = by_type[BestOnDev].best_model_score if BestOnDev in by_type else None
     watch, counts, memory = (by_type.get(kind) for kind in (Throughput, SetCounts, PeakMemory))
     mining = by_type.get(NegativeMining)
+    deciding = next((each for each in trainer.callbacks if isinstance(each, SetWeights) and each.names), None)
+    weights = deciding.summary() if deciding else trainer.lightning_module.loss_weights
+    sets = counts.summary() if counts else {}
     steps = trainer.fit_loop.epoch_loop.global_step
     return {
         "steps": steps,
@@ -31,7 +35,10 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         f"best_dev_{data.selection.metric}": None if best is None else float(best),
         "kept": LAST if best is None else BEST,
         **(watch.summary() if watch else {}),
-        "sets": counts.summary() if counts else {},
+        "sets": {
+            name: of_set | ({"weight": weights[name]} if name in weights else {})
+            for name, of_set in sets.items()
+        },
         "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
         **({"mining": mining.summary()} if mining else {}),
         "peak_memory_mib": memory.mib if memory else None,

@@ -6,7 +6,7 @@ A test holds what is read to what the classes are.
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from conf.own_classes import base_of, declared_losses, is_own, refusal
 from juzhen.core import measures
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.named import name_of
 from juzhen.core.places import ROOT
 
 HEAD = ("dim", "num_classes")
@@ -51,6 +52,9 @@ class Declared:
     unscored: Mapping[Kind, str] | None = None
     trains: bool | None = None
     needs_teacher_scores: bool | None = None
+    takes: tuple[str, ...] | None = None
+    takes_heads: bool | None = None
+    has_head: bool | None = None
     metric: str | None = None
 
     @property
@@ -59,6 +63,9 @@ class Declared:
 
 
 ATTRIBUTES = tuple(attribute.name for attribute in fields(Declared)[2:])
+
+INNER = "of"
+"""Key of the loss that another one is made around."""
 
 
 @cache
@@ -80,6 +87,35 @@ def declared(target: str) -> Declared:
     settings = create_model(name, __config__=STRICT, **taken)
     attributes = {attribute: getattr(outline, attribute, None) for attribute in ATTRIBUTES}
     return Declared(name, settings, **attributes)
+
+
+def declared_loss(node: Mapping[str, Any]) -> Declared:
+    """What a loss says, by its settings; of one around another loss, what that one learns from.
+
+    Raises UserError where it cannot be made around that one, and for a path to no class of juzhen's.
+    """
+    outer = declared(node["_target_"])
+    if outer.takes is None:
+        return outer
+    inner_node = node.get(INNER)
+    if not isinstance(inner_node, Mapping) or "_target_" not in inner_node:
+        raise UserError(f"loss={name_of(node)}: expected one loss inside; type loss@loss.{INNER}=cosent")
+    inner = declared_loss(inner_node)
+    is_fixed = inner.has_head and not outer.takes_heads
+    if is_fixed or inner.consumes not in outer.takes:
+        reason = "it owns a head of one size of embedding" if is_fixed else f"it reads {inner.consumes}"
+        raise UserError(
+            f"loss={name_of(node)}: loss={name_of(inner_node)} cannot be inside, as {reason}; "
+            f"choose a loss of scores or of embeddings, as in loss@loss.{INNER}=cosent"
+        )
+    takes_over = not outer.consumes or inner.consumes in ("teacher", "guide")
+    consumes = inner.consumes if takes_over else outer.consumes
+    return replace(
+        outer,
+        input_kinds=inner.input_kinds,
+        needs_teacher_scores=inner.needs_teacher_scores,
+        consumes=consumes,
+    )
 
 
 def declared_targets(package: str) -> Iterator[str]:
@@ -115,7 +151,7 @@ def _outline(module: str, name: str) -> type | None:
     for line in node.body:
         target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
         value = getattr(line, "value", None)
-        if isinstance(target, ast.Name) and target.id in (*ATTRIBUTES, "has_head") and value is not None:
+        if isinstance(target, ast.Name) and target.id in ATTRIBUTES and value is not None:
             body[target.id] = _value(value)
     return type(name, tuple(base for base in bases if base is not None), body)
 

@@ -16,6 +16,8 @@ from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
 
+SampleBy = Literal["size", "weight", "uniform", "drawn", "round_robin", "blend"]
+
 View = Literal["translation", "synonym", "sentence_order", "delete", "repeat", "cutoff", "shuffle"]
 """Names of `juzhen.encoders.views.VIEWS`."""
 
@@ -34,6 +36,12 @@ class OptimizerConfig:
     )
     clip_norm: float | None = Field(
         default=None, gt=0, description="gradients are scaled down to this length; null: not"
+    )
+    layer_decay: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="learning rate of a layer, as a share of that of the layer above; null: all alike",
     )
 
     @model_validator(mode="after")
@@ -124,10 +132,13 @@ class SetConfig:
     """What one set of a mixture has of its own."""
 
     weight: float | None = Field(
-        default=None, gt=0, description="its share of the batches with sample_by=weight; null: 1"
+        default=None, gt=0, description="its share of the batches with sample_by=weight or drawn; null: 1"
     )
     batch_size: int | None = Field(default=None, ge=1, description="null: as the job says")
     loss: dict[str, Any] | None = Field(default=None, description="instead of the job's")
+    loss_weight: float | None = Field(
+        default=None, gt=0, description="multiplies its loss; null: 1, or with weigh_loss its weight"
+    )
 
 
 @dataclass(config=SCHEMA, kw_only=True)
@@ -139,6 +150,9 @@ class StageConfig:
     )
     share_percent: float | None = Field(
         default=None, gt=0, description="it lasts for this part of training.duration"
+    )
+    limit: int | None = Field(
+        default=None, ge=1, description="it trains on at most this many rows of each of its sets"
     )
     loss: dict[str, Any] | None = Field(default=None, description="instead of the job's")
     training: dict[str, Any] | None = Field(default=None, description="keys of `training`")
@@ -155,12 +169,14 @@ class ScheduleConfig:
     )
     stages: dict[str, StageConfig | None] = Field(description="serial: stage → what it has of its own")
     sets: dict[str, SetConfig] = Field(description="set → what it has of its own where sets are mixed")
-    sample_by: Literal["size", "weight"] = Field(
-        description="size: every row once per epoch · weight: by weights"
+    sample_by: SampleBy = Field(
+        description="size: every row once per epoch · weight: by weights · uniform: all sets alike · drawn: the set "
+        "of each batch is drawn by weights · round_robin: one after another · blend: each step has a batch of every set"
     )
     temperature: float = Field(
         gt=0, description="shares are raised to 1/temperature; 1: as they are, large: equal"
     )
+    weigh_loss: bool = Field(default=False, description="a set's weight multiplies its loss, too")
     store: str | None = Field(
         default=None, description="folder of stages that runs share; null: each run keeps its own"
     )

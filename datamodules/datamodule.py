@@ -142,6 +142,22 @@ def _validated(selection: Selection) -> tuple[list[Examples], list[TransferTask]
     ], by_class
 
 
+def blends(job: JobConfig) -> bool:
+    """Each optimizer step of a stage has a batch of every set."""
+    return len(job.dataset) > 1 and job.schedule.sample_by == "blend"
+
+
+def loss_weights(job: JobConfig, sets: Sequence[str]) -> dict[str, float]:
+    """What multiplies the loss of each set in the steps of a stage; {} where one set is alone, or all count alike."""
+    schedule = job.schedule
+    weights = {}
+    for name in sets:
+        numbers = schedule.sets.get(name)
+        weight = numbers.weight if numbers is not None and schedule.weigh_loss else None
+        weights[name] = (numbers.loss_weight if numbers is not None else None) or weight or 1.0
+    return weights if len(sets) > 1 and set(weights.values()) != {1.0} else {}
+
+
 class _Rows(Dataset):
     """Batches by their row numbers; runs in the worker processes of a loader."""
 
@@ -193,28 +209,34 @@ class SentenceDataModule(pl.LightningDataModule):
             for name in sizes
         }
         self.stream = BatchStream(
-            sizes, batch_size=batch_sizes, num_batches=0, seed=job.seed, shares=self._shares(batch_sizes)
+            sizes, batch_size=batch_sizes, num_batches=0, seed=job.seed, **self._sampling(batch_sizes)
         )
-        self.steps_per_epoch = math.ceil(self.stream.batches_per_epoch / training.accumulate)
+        self.blends = blends(job) and len(sizes) > 1
+        self.batches_per_step = training.accumulate * (len(sizes) if self.blends else 1)
+        self.steps_per_epoch = math.ceil(self.stream.batches_per_epoch / self.batches_per_step)
         self.total_steps, self.warmup_steps = 0, 0
         if self.train:
             self.total_steps = self.in_steps(training.duration, "training.duration", total_steps=None)
             warmup = job.optimizer.warmup
             self.warmup_steps = self.in_steps(warmup, "optimizer.warmup", total_steps=self.total_steps)
-        self.stream.num_batches = self.total_steps * training.accumulate
+        self.stream.num_batches = self.total_steps * self.batches_per_step
 
-    def _shares(self, batch_sizes: dict[str, int]) -> dict[str, float] | None:
-        """Dataset key → its part of the batches; None where every row comes once per epoch."""
+    def _sampling(self, batch_sizes: dict[str, int]) -> dict[str, Any]:
+        """In which order and shares the stream mixes sets; {} where every row comes once per epoch."""
         schedule = self.job.schedule
-        if len(batch_sizes) < 2 or (schedule.sample_by == "size" and schedule.temperature == 1):
-            return None
-        parts = {name: len(examples) / batch_sizes[name] for name, examples in self.train.items()}
-        if schedule.sample_by == "weight":
-            parts = {
-                name: (schedule.sets[name].weight if name in schedule.sets else None) or 1.0 for name in parts
-            }
+        by = schedule.sample_by
+        if len(batch_sizes) < 2 or (by == "size" and schedule.temperature == 1):
+            return {}
+        if by in ("round_robin", "blend"):
+            return {"order": "in_turn"}
+        if by == "size":
+            parts = {name: len(examples) / batch_sizes[name] for name, examples in self.train.items()}
+        else:
+            weights = {name: numbers.weight for name, numbers in schedule.sets.items()}
+            parts = {name: (by != "uniform" and weights.get(name)) or 1.0 for name in self.train}
         largest = max(parts.values())  # powers of numbers up to 1 stay finite
-        return {name: (part / largest) ** (1 / schedule.temperature) for name, part in parts.items()}
+        shares = {name: (part / largest) ** (1 / schedule.temperature) for name, part in parts.items()}
+        return {"shares": shares, "order": "drawn" if by == "drawn" else "shuffled"}
 
     def in_steps(self, duration: str, key: str, *, total_steps: int | None) -> int:
         """A duration of the configuration in optimizer steps of this stage."""
@@ -225,7 +247,7 @@ class SentenceDataModule(pl.LightningDataModule):
         return Duration.parse(duration, key=key).exact_steps(**self._step(), total_steps=None)
 
     def _step(self) -> dict[str, float]:
-        rows = self.stream.mean_batch_size * self.job.training.accumulate
+        rows = self.stream.mean_batch_size * self.batches_per_step
         return {"steps_per_epoch": self.steps_per_epoch, "batch_size": rows}
 
     def serve(self, collate: Callable[[Examples, np.ndarray], Batch], plan: Callable[..., Any]) -> None:

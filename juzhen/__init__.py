@@ -10,7 +10,9 @@ from juzhen.core.lazy import lazily
 if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.evaluation.space import space
     from juzhen.mining.groups import clusters, communities, paraphrases
     from juzhen.mining.negatives import mine
     from juzhen.mining.options import MiningOptions
@@ -27,6 +29,8 @@ __all__ = [
     "load_ranking",
     "mine",
     "paraphrases",
+    "quantize",
+    "space",
 ]
 
 HOMES = {
@@ -40,6 +44,8 @@ HOMES = {
     "load_ranking": "data.loading",
     "mine": "mining.negatives",
     "paraphrases": "mining.groups",
+    "space": "evaluation.space",
+    "quantize": "encoders.quantized",
 }
 """Name → the module of this package that defines it."""
 

@@ -44,7 +44,7 @@ from launch.sweep_rows import (
 )
 from launch.tree_files import check_own_names, check_set_files
 from launch.unread import why_unread
-from launch.words import Groups, as_typed, parse_flags, several_values
+from launch.words import Groups, as_typed, parse_flags, several_values, with_set_words
 
 DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
 """Where the files of a configuration tree lie."""
@@ -97,7 +97,7 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     flags = parse_flags(as_typed(arguments))
     if flags.help or flags.info:  # nothing is written for who asks what there is
         flags.overrides = [word for word in flags.overrides if not word.startswith(DATA_WORD)]
-    flags.overrides = with_data_set(flags.overrides, config_dir=flags.config_dir)
+    flags.overrides = with_set_words(with_data_set(flags.overrides, config_dir=flags.config_dir))
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     name, overrides = flags.config_name or "train", flags.overrides
     with opened(folder, flags.config_dir) as hydra:

@@ -1,19 +1,25 @@
 """What a person sees at the end of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from juzhen.core.examples import Kind
 from juzhen.core.measures import FIRST_MEASURES, first_measure, metric_title
-from juzhen.core.result import WITHOUT_LEAKS, Result, Score
+from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.report.decisions import decision_table
 from juzhen.report.terminal import console_table, terminal
 
 
-def show_result(result: Result, *, folder: str) -> None:
-    """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval."""
+def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) -> None:
+    """Prints the scores of a result as a table: Spearman ×100 per evaluation set, with its interval.
+
+    earlier  results of the stages before the last one, in order
+    """
     console = terminal()
+    if earlier:
+        console.print(stage_table([*earlier, result]))
     if (table := result_table(result)).row_count:
         console.print(table)
     else:
@@ -28,7 +34,7 @@ def show_result(result: Result, *, folder: str) -> None:
         console.print(f"{name}: {count:,} rows left out that an evaluation set has too (filter_leaks)")
     for name, reason in result.unscored.items():
         console.print(f"{name} is not scored. {reason}", soft_wrap=True)
-    for line in [*undefined_lines(result), *leak_lines(result), *tie_lines(result)]:
+    for line in [*size_lines(result), *undefined_lines(result), *leak_lines(result), *tie_lines(result)]:
         console.print(line, soft_wrap=True)
     training = result.training
     if training.get("train_seconds") and {"rows_seen", "rows_per_second"} <= training.keys():
@@ -57,6 +63,10 @@ def best_on_dev(training: dict) -> str:
     return f"{best_dev} ({why}; the weights of the last step were kept)"
 
 
+MEASURED = {"loss": "loss", "gradient_norm": "gradient", "weight": "weight"}
+"""What a result may tell of a set of a mixture → how a line says it."""
+
+
 def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
     """One line for each set of a mixture: how much of the training was its own; none where there was one set."""
     if len(sets) < 2:
@@ -65,6 +75,7 @@ def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
     return [
         f"{name}: {counts['batches']:,} of {batches:,} batches ({100 * counts['share_of_batches']:.1f} %), "
         f"{counts['rows']:,} of {rows:,} rows ({100 * counts['share_of_rows']:.1f} %)"
+        + "".join(f", {word} {counts[key]:.3g}" for key, word in MEASURED.items() if key in counts)
         for name, counts in sets.items()
     ]
 
@@ -105,6 +116,21 @@ def undefined_lines(result: Result) -> list[str]:
     return [f"{column}: no {' and no '.join(metrics)}: {why}" for (column, why), metrics in reasons.items()]
 
 
+def size_lines(result: Result) -> list[str]:
+    """One line for each split that was scored by embeddings cut to their first numbers, too."""
+    sizes: dict[str, dict[int, str]] = {}
+    for key, score in result.scores.items():
+        column, _, metric = key.rpartition("/")
+        whole, dim = without_size(column)
+        kind = result.data.get(whole, {}).get("kind")
+        if dim is not None and kind and metric == first_measure(Kind(kind)):
+            sizes.setdefault(f"{whole} {_words(metric)}", {})[dim] = _percent(score.value)
+    return [
+        f"{name} by the first " + ", ".join(f"{dim} numbers {value}" for dim, value in of_sizes.items())
+        for name, of_sizes in sizes.items()
+    ]
+
+
 def tie_lines(result: Result) -> list[str]:
     """One line for each score that the order of equally scored documents moves by a point or more."""
     return [
@@ -125,7 +151,7 @@ def result_table(result: Result) -> Table:
     """
     between = " → " if result.config["schedule"]["name"] == "serial" else " + "
     trained = between.join(result.trained_on) or "nothing"
-    rows = list(_measured(result.scores))
+    rows = [(name, measure) for name, measure in _measured(result.scores) if without_size(name)[1] is None]
     mixed = any(measure != "spearman" for _, measure in rows)
     columns = ["evaluated on", *(["measure"] if mixed else [])]
     numbers = [*(["before"] if result.untrained else []), "dev", "95 %", "test", "95 %", "accuracy"]
@@ -158,6 +184,36 @@ def result_table(result: Result) -> Table:
         title=f"{'Scores' if mixed else 'Spearman'} ×100, trained on {trained}",
         bold=[number for number, line in enumerate(table_rows) if line[0] in trained_sets],
     )
+
+
+def stage_table(results: Sequence[Result]) -> Table:
+    """Rows: evaluation sets. Columns: test ×100 (dev without a test) after each stage, and what the stage changed.
+
+    results  of the stages of one job, in order; the first may know the scores before training. What a stage has learnt
+             from is in bold type
+    """
+    stages = [f"{number}. {_stage_name(result)}" for number, result in enumerate(results, start=1)]
+    rows = []
+    for name, measure in _measured(results[-1].scores):
+        keys = [f"{split}/{name}/{measure}" for split in ("test", "dev")]
+        key = next((key for key in keys if results[-1].scores.get(key) is not None), keys[-1])
+        scores = [results[0].untrained.get(key), *(result.scores.get(key) for result in results)]
+        values = [score and score.value for score in scores]
+        cells: list[str | Text] = [_percent(values[0])] if results[0].untrained else []
+        for result, before, value in zip(results, values, values[1:], strict=False):
+            change = "" if None in (before, value) else f" {100 * (value - before):+.1f}"
+            is_learnt = name in result.trained_on[-1].split("+")
+            cells.append(Text(f"{_percent(value)}{change}", style="bold" if is_learnt else ""))
+        label = name if measure == "spearman" else f"{name} ({_words(measure)})"
+        rows.append([f"{label}, {key.partition('/')[0]}", *cells])
+    before = ["before"] if results[0].untrained else []
+    title = "After each stage ×100, and the change by it; bold: sets that the stage learns from"
+    return console_table(["evaluated on", *before, *stages], rows, numbers=[*before, *stages], title=title)
+
+
+def _stage_name(result: Result) -> str:
+    order = result.config["schedule"]["order"] or list(result.config["dataset"])
+    return str(order[result.stage])
 
 
 def _is_for_training_alone(result: Result, name: str) -> bool:

@@ -49,7 +49,8 @@ class Curriculum:
     def run(self, folder: RunFolder) -> None:
         """Every stage that is not finished; all rows are read and checked before the first."""
         matches = [match_losses(job) for job in self.jobs]
-        self.model.check_start(self.jobs[0])
+        for job in self.jobs:
+            self.model.check_start(job)
         for callback in chosen_callbacks(self.job.callbacks):  # what is wrong is told before rows are read
             if check := getattr(callback, "check_job", None):
                 check(self.job, matches)

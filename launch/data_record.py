@@ -55,7 +55,7 @@ def show_finished(job: JobConfig) -> bool:
         result = folder.result()
         require_same_data(folder.path, job)
         print(f"already finished ({result.finished_at}), shown again; resume=never trains anew")
-        show_result(result, folder=str(folder.path))
+        show_result(result, folder=str(folder.path), earlier=folder.earlier_results())
     return True
 
 

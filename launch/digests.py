@@ -6,16 +6,18 @@ import json
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from conf.declared import INNER
 from conf.job import JobConfig
 from conf.own_classes import declared_losses, own_class
-from datamodules.datamodule import Stage, select
+from datamodules.datamodule import Stage, loss_weights, select
 from juzhen.core.examples import Examples, Side
-from juzhen.core.named import deciding_callbacks, without_paths
+from juzhen.core.named import deciding_callbacks, deciding_optimizer, without_paths
 from juzhen.data.loading import JobData
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from launch.naming import deciding_augmentation, deciding_model
@@ -52,7 +54,7 @@ def stage_digest(
         "model": deciding_model(job.model),
         "loss": {name: [match.kind, without_paths(match.loss)] for name, match in matches.items()},
         "training": training,
-        "optimizer": vars(job.optimizer),
+        "optimizer": deciding_optimizer(vars(job.optimizer)),
         "sampling": [
             schedule.sample_by,
             schedule.temperature,
@@ -69,16 +71,23 @@ def stage_digest(
             for key, examples in zip(selection.columns, selection.sets, strict=True)
         ],
     }
+    if weights := loss_weights(job, stage.datasets):
+        deciding["loss_weights"] = weights
     if augmentation := deciding_augmentation(vars(job.augmentation)):
         deciding["augmentation"] = augmentation
     if callbacks := deciding_callbacks(job.callbacks):
         deciding["callbacks"] = callbacks
-    targets = {match.loss["_target_"] for match in matches.values()} & declared_losses()
+    targets = {target for match in matches.values() for target in _targets(match.loss)} & declared_losses()
     if targets:  # whoever edits a loss of their own does not raise a version
         deciding["sources"] = [
             inspect.getsource(sys.modules[own_class(target).__module__]) for target in sorted(targets)
         ]
     return hashlib.sha256(json.dumps(deciding, default=str).encode()).hexdigest()
+
+
+def _targets(loss: Mapping[str, Any]) -> list[str]:
+    """The class of a loss, and that of the one that it is made around."""
+    return [loss["_target_"], *(_targets(loss[INNER]) if INNER in loss else [])] if loss else []
 
 
 def examples_digest(examples: Examples) -> str:

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from callbacks.trial import TrialAddress
-from conf.declared import declared, declared_targets
+from conf.declared import INNER, declared, declared_targets
 from conf.job import JobConfig
 from conf.own_classes import LOSSES, declared_losses, refusal
 from juzhen.core.errors import UserError, nearest
@@ -101,13 +101,20 @@ def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
         }
     for key, loss in losses.items():
         if "_target_" in loss:
-            yield key, loss
+            yield from _with_inner(key, loss)
             continue
         for kind, nested in loss.items():
             if kind not in tuple(Kind):
                 raise ConfigError(f"{key}.{kind}: there is no such kind of examples; {nearest(kind, Kind)}")
-            yield f"{key}.{kind}", nested
+            yield from _with_inner(f"{key}.{kind}", nested)
     yield from ((f"callbacks.{name}", node) for name, node in job.callbacks.items() if node is not None)
+
+
+def _with_inner(key: str, loss: Any) -> Iterator[tuple[str, Any]]:
+    """A loss, and the one that it is made around."""
+    yield key, loss
+    if isinstance(loss, Mapping) and INNER in loss:
+        yield from _with_inner(f"{key}.{INNER}", loss[INNER])
 
 
 def check_target(node: Mapping[str, Any], key: str) -> None:

@@ -19,6 +19,7 @@ from juzhen.core.named import (
     NOT_PART_OF_THE_RUN,
     deciding_backbone,
     deciding_callbacks,
+    deciding_optimizer,
     deciding_set,
     name_of,
     without_paths,
@@ -43,6 +44,8 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
     deciding = without_paths({key: value for key, value in config.items() if key not in NOT_PART_OF_THE_RUN})
     if isinstance(config.get("backbone"), Mapping):
         deciding["backbone"] = deciding_backbone(config["backbone"])
+    if isinstance(config.get("optimizer"), Mapping):
+        deciding["optimizer"] = deciding_optimizer(config["optimizer"])
     for group in ("dataset", "evaluate"):
         if isinstance(config.get(group), Mapping):
             deciding[group] |= {
@@ -52,6 +55,8 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
             }
     if isinstance(config.get("schedule"), Mapping):
         deciding["schedule"].pop("store", None)
+        if not deciding["schedule"].get("weigh_loss"):  # runs from before there was such a key stay
+            deciding["schedule"].pop("weigh_loss", None)
     if config.get("init_from"):
         deciding["init_from"] = _weights_digest(Path(config["init_from"]))
     hardware = config.get("hardware") or {}
@@ -168,7 +173,9 @@ def run_name(config: Mapping[str, Any]) -> str:
     if len(joined) > 80:
         joined = f"{datasets[0]}+{len(datasets) - 1}more"
     model = config["model"].get("variant") or name_of(config["model"])
-    loss = name_of(config["loss"])
+    loss, inner = name_of(config["loss"]), config["loss"].get("of")
+    while isinstance(inner, Mapping):
+        loss, inner = f"{loss}_{name_of(inner)}", inner.get("of")
     trains, uses_loss = True, True
     with suppress(UserError):  # a model that is not there is told of in other places
         if is_own(target := config["model"].get("_target_")):

@@ -116,6 +116,13 @@ class RunFolder:
     def result(self) -> Result:
         return Result.read(self.path)
 
+    def earlier_results(self) -> list[Result]:
+        """Results of the stages before the last one, in order; empty for a job of one stage."""
+        folders = sorted(
+            (self.path / STAGES).glob("*"), key=lambda folder: int(folder.name.partition("-")[0])
+        )
+        return [Result.read(folder) for folder in folders]
+
     def stage_folder(self, stage: int, num_stages: int, name: str) -> Path:
         """Where a stage keeps its files: the run folder for the last stage, a subfolder for those before."""
         folder = self.path if stage == num_stages - 1 else self.path / STAGES / f"{stage}-{name}"

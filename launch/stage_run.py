@@ -21,10 +21,11 @@ from callbacks.trainer import build_trainer
 from callbacks.training_record import best_weights, describe_training
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from datamodules.datamodule import SentenceDataModule, Stage
+from datamodules.datamodule import SentenceDataModule, Stage, loss_weights
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.examples import Examples
+from juzhen.core.named import name_of
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.core.threads import limit_threads
@@ -120,6 +121,8 @@ class StageRun:
         if self.entry.finished:
             training = self._take_over()
         elif data.train:
+            for line in planned_lines(data, self.matches):
+                _say(line, trainer)
             log.info("stage %s: %s", stage.name, _chooses(data))
             step = self._fit()
             training = describe_training(trainer, data)
@@ -283,3 +286,27 @@ def _chooses(data: SentenceDataModule) -> str:
         "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
         "choose. A suite adds some, such as suite=demo"
     )
+
+
+def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
+    """What a stage of several sets will draw, a line for each, before it does; none where there is one set."""
+    stream, schedule = data.stream, data.job.schedule
+    if len(data.train) < 2:
+        return []
+    total = stream.batches_per_epoch
+    batches = {name: stream.num_batches * count / total for name, count in stream.mean_batches.items()}
+    rows = {name: count * stream.batch_sizes[name] for name, count in batches.items()}
+    weights = loss_weights(data.job, data.stage.datasets)
+    lines = [
+        f"{name}: {100 * count / stream.num_batches:.1f} % of the batches, of {stream.batch_sizes[name]} rows"
+        + (f", loss {name_of(matches[name].loss)}" if matches[name].loss else "")
+        + (f" × {weights[name]:g}" if weights else "")
+        + f"; {100 * rows[name] / sum(rows.values()):.1f} % of the examples: each of its {len(data.train[name]):,} "
+        f"rows {rows[name] / len(data.train[name]):.1f} times"
+        for name, count in batches.items()
+    ]
+    step = "every step has a batch of each set" if data.blends else "every batch has rows of one set"
+    return [
+        f"stage {data.stage.name} samples by {schedule.sample_by}; {step}",
+        *(f"  {line}" for line in lines),
+    ]

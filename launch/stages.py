@@ -6,6 +6,7 @@ from conf.duration import Duration
 from conf.job import JobConfig, OptimizerConfig, StageConfig, TrainingConfig
 from juzhen.core.errors import nearest
 from juzhen.core.schema import ConfigError, validated
+from juzhen.data.spec import DatasetConfig
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,15 @@ def _check_names(job: JobConfig) -> None:
     if schedule.order is not None and not schedule.order:
         raise ConfigError("schedule.order=[]: expected names of stages, or null")
     for name, numbers in schedule.sets.items():
-        if numbers.weight is not None and schedule.sample_by != "weight":
-            key = f"schedule.sets.{name}.weight"
-            raise ConfigError(f"{key}={numbers.weight}: weights count with schedule.sample_by=weight")
+        if (
+            numbers.weight is not None
+            and schedule.sample_by not in ("weight", "drawn")
+            and not schedule.weigh_loss
+        ):
+            raise ConfigError(
+                f"schedule.sets.{name}.weight={numbers.weight}: weights are shares with schedule.sample_by=weight or "
+                "drawn, and multiply losses with schedule.weigh_loss=true; type one of them"
+            )
         if sets and name not in sets:
             raise ConfigError(
                 f"schedule.sets.{name}: this job does not learn from {name}; {nearest(str(name), sets)}"
@@ -96,7 +103,7 @@ def _plan(name: str, job: JobConfig) -> StagePlan:
     stage = replace(
         job,
         evaluate={**job.evaluate, **job.dataset},
-        dataset={each: job.dataset[each] for each in datasets},
+        dataset={each: _limited(job.dataset[each], stage_config.limit) for each in datasets},
         loss=job.loss if stage_config.loss is None else stage_config.loss,
         schedule=replace(job.schedule, sets={each: sets[each] for each in datasets if each in sets}),
         training=validated(TrainingConfig, asdict(job.training) | training, f"{key}.training"),
@@ -105,6 +112,12 @@ def _plan(name: str, job: JobConfig) -> StagePlan:
         ),
     )
     return StagePlan(name, tuple(datasets), stage)
+
+
+def _limited(config: DatasetConfig, limit: int | None) -> DatasetConfig:
+    """A set of which a stage trains on at most `limit` rows."""
+    limits = [number for number in (config.limit, limit) if number is not None]
+    return replace(config, limit=min(limits, default=None))
 
 
 def _part(duration: str, percent: float) -> str:

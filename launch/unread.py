@@ -31,6 +31,7 @@ WHY = {
     "spans": "it is for model.strategy=span; {pick}",
     "augmentation": "augmentation.views={changes} does without; {pick}, or name its view there",
     "one_set": "no stage mixes several sets; {pick}",
+    "equal_shares": "schedule.sample_by={sample_by} takes all sets alike; {pick}, or type schedule.sample_by=weight",
     "overruled": "every set or stage has its own in its place; {pick}",
     "overruled_in_stages": "a set of that stage has its own under schedule.sets, which would count instead; "
     "keep one of the two",
@@ -73,6 +74,7 @@ def _words(job: Job) -> dict[str, Any]:
         "language": model.get("language"),
         "stage_2": "null" if value_at(templates, f"{model.get('language')}.stage_2") is None else "…",
         "use_negative": str(model.get("use_negative")).lower(),
+        "sample_by": value_at(job, "schedule.sample_by"),
         "views": f"model.views={list(model.get('views') or ())}",
         "changes": list(value_at(job, "augmentation.views") or ()),
     }

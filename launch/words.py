@@ -31,8 +31,24 @@ NUMBER = re.compile(
 ELEMENT = re.compile(r"(?:^|(?<=[\[,]))([^\[\],]+)(?=[\],]|$)")
 """A value, or one of those of a sweep or a list."""
 
-GROUP_PLACES = {"mining": "callbacks.mining"}
+GROUP_PLACES = {"mining": "callbacks.mining", "weights": "callbacks.weights"}
 """Group → where its choice stands, of those that stand elsewhere than their name says."""
+
+
+OF_A_SET = re.compile(r"(schedule\.sets\.\w+\.(?:weight|batch_size|loss_weight|loss))=(.+)")
+
+
+def with_set_words(words: Sequence[str]) -> list[str]:
+    """The words of a command line, in which what a set has of its own may stand by its plain key, as Hydra takes them.
+
+    >>> with_set_words(["schedule.sets.csts.weight=2", "schedule.sets.csts.loss=cosine", "seed=1"])
+    ['++schedule.sets.csts.weight=2', '+loss@schedule.sets.csts.loss=cosine', 'seed=1']
+    """
+    plain = [(word, OF_A_SET.fullmatch(word)) for word in words]
+    return [
+        word if key is None else f"{'+loss@' if key[1].endswith('.loss') else '++'}{word}"
+        for word, key in plain
+    ]
 
 
 def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:

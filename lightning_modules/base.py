@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from conf.job import JobConfig
+from datamodules.datamodule import blends, loss_weights
 from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -24,6 +25,7 @@ from juzhen.core.row_scores import SetRows
 from juzhen.core.tensors import TENSORS
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
+from juzhen.encoders.transformer import has_dropout
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
 from juzhen.families import family_of
@@ -31,6 +33,9 @@ from juzhen.losses.loss import Loss, LossOutput
 from juzhen.training.optimizer import adamw, learning_rates
 from lightning_modules.chosen_losses import Match
 from lightning_modules.metrics import RowOutputs
+
+NUMBERS = ("lr", "weight_decay", "betas", "eps", "layer_decay")
+"""What an optimizer is made with, by the names of `conf/job.py`."""
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""
@@ -47,6 +52,10 @@ class SentenceModule(pl.LightningModule):
     losses       dataset key → Loss
     job          the whole configuration; read for optimizer, training and evaluation numbers
     total_steps  optimizer steps of this stage, and warmup_steps among them (0 and 0: evaluation only)
+    loss_weights  dataset key → what multiplies its loss; {}: all count alike
+    weigh        set by a callback that decides weights while training goes on: set and loss → the loss as it counts
+    apart        groups of parameters with numbers of their own, which callbacks add; they are not clipped
+    set_loss     of the last batch, before it is weighted
     seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart; set
                  before the test at the end of a stage
     """
@@ -76,6 +85,12 @@ class SentenceModule(pl.LightningModule):
         self.seen: Mapping[str, Seen] = {}
         self.gradient_norms: deque[Tensor] = deque(maxlen=NORMS_KEPT)
         self.watched: list[tuple[Tensor, bool]] | None = None
+        self.loss_weights = loss_weights(job, list(job.dataset))
+        self.weigh: Callable[[str, Tensor], Tensor] | None = None
+        self.set_loss: Tensor | None = None
+        self.apart: list[dict[str, Any]] = []
+        self._blends = blends(job)
+        self._step_losses: list[Tensor] = []
         self._batch_index = 0
         self._compares = False
         self._outputs = RowOutputs()
@@ -139,8 +154,12 @@ class SentenceModule(pl.LightningModule):
     def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
         """As the loss of the batch's set gives it, from the tensors that it reads."""
         loss: Loss = self.losses[batch.task]
-        read = {name: tensors[name] for name in loss.reads if name in tensors}
-        return loss.with_logs(**self.whole_batch(read))
+        second = self.encode(batch) if loss.needs_two_passes else None
+        first = self.whole_batch({name: tensors[name] for name in loss.reads if name in tensors})
+        if second is None:
+            return loss.with_logs(**first)
+        again = self.whole_batch({name: second[name] for name in loss.reads if name in second})
+        return loss.with_logs(**first, again=again)
 
     def score(self, batch: Batch) -> Float[Tensor, "batch"]:
         """Similarity of the two sentences of each row, higher = closer."""
@@ -160,19 +179,43 @@ class SentenceModule(pl.LightningModule):
         seed_draws(self, self._batch_index, alike=True)
         return rows
 
+    def on_fit_start(self) -> None:
+        if any(loss.needs_two_passes for loss in self.losses.values()) and not has_dropout(
+            self.encoder.inner.backbone.config
+        ):
+            raise UserError(
+                "loss=r_drop compares two passes that dropout makes different, and this encoder has none; type "
+                "backbone.dropout=0.1, or leave r_drop out"
+            )
+
     def on_train_batch_start(self, batch: Batch, index: int) -> None:
         self._batch_index = index
         self._compares |= batch.compares
         seed_draws(self, index, alike=False)
 
+    def weighted(self, task: str, loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
+        """The loss of a set as it counts in a step: as callbacks decide, else by its fixed weight, if it has one."""
+        if self.weigh is not None:
+            return self.weigh(task, loss)
+        return self.loss_weights[task] * loss if self.loss_weights else loss
+
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         loss, logs = self.objective(batch)
         size = len(batch)
-        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
+        self.set_loss = loss.detach()
         # Under the name of the set too: in a mixture the losses of several sets are several quantities.
-        logs = logs | {"loss": loss.detach()}
+        logs = logs | {"loss": self.set_loss}
+        loss = self.weighted(batch.task, loss)
+        self.log("train/loss", self._of_step(loss.detach()), prog_bar=True, batch_size=size)
         self.log_dict({f"train/{batch.task}/{key}": value for key, value in logs.items()}, batch_size=size)
         return loss
+
+    def _of_step(self, loss: Tensor) -> Tensor:
+        """The loss of the step so far: the mean over its sets, where each step has a batch of every set."""
+        if not self._blends:
+            return loss
+        self._step_losses.append(loss)
+        return torch.stack(self._step_losses).mean()
 
     def validation_step(self, batch: Batch, index: int) -> None:
         self._outputs.update(batch.rows, self.output(batch))
@@ -204,7 +247,8 @@ class SentenceModule(pl.LightningModule):
         return True
 
     def _take(self, plan: EvaluationPlan, outputs: np.ndarray) -> None:
-        evaluation = self._score(plan, outputs, self.job.evaluation.bootstrap_samples)
+        samples = self.job.evaluation.bootstrap_samples
+        evaluation = self._score(plan, outputs, samples, dims=self.evaluator.nested_dims)
         self.scores, self.rows = evaluation.scores, evaluation.rows
 
     @property
@@ -227,9 +271,11 @@ class SentenceModule(pl.LightningModule):
         self._outputs.reset()
         return outputs
 
-    def _score(self, plan: EvaluationPlan, outputs: np.ndarray, samples: int) -> Evaluation:
+    def _score(
+        self, plan: EvaluationPlan, outputs: np.ndarray, samples: int, *, dims: Sequence[int] = ()
+    ) -> Evaluation:
         evaluation = self.job.evaluation
-        options = {"seed": self.job.seed, "seen": self.seen}
+        options = {"seed": self.job.seed, "seen": self.seen, "dims": dims}
         options |= {"rankings": evaluation.rankings, "clusterings": evaluation.clusterings}
         return self.measured(plan, outputs, bootstrap_samples=samples, **options)
 
@@ -240,14 +286,15 @@ class SentenceModule(pl.LightningModule):
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
         fused = self.job.hardware.precision != "16-mixed"
-        numbers = {name: getattr(self.job.optimizer, name) for name in ("lr", "weight_decay", "betas", "eps")}
-        optimizer = adamw(self, **numbers, fused=fused)
+        numbers = {name: getattr(self.job.optimizer, name) for name in NUMBERS}
+        optimizer = adamw(self, **numbers, fused=fused, apart=self.apart)
         steps = {"total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
         schedule = learning_rates(optimizer, self.job.optimizer.decay, **steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Of batches that compare nothing, gradients are 0: without any, momentum and decay move no weight either."""
+        self._step_losses.clear()
         if not self._compares:
             optimizer.zero_grad()
 
@@ -259,7 +306,9 @@ class SentenceModule(pl.LightningModule):
             return
         # Lightning refuses to clip for any fused optimizer under autocast, with or without loss scaling.
         if self.job.optimizer.clip_norm is not None:
-            norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.job.optimizer.clip_norm)
+            others = {parameter for group in self.apart for parameter in group["params"]}
+            clipped = (parameter for parameter in self.parameters() if parameter not in others)
+            norm = torch.nn.utils.clip_grad_norm_(clipped, self.job.optimizer.clip_norm)
             self.gradient_norms.append(norm)
 
 

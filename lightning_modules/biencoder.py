@@ -1,24 +1,31 @@
 """The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
-from torch import Tensor
+from torch import Tensor, nn
 
+from conf.declared import declared_loss
 from conf.job import JobConfig
-from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, row_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.named import name_of
-from juzhen.encoders import SentenceEncoder, compile_layers, load_backbone, load_encoder
+from juzhen.encoders import (
+    SentenceEncoder,
+    checkpoint_layers,
+    compile_layers,
+    load_backbone,
+    load_encoder,
+)
 from juzhen.encoders.augmentation import Augmentation, SentenceChanges
 from juzhen.encoders.locate import has_score_head
+from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.views import TokenViews, Views
@@ -26,8 +33,10 @@ from juzhen.encoders.views_text import TextViews
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.families import family_of
+from juzhen.losses.nested import Nested
 from lightning_modules.base import ModelSettings, SentenceModule
-from lightning_modules.chosen_losses import Match
+from lightning_modules.chosen_losses import Match, chosen_losses
+from lightning_modules.matching import build_loss
 
 
 def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
@@ -35,6 +44,8 @@ def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
     encoder.micro_batch_tokens = job.hardware.micro_batch_tokens
     if job.hardware.compile:
         compile_layers(encoder.backbone)
+    if job.hardware.gradient_checkpointing:
+        checkpoint_layers(encoder.backbone)
     progress = job.logger.progress and rank_zero_only.rank == 0
     return CachedTokenizer(encoder, job.cache_dir, progress=progress)
 
@@ -66,6 +77,11 @@ def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | 
     )
 
 
+def nested_losses(losses: Iterable[nn.Module]) -> list[Nested]:
+    """Those that teach several sizes of embeddings, also inside of others."""
+    return [part for loss in losses for part in loss.modules() if isinstance(part, Nested)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class BiEncoderSettings(ModelSettings):
     score: Literal["cosine", "bilinear"] | None = None  # text models have none
@@ -84,6 +100,9 @@ class BiEncoder(SentenceModule):
     def __init__(self, *, encoder: SentenceEncoder, **shared: Any) -> None:
         super().__init__(**shared)
         self.encoder = encoder
+        if self.losses:
+            sizes = [set(loss.dims_of(encoder.dim)) for loss in nested_losses(self.losses.values())]
+            encoder.nested_dims = set.intersection(*sizes) if sizes else ()
         self.tokenize = fitted(encoder, self.job)
         family = family_of(encoder)
         self.collate = family.collate(
@@ -117,7 +136,7 @@ class BiEncoder(SentenceModule):
             return
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
         for name, loss in ((name, match.loss) for name, match in matches.items()):
-            if not loss or own_class(loss["_target_"]).consumes not in ("scores", "lists"):
+            if not loss or declared_loss(loss).consumes not in ("scores", "lists"):
                 learner = f"loss={name_of(loss)}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "
@@ -125,11 +144,30 @@ class BiEncoder(SentenceModule):
                     f"{'' if 'score' in job.model else '+'}model.score=cosine"
                 )
 
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        super().check_start(job)
+        matches = [match.loss for match in chosen_losses(job).values() if match.loss]
+        nested = nested_losses(build_loss(loss, dim=1, num_classes=2) for loss in matches)
+        if any(loss.dims for loss in nested):
+            full = cls.embedding_size(job)
+            for loss in nested:
+                try:
+                    loss.dims_of(full)
+                except UserError as error:
+                    raise UserError(f"loss.{error}") from None
+
+    @classmethod
+    def embedding_size(cls, job: JobConfig) -> int:
+        """Numbers of the embeddings that a job learns, by what files say."""
+        return embedding_size(job.init_from or job.backbone.path, revision=job.backbone.revision)
+
     def encode(self, batch: Batch) -> dict[str, Tensor]:
         depths = self.losses[batch.task].depths if batch.task in self.losses else ()
         if not depths:
             return self.encoded(batch, self.encoder(batch.tokens))
-        embeddings, layers = self.encoder.at_depths(batch.tokens, depths)
+        finished = "layer_embeddings" in self.losses[batch.task].reads
+        embeddings, layers = self.encoder.at_depths(batch.tokens, depths, finished=finished)
         for below in (layer for layer in layers if layer is not embeddings):
             self.watch(below, are_embeddings=True)
         return self.encoded(batch, embeddings, layers)

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from conf.declared import Declared, declared
+from conf.declared import INNER, Declared, declared, declared_loss
 from conf.job import JobConfig
 from juzhen.core.contract import VIEWS, choose_view
 from juzhen.core.errors import UserError
@@ -77,7 +77,7 @@ def _for_what_is_made(
     if kind_made is None:
         return view, {}
     chosen = losses if "_target_" in losses else losses.get(kind_made, {})
-    loss = declared(chosen["_target_"]) if chosen else None
+    loss = declared_loss(chosen) if chosen else None
     if loss is not None and loss.consumes not in model.provides:
         raise UserError(_unreadable(name_of(chosen), loss.consumes, kind_made, model))
     if loss is None or kind_made not in loss.input_kinds:
@@ -97,7 +97,7 @@ def _for_the_rows(
     """Kind that rows are read as, which is what the loss is fed, and the loss."""
     kind = Kind(dataset.kind)
     chosen = losses if "_target_" in losses else _of_kind(name, dataset, losses, model)
-    target, on_file = declared(chosen["_target_"]), _losses_on_file(model.provides)
+    target, on_file = declared_loss(chosen), _losses_on_file(model.provides)
     if target.consumes not in model.provides:
         raise UserError(_unreadable(name_of(chosen), target.consumes, kind, model))
     options = {"wanted": dataset.view, "alternatives": on_file}
@@ -133,6 +133,8 @@ def _as_the_set_says(
     loss  configuration of the loss, {} where the model needs none
     kind  that the rows of the set are read as
     """
+    if INNER in loss:
+        return {**loss, INNER: _as_the_set_says(loss[INNER], dataset, kind, model)}
     learning = dataset.learning or LearningConfig()
     for key, value in vars(learning).items():
         if value is not None and (obstacle := _obstacle(key, value, loss, kind, model)):
@@ -176,7 +178,7 @@ NEEDS = {
     "cosines": "a cosine of two embeddings",
     "embeddings": "an embedding of each sentence",
     "scores": "one score per pair",
-    "layers": "a cosine at each of several layers",
+    "layers": "what each of several layers gives",
     "teacher": "the vector of a teacher for each sentence",
     "lists": "one score per document of a row",
     "guide": "the vectors of a guide for the texts of a row",

@@ -8,8 +8,8 @@ from typing import Literal
 
 import torch
 
+from conf.declared import declared_loss
 from conf.job import JobConfig
-from conf.own_classes import own_class
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
@@ -84,7 +84,7 @@ class CotEncoder(BiEncoder):
                 raise UserError(
                     f"model.templates.{job.model['language']}.positive: training needs a template for the positive"
                 )
-            if "negative" in views and Kind.TRIPLET not in own_class(loss["_target_"]).input_kinds:
+            if "negative" in views and Kind.TRIPLET not in declared_loss(loss).input_kinds:
                 raise UserError(
                     f"loss={name_of(loss)}: a sentence with a negative template is a triplet, which "
                     "this loss does not take; choose loss=info_nce_pool, or model.use_negative=false"
@@ -92,6 +92,7 @@ class CotEncoder(BiEncoder):
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
+        super().check_start(job)
         if prompt := prompt_at_start(job.backbone, start=job.init_from):
             raise prompt_refused(TEMPLATES, prompt)
         if job.dataset and job.model["read"] != "pooling":

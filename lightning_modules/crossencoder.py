@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
+from conf.declared import declared_loss
 from conf.job import JobConfig
-from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
 from juzhen.core.constants import constants
@@ -174,7 +174,7 @@ def _class_grades(job: JobConfig, matches: Mapping[str, Match]) -> tuple[float, 
     needed = {
         name: class_grades(job.dataset[name], match.kind)
         for name, match in matches.items()
-        if own_class(match.loss["_target_"]).consumes == "logits"
+        if declared_loss(match.loss).consumes == "logits"
     }
     if len(set(needed.values())) > 1:
         listing = ", ".join(f"{name} {len(grades)}" for name, grades in needed.items())

@@ -13,6 +13,7 @@ from conf.job import JobConfig
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.named import name_of
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, Vectors
 from juzhen.encoders.first_look import look_at_encoder
@@ -21,8 +22,9 @@ from juzhen.encoders.locate import encoder_source, has_score_head
 from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import Projection
 from juzhen.encoders.spec import BackboneConfig
-from lightning_modules.biencoder import BiEncoder, BiEncoderSettings, augmentation_of
+from lightning_modules.biencoder import BiEncoder, BiEncoderSettings, augmentation_of, nested_losses
 from lightning_modules.chosen_losses import Match
+from lightning_modules.matching import build_loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,8 +171,21 @@ class DistillModule(Taught):
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
         super().check(job, matches)
+        settings = cls.settings(job)
+        for name, match in matches.items():
+            loss = build_loss(match.loss, dim=1, num_classes=2)
+            if settings.projection == "drop" and nested_losses([loss]) and "projected" in loss.reads:
+                raise UserError(
+                    f"loss={name_of(match.loss)}: {name} would be learnt through model.projection=drop, a map of whole "
+                    "embeddings; type model.projection=keep or pca, or loss@loss.of=distill_similarity"
+                )
         if not 0 <= (center := cls.settings(job).center) <= 1:
             raise UserError(f"model.center={center}: expected a share from 0 (nothing is taken off) to 1")
+
+    @classmethod
+    def embedding_size(cls, job: JobConfig) -> int:
+        settings = cls.settings(job)
+        return _size_of_teacher(settings) if settings.projection == "keep" else super().embedding_size(job)
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from conf.declared import INNER, declared_loss
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError, nearest
@@ -44,7 +45,7 @@ def _require_labels(job: JobConfig, matches: Mapping[str, Match]) -> None:
 def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> None:
     """Raises UserError where a loss cannot do without a teacher's scores, and the set has no columns of them."""
     for name, match in matches.items():
-        if not (match.loss and own_class(match.loss["_target_"]).needs_teacher_scores):
+        if not (match.loss and declared_loss(match.loss).needs_teacher_scores):
             continue
         config = job.dataset[name]
         is_on_hub = (config.source or job.source) == Source.HUB
@@ -63,13 +64,15 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
     numbers = numbers_of(config)
     sizes = {"dim": dim, "num_classes": num_classes} if target.has_head else {}
     try:
+        if INNER in numbers:
+            numbers[INNER] = build_loss(numbers[INNER], dim=dim, num_classes=num_classes)
         return target(**numbers, **sizes)
     except UserError as error:  # it names the parameter
-        raise UserError(f"loss.{error}") from None
+        raise UserError(f"loss.{str(error).removeprefix('loss.')}") from None
 
 
 def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping[str, int]) -> nn.ModuleDict:
-    """One loss per dataset; datasets of one kind share it, and with it the head it may own.
+    """One loss per dataset; datasets of one kind share it, and with it the head it may own, unless it remembers rows.
 
     dim          size of an embedding
     num_classes  dataset key → classes of its labels
@@ -81,7 +84,7 @@ def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping
             continue
         classes = len(NLI_CLASSES) if match.kind is Kind.NLI_PAIR else num_classes[name]
         key = (match.kind, str((match.loss, classes)))
-        if key not in shared:
+        if key not in shared or shared[key].remembers:
             shared[key] = build_loss(match.loss, dim=dim, num_classes=classes)
         losses[name] = shared[key]
     return losses

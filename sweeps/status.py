@@ -1,20 +1,23 @@
 """How far the sweeps of a folder are, read from their ledger and from the results that are there."""
 
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
 from rich.console import Group
+from rich.live import Live
 
 from juzhen.core.errors import UserError
 from juzhen.core.run_progress import RunProgress
 from juzhen.core.texts import time_in_words
-from juzhen.report.terminal import console_table
+from juzhen.report.terminal import console_table, terminal
 from sweeps.cell_state import cell_labels, percent, progress_words, seconds_left, share_done
 from sweeps.ledger import Event, History, Ledger, is_at_work
 from sweeps.planner import late_columns_line
 
+WATCH_SECONDS = 5.0
 COLUMNS = ("state", "run", "progress", "dev", "tried", "time", "error")
 
 
@@ -97,12 +100,23 @@ def to_console(status: Status) -> Group:
             seconds = at_work(history)
         progress = RunProgress.read(history.cell.run_dir)
         error = history.error if state is State.FAILED else ""
-        time = time_in_words(seconds) if seconds else ""
+        took = time_in_words(seconds) if seconds else ""
         dev = percent(None if progress is None else progress.dev)
         label = labels[history.cell.name]
-        rows.append((str(state), label, progress_words(progress), dev, str(history.attempts), time, error))
+        rows.append((str(state), label, progress_words(progress), dev, str(history.attempts), took, error))
     head = [summary(status), *([status.late_columns] if status.late_columns else [])]
     return Group(*head, *([console_table(COLUMNS, rows)] if rows else []))
+
+
+def watched(folder: str | Path) -> None:
+    """Shows the status in place, again and again, until no run is at work or waits; Ctrl-C ends it, and no run."""
+    at_end = {State.FINISHED, State.FAILED, State.PRUNED, State.INTERRUPTED}
+    status = read_status(folder)
+    with Live(to_console(status), console=terminal(), auto_refresh=False) as live:
+        while any(state not in at_end for _, state in status.cells):
+            time.sleep(WATCH_SECONDS)
+            status = read_status(folder)
+            live.update(to_console(status), refresh=True)
 
 
 def at_work(history: History) -> float:

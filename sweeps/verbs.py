@@ -9,15 +9,24 @@ from juzhen.cli.options import Leaks, Metric, Out, Reference, Runs, Split, Title
 from juzhen.cli.runs import write_page
 
 
-def status(folder: Runs) -> None:
+def status(
+    folder: Runs,
+    *,
+    watch: Annotated[
+        bool, Option("--watch", help="look again every few seconds, until nothing is left to run")
+    ] = False,
+) -> None:
     """How far the sweeps of a folder are, which runs failed, and the time left.
 
-    juzhen status runs
+    juzhen status runs --watch
     """
     from juzhen.report.terminal import terminal
-    from sweeps.status import read_status, to_console
+    from sweeps.status import read_status, to_console, watched
 
-    terminal().print(to_console(read_status(folder)), highlight=False)
+    if watch:
+        watched(folder)
+    else:
+        terminal().print(to_console(read_status(folder)), highlight=False)
 
 
 def published(

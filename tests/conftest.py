@@ -20,6 +20,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 sys.dont_write_bytecode = False
@@ -33,17 +34,19 @@ gc.set_threshold(50_000, 20, 20)
 # A job waits twenty times for the disk, against a power cut; what a killed process has written is there without.
 os.fsync = os.fstat  # a descriptor that is none is refused all the same
 
+# The time of an example says how busy the machine is. More of them: pytest --hypothesis-profile=thorough.
+settings.register_profile("suite", deadline=None, max_examples=30)
+settings.register_profile("thorough", deadline=None, max_examples=500)
+settings.load_profile("suite")
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
 
 
 def pytest_configure() -> None:
     from compositions import share_compositions
-    from hypothesis import settings
 
     share_compositions()
-    settings.register_profile("suite", deadline=None)  # the time of an example says how busy the machine is
-    settings.load_profile("suite")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -19,6 +19,7 @@ LIBRARY = {
     "calibration": {"core", "data", "encoders", "backends", "metrics", "evaluation", "families"},
     "mining": {"core", "data", "encoders", "backends", "metrics", "families"},
     "report": {"core", "data"},
+    "serving": {"core", "data", "encoders", "backends"},
 }
 """Room of the library → the rooms that it may import; families.py, a file, stands between parts of evaluation."""
 
@@ -95,14 +96,15 @@ def test_arrows_of_the_suite_go_one_way(project_root, package):
         assert found <= SUITE[package], f"{name} imports {sorted(found - SUITE[package])}"
 
 
-def test_the_door_does_not_load_torch():
-    """Each of them is imported first by a process of its own, a copy of one that has imported nothing."""
-    doors = ("train", "juzhen", "launch.console", "launch.run_folder", "juzhen.cli.main", "launch.evaluate")
+def test_the_door_and_sweeps_do_not_load_torch(project_root):
+    """Each door, and the modules of sweeps together, is imported by a process that has imported nothing before."""
+    doors = ["train", "juzhen", "launch.console", "launch.run_folder", "juzhen.cli.main", "launch.evaluate"]
+    doors += [" ".join(f"sweeps.{path.stem}" for path in project_root.glob("sweeps/[a-z]*.py"))]
     code = (
         "import importlib, os, sys\n"
         f"for door in {doors}:\n"
         "    if not os.fork():\n"
-        "        importlib.import_module(door)\n"
+        "        [importlib.import_module(name) for name in door.split()]\n"
         "        os._exit('torch' in sys.modules)\n"
         "    assert os.wait()[1] == 0, door"
     )

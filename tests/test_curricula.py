@@ -1,17 +1,21 @@
 """Curricula: stages that runs share are trained once, changed ones anew, and interrupted ones go on."""
 
+import io
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 from jobs import compose_job, interrupt, logged, run_job, weights
+from rich.console import Console
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch import digests
-from launch.console import set_lines
+from launch.console import set_lines, stage_table
 from launch.job import read_job
+from launch.run_folder import RunFolder
 from launch.stored import stored_job
 
 WORDS = ("schedule=serial", "debug_rows=24", "training.duration=2 epochs", "loss=by_kind")
@@ -169,6 +173,10 @@ def test_sets_of_a_mixture_have_losses_and_batch_sizes_of_their_own(tmp_path, ti
     assert [len(of_sets[name]) for name in of_sets] == [4, 1]
     assert sorted(logged(run)) == sorted([*of_sets["demo_sts"], *of_sets["demo_qmc"]])
     counts = Result.read(run).training["sets"]
+    for name, count in counts.items():
+        assert count.pop("loss") == pytest.approx(sum(of_sets[name]) / len(of_sets[name]), rel=1e-4)
+        gradients = logged(run, f"train/{name}/gradient_norm")
+        assert count.pop("gradient_norm") == pytest.approx(sum(gradients) / len(gradients), rel=1e-4)
     assert counts == {
         "demo_sts": {"batches": 4, "rows": 32, "share_of_batches": 0.8, "share_of_rows": 0.7273},
         "demo_qmc": {"batches": 1, "rows": 12, "share_of_batches": 0.2, "share_of_rows": 0.2727},
@@ -180,8 +188,86 @@ def test_sets_of_a_mixture_have_losses_and_batch_sizes_of_their_own(tmp_path, ti
     assert set_lines({"demo_sts": counts["demo_sts"]}) == []
 
 
+BLEND = (
+    "debug_rows=24",
+    "dataset=[demo_sts,demo_qmc]",
+    "schedule.sample_by=blend",
+    "+schedule.sets.demo_sts.weight=3",
+    "schedule.weigh_loss=true",
+    "+schedule.sets.demo_qmc.batch_size=4",
+    "logger.every_steps=1",
+    "backbone.dropout=0.0",
+)
+
+
+def test_a_step_of_a_blend_has_a_batch_of_every_set(tmp_path, tiny_backbone, steps, capsys):
+    run = run_job(tmp_path, tiny_backbone, *BLEND, "training.duration=5 steps")
+    assert steps == 5 * [("demo_sts", "CoSENT", 8), ("demo_qmc", "CoSENT", 4)]
+    assert "every step has a batch of each set" in capsys.readouterr().err
+    sts, qmc = (logged(run, f"train/{name}/loss") for name in ("demo_sts", "demo_qmc"))
+    of_steps = [(3 * first + second) / 2 for first, second in zip(sts, qmc, strict=True)]
+    assert logged(run) == pytest.approx(of_steps, rel=1e-5)
+    result = Result.read(run)
+    assert result.training["steps"] == 5
+    assert {name: counts["batches"] for name, counts in result.training["sets"].items()} == {
+        "demo_sts": 5,
+        "demo_qmc": 5,
+    }
+    lengths = [logged(run, f"train/{name}/gradient_norm") for name in ("demo_sts", "demo_qmc")]
+    assert [len(each) for each in lengths] == [5, 5]
+    assert logged(run, "train/demo_qmc/share_of_rows")[-1] == pytest.approx(1 / 3, abs=1e-4)
+
+
+@pytest.mark.parametrize("sample_by", ["blend", "drawn"])
+def test_a_mixture_that_was_killed_goes_on(tmp_path, tiny_backbone, sample_by):
+    words = (*BLEND, f"schedule.sample_by={sample_by}", "training.duration=6 steps", "backbone.dropout=0.1")
+    whole = run_job(tmp_path / "whole", tiny_backbone, *words)
+    cut = (*words, "training.checkpoint_every=1 steps", "resume=auto")
+    assert interrupt(tmp_path / "cut", tiny_backbone, 3, "SIGKILL", *cut) == -signal.SIGKILL
+    again = run_job(tmp_path / "cut", tiny_backbone, *cut)
+    assert weights(again) == weights(whole)
+    of_sets = [Result.read(run).training["sets"] for run in (whole, again)]
+    assert [counts.pop("gradient_norm") for sets in of_sets for counts in sets.values()]
+    assert of_sets[0] == of_sets[1]
+
+
 def test_a_loss_that_does_not_fit_a_late_stage_is_refused_before_the_first(tmp_path, tiny_backbone, steps):
     words = (*WORDS, "dataset=[demo_nli,demo_sts]", "+loss@schedule.stages.demo_sts.loss=softmax")
     with pytest.raises(UserError, match="loss=softmax needs"):
         run_job(tmp_path, tiny_backbone, *words)
     assert steps == []
+
+
+def test_the_three_stages_learn_what_the_recipe_says_and_the_end_says_what_each_changed(
+    tmp_path, tiny_backbone, steps, capsys
+):
+    run = run_job(
+        tmp_path,
+        tiny_backbone,
+        "experiment=three_stage_demo",
+        "dataset=[demo_qmc,demo_sts,demo_nli]",
+        "debug_rows=24",
+        "schedule.stages.negatives.limit=16",
+        "schedule.stages.tasks.training.duration=4 steps",
+        "callbacks.mining.negatives=2",
+    )
+    sets = [task for task, *_ in steps]
+    assert sets[:3] == 3 * ["demo_qmc"]
+    assert set(sets[3:7]) <= {"demo_qmc", "demo_sts", "demo_nli"}
+    assert sets[7:] == ["demo_qmc"]  # 16 rows, a batch of 32
+    results = [*RunFolder(run, resume="auto").earlier_results(), Result.read(run)]
+    assert [result.training["rows_seen"] for result in (results[0], results[2])] == [24, 16]
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(stage_table(results))
+    lines = console.export_text().splitlines()
+    for stage in ("1. pairs", "2. tasks", "3. negatives"):
+        assert stage in "".join(lines)
+    before, *after = (
+        100 * scores["test/demo_sts/spearman"].value
+        for scores in (results[0].untrained, *(result.scores for result in results))
+    )
+    cells = " ".join(next(line for line in lines if "demo_sts" in line).split("│")[2:]).split()
+    expected = [f"{before:.1f}"]
+    for old, new in pairwise([before, *after]):
+        expected += [f"{new:.1f}", f"{new - old:+.1f}"]
+    assert cells == expected

@@ -23,7 +23,7 @@ PAIRS = [("怎么退货", "如何退货"), ("怎么退货", "什么时候发货"
 def runs(tmp_path_factory, tiny_backbone):
     """A bi-encoder and a cross-encoder."""
     folder = tmp_path_factory.mktemp("runs")
-    words = ("dataset=[demo_qmc]", "suite=demo", "debug_rows=null")
+    words = ("dataset=[demo_qmc]", "+dataset@evaluate.demo_order=demo_order", "debug_rows=null")
     return [
         run_job(folder, tiny_backbone, *words, "loss=cosent"),
         run_job(folder, tiny_backbone, *words, "loss=bce", "model=crossencoder"),

@@ -35,7 +35,7 @@ def taken(own):
 
 
 def test_what_is_read_is_what_the_classes_are(project_root):
-    groups = ("model", "loss", "callbacks", "mining")
+    groups = ("model", "loss", "callbacks", "mining", "weights")
     found = {target for group in groups for target in targets(project_root, group)}
     assert len(found) > 30
     for target in found:

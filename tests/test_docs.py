@@ -46,6 +46,8 @@ PROGRAMS = (
     "pytest",
     "nvidia-smi",
     "modelscope",
+    "curl",
+    "kill",
 )
 """What commands of a page may begin with besides those of the project."""
 
@@ -283,7 +285,13 @@ PLACED = re.compile(
 """Where CONTRIBUTING.md puts lines into a file that is there, or beside it."""
 
 
-def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbone):
+def train_there(root, backbone, folder):
+    """With the loss of the page and the tensor that it reads, which only the modules below `root` have."""
+    import_from(root)
+    importlib.import_module("jobs").run_job(folder, backbone, "loss=squared_error_of_long")
+
+
+def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbone, capfd):
     places = PLACED.findall(page("CONTRIBUTING.md"))
     assert len({path for path, *_ in places}) == len(places) <= 4
     root = tmp_path / "project"
@@ -298,11 +306,8 @@ def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbo
             margin = " " * (len(found) - len(line) + 4 * line.endswith("{"))
             new = old.replace(f"{found}\n", f"{found}\n{indent(text, margin)}")
         (root / path).write_text(new, encoding="utf-8")
-    words = ["dataset=demo_sts", "loss=squared_error_of_long", f"backbone.path={tiny_backbone}", "debug=fast"]
-    words += ["backbone=random_small", "logger.wandb=off"]
-    done = python("train.py", *words, f"output_dir={tmp_path}", cwd=root)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (result,) = tmp_path.glob("*/result.json")
+    assert in_a_fork(train_there, root, tiny_backbone, tmp_path / "runs") == 0, capfd.readouterr().err
+    (result,) = tmp_path.glob("runs/*/result.json")
     assert json.loads(result.read_text())["config"]["loss"]["name"] == "squared_error_of_long"
 
 

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shutil
 import tomllib
 
 from forks import python
@@ -32,9 +33,9 @@ from juzhen import SentenceEncoder, fit, load_ranking, mine
 from juzhen.cli.runs import report
 from juzhen.evaluation import evaluate
 
-encoder = SentenceEncoder.load("builtin/mini_zh")
+encoder = SentenceEncoder.load(ENCODER)
 fit(encoder, [("今天下雨", "今天有雨", 1), ("今天下雨", "明天放假", 0)], epochs=1)
-assert encoder.encode(["今天天气很好"]).shape == (1, 256)
+assert encoder.encode(["今天天气很好"]).shape == (1, 32)
 assert encoder.score([("今天天气很好", "今天是个好天气")]).shape == (1,)
 print(mine(load_ranking("demo_retrieval", "dev"), [encoder], folder="mined").report())
 found = evaluate(encoder, ["demo_sts"])
@@ -64,9 +65,11 @@ def test_the_package_asks_for_none_of_them(project_root):
     assert "juzhen-embeddings[suite]" in extras["dev"]
 
 
-def test_load_fit_encode_score_mine_evaluate_and_report(project_root, tmp_path):
-    runs = project_root / "results" / "transfer" / "runs"
-    code = f"{WITHOUT}\nfrom pathlib import Path\nRUNS = Path({str(runs)!r})\n{USES}"
+def test_load_fit_encode_score_mine_evaluate_and_report(project_root, encoder_folder, tmp_path):
+    for run in sorted((project_root / "results" / "transfer" / "runs").iterdir())[:3]:
+        shutil.copytree(run, tmp_path / "runs" / run.name)
+    places = f"RUNS, ENCODER = Path('runs'), Path({str(encoder_folder)!r})"
+    code = f"{WITHOUT}\nfrom pathlib import Path\n{places}\n{USES}"
     done = python("-c", code, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(project_root)})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report").is_dir()

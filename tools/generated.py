@@ -77,6 +77,12 @@ PAGES = (
         f"{_LOSSES} tools/docs/loss_pictures.py tools/docs/loss_examples.py",
     ),
     Page(
+        "docs/guides/img/space.svg",
+        "python -m tools.docs.space_picture docs/guides/img/space.svg",
+        "juzhen/metrics/maps.py juzhen/report/space_page.py juzhen/report/page/space.svg juzhen/builtin/data/**/* "
+        "tools/docs/space_picture.py",
+    ),
+    Page(
         "docs/terminal.svg",
         "python -m tools.terminal_picture docs/terminal.svg juzhen table runs",
         "tools/terminal_picture.py",

@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from conf import for_scores
+from conf.declared import INNER, declared_loss
 from conf.own_classes import own_class
 from juzhen.core.named import numbers_of
 from juzhen.core.places import CONFIGURATION
@@ -61,7 +62,7 @@ def documented() -> dict[str, dict[str, dict[str, str]]]:
 
 def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a loss, and its temperature in the unit that its file does not choose."""
-    plain = numbers_of(numbers)
+    plain = {key: value for key, value in numbers_of(numbers).items() if key != INNER}
     if "temperature_unit" in plain:
         other = "score" if plain["temperature_unit"] == for_scores.SPREAD else for_scores.SPREAD
         elsewhere = losses_for(model, temperature_unit=other)[loss]
@@ -70,7 +71,7 @@ def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, 
 
 
 def _reads(model: Mapping[str, Any], loss: Mapping[str, Any]) -> bool:
-    return own_class(loss["_target_"]).consumes in own_class(model["_target_"]).provides
+    return declared_loss(loss).consumes in own_class(model["_target_"]).provides
 
 
 def written(value: Any) -> str:

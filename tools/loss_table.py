@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import juzhen.losses
+from conf.declared import INNER, declared_loss
 from conf.own_classes import own_class
 from juzhen.backends.names import BackendName
 from juzhen.cli.program import run_program
@@ -23,7 +24,7 @@ from juzhen.core.places import CONFIGURATION
 from juzhen.core.tensors import TENSORS
 from juzhen.core.whole import write_text, writing_to
 from lightning_modules.chosen_losses import NEEDS
-from lightning_modules.matching import match_losses
+from lightning_modules.matching import build_loss, match_losses
 from tools.loss_numbers import losses_for, number_table, options
 
 WORDS = {
@@ -69,7 +70,7 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
             refusals[kind] = str(error)
     if kinds:
         return Outcome(kinds)
-    natural = own_class(loss["_target_"]).input_kinds[0] if "_target_" in loss else Kind.SCORED_PAIR
+    natural = declared_loss(loss).input_kinds[0] if "_target_" in loss else Kind.SCORED_PAIR
     return Outcome(reason=refusals[natural].partition(";")[0])
 
 
@@ -107,7 +108,7 @@ def page() -> str:
     for model, row in table.items():
         # Models that take the same losses in the same way share a column, whatever their messages say.
         columns.setdefault(str([outcome.kinds for outcome in row.values()]), []).append(model)
-    files = options("loss")
+    files = losses_for(options("model")["biencoder"])
     page = [
         _HEAD
         + "\n".join(
@@ -135,10 +136,11 @@ def _facts(name: str, loss: Mapping[str, Any]) -> Sequence[str]:
     about = " ".join(line.removeprefix("# ") for line in head).replace("|", "\\|")
     if "_target_" not in loss:
         return [about, *[""] * (len(_COLUMNS) - 1)]
-    target = own_class(loss["_target_"])
+    target = build_loss(loss, dim=1, num_classes=2)
     kinds = ", ".join(WORDS[kind] for kind in target.input_kinds)
     numbers = "dim=…, num_classes=…" if target.has_head else ""  # what has no default
-    call = f"`{target.__name__}({numbers})({', '.join(target.reads)})`"
+    numbers = f"of={type(target.inner).__name__}()" if INNER in loss else numbers
+    call = f"`{type(target).__name__}({numbers})({', '.join(target.reads)})`"
     couples = "yes" if target.couples else "no"
     return [about, target.choose_when, kinds, NEEDS[target.consumes], call, couples, target.paper]
 

@@ -45,6 +45,7 @@ class Scorer:
     batch_tokens: int
     decide: bool = False
     threshold: str | None = None
+    truncate_dim: int | None = None
     fitted: Calibration | Fusion | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -52,6 +53,12 @@ class Scorer:
             raise UserError('expected a run or an encoder: juzhen score <run or folder> "句子一" "句子二"')
         if self.threshold is not None and not self.decide:
             raise UserError("--threshold is what --decide decides by; type --decide, too")
+        if self.truncate_dim is not None and (
+            self.fuse is not None or self.decide or self.calibration is not None
+        ):
+            raise UserError(
+                "--truncate-dim: thresholds, calibrations and fusions are of scores of whole embeddings"
+            )
         if self.calibration is None:
             for name, command in (("fuse", "fuse"), ("scaling", "calibrate")):
                 if getattr(self, name) is not None:
@@ -98,7 +105,10 @@ class Scorer:
         for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL):
             if {*columns} == {*TEXT_COLUMNS[kind]}:
                 family.require_order(encoder, source, kind, False)
+        if not family.has_embeddings and self.truncate_dim is not None:
+            raise UserError(f"--truncate-dim: {self.encoder} holds a cross-encoder, which has no embeddings")
         if family.has_embeddings:
+            options["truncate_dim"] = self.truncate_dim
             options["backend"] = Deferred(encoder, self.backend)
             options["cache"] = None if self.cache is None else EmbeddingCache(self.cache)
         if family.cuts:

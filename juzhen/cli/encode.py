@@ -2,14 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
-from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache, Encoder
+from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache, Encoder, TruncateDim
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
+from juzhen.core.opened import open_input
 from juzhen.core.owned import require_ours
 from juzhen.core.texts import text_fault
 from juzhen.core.whole import whole_file, writing_to
@@ -25,6 +26,16 @@ def encode(
         Path | None,
         Option(metavar="FILE.npy", help="where to write", show_default="<file>.npy beside the file"),
     ] = None,
+    truncate_dim: TruncateDim = None,
+    precision: Annotated[Literal["float32", "int8", "binary"], Option(help="what is written")] = "float32",
+    ranges: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE.npy",
+            help="ranges of int8, such as those of a corpus",
+            show_default="of these texts",
+        ),
+    ] = None,
     batch_tokens: BatchTokens = BATCH_TOKENS,
     backend: Backend = BackendName.TORCH,
     cache: Cache = None,
@@ -35,6 +46,9 @@ def encode(
 ) -> None:
     """Writes the embeddings of the lines of a text as a NumPy array, float32, a row for each line.
 
+    --precision int8 writes a byte for each number, and beside it FILE.ranges.npy, the ends between which they are
+    spread; binary a bit for each, 1 where it is above 0.
+
     juzhen encode runs/NAME lines.txt
     cut -f2 pairs.tsv | juzhen encode runs/NAME - --output firsts.npy
     """
@@ -44,7 +58,11 @@ def encode(
     if is_stream and output is None:
         raise UserError("-: standard input has no name; say where to write: --output FILE.npy")
     output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
-    require_ours(output)
+    kept_ranges = output.with_name(f"{output.name.removesuffix('.npy')}.ranges.npy")
+    writes_ranges = precision == "int8" and ranges is None
+    if ranges is not None and precision != "int8":
+        raise UserError("--ranges is of --precision int8")
+    require_ours(output, *([kept_ranges] if writes_ranges else []))
     texts = (
         sys.stdin.read().removesuffix("\n").split("\n") if is_stream else text_lines(file, option="encode")
     )
@@ -57,21 +75,33 @@ def encode(
     from juzhen.backends import Deferred
     from juzhen.encoders import load_encoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
+    from juzhen.encoders.quantized import quantize
 
     loaded = load_encoder(encoder).eval()
     if prompt_name is not None or prompt is not None:
         loaded = loaded.with_prompt(prompt_name, prompt)
     embeddings = loaded.encode(
         texts,
+        truncate_dim=truncate_dim,
         batch_tokens=batch_tokens,
         backend=Deferred(loaded, backend),
         cache=None if cache is None else EmbeddingCache(cache),
     )
-    with writing_to(f"--output {output}"), whole_file(output, "wb") as stream:
-        np.save(stream, embeddings)
+    arrays = {output: embeddings}
+    if precision != "float32":
+        given = None
+        if ranges is not None:
+            with open_input(ranges) as stream:
+                given = np.load(stream, allow_pickle=False)
+        quantized = quantize(embeddings, precision, ranges=given)
+        arrays = {output: quantized.codes} | ({kept_ranges: quantized.ranges} if writes_ranges else {})
+    for path, array in arrays.items():
+        with writing_to(f"--output {path}"), whole_file(path, "wb") as stream:
+            np.save(stream, array)
     if loaded.score_head is not None:
         print(
             "pairs of this encoder are scored by uᵀWv and not by the cosine of these: juzhen score",
             file=sys.stderr,
         )
-    print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers: {output}", file=sys.stderr)
+    made = "" if precision == "float32" else f", in {precision}"
+    print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers{made}: {output}", file=sys.stderr)

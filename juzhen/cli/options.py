@@ -22,6 +22,9 @@ Encoder = Annotated[str, Argument(help="run folder, or folder of an encoder")]
 BatchTokens = Annotated[int, Option(min=1, help="tokens at a time")]
 Backend = Annotated[BackendName, Option(help="what computes the embeddings")]
 Cache = Annotated[Path | None, Option(metavar="FOLDER", help="keep embeddings here for the next time")]
+TruncateDim = Annotated[
+    int | None, Option(metavar="N", min=1, help="only the first N numbers of embeddings", show_default="all")
+]
 Seed = Annotated[int, Option(min=0, max=LARGEST, help="of all that is drawn")]
 
 DataDir = Annotated[

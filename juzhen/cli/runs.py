@@ -47,15 +47,26 @@ def table(
     require_ours(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
     from juzhen.report.significance import beaten
-    from juzhen.report.table import caption, letters_line, to_console, to_csv, to_markdown, undefined_lines
+    from juzhen.report.sizes import size_tables
+    from juzhen.report.table import (
+        caption,
+        letters_line,
+        show_tables,
+        to_console,
+        to_csv,
+        to_markdown,
+        undefined_lines,
+    )
     from juzhen.report.terminal import for_people
 
     wins = beaten(matrix)
-    text = to_markdown(matrix, wins, folders=folders)
+    text, sizes = to_markdown(matrix, wins, folders=folders), size_tables(matrix)
+    text += "".join(f"\n{table.title} {table.note}\n\n{table.markdown()}\n" for table in sizes)
     if console := for_people():
         console.print(to_console(matrix, wins, folders=folders))
         lines = [caption(matrix), *filter(None, [letters_line(wins)]), *undefined_lines(matrix)]
         console.print("\n".join(lines), highlight=False)
+        show_tables(sizes)
     else:
         print(text, end="")
     write_page(markdown, text)

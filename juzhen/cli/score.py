@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
 from juzhen.calibration.new_pairs import Scorer, score_table
-from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache
+from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache, TruncateDim
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 
@@ -32,6 +32,7 @@ def score(
         Path | None, Option(help="where to write", show_default="<file>.scored.tsv or .csv beside the file")
     ] = None,
     score_column: Annotated[str, Option(help="name of the new column")] = "score",
+    truncate_dim: TruncateDim = None,
     batch_tokens: BatchTokens = BATCH_TOKENS,
     backend: Backend = BackendName.TORCH,
     cache: Cache = None,
@@ -78,7 +79,9 @@ def score(
     pair = [*(sentences or ())]
     if fuse is not None and encoder is not None:  # beside --fuse all words are sentences
         pair, encoder = [encoder, *pair], None
-    scorer = Scorer(encoder, fuse, calibration, scaling, backend, cache, batch_tokens, decide, threshold)
+    scorer = Scorer(
+        encoder, fuse, calibration, scaling, backend, cache, batch_tokens, decide, threshold, truncate_dim
+    )
     without_hub()
     if file is None and len(pair) == 2:
         scores = scorer.scores(pair[:1], pair[1:], progress=False)

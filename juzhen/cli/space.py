@@ -1,11 +1,12 @@
-"""`juzhen space`: where the embeddings of a finished encoder lie."""
+"""`juzhen space`: where the embeddings of an encoder lie, before and after training."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from typer import Option
+from typer import Argument, Option
 
 from juzhen.cli import options
+from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_ours
@@ -15,65 +16,79 @@ from juzhen.core.whole import write_json
 
 def space(
     encoder: options.Encoder,
+    other: Annotated[
+        str | None, Argument(help="a second one, drawn at the right: that after training", show_default=False)
+    ] = None,
     *,
-    dataset: Annotated[list[str] | None, Option(metavar="SET…", help="sets of conf/dataset")] = None,
+    data: Annotated[
+        list[str] | None,
+        Option(
+            metavar="SET|FILE…",
+            help="sets of conf/dataset; files: .txt with a text per line, or a table with columns text and label",
+            show_default="demo_sts",
+        ),
+    ] = None,
+    before: Annotated[
+        bool, Option("--before", help="beside what the run has begun with, which is then at the left")
+    ] = False,
     split: Annotated[
         Literal["dev", "test", "train"] | None,
         Option(help="split to read", show_default="the first that has a file"),
     ] = None,
-    file: Annotated[Path | None, Option(help="one text per line: .txt, also .zst or .gz")] = None,
-    sentences: Annotated[int, Option(min=10, help="texts of each set, at most")] = 1000,
+    texts: Annotated[int, Option(min=10, max=20_000, help="of each set, at most")] = 1000,
+    maps: Annotated[
+        list[str] | None,
+        Option(metavar="MAP…", help="pca, tsne, umap", show_default="pca tsne"),
+    ] = None,
+    colour: Annotated[
+        Literal["class", "set"] | None,
+        Option(help="of the points", show_default="class, of one set that has them"),
+    ] = None,
     seed: options.Seed = options.SEED,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
-    output: options.Numbers = None,
+    out: Annotated[Path, Option(metavar="FOLDER", help="for the page and the picture")] = Path("space"),
+    json: Annotated[Path | None, Option(metavar="FILE", help="also write the numbers here")] = None,
 ) -> None:
-    """Encodes a sample of texts and measures where they lie: a row per measure, a column per set.
+    """Draws and measures where the texts of some sets lie for an encoder, or for two side by side.
 
-    Alignment needs a set of pairs, silhouette one with classes; without --dataset and --file the sample is of demo_sts.
+    Written are index.html, whose maps name a text where the pointer is, and space.svg. Measured are spread, directions,
+    neighbours and hubs, how classes come apart, how far shared words explain the cosine, and what two encoders have in
+    common. Alignment needs a set of pairs, silhouette and V-measure one with classes.
 
-    juzhen space runs/NAME --dataset csts tnews
-    juzhen space runs/NAME --file lines.txt
+    juzhen space runs/NAME --before --data tnews
+    juzhen space builtin/mini_zh runs/NAME --data csts lines.txt --maps pca tsne umap
     """
-    if output:
-        require_ours(output)
+    if other is not None and before:
+        raise UserError("--before: the second encoder stands where the start would; leave out one of the two")
+    if other == encoder:
+        raise UserError(f"{encoder}: is there twice; name two encoders, or one")
+    require_ours(*(path for path in (out / "index.html", out / "space.svg", json) if path))
     without_hub()
-    from juzhen.data.audit.sources import ConfiguredSets, text_lines
-    from juzhen.data.probe import Probe
-    from juzhen.encoders import load_encoder
-    from juzhen.metrics.geometry import MEANINGS, measure_space
+    from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.evaluation.space import MAPS, require_sets, require_vectors, starting_encoder, study
+    from juzhen.evaluation.text_sets import read_text_sets
+    from juzhen.report.space_page import number_text, write_space
 
-    sets = ConfiguredSets(DATASETS, options.data_folder(data_dir), config_dir=config_dir)
-    probes = {}
-    for name in dataset or ([] if file else ["demo_sts"]):
-        splits = [split] if split else ["dev", "test", "train"]
-        loaded_splits = (rows for _, rows in sets.splits(name, splits, option="--dataset "))
-        rows = next(rows for rows in loaded_splits if rows is not None)
-        probes[f"{name} ({rows.split})"] = Probe.of(rows, num_sentences=sentences, seed=seed)
-    if file:
-        texts = list(dict.fromkeys(line for line in text_lines(file, option="--file") if line.strip()))
-        probes[file.name] = Probe.of_texts(texts, num_sentences=sentences, seed=seed)
-    loaded = load_encoder(encoder)
-    measures: dict[str, dict[str, Any]] = {}
-    for name, probe in probes.items():
-        embeddings = loaded.encode(probe.sentences, batch_tokens=batch_tokens, show_progress=False)
-        measures[name] = {
-            "texts": len(probe.sentences),
-            "dimensions": loaded.dim,
-            **measure_space(embeddings, pairs=probe.pairs, grades=probe.grades, classes=probe.classes),
-        }
-    table = [
-        [measure, *(_number(values.get(measure)) for values in measures.values()), meaning]
-        for measure, meaning in {"texts": "", "dimensions": "", **MEANINGS}.items()
-        if any(values.get(measure) is not None for values in measures.values())
-    ]
-    print(markdown_table(["measure", *measures, "meaning"], table, numbers=range(1, len(measures) + 1)))
-    if output:
-        write_json(output, measures)
-
-
-def _number(value: float | int | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    sources = [encoder, *([other] if other else [])]
+    require_vectors(*sources)
+    configured = ConfiguredSets(DATASETS, options.data_folder(data_dir), config_dir=config_dir)
+    sets = read_text_sets(data or ["demo_sts"], configured, split=split, most=texts, seed=seed)
+    methods = tuple(dict.fromkeys(maps or MAPS))
+    require_sets(sets, maps=methods, colour=colour)
+    encoders: dict[str, Any] = {f"start of {encoder}": starting_encoder(encoder)} if before else {}
+    encoders |= {source: source for source in sources}
+    studied = study(encoders, sets, maps=methods, colour=colour, seed=seed, batch_tokens=batch_tokens)
+    numbers = studied.plain()
+    for name, of_runs in studied.numbers.items():
+        head = ["measure", *studied.runs] if len(studied.numbers) == 1 else [name, *studied.runs]
+        table = [
+            [measure, *(number_text(values.get(measure)) for values in of_runs), meaning]
+            for measure, meaning in studied.meanings.items()
+            if any(values.get(measure) is not None for values in of_runs)
+        ]
+        print(markdown_table([*head, "meaning"], table, numbers=range(1, len(head))))
+    write_space(studied, out)
+    if json:
+        write_json(json, numbers)

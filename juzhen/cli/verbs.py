@@ -20,6 +20,7 @@ GROUPS = {
         "score": "similarity of sentence pairs, typed or in a file",
         "encode": "embeddings of the lines of a file, as a NumPy array",
         "evaluate": "score finished runs on sets that are new or whose files came later",
+        "serve": "embeddings, similarity, search and reranking over HTTP, for OpenAI's and Cohere's clients",
         "export": "write an encoder as one ONNX file, checked to give the same vectors",
     },
     "look at data": {
@@ -30,7 +31,7 @@ GROUPS = {
         "calibrate": "scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         "fuse": "two runs as one score, weighted by what does best on dev",
         "curves": "learning curves of runs side by side, as a picture and a table",
-        "space": "where embeddings lie: lengths, spread, directions, neighbours, classes",
+        "space": "maps of the embeddings, before and after training: spread, neighbours, classes",
         "transfer": "classify pairs or texts by a logistic regression on frozen embeddings",
     },
     "make data and models": {

@@ -215,7 +215,10 @@ def row_tensors(
     tensors["text_ids"] = torch.stack([batch.sentence_ids[rows] for rows in batch.columns.values()], dim=1)
     if len(columns) > 1:  # one text has no score
         tensors["scores"] = score(*columns[:2])
-    if layers:
+    if "layer_embeddings" in reads:
+        states = torch.stack(list(layers), dim=1)
+        tensors["layer_embeddings"] = torch.stack([states[rows] for rows in batch.columns.values()], dim=1)
+    elif layers:
         first, second, *_ = batch.columns.values()
         cosines = [cosine_similarity(layer[first].float(), layer[second].float(), dim=-1) for layer in layers]
         tensors["layer_scores"] = torch.stack(cosines, dim=1)

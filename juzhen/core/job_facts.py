@@ -165,7 +165,13 @@ def has_loss(job: Job, name: str) -> bool:
         node["loss"] for node in owners if isinstance(node, Mapping) and isinstance(node.get("loss"), Mapping)
     ]
     each = [node for loss in losses for node in ([loss] if "_target_" in loss else loss.values())]
-    return any(isinstance(node, Mapping) and name_of(node) == name for node in each)
+    return any(isinstance(node, Mapping) and name in _names_of_loss(node) for node in each)
+
+
+def _names_of_loss(node: Mapping[str, Any]) -> list[str]:
+    """Its name, and that of the loss that it is made around."""
+    inner = node.get("of")
+    return [name_of(node), *(_names_of_loss(inner) if isinstance(inner, Mapping) else [])]
 
 
 def has_kind(job: Job, *kinds: str) -> bool:

@@ -70,7 +70,7 @@ KINDS = {
         ("text",), "label", _ALONE, ("transfer_accuracy", "transfer_f1", "transfer_majority", V_MEASURE)
     ),
     Kind.RETRIEVAL: KindSpec(_JUDGED, "gain", (Kind.POSITIVE_PAIR, Kind.SENTENCE), RANKINGS),
-    Kind.RERANKING: KindSpec(_JUDGED, "gain", (Kind.POSITIVE_PAIR, Kind.SENTENCE), RANKINGS),
+    Kind.RERANKING: KindSpec(_JUDGED, "gain", (Kind.POSITIVE_PAIR, Kind.TRIPLET, Kind.SENTENCE), RANKINGS),
 }
 
 TEXT_COLUMNS = {kind: spec.texts for kind, spec in KINDS.items()}

@@ -47,6 +47,10 @@ def numbers_of(node: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in node.items() if key not in ("_target_", "name")}
 
 
+OFF = {"softmax": {"smoothing": 0}}
+"""Loss → numbers that change nothing. Runs from before they could be set stay."""
+
+
 def without_paths(settings: Any) -> Any:
     """Settings in which models and losses, at any depth, are told by their names alone.
 
@@ -58,7 +62,9 @@ def without_paths(settings: Any) -> Any:
     if not isinstance(settings, Mapping):
         return settings
     if "_target_" in settings:
-        settings = {"name": name_of(settings)} | numbers_of(settings)
+        name, numbers = name_of(settings), numbers_of(settings)
+        off = OFF.get(name, {})
+        settings = {"name": name} | {key: value for key, value in numbers.items() if off.get(key) != value}
     return {key: without_paths(value) for key, value in settings.items()}
 
 
@@ -69,6 +75,11 @@ def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
         for name, node in chosen.items()
         if isinstance(node, Mapping) and node.get("decides_weights")
     }
+
+
+def deciding_optimizer(optimizer: Mapping[str, Any]) -> dict[str, Any]:
+    """Its numbers, without a decay by layers where there is none: as before it could be set."""
+    return {key: value for key, value in optimizer.items() if key != "layer_decay" or value is not None}
 
 
 def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from juzhen.core.job_facts import (
     model_class,
     overruled,
     overruled_in_stages,
+    schedule_of,
     stages_of,
     unread_templates,
     unused_losses,
@@ -87,6 +88,7 @@ RULES: tuple[Rule, ...] = (
                     "schedule",
                     "filter_leaks",
                     "callbacks.mining",
+                    "callbacks.weights",
                 ),
                 GONE,
             )
@@ -178,8 +180,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         lambda job: all(len(sets) < 2 for _, sets, _ in stages_of(job)),
-        {"schedule.sample_by": "size", "schedule.temperature": 1.0, "schedule.sets.*.weight": GONE},
+        {"schedule.sample_by": "size", "schedule.temperature": 1.0, "schedule.sets.*.weight": GONE}
+        | {"schedule.weigh_loss": False, "schedule.sets.*.loss_weight": GONE},
         "one_set",
+    ),
+    Rule(
+        lambda job: schedule_of(job).get("sample_by") in ("uniform", "round_robin", "blend"),
+        {"schedule.temperature": 1.0},
+        "equal_shares",
     ),
     Rule(learns, overruled, "overruled"),
     Rule(

@@ -1,5 +1,6 @@
 """Result: the numbers that a stage leaves behind, as plain data. Written once, read by `sweeps` without torch."""
 
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,25 @@ STAGES = "stages"
 """Subfolder of a run in which the stages before its last keep their files."""
 WITHOUT_LEAKS = "_without_leaks"
 """End of a metric's name: the same metric on the rows that training has not seen. Only sets with a leak have it."""
+
+
+NESTED = re.compile(r"(.+)@([0-9]+)")
+"""Name of a set as embeddings that are cut score on it: `lcqmc@64` by their first 64 numbers."""
+
+
+def nested_name(name: str, dim: int) -> str:
+    """What results call a set, or a column, that the first `dim` numbers of embeddings score on."""
+    return f"{name}@{dim}"
+
+
+def without_size(name: str) -> tuple[str, int | None]:
+    """A set, or a column, and the size that embeddings were cut to for it; None: they were whole.
+
+    >>> without_size("test/lcqmc@64"), without_size("lcqmc")
+    (('test/lcqmc', 64), ('lcqmc', None))
+    """
+    match = NESTED.fullmatch(name)
+    return (match[1], int(match[2])) if match else (name, None)
 
 
 TIED = 0.01

@@ -63,6 +63,7 @@ CONFIG = Object(
                     "sets": Entries((dict, NOTHING)),
                     "sample_by": str,
                     "temperature": float,
+                    "weigh_loss": bool,
                 },
             ),
         ),
@@ -97,7 +98,10 @@ TRAINING = Object(
         "peak_memory_mib": NUMBER,
         "selected_on": [str],
         "sets": Entries(
-            Object({"batches": int, "rows": int, "share_of_batches": float, "share_of_rows": float})
+            Object(
+                {"batches": int, "rows": int, "share_of_batches": float, "share_of_rows": float},
+                {"loss": NUMBER, "gradient_norm": NUMBER, "weight": NUMBER},
+            )
         ),
     }
 )

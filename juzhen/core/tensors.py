@@ -28,6 +28,9 @@ def _given(axes: str, about: str) -> TensorSpec:
 TENSORS: dict[str, TensorSpec] = {
     "scores": _learnt("batch", "a similarity per row, higher = closer"),
     "layer_scores": _learnt("batch layers", "a similarity per row and layer"),
+    "layer_embeddings": _learnt(
+        "batch texts layers dim", "the texts of a row, as each of some layers gives them"
+    ),
     "logits": _learnt("batch classes", "one number per class"),
     "embeddings": _learnt("batch dim", "single texts, which have classes"),
     "first": _learnt("batch dim", "the first text of a pair"),

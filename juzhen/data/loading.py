@@ -108,13 +108,14 @@ def load_stages(
 ) -> list[JobData]:
     """What each stage reads, by the kinds that its losses take; options as of `load_job_data`.
 
-    Sets are read once, except those that two stages learn from in two ways.
+    Sets are read once, except those that two stages learn from in two ways. A stage's own `limit` cuts its rows.
     """
     first = {name: kind for kinds_of_stage in reversed(kinds) for name, kind in kinds_of_stage.items()}
     shared, loaded = load_job_data(job, first, **options), []
     for stage, own_kinds in zip(stages, kinds, strict=True):
         if own_kinds.items() <= first.items():
-            loaded.append(replace(shared, train={name: shared.train[name] for name in own_kinds}))
+            rows = {name: cut(shared.train[name], stage.dataset[name].limit, job.seed) for name in own_kinds}
+            loaded.append(replace(shared, train=rows))
         else:
             loaded.append(load_job_data(stage, own_kinds, **options))
     return loaded

@@ -1,7 +1,7 @@
 """Which rows make up which batch: a pure function of the seed and the sizes, so that a run can be continued."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from torch.utils.data import Sampler
@@ -19,6 +19,15 @@ class BatchRows(NamedTuple):
     task: str
     rows: np.ndarray
     compares: bool = True
+
+
+Order = Literal["shuffled", "drawn", "in_turn"]
+"""In which order the batches of several sets come.
+
+shuffled  those of an epoch at random; each set has exactly its share of them
+drawn     the set of each batch is drawn by the shares, whatever came before it
+in_turn   one set after another, over and over
+"""
 
 
 class BatchStream(Sampler[BatchRows]):
@@ -39,6 +48,7 @@ class BatchStream(Sampler[BatchRows]):
     shares       dataset key → its part of the batches of an epoch, in any unit; an epoch has as many batches as
                  without them, and a set is gone through as often as its part asks for: a row comes again only when
                  all others of its set have come. None: every row once per epoch
+    order        `Order`; with `in_turn`, shares are those of all sets alike, and an epoch is a whole number of turns
     comparisons  dataset key → whether rows differ in what their loss compares; a set that is not named always does
     """
 
@@ -52,6 +62,7 @@ class BatchStream(Sampler[BatchRows]):
         rank: int = 0,
         world: int = 1,
         shares: Mapping[str, float] | None = None,
+        order: Order = "shuffled",
     ) -> None:
         self.sizes = dict(sizes)
         self.batch_sizes = (
@@ -67,14 +78,28 @@ class BatchStream(Sampler[BatchRows]):
         self.comparisons: Mapping[str, Callable[[np.ndarray], bool]] = {}
         self.batches_of = {task: -(-size // self.batch_sizes[task]) for task, size in self.sizes.items()}
         self.batches_per_epoch = sum(self.batches_of.values())
-        self.counts = None if shares is None else apportion(self.batches_per_epoch, shares)
-        if self.counts is not None:
+        self.order = order
+        self.counts: Mapping[str, float] | None = None
+        if order == "in_turn":
+            self.batches_per_epoch = -(-self.batches_per_epoch // len(self.sizes)) * len(self.sizes)
+            self.counts = dict.fromkeys(self.sizes, self.batches_per_epoch // len(self.sizes))
+        elif shares is not None and order == "drawn":
+            total = sum(shares.values())
+            self.counts = {task: self.batches_per_epoch * shares[task] / total for task in self.sizes}
+        elif shares is not None:
+            self.counts = apportion(self.batches_per_epoch, shares)
             self.batches_per_epoch = sum(self.counts.values())
+        self._drawn: list[np.ndarray] = []
+
+    @property
+    def mean_batches(self) -> Mapping[str, float]:
+        """Dataset key → batches of an epoch, on average where they are drawn."""
+        return self.counts or self.batches_of
 
     @property
     def mean_batch_size(self) -> float:
         """Rows of a batch, on average over an epoch and not counting short rests."""
-        counts = self.counts or self.batches_of
+        counts = self.mean_batches
         return sum(self.batch_sizes[task] * count for task, count in counts.items()) / self.batches_per_epoch
 
     def __len__(self) -> int:
@@ -91,14 +116,42 @@ class BatchStream(Sampler[BatchRows]):
 
     def epoch(self, epoch: int) -> list[tuple[str, np.ndarray]]:
         """The batches of one epoch, over all processes, in order."""
+        if self.order != "shuffled":
+            return self._one_by_one(epoch)
         generator = np.random.default_rng([self.seed, epoch])
         batches = []
         for number, task in enumerate(self.sizes):
             if self.counts is None:
                 batches += [(task, rows) for rows in self._pass(task, generator)]
             else:
-                batches += [(task, rows) for rows in self._turns(task, number, epoch, self.counts[task])]
+                count = int(self.counts[task])
+                turns = range(epoch * count, (epoch + 1) * count)
+                batches += [(task, rows) for rows in self._turns(task, number, turns)]
         return [batches[position] for position in generator.permutation(len(batches))]
+
+    def _one_by_one(self, epoch: int) -> list[tuple[str, np.ndarray]]:
+        """The batches of an epoch in which one set comes after another, in turn or by chance."""
+        names, length = list(self.sizes), self.batches_per_epoch
+        if self.order == "in_turn":
+            numbers = np.arange(epoch * length, (epoch + 1) * length) % len(names)
+            before = np.full(len(names), epoch * length // len(names))
+        else:
+            numbers, before = self._draws(epoch)
+        turns = {
+            number: self._turns(names[number], number, range(before[number], before[number] + count))
+            for number, count in enumerate(np.bincount(numbers, minlength=len(names)))
+        }
+        return [(names[number], next(turns[number])) for number in numbers]
+
+    def _draws(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Number of the set of each batch of an epoch, and how often each set was drawn in the epochs before."""
+        shares = np.array([self.mean_batches[task] for task in self.sizes], dtype=np.float64)
+        for number in range(len(self._drawn), epoch + 1):
+            generator = np.random.default_rng([self.seed, number, 2])
+            draws = generator.choice(len(shares), size=self.batches_per_epoch, p=shares / shares.sum())
+            self._drawn.append(draws)
+        before = [np.bincount(draws, minlength=len(shares)) for draws in self._drawn[:epoch]]
+        return self._drawn[epoch], np.sum(before, axis=0) if before else np.zeros(len(shares), dtype=np.int64)
 
     def _pass(self, task: str, generator: np.random.Generator) -> list[np.ndarray]:
         """All rows of a set once, in batches."""
@@ -107,10 +160,10 @@ class BatchStream(Sampler[BatchRows]):
             order = arrange(order, self.shapes[task], window_rows=self.window * size)
         return _cut(order, size)
 
-    def _turns(self, task: str, number: int, epoch: int, count: int) -> Iterator[np.ndarray]:
-        """The `count` batches that a set has in an epoch by its share; they go on where its last epoch stopped."""
+    def _turns(self, task: str, number: int, turns: range) -> Iterator[np.ndarray]:
+        """The batches of a set's turns, counted from the start of training: they go on where its last epoch stopped."""
         passes: dict[int, list[np.ndarray]] = {}
-        for turn in range(epoch * count, (epoch + 1) * count):
+        for turn in turns:
             passed, position = divmod(turn, self.batches_of[task])
             if passed not in passes:
                 passes[passed] = self._pass(task, np.random.default_rng([self.seed, number, passed, 1]))

@@ -93,6 +93,13 @@ def _grouped_triplets(examples: Examples, positive: int, negative: int) -> Examp
     return _rebuilt(examples, Kind.TRIPLET, columns, rows)
 
 
+def _ranked_triplets(examples: Examples) -> Examples:
+    """Each query with each document that answers it and one that does not, paired as by `_grouped_triplets`."""
+    assert examples.targets is not None  # judgements have gains
+    answers = (examples.targets > 0).astype(np.float32)
+    return _grouped_triplets(replace(examples, targets=answers), SAME, DIFFERENT)
+
+
 def _rank_in_group(groups: np.ndarray) -> np.ndarray:
     """How many earlier rows have the same group number, per row."""
     order = np.argsort(groups, kind="stable")
@@ -160,6 +167,10 @@ _VIEWS: dict[tuple[Kind, Kind], tuple[Callable[[Examples], Examples], str]] = {
     ),
     (Kind.RETRIEVAL, Kind.POSITIVE_PAIR): (_answered, "no document answers a query"),
     (Kind.RERANKING, Kind.POSITIVE_PAIR): (_answered, "no document answers a query"),
+    (Kind.RERANKING, Kind.TRIPLET): (
+        _ranked_triplets,
+        "no query has both a document that answers it and one that does not",
+    ),
     (Kind.TRIPLET, Kind.POSITIVE_PAIR): (_positives, "there are no rows"),
     (Kind.TRIPLET, Kind.LABELLED_PAIR): (_triplet_pairs, "there are no rows"),
 }

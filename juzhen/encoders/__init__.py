@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from juzhen.encoders.bundle import save_encoder
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder, load_encoder
-    from juzhen.encoders.transformer import compile_layers
+    from juzhen.encoders.transformer import checkpoint_layers, compile_layers
 
 __all__ = [
     "CrossEncoder",
     "PromptEncoder",
     "SentenceEncoder",
+    "checkpoint_layers",
     "compile_layers",
     "load_backbone",
     "load_encoder",
@@ -28,6 +29,7 @@ HOMES = {
     "CrossEncoder": "cross_encoder",
     "PromptEncoder": "sentence_encoder",
     "SentenceEncoder": "sentence_encoder",
+    "checkpoint_layers": "transformer",
     "compile_layers": "transformer",
     "load_backbone": "backbone",
     "load_encoder": "sentence_encoder",

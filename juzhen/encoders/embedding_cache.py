@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 
 from juzhen.core.array_cache import FILE, ArrayCache
-from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.pooled_encoder import SIZES, PooledEncoder
 from juzhen.encoders.special_tokens import tokenizer_digest
 
 DIGEST_BYTES = 16
@@ -37,7 +37,7 @@ SEGMENT = FILE
 MATHS = "1"
 """To be raised when the same weights give other embeddings than before, beyond rounding."""
 
-WITHOUT_EFFECT = ("_name_or_path", "transformers_version", "_attn_implementation", "architectures")
+WITHOUT_EFFECT = ("_name_or_path", "transformers_version", "_attn_implementation", "architectures", SIZES)
 """Entries of config.json that say where a model is from, or how fast it runs."""
 
 

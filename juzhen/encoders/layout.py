@@ -162,7 +162,7 @@ def _check_use(folder: Path, settings: Mapping[str, Any]) -> None:
     if settings.get("truncate_dim") is not None:
         raise UserError(
             f"{folder / PROMPTS_FILE}: truncate_dim={settings['truncate_dim']} uses the first numbers of an embedding "
-            "alone, which is not supported; put null in its place to use them all"
+            "alone; put null in its place, and ask for them where it is loaded: truncate_dim=…"
         )
 
 

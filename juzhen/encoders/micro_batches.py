@@ -32,7 +32,8 @@ def in_micro_batches(function: Callable[[Tokens], Tensor], micro_batches: Iterab
         part = checkpoint(_alike(function), micro_batch.input_ids, micro_batch, use_reentrant=False)
         freed.give_back()
         # On the way back this is called when the gradient of the part is there, before it is computed again.
-        part.register_hook(lambda gradient: freed.give_back())
+        if part.requires_grad:  # of frozen weights it does not
+            part.register_hook(lambda gradient: freed.give_back())
         parts.append(part)
     return torch.cat(parts)
 

@@ -77,23 +77,36 @@ def model_card(
         "tokens at most": encoder.max_length,
     }
     features |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
+    features |= {"may be cut to": encoder.nested_dims} if encoder.nested_dims else {}
     features |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
     if encoder.templates is not None:
         prompts = encoder.templates.as_dict().items()
         facts |= {"templates": {key: value for key, value in prompts if value is not None}}
     plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
     sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
+    use = _USE[loads_elsewhere] + _sizes(encoder, loads_elsewhere) + (_SCORE if encoder.score_head else "")
     parts = [
         _head(_FRONT_MATTER if loads_elsewhere else "", encoder),
         f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n{licence_note(encoder.licence)}\n",
         fact_table(features | plain),
-        f"\n## Use\n\n{_USE[loads_elsewhere]}{_SCORE if encoder.score_head else ''}".replace(HERE, place),
+        f"\n## Use\n\n{use}".replace(HERE, place),
         *(
             f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
             for name, rows in sections.items()
         ),
     ]
     return "".join(parts)
+
+
+def _sizes(encoder: PooledEncoder, loads_elsewhere: bool) -> str:
+    """How embeddings are cut that have learnt to be; "" of others."""
+    if not encoder.nested_dims or encoder.score_head is not None:
+        return ""
+    load = "SentenceTransformer(" if loads_elsewhere else "SentenceEncoder.load("
+    return (
+        f"\nThe first {', '.join(map(str, encoder.nested_dims))} numbers of an embedding are embeddings by themselves: "
+        f'`{load}"{HERE}", truncate_dim={encoder.nested_dims[0]})`.\n'
+    )
 
 
 def pair_card(encoder: Any, settings: dict[str, Any], facts: dict[str, Any], *, place: str = HERE) -> str:

@@ -36,6 +36,8 @@ from juzhen.encoders.texts import no_garbage_collection
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 
 TYPES = "token_type_ids"
+SIZES = "matryoshka_dimensions"
+"""Entry of config.json that servers read: to which sizes embeddings may be cut."""
 Places = tuple[int | Tensor, slice | Tensor]
 """Where the states of the tokens are among those that the transformer gives."""
 
@@ -51,6 +53,7 @@ class PooledEncoder(Prompted):
     pad         number that stands for no token where sentences are padded
     takes_segments  the backbone can be told which of two sentences a token belongs to
     gives_segments  it is told that of single sentences, too, because their tokenizer says so
+    truncate_dim  numbers of an embedding that `encode` gives, the first ones; None: all
     score_head  what makes a score of two embeddings; None: it is their cosine
     templates   that sentences are read through; None: there are none
     prompts     texts that may stand before a sentence
@@ -63,6 +66,7 @@ class PooledEncoder(Prompted):
         "default_prompt_name",
         "max_length",
         "micro_batch_tokens",
+        "nested_dims",
         "normalize",
         "pooling",
         "projections",
@@ -70,6 +74,7 @@ class PooledEncoder(Prompted):
         "prompts",
         "score_head",
         "tokenizer",
+        "truncate_dim",
     )
     _serves_head = False
 
@@ -96,6 +101,7 @@ class PooledEncoder(Prompted):
         """Of the weights that it began with, which what is trained from them is under, too."""
         self.templates: Templates | None = None
         self.micro_batch_tokens: int | None = None
+        self.truncate_dim: int | None = None
         self._packs = use_packed_attention(backbone)
         use_cheap_dropout(backbone)
         self.takes_segments = TYPES in inspect.signature(backbone.forward).parameters
@@ -113,6 +119,15 @@ class PooledEncoder(Prompted):
                 check_pooling(str(value))
             case "normalize":
                 check_flag(name, value)
+            case "truncate_dim" if value is not None:
+                check_count(name, value, most=self.dim)
+                if self.score_head is not None and value < self.dim:
+                    raise UserError(
+                        f"truncate_dim={value}: this encoder scores pairs by a learnt form of all {self.dim} numbers"
+                    )
+            case "nested_dims":
+                for dim in value:
+                    check_count(name, dim, most=self.dim)
             case "micro_batch_tokens" if value is not None:
                 check_count(name, value)
             case "max_length":
@@ -164,6 +179,20 @@ class PooledEncoder(Prompted):
         return self.output_layers[-1].out_features if self.projections else self.backbone.config.hidden_size
 
     @property
+    def nested_dims(self) -> tuple[int, ...]:
+        """Sizes below its own to which its embeddings have learnt to be cut, rising; none where they have not."""
+        dims = getattr(self.backbone.config, SIZES, None)
+        whole = dims if isinstance(dims, list | tuple) else ()
+        return tuple(sorted({dim for dim in whole if type(dim) is int and 0 < dim < self.dim}))
+
+    @nested_dims.setter
+    def nested_dims(self, dims: Iterable[int]) -> None:
+        if smaller := sorted({dim for dim in dims if dim < self.dim}):
+            setattr(self.backbone.config, SIZES, [*smaller, self.dim])
+        elif hasattr(self.backbone.config, SIZES):
+            delattr(self.backbone.config, SIZES)
+
+    @property
     def output_layers(self) -> list[OutputLayer]:
         """What comes after pooling, in order."""
         return [cast(OutputLayer, layer) for layer in self.projections]
@@ -205,12 +234,14 @@ class PooledEncoder(Prompted):
         return self._finished(self._pooled(layers, tokens), tokens)
 
     def at_depths(
-        self, tokens: Tokens, depths: Sequence[float]
+        self, tokens: Tokens, depths: Sequence[float], *, finished: bool = False
     ) -> tuple[Float[Tensor, "sentences dim"], list[Float[Tensor, "sentences dim"]]]:
         """What `forward` gives, and the same pooling after layers further down, in one pass.
 
         depths  shares of the backbone's layers, in (0, 1]: 0.5 of 12 layers is layer 6. The last layer's is what
                 `forward` gives; layers below are pooled and not projected
+        finished  layers below, too, are projected, and brought to length 1 where the last one is: as an encoder of
+                  these layers alone gives them
         """
         count = self.backbone.config.num_hidden_layers
         layers_at = [layer_at(depth, count) for depth in depths]
@@ -219,14 +250,16 @@ class PooledEncoder(Prompted):
         def columns(piece: Tokens) -> Tensor:
             states, real = self._layer_states(piece, needs_layers=True)
             first, last = states[0][real], states[-1][real]
-            pooled = [self._pool((first, states[layer - 1][real]), piece) for layer in inner]
+            pool = self._pooled if finished else self._pool
+            pooled = [pool((first, states[layer - 1][real]), piece) for layer in inner]
             return torch.cat([self._pooled((first, last), piece), *pooled], dim=1)
 
-        widths = [self.dim] + [self.backbone.config.hidden_size] * len(inner)
+        width = self.dim if finished else self.backbone.config.hidden_size
+        widths = [self.dim] + [width] * len(inner)
         final, *below = self._in_micro_batches(columns, tokens).split(widths, dim=1)
         final = self._finished(final, tokens)
         by_layer = {
-            layer: embeddings[tokens.inverse_permutation]
+            layer: self._finished(embeddings, tokens) if finished else embeddings[tokens.inverse_permutation]
             for layer, embeddings in zip(inner, below, strict=True)
         }
         return final, [by_layer.get(layer, final) for layer in layers_at]

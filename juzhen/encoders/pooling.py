@@ -152,6 +152,13 @@ def unit(embeddings: Float[np.ndarray, "sentences dim"]) -> Float[np.ndarray, "s
     return embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
+def cut_to(
+    embeddings: Float[np.ndarray, "sentences dim"], size: int, *, normalize: bool
+) -> Float[np.ndarray, "sentences size"]:
+    """The first `size` numbers of each; brought to length 1 where `normalize`."""
+    return unit(embeddings[:, :size]) if normalize else embeddings[:, :size]
+
+
 def require_finite_vectors(vectors: Float[np.ndarray, "some dim"], name: str) -> None:
     """Raises UserError that names the first row with a number that is none: nothing would be near it, or all."""
     for start in range(0, len(vectors), 32_768):

@@ -211,7 +211,7 @@ class ApproximateIndex:
             import faiss
         except ImportError:
             raise UserError(f"index={kind} needs faiss; type: {install_line('search')}") from None
-        self.shape = _, dim = documents.shape
+        self.shape = _, self.dim = _, dim = documents.shape
         self._digest = None if encoder is None else encoder_digest(encoder, kind)
         require_finite_vectors(documents, "documents")
         self.documents, self._kind = documents, kind

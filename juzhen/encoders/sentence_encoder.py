@@ -23,19 +23,17 @@ from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_folder, encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import pair_scores, sides, unit
+from juzhen.encoders.pooling import cut_to, pair_scores, sides, unit
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.prompts import TEMPLATES, prompt_refused
 from juzhen.encoders.proof import prove
+from juzhen.encoders.quantized import Quantized
 from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order
 from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
 from juzhen.encoders.templates import Templates
-from juzhen.encoders.texts import (
-    BATCH_TOKENS,
-    batches_by_length,
-)
+from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
 from juzhen.encoders.workers import Workers, started
 
 Vectors = np.ndarray | Tensor | list[np.ndarray] | list[Tensor]
@@ -71,6 +69,7 @@ class Options(TypedDict, total=False):
     prompt_name: str | None
     prompt: str | None
     normalize: bool | None
+    truncate_dim: int | None
     batch_tokens: int
     show_progress: bool | None
     workers: int | Sequence[str | torch.device] | Workers | None
@@ -88,12 +87,18 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
 
     @classmethod
     def load(
-        cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
+        cls,
+        source: str | Path,
+        *,
+        revision: str | None = None,
+        device: str | torch.device = "cpu",
+        truncate_dim: int | None = None,
     ) -> Self:
         """The encoder in a folder or of a run, a built-in one such as builtin/mini_zh, or one of the Hugging Face hub.
 
         revision  branch, tag or commit on the hub
         device    where it computes, such as cuda:1; `encoder.to(device)` moves it later
+        truncate_dim  as of `encode`, wherever that is not told another one
 
         In float32, in evaluation mode. One that reads sentences through templates is a PromptEncoder.
         Raises UserError where there is none, and for a cross-encoder, which has no embeddings.
@@ -112,6 +117,7 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
             raise UserError(
                 f"{source}: holds no templates, which a PromptEncoder reads: SentenceEncoder.load(…)"
             )
+        encoder.truncate_dim = truncate_dim
         return encoder.to(place).eval()
 
     @staticmethod
@@ -150,6 +156,7 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize: bool | None = None,
+        truncate_dim: int | None = None,
         convert_to_tensor: bool = False,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
@@ -165,6 +172,7 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
         prompt_name  the prompt of the encoder that stands before each text; None: its default, if it has one
         prompt     a text of your own in its place; "": nothing stands before the texts
         normalize  True: of length 1; None: of the length that the encoder gives them
+        truncate_dim  only the first so many numbers, of length 1 again where the encoder's own are; None: all
         convert_to_tensor  a tensor on the device of the encoder in the place of an array
         show_progress  a bar; None: on a terminal, once the work has taken some seconds
         workers    processes that share the work: their number on the CPU, a list of devices, or `Workers` that serve
@@ -178,6 +186,7 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
             raise UserError("workers, backend: give one of the two")
         encoder = self if prompt_name is None and prompt is None else self.with_prompt(prompt_name, prompt)
         sentences, is_one = as_texts(texts)
+        size = self.size_of(truncate_dim)
         if normalize is False and self.normalize:
             raise UserError("normalize=False: this encoder gives embeddings of length 1; leave it out")
         distinct: dict[str, int] = {}
@@ -186,10 +195,17 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
             vectors = encoder._looked_up(
                 list(distinct), backend, processes, cache, batch_tokens=batch_tokens, progress=show_progress
             )
+        if size < self.dim:
+            vectors = cut_to(vectors, size, normalize=self.normalize)
         if normalize:
             vectors = unit(vectors)
         vectors = vectors[positions[0]] if is_one else vectors[positions]
         return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
+
+    def size_of(self, truncate_dim: int | None = None) -> int:
+        """Numbers of an embedding that `encode` gives. Raises UserError for more than the encoder's own."""
+        self.check_setting("truncate_dim", truncate_dim)
+        return truncate_dim or self.truncate_dim or self.dim
 
     def encode_query(self, texts: str | Iterable[str], **options: Any) -> Float[np.ndarray, "*sentences dim"]:
         """As `encode`, behind the prompt for queries, `query`, where the encoder has one and the options name none."""
@@ -214,7 +230,9 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
         has no axis of its own. Options, which are for texts, and errors: as `encode`.
         """
         rows, columns = (
-            self._vectors(values, name, partial(self.encode, **options))
+            self._vectors(
+                values, name, partial(self.encode, **options), self.size_of(options.get("truncate_dim"))
+            )
             for name, values in (("first", first), ("second", second))
         )
         wide = [np.atleast_2d(vectors).astype(np.float64) for vectors in (rows, columns)]
@@ -222,17 +240,17 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
         return scores.astype(np.float32).reshape(rows.shape[:-1] + columns.shape[:-1])
 
     def _vectors(
-        self, values: Any, name: str, encode: Callable[[Any], Float[np.ndarray, "*sentences dim"]]
+        self, values: Any, name: str, encode: Callable[[Any], Float[np.ndarray, "*sentences dim"]], size: int
     ) -> Float[np.ndarray, "*sentences dim"]:
-        """Embeddings as they are, and those of texts. Raises UserError for embeddings of another size."""
+        """The first `size` numbers of embeddings, and of those of texts. Raises UserError for other embeddings."""
         vectors = as_vectors(values)
         if vectors is None:
             return encode(values)
-        if vectors.ndim not in (1, 2) or vectors.shape[-1] != self.dim:
+        if vectors.ndim not in (1, 2) or vectors.shape[-1] not in (size, self.dim):
             raise UserError(
                 f"{name}: embeddings of the shape {vectors.shape}; those of this encoder have {self.dim} numbers"
             )
-        return vectors
+        return vectors[..., :size]
 
     def score(
         self,
@@ -278,7 +296,8 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
 
         queries          texts, or what `encode_query` gives for them
         corpus           texts; what `encode_document` gives for them, to be searched more than once; or an
-                         `ApproximateIndex` of that, with normalize=True, which looks at a part of it
+                         `ApproximateIndex` of that, with normalize=True, which looks at a part of it; or what
+                         `juzhen.quantize` makes of it
         top_k            None: 10, or all where there are fewer
         document_prompt  name of the prompt before each text of the corpus; None: as `encode_document`. Where it holds
                          texts of the same sort as the queries: query
@@ -286,18 +305,23 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
         Options, which are those of the queries (`encode_query`), and errors: as `encode`. Raises UserError for an empty
         corpus, for more documents than it has, and for embeddings of another encoder.
         """
-        if isinstance(corpus, ApproximateIndex):
+        size = self.size_of(options.get("truncate_dim"))
+        if isinstance(corpus, ApproximateIndex | Quantized):
             corpus.check(self)
             find, documents = corpus.search, corpus.documents
+            size = options["truncate_dim"] = self.size_of(corpus.dim)
         else:
             chosen = options | {"prompt_name": document_prompt, "prompt": None}
             documents = self._vectors(
-                corpus, "corpus", lambda texts: self.encode_document(as_text_list(texts, "corpus"), **chosen)
+                corpus,
+                "corpus",
+                lambda texts: self.encode_document(as_text_list(texts, "corpus"), **chosen),
+                size,
             )
             find = partial(exact_search, documents=unit(np.atleast_2d(documents)))
         top_k = min(TOP_K, len(documents)) if top_k is None else top_k
         check_top_k(top_k, len(documents))
-        query_vectors = self._vectors(queries, "queries", partial(self.encode_query, **options))
+        query_vectors = self._vectors(queries, "queries", partial(self.encode_query, **options), size)
         is_one, query_vectors = query_vectors.ndim == 1, np.atleast_2d(query_vectors)
         numbers = find(sides(query_vectors, self.score_head)[0], k=top_k)[0]
         rows = np.repeat(np.arange(len(numbers)), numbers.shape[1])

@@ -54,6 +54,11 @@ def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
         setattr(architecture, name, dropout)
 
 
+def has_dropout(architecture: PretrainedConfig) -> bool:
+    """Whether anything is dropped in training."""
+    return any(getattr(architecture, name, None) for name in DROPOUTS)
+
+
 def model_class(architecture: PretrainedConfig) -> Any:
     """The class of transformers that makes token states of texts; of an encoder with decoder that of the encoder.
 
@@ -177,3 +182,16 @@ def compile_layers(backbone: nn.Module) -> None:
         if len({type(layer) for layer in stack}) == 1:
             for layer in stack:
                 layer.compile(dynamic=True)
+
+
+def checkpoint_layers(backbone: nn.Module) -> None:
+    """Keeps of each layer its input alone in training, and computes it again, with the same dropout, on the way back.
+
+    (Chen et al. 2016, https://arxiv.org/abs/1604.06174) Raises UserError for an architecture that cannot.
+    """
+    if not getattr(backbone, "supports_gradient_checkpointing", False):
+        raise UserError(
+            f"gradient_checkpointing=true: {backbone.config.model_type} cannot compute layers again; type "
+            "micro_batch_tokens=8192 instead, which saves memory with every architecture"
+        )
+    cast(PreTrainedModel, backbone).gradient_checkpointing_enable({"use_reentrant": False})

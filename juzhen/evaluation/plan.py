@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.pooling import pair_scores, sides
+from juzhen.encoders.pooling import cut_to, pair_scores, sides
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
 from juzhen.evaluation.ranked_lists import Matcher, embedding_matcher, ranked_lists
@@ -122,6 +123,7 @@ class CosinePlan(EvaluationPlan):
     head       what makes the score instead, with the weights that it has when it is asked; None: the cosine
     sides      those of the encoder (`PooledEncoder.sides`): where queries and documents of a ranking have prompts of
                their own, a sentence is encoded once for each prompt that it is read behind
+    normalize  embeddings that are cut are brought to length 1, as the encoder brings its own
     read       Side by which each of `sentences` is read
     """
 
@@ -134,8 +136,10 @@ class CosinePlan(EvaluationPlan):
         *,
         head: BilinearScore | None = None,
         sides: Int[np.ndarray, "sides"] = ALIKE,
+        normalize: bool = True,
     ) -> None:
         super().__init__(sets, tasks)
+        self._normalize = normalize
         self._head = head
         of_tasks = [dataset for task in tasks for dataset in task.splits.values()]
         rows = [*self.sets, *of_tasks]
@@ -150,6 +154,13 @@ class CosinePlan(EvaluationPlan):
         self.sentences = self.examples.sentences
         self.pending = np.arange(len(self.sentences))
         self._known: np.ndarray | None = None
+        self._size: int | None = None
+
+    def cut(self, dim: int) -> Self:
+        """The same plan, which takes the first `dim` numbers of the embeddings."""
+        plan = copy(self)
+        plan._size = dim
+        return plan
 
     def _read_apart(self) -> None:
         """Makes a row of `examples` for each sentence and each Side by which it is read, and says where each is."""
@@ -228,11 +239,11 @@ class CosinePlan(EvaluationPlan):
 
     def _all(self, outputs: Float[np.ndarray, "pending dim"]) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings of all sentences: those that were known, too."""
-        if self._known is None:
-            return outputs
-        embeddings = self._known.copy()
-        embeddings[self.pending] = outputs[: len(self.pending)]
-        return embeddings
+        embeddings = outputs
+        if self._known is not None:
+            embeddings = self._known.copy()
+            embeddings[self.pending] = outputs[: len(self.pending)]
+        return embeddings if self._size is None else cut_to(embeddings, self._size, normalize=self._normalize)
 
 
 class Evaluator(ABC):
@@ -244,6 +255,11 @@ class Evaluator(ABC):
 
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
     plan_type: ClassVar[type[EvaluationPlan]]
+
+    @property
+    def nested_dims(self) -> tuple[int, ...]:
+        """Sizes below its own that embeddings are scored at, too."""
+        return ()
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
         """What must be encoded to score `sets` and to make the classifiers of `tasks`."""
@@ -289,8 +305,14 @@ class EmbeddingEvaluator(Evaluator):
         self._backend: Backend | None = None
         self._shelves: dict[int, Shelf] = {}
 
+    @property
+    def nested_dims(self) -> tuple[int, ...]:
+        return () if self.encoder.score_head is not None else self.encoder.nested_dims
+
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
-        return CosinePlan(sets, tasks, head=self.encoder.score_head, sides=self.encoder.sides)
+        encoder = self.encoder
+        options = {"head": encoder.score_head, "sides": encoder.sides, "normalize": encoder.normalize}
+        return CosinePlan(sets, tasks, **options)
 
     def read_query(self, query: str, symmetric: bool | None) -> None:
         self.encoder.reading(sides_of(symmetric)[0]).encode(query)

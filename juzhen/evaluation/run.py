@@ -63,6 +63,7 @@ class Pass:
             plan,
             outputs,
             seen=seen,
+            dims=self.evaluator.nested_dims,
             rankings=evaluation.rankings,
             clusterings=evaluation.clusterings,
             bootstrap_samples=evaluation.bootstrap_samples,

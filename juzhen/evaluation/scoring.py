@@ -1,7 +1,7 @@
 """From the outputs of an evaluation pass to the scores of every set, on one process or several."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,11 @@ from juzhen.core.measures import (
     metric_key,
     ranking_measure,
 )
-from juzhen.core.result import WITHOUT_LEAKS, Score
+from juzhen.core.result import WITHOUT_LEAKS, Score, nested_name
 from juzhen.core.row_scores import PLACES, SetRows
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet
-from juzhen.evaluation.plan import EvaluationPlan, Evaluator
+from juzhen.evaluation.plan import CosinePlan, EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
 from juzhen.metrics.classes import v_measure
 from juzhen.metrics.correlation import (
@@ -70,12 +70,34 @@ def measure(
     plan: EvaluationPlan,
     outputs: np.ndarray,
     *,
+    dims: Sequence[int] = (),
+    **options: Any,
+) -> Evaluation:
+    """Scores everything that is planned, from what the encoder gave for `plan.examples`.
+
+    dims     the first so many numbers of embeddings are scored too, under the names of the sets with @64 at their ends
+    options  as `_measured` takes them
+    """
+    whole = _measured(evaluator, plan, outputs, **options)
+    scores = whole.scores | evaluator.finished(plan, outputs)
+    for dim in dims if isinstance(plan, CosinePlan) else ():
+        for key, score in _measured(evaluator, plan.cut(dim), outputs, **options).scores.items():
+            column, _, metric = key.rpartition("/")
+            scores[f"{nested_name(column, dim)}/{metric}"] = score
+    return replace(whole, scores=scores)
+
+
+def _measured(
+    evaluator: Evaluator,
+    plan: EvaluationPlan,
+    outputs: np.ndarray,
+    *,
     seen: Mapping[str, Seen],
     rankings: Sequence[str] = (),
     clusterings: int = 0,
     **sampling: int,
 ) -> Evaluation:
-    """Scores everything that is planned, from what the encoder gave for `plan.examples`.
+    """All scores but those that an evaluator has besides.
 
     seen      `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
     rankings  measures of rankings besides RANKINGS
@@ -112,7 +134,7 @@ def measure(
     rows |= {
         ranking.column: _rows_of_ranking(ranking, plan.fingerprints, per_query) for ranking in plan.rankings
     }
-    return Evaluation(measured | evaluator.finished(plan, outputs), per_row, per_query, rows)
+    return Evaluation(measured, per_row, per_query, rows)
 
 
 def rows_of_set(examples: Examples, scores: np.ndarray) -> SetRows:

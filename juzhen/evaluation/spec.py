@@ -42,6 +42,10 @@ class HardwareConfig:
     micro_batch_tokens: int | None = Field(
         default=None, ge=1, description="tokens with activations at a time; null: a batch's"
     )
+    # Old results lack it.
+    gradient_checkpointing: bool = Field(
+        default=False, description="layers are computed again on the way back: less memory, more time"
+    )
 
 
 @dataclass(config=SCHEMA, kw_only=True)

@@ -70,6 +70,12 @@ from .lists import rank_net as rank_net
 from .loss import Contrast as Contrast
 from .loss import Loss as Loss
 from .loss import Sum as Sum
+from .nested import Modifier as Modifier
+from .nested import Nested as Nested
+from .nested import NestedInfoNCE as NestedInfoNCE
+from .nested import NestedLayers as NestedLayers
+from .nested import doubling_dims as doubling_dims
+from .nested import drawn as drawn
 from .order import CoSENT as CoSENT
 from .order import CoSENTAdaptive as CoSENTAdaptive
 from .order import CoSENTExtremes as CoSENTExtremes

@@ -1,6 +1,6 @@
 """Tensors that a loss is called with are what its signature says, or they are refused: nothing is broadcast."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import signature
 from typing import Any, get_args
@@ -40,6 +40,13 @@ def checks_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(**values)
 
     return checked
+
+
+def fitting_tensors(named: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Tensors by their names in `TENSORS`, as `checks_arguments` hands them on; without those that are None."""
+    sizes: dict[str, tuple[int, str]] = {}
+    given = {name: values for name, values in named.items() if values is not None}
+    return {name: _fitting(name, values, TENSORS[name].axes, sizes) for name, values in given.items()}
 
 
 def _axes(name: str, annotation: Any) -> tuple[str, ...]:

@@ -103,16 +103,22 @@ def pair_features(
 
 @checks_arguments
 def cross_entropy(
-    logits: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"]
+    logits: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"], *, smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """Mean of −log softmax(logits)[class]; `classes` holds class numbers, as floats."""
-    return F.cross_entropy(full_precision(logits), classes.long())
+    """Mean of −log softmax(logits)[class]; `classes` holds class numbers, as floats.
+
+    smoothing  ε, the share of the target that all classes have alike: `class_cross_entropy`
+    """
+    return F.cross_entropy(full_precision(logits), classes.long(), label_smoothing=smoothing)
 
 
 class SoftmaxClassifier(HeadLoss):
     """`cross_entropy` of a linear head over `pair_features`.
 
-    Defaults: [u, v, |u − v|], the form that the paper found best.
+    smoothing  share of the target given to all classes alike (Szegedy et al. 2016, section 7,
+               https://arxiv.org/abs/1512.00567)
+
+    Defaults: [u, v, |u − v|], the form that the paper found best, and no smoothing.
     """
 
     input_kinds = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
@@ -121,14 +127,66 @@ class SoftmaxClassifier(HeadLoss):
 
     use_difference: bool = checked(True, switch)
     use_product: bool = checked(False, switch)
+    smoothing: float | int = checked(0.0, number, low=0.0, high=1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.head = nn.Linear((2 + self.use_difference + self.use_product) * self.dim, self.num_classes)
 
-    def with_logs(self, first: Tensor, second: Tensor, classes: Tensor) -> LossOutput:
+    def logits(
+        self, first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"]
+    ) -> Float[Tensor, "batch classes"]:
+        """One number per class of each pair."""
         shape = {"use_difference": self.use_difference, "use_product": self.use_product}
-        logits = self.head(pair_features(first, second, **shape).to(self.head.weight.dtype))
+        return self.head(pair_features(first, second, **shape).to(self.head.weight.dtype))
+
+    def with_logs(self, first: Tensor, second: Tensor, classes: Tensor) -> LossOutput:
+        logits = self.logits(first, second)
+        loss = cross_entropy(logits, classes, smoothing=self.smoothing)
+        return loss, {"accuracy": choice_accuracy(logits, classes)}
+
+
+class SoftmaxGraded(SoftmaxClassifier):
+    """`binary_cross_entropy` of a linear head over `pair_features`, held to grades: soft labels of two classes.
+
+    The logit is the difference of the two that the head gives, so that sigmoid(logit) = softmax(logits)[1], and the
+    grade y in [0, 1] stands for the probabilities [1 − y, y].
+
+    Defaults: those of `SoftmaxClassifier`.
+    """
+
+    input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
+    contrast = Contrast.VALUES
+    choose_when = "graded pairs, to compare a classifier that learns from soft labels with losses of cosines"
+
+    def __post_init__(self) -> None:
+        self.num_classes = 2  # graded pairs count none
+        super().__post_init__()
+
+    def with_logs(self, first: Tensor, second: Tensor, targets: Tensor) -> LossOutput:  # type: ignore[override]
+        logits = self.logits(first, second)
+        logit = full_precision(logits[:, 1]) - full_precision(logits[:, 0])
+        loss = binary_cross_entropy(logit, targets, smoothing=self.smoothing)
+        return loss, {"mean_absolute_error": (logit.detach().sigmoid() - targets).abs().mean()}
+
+
+class TextClassifier(HeadLoss):
+    """`cross_entropy` of a linear head over one text: the classifier that fine-tuning puts on an encoder.
+
+    The length of an embedding counts, unlike for prototypes.
+    """
+
+    input_kinds = (Kind.LABELLED_TEXT,)
+    choose_when = (
+        "texts with classes, when the classes are all that matters; prototypes make better neighbours"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.head = nn.Linear(self.dim, self.num_classes)
+
+    def with_logs(self, embeddings: Tensor, classes: Tensor) -> LossOutput:
+        logits = self.head(embeddings.to(self.head.weight.dtype))
         return cross_entropy(logits, classes), {"accuracy": choice_accuracy(logits, classes)}
 
 

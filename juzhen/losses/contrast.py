@@ -11,8 +11,25 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, cosine_margin, divisor, switch
-from juzhen.losses.scores import all_cosines, choice_accuracy, row_cosine, score_gap
+from juzhen.losses.options import checked, choice, cosine_margin, divisor, number, switch
+from juzhen.losses.scores import all_cosines, choice_accuracy, mean_where, row_cosine, score_gap
+
+
+def known_pairs(
+    anchor_ids: Int[Tensor, "batch"],
+    candidate_ids: Int[Tensor, "candidates"],
+    of_anchors: Int[Tensor, "pairs"],
+    of_positives: Int[Tensor, "pairs"],
+) -> Bool[Tensor, "batch candidates"]:
+    """Which pairs of an anchor and a candidate, by their texts, are among those of `of_anchors` and `of_positives`."""
+    # One number per (anchor text, other text), looked up in the sorted known pairs: torch.isin sorts all
+    # batch × candidates numbers instead, which took ten times as long as the cosines.
+    span = 1 + torch.maximum(of_positives.max(), candidate_ids.max())
+    # 64 bits: the product of two text numbers overflows 32
+    known = (of_anchors.long() * span + of_positives).sort().values
+    pairs = (anchor_ids.long() * span)[:, None] + candidate_ids
+    position = torch.searchsorted(known, pairs).clamp(max=len(known) - 1)
+    return known[position] == pairs
 
 
 def false_negatives(
@@ -27,14 +44,7 @@ def false_negatives(
     text is marked too: the data contradict themselves there. Nothing is inferred beyond that: entailment is not
     symmetric, so the positives of a positive stay negatives. Ids are 0 or more.
     """
-    # One number per (anchor text, other text), looked up in the sorted known pairs: torch.isin sorts all
-    # batch × candidates numbers instead, which took ten times as long as the cosines.
-    span = 1 + torch.maximum(positive_ids.max(), candidate_ids.max())
-    first = anchor_ids.long() * span  # 64 bits: the product of two text numbers overflows 32
-    known_pairs = (first + positive_ids).sort().values
-    pairs = first[:, None] + candidate_ids
-    position = torch.searchsorted(known_pairs, pairs).clamp(max=len(known_pairs) - 1)
-    is_known = known_pairs[position] == pairs
+    is_known = known_pairs(anchor_ids, candidate_ids, anchor_ids, positive_ids)
     is_anchor = anchor_ids[:, None] == candidate_ids
     is_own = torch.eye(*is_known.shape, dtype=torch.bool, device=is_known.device)
     return (is_known | is_anchor) & ~is_own
@@ -182,6 +192,69 @@ def ranking_summary(
     is_positive = positives[:, None] == torch.arange(scores.shape[1], device=scores.device)
     accuracy = choice_accuracy(scores.masked_fill(excluded, -torch.inf), positives)
     return {"accuracy": accuracy} | score_gap(scores, is_positive, ~is_positive & ~excluded)
+
+
+WEIGHED = ("own", "others", "all")
+
+
+@checks_arguments
+def hardness(
+    scores: Float[Tensor, "batch candidates"], *, strength: float = 5.0, of: str = "all"
+) -> Float[Tensor, "batch candidates"]:
+    """Logarithm of the weight of each candidate: strength · score of negatives, as a constant; 0 of the own positive.
+
+    of  which negatives are weighed, one of WEIGHED: those of the row, those of other rows, or both
+    """
+    own = own_candidates(scores)
+    is_positive = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
+    weighed = {"own": own & ~is_positive, "others": ~own, "all": ~is_positive}[of]
+    return strength * torch.where(weighed, scores.detach(), 0)
+
+
+class InfoNCEWeighted(Loss):
+    """`info_nce` whose negatives weigh the more, the closer they are.
+
+    loss = (1/N) Σ_i −log [exp(s_ii/τ) / (exp(s_ii/τ) + Σ_{c≠i} w_ic exp(s_ic/τ))], w_ic = exp(α s_ic), a constant in
+    the gradient. (Lan et al. 2025, equation 5, https://arxiv.org/abs/2503.04812. EmbeddingGemma weighs the own hard
+    negatives, at α = 5: Vera et al. 2025, https://arxiv.org/abs/2509.20354) Candidates and what is left out of them
+    are those of `InfoNCE`, which this is at α = 0. Logs what `InfoNCE` logs, and the mean weight of a negative.
+
+    hardness  α: 0 is plain
+    weigh     own, others or all: which negatives. Rows without negatives have none of their own
+
+    Defaults: the temperature of `InfoNCE`, the strength of EmbeddingGemma, on all negatives.
+    """
+
+    input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    consumes = "embeddings"
+    couples = True
+    contrast = Contrast.TEXTS
+    paper = "Lan et al. 2025, https://arxiv.org/abs/2503.04812"
+    choose_when = "as info_nce, when most negatives are easy already"
+
+    temperature: float | int = checked(0.05, divisor)
+    hardness: float | int = checked(5.0, number, low=0.0)
+    weigh: str = checked("all", choice, choices=WEIGHED)
+
+    def with_logs(
+        self,
+        anchors: Tensor,
+        positives: Tensor,
+        negatives: Tensor | None = None,
+        *,
+        text_ids: Tensor | None = None,
+    ) -> LossOutput:
+        if negatives is None and self.weigh == "own":
+            raise UserError(
+                "weigh=own: these rows have no negatives of their own; choose weigh=all or others"
+            )
+        scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
+        weights = hardness(scores, strength=self.hardness, of=self.weigh)
+        loss = info_nce(scores + self.temperature * weights, excluded, temperature=self.temperature)
+        places = torch.arange(len(scores), device=scores.device)
+        is_negative = ~excluded & (places[:, None] != torch.arange(scores.shape[1], device=scores.device))
+        logs = {"negative_weight": mean_where(weights.exp(), is_negative)}
+        return loss, logs | ranking_summary(scores, excluded, places)
 
 
 class InfoNCEInBatch(InfoNCE):

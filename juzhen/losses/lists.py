@@ -276,3 +276,38 @@ class MarginMSE(ListLoss):
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor) -> LossOutput:
         loss = margin_mse(self.tempered(document_scores), teacher_scores)
         return loss, {"margin_error": loss.detach().sqrt()} | self.list_summary(document_scores)
+
+
+@checks_arguments
+def adr_mse(
+    document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
+) -> Float[Tensor, ""]:
+    """Mean over documents of (r_k − r̂_k)² / log₂(1 + r_k): the squared error of a smooth rank, the first ranks most.
+
+    r_k the rank by the grades g, of equal ones the mean: Σ_m [g_m > g_k] + (1 + Σ_m [g_m = g_k])/2;
+    r̂_k = 1 + Σ_{m≠k} σ(s_m − s_k) by the scores s. (Schlatt et al. 2025, https://arxiv.org/abs/2405.07920; mean ranks
+    are those of sentence-transformers' ADRMSELoss, so that equal scores can reach them)
+    """
+    scores = full_precision(document_scores)
+    others, document = grades[:, None, :], grades[:, :, None]
+    ranks = (others > document).sum(dim=2) + (1 + (others == document).sum(dim=2).to(scores.dtype)) / 2
+    smooth = 0.5 + (scores[:, None, :] - scores[:, :, None]).sigmoid().sum(dim=2)  # σ(0) of itself is 0.5
+    return ((ranks - smooth).square() / torch.log2(1 + ranks)).mean()
+
+
+class ADRMSE(ListLoss):
+    """`adr_mse` in the order of a teacher's scores where the set has them, else of the positive before all negatives.
+
+    Scores are divided by a temperature; 1/α of the peer. Logs the root of the mean squared error of a rank, less for
+    later ranks, and how the positive ranks.
+
+    Default: scores as they are, which suits logits.
+    """
+
+    paper = "Schlatt et al. 2025, https://arxiv.org/abs/2405.07920"
+    choose_when = "a cross-encoder that shall learn the order that a teacher gives long lists"
+
+    def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
+        grades = first_document(document_scores).float() if teacher_scores is None else teacher_scores
+        loss = adr_mse(self.tempered(document_scores), grades)
+        return loss, {"rank_error": loss.detach().sqrt()} | self.list_summary(document_scores)

@@ -58,6 +58,8 @@ class Loss(nn.Module, ABC):
                  encoded once, and the cosine of a sentence with itself is 1, with or without dropout
     has_head     True when it owns parameters sized by the encoder: the constructor then also takes `dim` (size of
                  an embedding) and `num_classes`, and the parameters are trained and stored with the model
+    remembers    True when it keeps rows of earlier steps: sets do not share it
+    needs_two_passes  True when a batch is encoded twice, with other dropout; `again` then holds what the second gives
     contrast     what rows must differ in (`Contrast`); of a loss of several parts, of the least demanding one
     depths       with consumes = "layers": which layers, as shares of the backbone's, in (0, 1]
     needs_teacher_scores  True when it cannot do without what a teacher scores each document of a row
@@ -72,6 +74,8 @@ class Loss(nn.Module, ABC):
     compares: ClassVar[bool] = False
     needs_two_views: ClassVar[bool] = False
     has_head: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
+    needs_two_passes: ClassVar[bool] = False
     needs_teacher_scores: ClassVar[bool] = False
     contrast: Contrast = Contrast.VALUES
     depths: Sequence[float] = ()
@@ -80,8 +84,10 @@ class Loss(nn.Module, ABC):
     reads: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
-        if "with_logs" in vars(cls):
-            cls.reads = tuple(signature(cls.with_logs).parameters)[1:]
+        arguments = signature(cls.with_logs).parameters.values()
+        # A loss around another one is handed what that one reads, and says so itself.
+        if "with_logs" in vars(cls) and all(each.kind != each.VAR_KEYWORD for each in arguments):
+            cls.reads = tuple(each.name for each in arguments)[1:]
             if unknown := set(cls.reads) - set(TENSORS):
                 raise TypeError(
                     f"{cls.__name__}.with_logs: {', '.join(sorted(unknown))} not in juzhen/core/tensors.py"

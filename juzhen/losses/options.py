@@ -49,6 +49,16 @@ def numbers(key: str, values: Sequence[Any], **limits: Any) -> tuple[float, ...]
     return tuple(number(key, value, **limits) for value in values)
 
 
+def whole_numbers(key: str, values: Sequence[Any], *, low: int) -> tuple[int, ...]:
+    """`values`, each as a `whole_number`."""
+    return tuple(whole_number(key, value, low=low) for value in values)
+
+
+def or_none(check: Callable[..., Any]) -> Callable[..., Any]:
+    """A check that lets None pass."""
+    return lambda key, value, **limits: None if value is None else check(key, value, **limits)
+
+
 LEAST_DIVISOR, LARGEST_DIVISOR = 1e-5, 1e5
 """Cosines are known to 6e-8. Divided by less than 1e-5, the exponentials of all rows but one are 0, and gradients too
 large to be squared; by more than 1e5, no difference is left."""

@@ -11,6 +11,8 @@ from scipy.special import kolmogorov
 POSITIVE_ABOVE = 0.5
 """Pairs of a higher grade count as positives: label 1, entailment, the upper half of graded similarity."""
 
+EPSILON = 1e-12
+
 CELLS_PER_CHUNK = 100_000
 """Resampled rows held at once: they fit the processor's cache, four times faster than a few large blocks."""
 
@@ -35,6 +37,19 @@ def pearson(scores: np.ndarray, grades: np.ndarray) -> float | None:
     if _is_constant(scores) or _is_constant(grades):
         return None
     return float(scipy.stats.pearsonr(scores, grades).statistic)
+
+
+def partial_spearman(scores: np.ndarray, grades: np.ndarray, given: np.ndarray) -> float | None:
+    """Spearman's correlation of scores with grades once what both share with `given` is taken out.
+
+    (r_sg − r_sx r_gx) / √((1 − r_sx²)(1 − r_gx²)), x the third. None where one of the three is undefined or ±1.
+    """
+    pairs = ((scores, grades), (scores, given), (grades, given))
+    direct, first, second = (spearman(*pair) for pair in pairs)
+    if direct is None or first is None or second is None:
+        return None
+    rest = (1 - first**2) * (1 - second**2)
+    return float((direct - first * second) / np.sqrt(rest)) if rest > EPSILON else None
 
 
 def bootstrap_interval(

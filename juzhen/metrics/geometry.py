@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.stats import skew
 from sklearn.metrics import silhouette_score
 
 BLOCK = 1024
@@ -87,6 +88,12 @@ def explained_variance(embeddings: np.ndarray) -> np.ndarray:
     return variances / variances.sum() if variances.sum() > negligible else np.empty(0)
 
 
+def singular_values(embeddings: np.ndarray) -> np.ndarray:
+    """Singular values of the centred embeddings, falling, the largest 1, (dim,); empty where there is no variance."""
+    shares = explained_variance(embeddings)
+    return np.sqrt(shares / shares[0]) if len(shares) else shares
+
+
 def effective_rank(embeddings: np.ndarray) -> float | None:
     """Number of directions that the embeddings really use, from 1 to dim; None where they are all equal.
 
@@ -143,6 +150,32 @@ def neighbour_similarity(embeddings: np.ndarray, *, num_neighbours: int) -> floa
     return float(sum(sums) / (len(vectors) * num_neighbours))
 
 
+def nearest_rows(embeddings: np.ndarray, *, num_neighbours: int) -> Int[np.ndarray, "rows neighbours"]:
+    """Row numbers of the nearest other rows by cosine, the nearest first. There must be more rows than neighbours."""
+    vectors = unit(embeddings)
+    nearest = []
+    for start in range(0, len(vectors), BLOCK):
+        cosines = vectors[start : start + BLOCK] @ vectors.T
+        cosines[np.arange(len(cosines)), start + np.arange(len(cosines))] = -np.inf
+        rows = np.argpartition(cosines, -num_neighbours, axis=1)[:, -num_neighbours:]
+        order = np.argsort(-np.take_along_axis(cosines, rows, axis=1), axis=1, kind="stable")
+        nearest.append(np.take_along_axis(rows, order, axis=1))
+    return np.concatenate(nearest)
+
+
+def hubness(embeddings: np.ndarray, *, num_neighbours: int) -> float | None:
+    """Skewness of how often a row is among the nearest of others: 0 without hubs, high where few rows are near all.
+
+    E[(N − μ)³] / σ³ of the k-occurrences N. (Radovanović et al. 2010, section 2, https://jmlr.org/papers/v11/radovanovic10a)
+    None unless there are more rows than neighbours, and where all occur alike.
+    """
+    if len(embeddings) <= num_neighbours:
+        return None
+    nearest = nearest_rows(embeddings, num_neighbours=num_neighbours)
+    occurrences = np.bincount(nearest.ravel(), minlength=len(embeddings))
+    return float(skew(occurrences)) if occurrences.std() else None
+
+
 def silhouette(embeddings: np.ndarray, classes: np.ndarray) -> float | None:
     """Mean silhouette of the classes, from −1 to 1: how much nearer a row is to its own class than to the next one.
 
@@ -174,6 +207,7 @@ MEANINGS = {
     "norm_deviation": "standard deviation of the lengths",
     "mean_cosine": "of two texts: near 1 in a narrow cone",
     "neighbour_similarity": "mean cosine with the five nearest texts",
+    "hubness": "skewness of how often a text is among the five nearest of others: high = a few are near all",
     "alignment": "mean squared distance of close pairs: lower = closer",
     "uniformity": "lower = more evenly spread",
     "effective_rank": "directions that are used",
@@ -207,6 +241,7 @@ def measure_space(
         "isotropy": iso_score(embeddings),
         "first_component_isotropy": first_component_isotropy(embeddings),
         "neighbour_similarity": neighbour_similarity(embeddings, num_neighbours=NUM_NEIGHBOURS),
+        "hubness": hubness(embeddings, num_neighbours=NUM_NEIGHBOURS),
         "norm_mean": mean,
         "norm_deviation": deviation,
     }

@@ -20,6 +20,7 @@ from juzhen.report.questions import (
     single_set_rows,
 )
 from juzhen.report.significance import differences, significance_table
+from juzhen.report.sizes import size_tables
 from juzhen.report.table import ReportTable
 
 
@@ -62,6 +63,7 @@ def build_report(
     note = "Names of the reference that have no equal here; their numbers are not compared."
     tables = [
         *rows_table(matrix),
+        *size_tables(matrix),
         transfer.averages_table(),
         transfer.helpers_table(tested),
         transfer.targets_table(),

@@ -87,7 +87,7 @@ def distinct_labels(curves: Sequence[Curves], folders: Sequence[str | Path]) -> 
 def choose_quantities(curves: Sequence[Curves], quantities: Sequence[str] | None) -> list[str]:
     """What is drawn: what was asked for, or else every dev correlation that some run has, and the loss.
 
-    Where several sets were mixed, the loss of each set by itself, too.
+    Where several sets were mixed, the loss of each set by itself, too, and its weight where that has changed.
 
     Raises UserError for a quantity that no run has logged, and when none has logged anything.
     """
@@ -105,7 +105,8 @@ def choose_quantities(curves: Sequence[Curves], quantities: Sequence[str] | None
     scores = [key for key in logged if key.endswith("/spearman") and key != "dev/selection/spearman"]
     of_sets = [key for key in logged if re.fullmatch(r"train/[^/]+/loss", key)]
     losses = [key for key in logged if key == "train/loss"] + (of_sets if len(of_sets) > 1 else [])
-    return list(quantities or [*scores, *losses] or logged[:1])
+    weights = [key for key in logged if re.fullmatch(r"train/[^/]+/weight", key)]
+    return list(quantities or [*scores, *losses, *weights] or logged[:1])
 
 
 def smoothed(values: Sequence[float], window: int) -> list[float]:

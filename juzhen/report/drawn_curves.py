@@ -45,7 +45,7 @@ def draw_curves(
         for number, run in enumerate(runs):
             points = run.values.get(key, [])
             values = [value for _, value in points]
-            curve = values if is_score else smoothed(values, LOSS_WINDOW)
+            curve = values if is_score or key.endswith("/weight") else smoothed(values, LOSS_WINDOW)
             is_short = len(points) < FEW_POINTS  # a line through one point is not seen
             style = {"marker": "o", "markersize": 3} if is_score or is_short else {"linewidth": 1}
             axes.plot([step for step, _ in points], curve, color=f"C{number}", label=run.name, **style)

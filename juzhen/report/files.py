@@ -32,8 +32,8 @@ from juzhen.report.table import (
 )
 
 KEYS = (
-    "matrix", "rows", "averages", "helpers", "targets", "pairs", "greedy", "fidelity", "published", "unlike", "claims",
-    "significance", "leaks", "costs",
+    "matrix", "rows", "sizes", "averages", "helpers", "targets", "pairs", "greedy", "fidelity", "published", "unlike",
+    "claims", "significance", "leaks", "costs",
 )  # fmt: skip
 """Words that may stand in <!-- result:… -->; `published` is all sources."""
 

@@ -182,6 +182,7 @@ def _schedule(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[str]
     }
     if schedule["sample_by"] != "size" or schedule["temperature"] != 1:
         settings["schedule.sampling"] = f"{schedule['sample_by']}, temperature {schedule['temperature']}"
+    settings["schedule.weigh_loss"] = schedule.get("weigh_loss")
     return {key: value for key, value in settings.items() if value}
 
 

@@ -13,7 +13,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.measures import is_beside, metric_key
 from juzhen.core.named import name_of
 from juzhen.core.reading import as_read
-from juzhen.core.result import WITHOUT_LEAKS, Result
+from juzhen.core.result import WITHOUT_LEAKS, Result, without_size
 from juzhen.report.identity import Identity, fitted_labels, identify, label_rows, row_name
 from juzhen.report.leaks import Audit, Leak, leak_of, parts_of
 
@@ -184,7 +184,7 @@ def build_matrix(
     rows.sort(key=_row_order)
     _mark(rows)
     beside = scores["metric"].map(lambda name: is_beside(name, metric.removesuffix(WITHOUT_LEAKS)))
-    scored = list(scores["column"][beside].unique())
+    scored = [column for column in scores["column"][beside].unique() if without_size(column)[1] is None]
     columns, counted, both = (_columns(scored, in_suites, rows, side) for side in (split, None, BOTH))
     filled = {column for row in rows for column in row.cells}
     hidden = [column for column in both if column in filled - {*columns}]
@@ -241,7 +241,7 @@ def _cell(row: Row, column: str, scores: pd.DataFrame, audit: Audit | None) -> C
         high=high,
         values=dict(zip(map(int, scores["seed"]), values, strict=True)),
         count=next((int(count) for count in scores["count"] if count), None),
-        in_domain=column.split("/")[1] in parts,
+        in_domain=without_size(column)[0].split("/")[1] in parts,
         leak=leak_of(seeds, first["key"], row.sets, result, audit),
         command=command("python", *typed) if typed else "",
         commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",

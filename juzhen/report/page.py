@@ -1,72 +1,46 @@
 """The report as one HTML file that needs no other and asks for none."""
 
-import base64
-import hashlib
 import re
-from functools import cache
-from importlib.resources import files
 from typing import Any
-
-from jinja2 import Environment
-from markupsafe import Markup
 
 from juzhen.core.measures import metric_title
 from juzhen.report.build import Report
+from juzhen.report.frame import render
 from juzhen.report.heat import STEPS, rules, step_of
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.page_data import column_names, drawn_columns, page_data
 from juzhen.report.panels import panels
 from juzhen.report.table import MISSING, interval, mean_and_deviation, percent, undefined_lines
 
-PARTS = files(__package__) / "page"
-LIBRARIES = ("vendor/d3.min.js", "vendor/plot.min.js")
-SCRIPTS = ("page.js", "grid.js", "figures.js", "panel.js", "tables.js")
+SCRIPTS = ("page.js", "figure.js", "grid.js", "figures.js", "panel.js", "tables.js")
 """One program, in this order."""
-
-POLICY = (
-    "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
-    "form-action 'none'; require-trusted-types-for 'script'"
-)
-"""No request leaves the page; only its own scripts run, and these make no markup of a text."""
 
 
 def html(report: Report, *, title: str, worst: int = 0) -> str:
     """worst: so many pairs of each set with their texts, where the runs and the files of the sets have them."""
     matrix = report.matrix
-    environment = Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    # `<` never stands in the JSON, so that no text of it ends the element.
-    environment.policies["json.dumps_kwargs"] = {
-        "ensure_ascii": False, "separators": (",", ":"), "allow_nan": False,
-    }  # fmt: skip
-    scripts = [*map(_part, LIBRARIES), "\n".join(map(_part, SCRIPTS))]
     columns = drawn_columns(matrix)
     data = page_data(report)
     scores = [cell["mean"] for row in data["rows"] for cell in row.get("cells", {}).values()]
     low, high = min(scores, default=0.0), max(scores, default=0.0)
-    return environment.from_string(_part("page.html")).render(
+    counted = ((len(matrix.rows), "row"), (len(columns), "set"), (report.num_results, "result"))
+    counts = ", ".join(f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counted)
+    return render(
+        "page.html",
+        scripts=SCRIPTS,
+        rules=rules(),
         title=title,
-        policy=POLICY.format(" ".join(f"'sha256-{_digest(script)}'" for script in scripts)),
-        style=Markup(f"{_part('page.css')}\n{rules()}"),
-        scripts=[Markup(script) for script in scripts],
-        licences=_part("vendor/LICENSES.txt"),
+        maker="juzhen report",
+        first=("matrix", "matrix"),
+        panel="One cell",
         data=data,
         panels=panels(report, worst=worst),
-        metric=metric_title(matrix.metric),
         steps=range(STEPS),
         ends=(low, high),
         leaky=LEAKY,
         below=BELOW,
         missing=MISSING,
-        counts=", ".join(
-            f"{count:,} {word}{'' if count == 1 else 's'}"
-            for count, word in (
-                (len(matrix.rows), "row"),
-                (len(columns), "set"),
-                (report.num_results, "result"),
-            )
-        ),
+        counts=f"{counts}. {metric_title(matrix.metric)} × 100.",
         columns=column_names(columns),
         rows=[
             (row, data["rows"][number].get("less"), [_view(row, column, low, high) for column in columns])
@@ -77,15 +51,6 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
         tables=[table for table in report.tables if table.body],
         sort_value=sort_value,
     )
-
-
-@cache
-def _part(name: str) -> str:
-    return (PARTS / name).read_text(encoding="utf-8")
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def sort_value(text: str) -> str:

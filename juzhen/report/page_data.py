@@ -13,6 +13,7 @@ from juzhen.report.matrix import Cell, Matrix, Row
 from juzhen.report.profiles import clustered
 from juzhen.report.questions import Transfer, duration, without_leaks
 from juzhen.report.significance import difference_interval
+from juzhen.report.sizes import WHOLE, Curve, all_sizes, curves
 from juzhen.report.table import MISSING, heading, mean_and_deviation, percent, signed
 from juzhen.report.training import stand_ins
 
@@ -27,11 +28,13 @@ def page_data(report: Report) -> Plain:
     columns   name, and the same without its split where all columns share one
     rows      label, setup and costs, what stands in for more rows, and a cell for each column that has one
     orders    numbers of rows and of columns with alike ones side by side
+    sizes     sizes that embeddings were cut to, and for each row and column that has some the points of a curve
     undecided  column → best row and the others beside it, with the interval of the difference
     heat      the colours of the matrix on paper
     """
     matrix, columns = report.matrix, drawn_columns(report.matrix)
     transfer = Transfer(matrix, columns)
+    drawn = curves(matrix)
     number = {row.label: index for index, row in enumerate(matrix.rows)}
     alike_rows, alike_columns = clustered(matrix, columns)
     return {
@@ -56,10 +59,25 @@ def page_data(report: Report) -> Plain:
             "rows": [number[row.label] for row in alike_rows],
             "columns": [columns.index(column) for column in alike_columns],
         },
+        "sizes": {
+            "names": [WHOLE if dim is None else str(dim) for dim in all_sizes(drawn)],
+            "curves": [
+                _curve(curve, number[curve.row.label], columns.index(curve.column)) for curve in drawn
+            ],
+        },
         "undecided": [
             against for place in range(len(columns)) if (against := _against_best(matrix, columns, place))
         ],
     }
+
+
+def _curve(curve: Curve, row: int, column: int) -> Plain:
+    ends = {dim: (cell.low, cell.high) for dim, cell in curve.cells.items()}
+    points_of = {
+        str(dim or WHOLE): [points(cell.mean), *(None if end is None else points(end) for end in ends[dim])]
+        for dim, cell in curve.cells.items()
+    }
+    return {"row": row, "column": column, "points": points_of}
 
 
 def drawn_columns(matrix: Matrix) -> list[str]:

@@ -31,14 +31,15 @@ def panels(report: Report, *, worst: int) -> dict[int, Plain]:
 
 
 def _curves_of(row: Row, metric: str) -> list[Plain]:
-    """The curves of each seed's last run: quantity, seed, and (step, value) points."""
+    """The curves of each seed's last run: quantity, seed, and (step, value) points; of a set's weight, too."""
     lines = []
     for seed, results in row.results.items():
         if (curves := _read(results[-1])) is None:
             continue
         for key in sorted(curves.values):
             is_score = key.startswith("dev/") and key.endswith(f"/{metric}") and "/selection/" not in key
-            if (is_score or key == "train/loss") and len(curves.values[key]) > 1:
+            is_weight = key.startswith("train/") and key.endswith("/weight")
+            if (is_score or is_weight or key == "train/loss") and len(curves.values[key]) > 1:
                 lines.append({"of": key, "seed": seed, "points": _points(curves, key, is_score)})
     return lines
 
@@ -55,7 +56,8 @@ def _read(result: Result) -> Curves | None:
 
 def _points(curves: Curves, key: str, is_score: bool) -> list[tuple[int, float]]:
     steps, values = zip(*curves.values[key], strict=True)
-    drawn = [100 * value for value in values] if is_score else smoothed(values, LOSS_WINDOW)
+    drawn = [100 * value for value in values] if is_score else list(values)
+    drawn = drawn if is_score or key.endswith("/weight") else smoothed(drawn, LOSS_WINDOW)
     every = -(-len(steps) // MOST_POINTS)
     chosen = [*range(0, len(steps) - 1, every), len(steps) - 1]
     return [(steps[index], float(f"{drawn[index]:.4g}")) for index in chosen]

@@ -24,6 +24,7 @@ from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.evaluation.run import evaluate
 from juzhen.losses.loss import Loss
+from juzhen.losses.nested import Nested
 from juzhen.training.comparing import compares
 from juzhen.training.optimizer import adamw, learning_rates
 from juzhen.training.rows import Rows, as_examples
@@ -44,6 +45,7 @@ def fit(
     decay: str = "linear",
     weight_decay: float = 0.01,
     clip_norm: float | None = 1.0,
+    layer_decay: float | None = None,
     seed: int = 42,
     device: str | torch.device = "cpu",
     bf16: bool = False,
@@ -60,6 +62,7 @@ def fit(
     loss   a loss of `juzhen.losses`, as an object, a class or a name; one with a head is best named, for its sizes
     warmup  share of the steps in which the learning rate rises from 0 to `learning_rate`; then it goes by `decay`:
            linear, to 0 at the end · constant · inverse_sqrt
+    layer_decay  learning rate of a layer as a share of that of the layer above, as of `adamw`; None: all alike
     dev    after each epoch these rows are scored, and the best weights are kept; None: the last ones are
     bf16   compute in bfloat16, with weights in float32
 
@@ -72,28 +75,29 @@ def fit(
             "an encoder that reads sentences through templates is trained by the suite, not by fit"
         )
     read_rows = as_examples(rows, score_range=score_range)
-    kind = loss if isinstance(loss, type) else type(loss) if isinstance(loss, Loss) else named_loss(loss)
+    kind = loss if isinstance(loss, type | Loss) else named_loss(loss)
+    name = kind.__name__ if isinstance(kind, type) else type(kind).__name__
     if kind.consumes not in PROVIDES:
         raise UserError(
-            f"{kind.__name__} reads {kind.consumes}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
+            f"{name} reads {kind.consumes}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
         )
     alternatives = {name: each.input_kinds for name, each in _losses().items()}
-    view = choose_view(
-        read_rows.name, read_rows.kind, kind.__name__, kind.input_kinds, alternatives=alternatives
-    )
+    view = choose_view(read_rows.name, read_rows.kind, name, kind.input_kinds, alternatives=alternatives)
     examples = apply_view(read_rows, view)
     torch.manual_seed(seed)
     classes = len(NLI_CLASSES) if examples.kind is Kind.NLI_PAIR else examples.num_classes
     sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_head else {}
-    learner = nn.ModuleList([loss if isinstance(loss, Loss) else kind(**sizes), encoder]).to(device).train()
+    learner = nn.ModuleList([kind if isinstance(kind, Loss) else kind(**sizes), encoder]).to(device).train()
     criterion: Loss = learner[0]  # type: ignore[assignment]
+    nested = [part.dims_of(encoder.dim) for part in criterion.modules() if isinstance(part, Nested)]
+    encoder.nested_dims = nested[0] if nested else ()
 
     tokenize = CachedTokenizer(encoder, None, progress=False)
     sharing = {examples.name: Sharing.COLUMN if criterion.needs_two_views else Sharing.BATCH}
     collate = SentenceCollator(tokenize, encoder.collate, sharing=sharing, sides=tokenize)
     stream = BatchStream({examples.name: len(examples)}, batch_size=batch_size, num_batches=0, seed=seed)
     stream.num_batches = max(round(epochs * stream.batches_per_epoch), 1)
-    optimizer = adamw(learner, lr=learning_rate, weight_decay=weight_decay)
+    optimizer = adamw(learner, lr=learning_rate, weight_decay=weight_decay, layer_decay=layer_decay)
     warmup_steps = max(round(warmup * stream.num_batches), 1) if warmup else 0
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else nullcontext()
@@ -102,7 +106,9 @@ def fit(
         for step in stream:
             batch = collate.training_batch(examples, step.rows, index=step.number).to(torch.device(device))
             with rounded:
-                value, _ = criterion.with_logs(**read_by(criterion, encoder, batch))
+                reads = read_by(criterion, encoder, batch)
+                again = {"again": read_by(criterion, encoder, batch)} if criterion.needs_two_passes else {}
+                value, _ = criterion.with_logs(**reads, **again)
             optimizer.zero_grad()
             value.backward()
             # Of rows that do not differ gradients are 0, and momentum and decay alone would move the weights.
@@ -146,7 +152,9 @@ def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Ten
     """What a loss reads of a batch, by the names of `juzhen.core.tensors`."""
     layers: list[Tensor] = []
     if loss.depths:
-        embeddings, layers = encoder.at_depths(batch.tokens, loss.depths)
+        embeddings, layers = encoder.at_depths(
+            batch.tokens, loss.depths, finished="layer_embeddings" in loss.reads
+        )
     else:
         embeddings = encoder(batch.tokens)
     tensors = row_tensors(batch, embeddings, encoder.pair_scores, reads=loss.reads, layers=layers)
@@ -175,5 +183,5 @@ def _losses() -> dict[str, type[Loss]]:
         name: kind
         for name, kind in members.items()
         if isinstance(kind, type) and issubclass(kind, Loss) and not inspect.isabstract(kind)
-        if getattr(kind, "consumes", None) in PROVIDES
+        if getattr(kind, "consumes", None) in PROVIDES and kind.input_kinds
     }

@@ -1,6 +1,8 @@
 """AdamW with linear warm-up and decay, and which parameters are decayed."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,24 +23,75 @@ def adamw(
     weight_decay: float = 0.01,
     betas: Sequence[float] = (0.9, 0.999),
     eps: float = 1e-8,
+    layer_decay: float | None = None,
     fused: bool = True,
+    apart: Sequence[dict[str, Any]] = (),
 ) -> torch.optim.AdamW:
     """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101).
 
     Matrices are decayed; biases and normalization weights (one axis or none) are not.
+
+    layer_decay  γ: of L layers, layer l from 1 learns at lr · γ^(L − l), what lies below the first at lr · γ^L, and
+                 what is no part of a layer, such as a head, at lr. (Sun et al. 2019, section 5.3.4, who write ξ,
+                 https://arxiv.org/abs/1905.05583)
+    apart        groups of parameters of `module` with numbers of their own
     """
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    groups = [
-        {
-            "params": [parameter for parameter in parameters if parameter.ndim > 1],
-            "weight_decay": weight_decay,
-        },
-        {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
-    ]
+    others = {parameter for group in apart for parameter in group["params"]}
+    parameters = {
+        name: values
+        for name, values in module.named_parameters()
+        if values.requires_grad and values not in others
+    }
+    depths, rates = dict.fromkeys(parameters, 0), [lr]
+    if layer_decay is not None:
+        depths = depths_below_top(parameters)
+        rates = [lr * layer_decay**depth for depth in range(max(depths.values(), default=0) + 1)]
+    groups: list[dict[str, Any]] = []
+    for depth, rate in enumerate(rates):
+        of_depth = [values for name, values in parameters.items() if depths[name] == depth]
+        own_rate = {} if layer_decay is None else {"lr": rate}
+        groups += [
+            {
+                "params": [values for values in of_depth if values.ndim > 1],
+                "weight_decay": weight_decay,
+                **own_rate,
+            },
+            {"params": [values for values in of_depth if values.ndim <= 1], "weight_decay": 0.0, **own_rate},
+        ]
     first, second = betas
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=lr, betas=(first, second), eps=eps, fused=fused
+        [group for group in [*groups, *apart] if group["params"]],
+        lr=lr,
+        betas=(first, second),
+        eps=eps,
+        fused=fused,
     )
+
+
+LAYER = re.compile(r"(?:^|\.)backbone\.(?:\w+\.)*?(?:layer|layers|block|h)\.(\d+)\.")
+"""Name of a parameter of a layer of the transformer; the architectures call the list of layers so."""
+
+
+def layer_of(name: str) -> int | None:
+    """Which layer of the transformer a parameter belongs to, from 1; 0: below the first layer; None: to no layer.
+
+    >>> [layer_of(f"encoder.backbone.{name}") for name in ("embeddings.norm.weight", "encoder.layer.2.output.bias")]
+    [0, 3]
+    >>> layer_of("losses.demo.head.weight") is None, layer_of("encoder.backbone.final_norm.weight") is None
+    (True, True)
+    """
+    if match := LAYER.search(name):
+        return int(match[1]) + 1
+    return 0 if ".backbone." in f".{name}" and re.search(r"emb|\.wte\.|\.wpe\.|\.shared\.", name) else None
+
+
+def depths_below_top(names: Iterable[str]) -> dict[str, int]:
+    """How many layers each parameter lies below the top, the last layer 0. Raises UserError without layers."""
+    layers = {name: layer_of(name) for name in names}
+    last = max((layer for layer in layers.values() if layer), default=0)
+    if not last:
+        raise UserError("layer_decay: this architecture has no list of layers; leave it at null")
+    return {name: 0 if layer is None else last - layer for name, layer in layers.items()}
 
 
 def learning_rates(

@@ -95,6 +95,10 @@ def test_a_mixture_is_drawn_set_by_set(tmp_path):
     (mixed / "result.json").write_text(json.dumps(told))
     alone = write(tmp_path / "alone", [[0, 9, 2.0, "", 2.0]], columns=columns)
     assert read_curves(mixed).batches == {"a": 15, "b": 5}
+    weighed = write(
+        tmp_path / "weighed", [[0, 9, 1.5, 2.0]], columns=["epoch", "step", "train/a/weight", "train/loss"]
+    )
+    assert choose_quantities([read_curves(weighed)], None) == ["train/loss", "train/a/weight"]
     assert choose_quantities([read_curves(alone)], None) == ["train/loss"]
     assert main(["curves", str(mixed), str(alone), "--output", str(tmp_path)]) == 0
     with (tmp_path / "curves.csv").open() as file:

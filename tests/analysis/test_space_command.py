@@ -1,55 +1,103 @@
-"""The verb that measures a finished encoder: the numbers are those of its embeddings, and mistakes are named."""
+"""The verb that draws and measures spaces: the numbers are those of the embeddings, and mistakes are named."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import juzhen
 from juzhen.cli.main import main
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.result import RESULT_FILE
 from juzhen.data.probe import Probe
 from juzhen.encoders import load_encoder
-from juzhen.metrics.geometry import mean_cosine, neighbour_similarity, norms, silhouette
+from juzhen.evaluation import space as spaces
+from juzhen.metrics.classes import v_measure
+from juzhen.metrics.geometry import hubness, mean_cosine, neighbour_similarity, norms, silhouette
 
 
-def test_the_numbers_are_those_of_the_embeddings(encoder_folder, tmp_path, capsys):
-    lines = tmp_path / "lines.txt"
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_numbers_are_those_of_the_embeddings(encoder_folder, here, capsys):
+    lines = here / "lines.txt"
     lines.write_text(
         "今天天气很好\n\n怎么修改密码\n今天天气很好\n他在跑步\n三只猫\n两只狗在叫\n好\n", encoding="utf-8"
     )
-    words = ["--dataset", "demo_qmc", "--file", str(lines), "--output", str(tmp_path / "out.json")]
-    assert main(["space", str(encoder_folder), *words, "--sentences", "40"]) == 0
-    found = json.loads((tmp_path / "out.json").read_text())
+    words = ["--data", "demo_qmc", "lines.txt", "--json", "out.json", "--maps", "pca", "--texts", "40"]
+    assert main(["space", str(encoder_folder), *words]) == 0
+    measured = json.loads((here / "out.json").read_text())
     texts = list(dict.fromkeys(line for line in lines.read_text(encoding="utf-8").split("\n") if line))
-    embeddings = load_encoder(encoder_folder).encode(texts, batch_tokens=64, show_progress=False)
-    own = found["lines.txt"]
-    assert own["texts"] == len(texts) == 6
-    assert own["mean_cosine"] == pytest.approx(mean_cosine(embeddings), abs=1e-5)
-    assert own["neighbour_similarity"] == pytest.approx(
-        neighbour_similarity(embeddings, num_neighbours=5), abs=1e-5
-    )
-    assert [own["norm_mean"], own["norm_deviation"]] == pytest.approx(norms(embeddings), abs=1e-5)
-    assert own["alignment"] is None
-    of_pairs = found["demo_qmc (dev)"]
-    assert of_pairs["texts"] <= 40
+    embeddings = load_encoder(encoder_folder).eval().encode(texts, batch_tokens=64, show_progress=False)
+    assert measured["sets"]["lines.txt"] == {"texts": 6, "of": 6}
+    (run,) = measured["runs"]
+    of_lines, of_pairs = run["sets"]["lines.txt"], run["sets"]["demo_qmc (dev)"]
+    assert of_lines["mean_cosine"] == pytest.approx(mean_cosine(embeddings), abs=1e-5)
+    near = neighbour_similarity(embeddings, num_neighbours=5)
+    assert of_lines["neighbour_similarity"] == pytest.approx(near, abs=1e-5)
+    assert of_lines["hubness"] == hubness(embeddings, num_neighbours=5)
+    assert [of_lines["norm_mean"], of_lines["norm_deviation"]] == pytest.approx(norms(embeddings), abs=1e-5)
+    assert of_lines["alignment"] is None
+    assert "cosine_gold" not in of_lines
+    assert measured["sets"]["demo_qmc (dev)"]["texts"] <= 40
     assert of_pairs["alignment"] > 0
     assert 0 < of_pairs["first_component_isotropy"] < 1
-    shown = capsys.readouterr().out
-    assert "| measure | demo_qmc (dev) | lines.txt | meaning |" in shown
-    assert "silhouette" not in shown
+    assert -1 <= of_pairs["beyond_overlap"] <= 1
+    assert 0 <= run["sets"]["all sets"]["v_measure"] <= 1  # of the sets
+    assert "| measure |" not in capsys.readouterr().out  # each table is headed by its set
+    assert (here / "space" / "index.html").is_file()
+    assert (here / "space" / "space.svg").is_file()
 
 
-def test_classes_have_a_silhouette(encoder_folder, news, tmp_path):
-    data = next(word for word in news if word.startswith("data_dir=")).partition("=")[2]
-    words = ["space", str(encoder_folder), "--dataset", "tnews", "--split", "test", "--data-dir", data]
-    assert main([*words, "--output", str(tmp_path / "out.json")]) == 0
-    (found,) = json.loads((tmp_path / "out.json").read_text()).values()
-    lines = (tmp_path / "data" / "tnews" / "test.tsv").read_text().splitlines()[1:]
-    texts, names = zip(*(line.split("\t") for line in lines), strict=True)
-    embeddings = load_encoder(encoder_folder).encode(list(texts), batch_tokens=64, show_progress=False)
-    classes = np.unique(names, return_inverse=True)[1]
-    assert found["silhouette"] == pytest.approx(silhouette(embeddings, classes), abs=1e-4)
-    assert found["texts"] == len(lines)
+def test_classes_of_a_table_are_measured_and_two_encoders_compared(encoder_folder, here, capsys):
+    texts = [f"{word}{number}" for word in ("足球篮球", "手机电脑", "小说故事") for number in range(6)]
+    rows = [f"{text},{text[:2]}" for text in texts]
+    (here / "mine.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    again = f"{encoder_folder}/../{encoder_folder.name}"
+    words = ["space", str(encoder_folder), again, "--data", "mine.csv", "--maps", "pca"]
+    assert main([*words, "--json", "out.json"]) == 0
+    measured = json.loads((here / "out.json").read_text())
+    embeddings = load_encoder(encoder_folder).eval().encode(texts, show_progress=False)
+    classes = np.unique([text[:2] for text in texts], return_inverse=True)[1]
+    assert [run["run"] for run in measured["runs"]] == [str(encoder_folder), again]
+    for run in measured["runs"]:
+        measures = run["sets"]["mine.csv"]
+        assert measures["silhouette"] == pytest.approx(silhouette(embeddings, classes), abs=1e-4)
+        clusters = v_measure(embeddings, classes, clusterings=10, seed=42).value
+        assert measures["v_measure"] == pytest.approx(clusters, abs=1e-4)
+    assert measured["together"]["mine.csv"] == pytest.approx({"cka": 1, "neighbours_kept": 1})
+    assert "| measure |" in capsys.readouterr().out
+
+
+def test_before_is_what_a_run_has_begun_with(encoder_folder, tmp_path, monkeypatch):
+    (tmp_path / RESULT_FILE).touch()
+    config = {
+        "init_from": str(encoder_folder),
+        "seed": 1,
+        "backbone": {"path": "builtin/encoder", "initialize": "random"},
+    }
+    monkeypatch.setattr(spaces.Result, "read", lambda run: SimpleNamespace(config=config))
+    began = spaces.starting_encoder(tmp_path).eval().encode(["好"], show_progress=False)
+    expected = load_encoder(encoder_folder).eval().encode(["好"], show_progress=False)
+    np.testing.assert_array_equal(began, expected)
+    config["init_from"] = None
+    assert spaces.starting_encoder(tmp_path).dim != len(expected[0])
+
+
+def test_the_library_draws_texts_with_classes(encoder_folder):
+    texts = [f"{word}{number}" for word in ("足球", "手机") for number in range(8)]
+    studied = juzhen.space(encoder_folder, texts=texts, classes=[text[:2] for text in texts], maps=["pca"])
+    assert studied.colour == "class"
+    assert studied.group_names == ["手机", "足球"]
+    assert [text[:2] for text in studied.texts] == [studied.group_names[group] for group in studied.groups]
+    assert studied.maps["pca"][0].shape == (16, 2)
+    with pytest.raises(UserError, match="t-SNE of 5 texts"):
+        juzhen.space(encoder_folder, texts=texts[:5])
 
 
 def test_a_sample_of_triplets_holds_anchors_and_their_positives():
@@ -67,13 +115,33 @@ def test_a_sample_of_triplets_holds_anchors_and_their_positives():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--dataset", "demo_stss"], "did you mean demo_sts"),
-        (["--dataset", "csts", "--data-dir", "nowhere"], "no file of dev or test or train below nowhere"),
-        (["--file", "none.txt"], "--file none.txt: no such file"),
-        (["--file", "none.csv"], "expected .txt"),
-        (["--sentences", "3"], "Invalid value for '--sentences'"),
+        (["--data", "demo_stss"], "did you mean demo_sts"),
+        (["--data", "csts", "--data-dir", "nowhere"], "no file of dev or test or train below nowhere"),
+        (["--data", "none.txt"], "--data none.txt: no such file"),
+        (["--data", "none.csv"], "--data none.csv: no such file"),
+        (["--data", "five.txt"], "t-SNE of 5 texts: a map by it needs at least 10"),
+        (["--data", "two.txt", "--maps", "pca"], "PCA of 2 texts: a map by it needs at least 3"),
+        (["--data", "pairs.csv"], "no column `text`, but a, b"),
+        (["--data", "demo_sts", "--colour", "class"], "demo_sts (dev) has no classes; type --colour set"),
+        (["--data", "demo_sts", "demo_sts"], "demo_sts is there twice"),
+        (["builtin/mini_zh", "--before"], "leave out one of the two"),
+        (["--before"], "is no finished run"),
+        (["--texts", "3"], "Invalid value for '--texts'"),
     ],
 )
-def test_mistakes_are_named(encoder_folder, words, message, capsys):
+def test_mistakes_are_named_before_anything_is_encoded(
+    encoder_folder, here, words, message, capsys, monkeypatch
+):
+    (here / "five.txt").write_text("一\n二\n三\n四\n五\n", encoding="utf-8")
+    (here / "two.txt").write_text("一\n二\n", encoding="utf-8")
+    (here / "pairs.csv").write_text("a,b\n一,二\n", encoding="utf-8")
+    monkeypatch.setattr(spaces, "open_encoder", lambda source: pytest.fail("an encoder was loaded"))
     assert main(["space", str(encoder_folder), *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_cross_encoder_has_no_space(tmp_path, capsys):
+    (tmp_path / "head.safetensors").touch()
+    (tmp_path / "config.json").write_text("{}")
+    assert main(["space", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "scores pairs and has no embeddings" in capsys.readouterr().err

@@ -97,6 +97,40 @@ def test_shares_decide_how_often_a_set_comes():
     assert Counter((task, len(rows)) for task, rows in own.epoch(0)) == {("a", 8): 10, ("b", 20): 2}
 
 
+def test_sets_come_in_turn():
+    made = stream({"a": 80, "b": 40, "c": 8}, order="in_turn", num_batches=40)
+    assert made.batches_per_epoch == 18  # as many as else, in whole turns
+    assert [batch.task for batch in made] == (14 * ["a", "b", "c"])[:40]
+    rows = [row for batch in made if batch.task == "a" for row in batch.rows.tolist()]
+    assert sorted(rows[:80]) == list(range(80))
+    assert_late_start_is_the_tail(
+        lambda: stream({"a": 80, "b": 40, "c": 8}, order="in_turn", num_batches=40), 23
+    )
+
+
+@given(st.integers(0, 3), st.integers(0, 90))
+@settings(max_examples=20)
+def test_sets_are_drawn_by_their_shares(seed, start):
+    """The four tasks of weights 2, 1, 1 and 0.5."""
+    weights = {"retrieval": 2.0, "sts": 1.0, "classes": 1.0, "clusters": 0.5}
+    size_of = {"retrieval": 800, "sts": 100, "classes": 80, "clusters": 30}
+
+    def made():
+        return stream(size_of, seed=seed, shares=weights, order="drawn", num_batches=4000)
+
+    drawn = Counter(batch.task for batch in made())
+    for name, weight in weights.items():
+        share = weight / 4.5
+        assert abs(drawn[name] / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
+    seen = Counter(row for batch in made() if batch.task == "sts" for row in batch.rows.tolist())
+    assert max(seen.values()) - min(seen.values()) <= 1
+    late, whole = made(), list(made())[3900 + start :]
+    late.start = 3900 + start
+    for left, right in zip(whole, late, strict=True):
+        assert (left.number, left.task) == (right.number, right.task)
+        assert np.array_equal(left.rows, right.rows)
+
+
 @given(sizes, st.lists(st.floats(0.01, 100), min_size=3, max_size=3), st.integers(0, 80))
 @settings(max_examples=40)
 def test_with_shares_no_row_comes_again_before_all_others_have(size_of, shares, start):

@@ -126,3 +126,9 @@ def test_own_kind_is_no_view_and_a_view_that_guesses_does_not_exist():
     assert apply_view(examples, Kind.SCORED_PAIR) is examples
     with pytest.raises(ValueError, match="no view from scored_pair to positive_pair"):
         apply_view(examples, Kind.POSITIVE_PAIR)
+
+
+def test_judgements_of_reranking_become_triplets():
+    rows = [("q", "a"), ("q", "b"), ("q", "c"), ("p", "d")]
+    judged = examples_of(Kind.RERANKING, rows, targets=np.array([2, 0, 1, 1], dtype=np.float32))
+    assert rows_of(apply_view(judged, Kind.TRIPLET)) == [("q", "a", "b"), ("q", "c", "b")]

@@ -7,15 +7,14 @@ from forks import python
 
 FORKS = """
 import multiprocessing
+import sys
 import torch
 torch.set_num_threads(2)
 from juzhen.core.threads import limit_threads
 from juzhen.encoders import CrossEncoder, SentenceEncoder
-encoder = SentenceEncoder.load("builtin/mini_zh")
-pairs = CrossEncoder(
-    SentenceEncoder.load("builtin/mini_zh"), outputs=1, segments=False, symmetric=False, seed=0
-).eval()
-texts = ["今天天气很好" * 9 + str(number) for number in range(64)]
+encoder, inner = SentenceEncoder.load(sys.argv[1]), SentenceEncoder.load(sys.argv[1])
+pairs = CrossEncoder(inner, outputs=1, segments=False, symmetric=False, seed=0).eval()
+texts = [str(number) + "今天天气很好" * 9 for number in range(64)]
 expected = encoder.encode(texts)
 
 def work():
@@ -33,8 +32,8 @@ assert child.exitcode == 0, child.exitcode
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_encodes_with_one_thread_and_says_so_once():
+def test_a_fork_encodes_with_one_thread_and_says_so_once(encoder_folder):
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    ended = python("-c", FORKS, env=environment, timeout=120)
+    ended = python("-c", FORKS, encoder_folder, env=environment, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.count("threads: 1, since this process was forked") == 1

@@ -118,6 +118,7 @@ def test_sentence_transformers_reads_a_new_pooling(square_root, bert_folder, loa
     np.testing.assert_allclose(found, encoder.encode(TEXTS), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow  # an export takes ten seconds; one of each run is in test_backends.py
 def test_a_new_pooling_is_exported(square_root, bert_folder, load, tmp_path):
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)

@@ -2,12 +2,13 @@
 
 import base64
 import json
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
-from forks import python
+from forks import in_a_fork, python
 
 from juzhen import CrossEncoder, SentenceEncoder
 from juzhen.core.errors import UserError
@@ -104,9 +105,18 @@ def push(folder, tmp_path, **environment):
     return done.stdout.splitlines()[-1]
 
 
-def test_an_upload_is_a_private_repository_that_can_be_loaded(bert_folder, load, hub, tmp_path):
+def push_here(folder, hub, home):
+    """What `push` does, in a fork: the client has read the environment when it was imported."""
+    from huggingface_hub import constants
+
+    os.environ |= {"HF_HUB_OFFLINE": "0", "HF_TOKEN": "hf_secret", "HF_ENDPOINT": hub, "HF_HOME": str(home)}
+    constants.ENDPOINT, constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_XET = hub, False, True
+    assert SentenceEncoder.load(folder).push_to_hub("me/faq", card={"language": "zh"}) == hub + COMMIT
+
+
+def test_an_upload_is_a_private_repository_that_can_be_loaded(bert_folder, load, hub, tmp_path, capfd):
     folder = load(bert_folder).save(tmp_path / "saved")
-    assert push(folder, tmp_path, HF_ENDPOINT=hub, HF_TOKEN="hf_secret") == hub + COMMIT
+    assert in_a_fork(push_here, folder, hub, tmp_path) == 0, capfd.readouterr().err
     received = Hub.received
     assert received["token"] == "Bearer hf_secret"
     assert (received["made"]["name"], received["made"]["visibility"]) == ("faq", "private")

@@ -38,6 +38,7 @@ stages: {{}}
 sets: {{}}
 sample_by: size
 temperature: 1.0
+weigh_loss: false
 store: null
 """
 

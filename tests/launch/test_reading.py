@@ -27,6 +27,8 @@ UNREAD = {
     "'dataset=[]' suite=demo mining=dynamic": "nothing is learnt",
     "augmentation.delete=0.3": "name its view there",
     "schedule.temperature=3": "no stage mixes",
+    "'dataset=[demo_sts,demo_qmc]' schedule.sample_by=blend schedule.temperature=3": "takes all sets alike",
+    "schedule.weigh_loss=true": "no stage mixes",
     "optimizer.lr=1e-3 backbone.learning_rate=1e-4": "takes its place",
     "'dataset=[demo_sts,demo_nli]' loss=by_kind schedule=serial "
     "+loss@schedule.stages.demo_nli.loss=ce +loss@schedule.sets.demo_nli.loss=softmax": "keep one of the two",

@@ -81,6 +81,11 @@ def test_a_stage_may_be_a_mixture():
         ((*TWICE, "+schedule.stages.second.loss.temprature=1"), "loss.temprature: there is no such key"),
         (("+schedule.sets.demo_qmc.batch_size=4",), "does not learn from demo_qmc"),
         (("+schedule.sets.demo_sts.weight=2",), "sample_by=weight"),
+        (
+            ("schedule.sample_by=weight", "+schedule.sets.demo_sts.weight=0"),
+            "demo_sts.weight=0.*greater than 0",
+        ),
+        (("+schedule.sets.demo_qmcs.loss_weight=2",), "does not learn from demo_qmcs"),
         (("schedule.temperature=0",), "greater than 0"),
         (("schedule.sample_by=sizes",), "did you mean size"),
     ],

@@ -1,10 +1,12 @@
 """What is typed for a key of text arrives as it was typed."""
 
 import pytest
+from forks import ROOT
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from jobs import typed_job
 from omegaconf import OmegaConf
 
+from launch.check import check_command_line
 from launch.words import as_typed
 
 
@@ -37,3 +39,11 @@ def test_other_words_stay_as_they_are():
     ]
     assert as_typed(words) == words
     assert OmegaConf.create({"optimizer": {"lr": 1e-4}}).optimizer.lr == typed_job(words[1]).optimizer.lr
+
+
+def test_what_a_set_has_of_its_own_may_stand_by_its_plain_key():
+    words = ["dataset=[demo_sts,demo_qmc]", "schedule.sample_by=weight", "suite=none"]
+    words += ["schedule.sets.demo_sts.weight=2", "schedule.sets.demo_sts.loss=cosine"]
+    command = check_command_line(words, conf_dir=ROOT / "conf")
+    numbers = command.job.schedule.sets["demo_sts"]
+    assert (numbers.weight, numbers.loss["name"]) == (2, "cosine")

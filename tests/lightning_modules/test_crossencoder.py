@@ -10,7 +10,7 @@ from expected_losses import EXPECTED
 from jobs import logged, module_of, run_job, weights
 from jobs import typed_job as whole_job
 
-from conf.declared import declared
+from conf.declared import declared, declared_loss
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -34,7 +34,7 @@ GRADED = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}
 FITS = {
     name: one.sets
     for name, one in EXPECTED.items()
-    if one.sets and declared(options("loss")[name]["_target_"]).consumes in CrossEncoderModule.provides
+    if one.sets and declared_loss(options("loss")[name]).consumes in CrossEncoderModule.provides
 }
 """Losses that a cross-encoder learns from, and the demo sets they take; all others on file are refused."""
 

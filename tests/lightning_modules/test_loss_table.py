@@ -6,7 +6,7 @@ import pytest
 import torch
 from jobs import run_job, typed_job
 
-from conf.declared import declared
+from conf.declared import declared_loss
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
@@ -44,7 +44,7 @@ FROM_TEXT = [
     for loss, one in loss_table.options("loss").items()
     if loss != "info_nce_guided"  # for model=guided alone
     and {Kind.POSITIVE_PAIR} | ({Kind.TRIPLET} if model not in PAIRS_ALONE else set())
-    <= {*(declared(one["_target_"]).input_kinds if "_target_" in one else Kind)}
+    <= {*(declared_loss(one).input_kinds if "_target_" in one else Kind)}
 ]
 """Models that make pairs of sentences, and losses that take pairs. Those of rows are tried in tests/test_jobs.py,
 test_crossencoder.py, test_distill.py and test_guided.py. All but PAIRS_ALONE make triplets, too."""

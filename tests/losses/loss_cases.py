@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from conf.declared import declared_loss
 from conf.own_classes import own_class
 from juzhen import losses
 from juzhen.core.batch import text_tensors
@@ -137,7 +138,7 @@ def leaves(loss: losses.Loss, encoded: Rows) -> list[Tensor]:
         "scores": [encoded.scores],
         "cosines": [encoded.scores],
         "logits": [encoded.logits],
-        "layers": [encoded.layer_scores],
+        "layers": [values for name, values in read_by(loss, encoded).items() if TENSORS[name].is_learnt],
         "lists": [encoded.document_scores],
         "embeddings": list(encoded.embeddings.values()),
         "guide": list(encoded.embeddings.values()),
@@ -209,11 +210,11 @@ def of_configuration(name: str, kind: Kind) -> losses.Loss:
 
 def configured_cases() -> list[Case]:
     """Every loss of conf/loss on every kind of rows that it takes."""
-    targets = {name: one["_target_"] for name, one in options("loss").items() if "_target_" in one}
+    nodes = {name: node for name, node in options("loss").items() if "_target_" in node}
     return [
         Case(f"{name}-{kind}", partial(of_configuration, name, kind), kind, loss=name)
-        for name, target in targets.items()
-        for kind in own_class(target).input_kinds
+        for name, node in nodes.items()
+        for kind in declared_loss(node).input_kinds
     ]
 
 
@@ -231,6 +232,20 @@ def expected_cosent(loss: losses.CoSENT, rows: Rows) -> Tensor:
 
 def expected_cosine(loss: losses.CosineSimilarity, rows: Rows) -> Tensor:
     return oracle.cosine_regression(rows.scores, rows.targets, *loss.target_range)
+
+
+def seeded_text_head() -> losses.TextClassifier:
+    torch.manual_seed(5)
+    return losses.TextClassifier(dim=DIM, num_classes=3).double()
+
+
+def expected_text_softmax(loss: losses.TextClassifier, rows: Rows) -> Tensor:
+    (texts,) = rows.embeddings.values()
+    logits = [
+        [oracle.dot(text, row) + shift for row, shift in zip(loss.head.weight, loss.head.bias, strict=True)]
+        for text in texts
+    ]
+    return oracle.class_entropy(logits, rows.targets, 0.0, 0.0)
 
 
 def expected_softmax(loss: losses.SoftmaxClassifier, rows: Rows) -> Tensor:
@@ -316,6 +331,7 @@ def pair_cases() -> list[Case]:
         case(losses.OnlineContrastive, labelled, expected_online_contrastive, margin=0.5, reduction=reduction)
         for reduction in ("mean", "sum")
     ]
+    cases += [case(seeded_text_head, Kind.LABELLED_TEXT, expected_text_softmax)]
     settings = [(Kind.NLI_PAIR, True, False), (Kind.NLI_PAIR, False, True), (labelled, True, True)]
     cases += [
         case(

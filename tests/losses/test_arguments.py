@@ -17,9 +17,19 @@ from lightning_modules.matching import build_loss
 from tools.loss_numbers import options
 
 NAMES = [name for name in options("loss") if name != "by_kind"]
+AROUND = {name for name in NAMES if "of" in options("loss")[name]}
+"""Losses around another one, which is handed what they are handed."""
 LABELLED = [
-    name for name in NAMES if set(own_class(options("loss")[name]["_target_"]).reads) & {"targets", "classes"}
+    name
+    for name in NAMES
+    if name not in AROUND and set(own_class(options("loss")[name]["_target_"]).reads) & {"targets", "classes"}
 ]
+
+
+def bare(config):
+    """The class of a loss alone, and of the one that it is made around."""
+    inner = {"of": bare(config["of"])} if "of" in config else {}
+    return {"_target_": config["_target_"]} | inner
 
 
 def call(name):
@@ -27,10 +37,12 @@ def call(name):
     config = options("loss")[name]
     target = own_class(config["_target_"])
     sizes = {"dim": 5, "num_classes": 3} if target.has_head else {}
-    loss = build_loss({"_target_": config["_target_"]}, **({"dim": 5, "num_classes": 3} | sizes))
-    kind = target.input_kinds[0]
+    loss = build_loss(bare(config), **({"dim": 5, "num_classes": 3} | sizes))
+    kind = loss.input_kinds[0]
     negatives = 3 if kind is Kind.TRIPLET else 1
-    encoded = encoded_rows(kind, dtype=torch.float32, num_negatives=negatives, num_layers=2)
+    encoded = encoded_rows(
+        kind, dtype=torch.float32, num_negatives=negatives, num_layers=len(loss.depths) or 2
+    )
     return loss, read_by(loss, encoded)
 
 

@@ -128,7 +128,8 @@ def test_every_loss_has_a_file():
 def test_a_file_gives_its_class_what_it_takes_and_no_more_is_needed(name, model):
     config = losses_for(options("model")[model])[name]
     assert isinstance(build_loss(config, dim=4, num_classes=3), Loss)
-    assert isinstance(build_loss({"_target_": config["_target_"]}, dim=4, num_classes=3), Loss)
+    bare = {key: config[key] for key in ("_target_", "of") if key in config}
+    assert isinstance(build_loss(bare, dim=4, num_classes=3), Loss)
 
 
 def test_by_kind_gives_every_kind_a_loss_that_takes_it():

@@ -167,3 +167,109 @@ def test_losses_of_lists(documents):
     expected = of_pairs.RankNetLoss(GivenScores(), reduction_log="natural", eps=0)(inputs, list(grades))
     pairs = (grades[:, :, None] > grades[:, None, :]).sum().item()  # theirs is the mean over pairs
     assert losses.rank_net(scores, grades).item() * 4 / pairs == pytest.approx(expected.item(), rel=1e-5)
+
+
+class GivenCopies(GivenEmbeddings):
+    """As it is, with embeddings of DIM numbers; what a loss writes into an answer stays out of the next one."""
+
+    def forward(self, features: dict) -> dict:
+        return dict(features)
+
+    def get_embedding_dimension(self) -> int:
+        return DIM
+
+
+def test_matryoshka():
+    """Values and gradients to 1e-9: around CoSENT, InfoNCE with negatives and their MSELoss, with weights."""
+    sizes, weights = [DIM, 3, 2], [1.0, 0.5, 2.0]
+    model = GivenCopies()
+    cases = [
+        (losses.CoSENT(temperature=0.05), theirs.CoSENTLoss(model, scale=20.0), Kind.SCORED_PAIR),
+        (losses.InfoNCE(), theirs.MultipleNegativesRankingLoss(model, scale=20.0), Kind.TRIPLET),
+        (losses.Contrastive(margin=0.5), theirs.ContrastiveLoss(model, margin=0.5), Kind.LABELLED_PAIR),
+    ]
+    for ours, their_loss, kind in cases:
+        rows = encoded_rows(kind, count=COUNT, num_negatives=2 if kind is Kind.TRIPLET else 1)
+        embeddings = list(rows.embeddings.values())
+        nested = losses.Nested(of=ours, dims=sizes, weights=weights)
+        around = theirs.MatryoshkaLoss(model, their_loss, matryoshka_dims=sizes, matryoshka_weights=weights)
+        value = loss_of(nested, rows)[0]
+        expected = around([{"sentence_embedding": values} for values in embeddings], rows.targets)
+        assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+        for own, other in zip(gradients(value, embeddings), gradients(expected, embeddings), strict=True):
+            torch.testing.assert_close(own, other, rtol=1e-9, atol=1e-9)
+
+
+def test_matryoshka_at_several_layers(monkeypatch, project_root):
+    """Their two-dimensional loss over a real encoder: the value, and the gradients of its weights."""
+    import random
+
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+
+    torch.manual_seed(0)
+    transformer = Transformer(str(project_root / "juzhen" / "builtin" / "mini_zh"))
+    model = (
+        SentenceTransformer(modules=[transformer, Pooling(256, pooling_mode="mean")], device="cpu")
+        .double()
+        .eval()
+    )
+    targets = torch.tensor([1.0, 0.2, 0.6], dtype=torch.float64)
+    columns = [["今天天气很好", "修改手机号", "苹果"], ["天气不错", "换绑手机", "香蕉和梨"]]
+    features = [model.preprocess(column) for column in columns]
+    around = theirs.Matryoshka2dLoss(
+        model, theirs.CoSENTLoss(model, scale=20.0), [256, 64, 32], n_dims_per_step=-1, n_layers_per_step=1
+    )
+    monkeypatch.setattr(random, "sample", lambda numbers, count: [2])  # 0 is the layer of embeddings
+    expected = around(features, targets)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    theirs_by_weight = gradients(expected, weights)
+
+    def texts_at_layers(column: dict):
+        states = transformer.auto_model(
+            **{name: column[name] for name in ("input_ids", "attention_mask")}, output_hidden_states=True
+        ).hidden_states
+        shares = column["attention_mask"].double() / column["attention_mask"].sum(dim=1, keepdim=True)
+        return torch.stack([(states[layer] * shares[..., None]).sum(dim=1) for layer in (2, 4)], dim=1)
+
+    nested = losses.NestedLayers(of=losses.Nested(of=losses.CoSENT(), dims=[32, 64, 256]), depths=[0.5])
+    states = torch.stack([texts_at_layers(model.preprocess(column)) for column in columns], dim=1)
+    value = nested(states, targets)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+    for own, other in zip(gradients(value, weights), theirs_by_weight, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("documents", [2, 5])
+@pytest.mark.parametrize("ties", [False, True])
+def test_ranks_of_lists(documents, ties):
+    from sentence_transformers.cross_encoder import losses as of_pairs
+
+    scores, grades = torch.randn(2, 4, documents, dtype=torch.float64)
+    grades = grades.round() if ties else grades
+    expected = of_pairs.ADRMSELoss(GivenScores(), alpha=2.0)([["q"] * 4, scores.tolist()], list(grades))
+    assert losses.adr_mse(scores * 2, grades).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("num_negatives", [1, 3])
+@pytest.mark.parametrize(
+    ("weigh", "mode"),
+    [("own", "hard_negatives"), ("others", "in_batch_negatives"), ("all", "all_negatives")],
+)
+def test_hardness_of_negatives(weigh, mode, num_negatives):
+    rows = encoded_rows(Kind.TRIPLET, count=COUNT, num_negatives=num_negatives)
+    ours = losses.InfoNCEWeighted(temperature=0.05, hardness=5.0, weigh=weigh)
+    peer = theirs.MultipleNegativesRankingLoss(MODEL, scale=20.0, hardness_mode=mode, hardness_strength=5.0)
+    assert_same(ours, peer, rows)
+
+
+def test_spread_out():
+    rows = encoded_rows(Kind.TRIPLET, count=COUNT)
+    embeddings = list(rows.embeddings.values())
+    peer = theirs.GlobalOrthogonalRegularizationLoss(MODEL, mean_weight=2.0, second_moment_weight=3.0)
+    expected = sum(peer.compute_loss_from_embeddings(embeddings).values())
+    ours = losses.SpreadOut(of=losses.InfoNCE(), mean_weight=2.0, square_weight=3.0)
+    added = loss_of(ours, rows)[0] - loss_of(losses.InfoNCE(), rows)[0]
+    assert added.item() == pytest.approx(expected.item(), rel=1e-9)
+    for own, other in zip(gradients(added, embeddings), gradients(expected, embeddings), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-8, atol=1e-10)

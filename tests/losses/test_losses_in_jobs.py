@@ -4,7 +4,7 @@ import pytest
 from expected_losses import EXPECTED
 from jobs import logged, run_job
 
-from conf.declared import declared
+from conf.declared import declared_loss
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
 from tools.loss_numbers import options
@@ -46,7 +46,7 @@ def test_simcse_sees_two_views(loss, dropout, is_itself, tmp_path, tiny_backbone
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [name for name, one in EXPECTED.items() if one.sets])
 def test_the_loss_falls(loss, tmp_path, tiny_backbone):
-    kind = declared(options("loss")[loss]["_target_"]).input_kinds[0]
+    kind = declared_loss(options("loss")[loss]).input_kinds[0]
     words = [f"loss={loss}", f"dataset=[{FIRST.get(kind, 'demo_qmc')}]", "training.patience=null"]
     words += ["model=crossencoder"] * (loss == "ce")
     values = logged(run_job(tmp_path, tiny_backbone, *STEADY, *words))

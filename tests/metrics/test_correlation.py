@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.metrics import correlation
-from juzhen.metrics.correlation import bootstrap_interval, pearson, spearman
+from juzhen.metrics.correlation import bootstrap_interval, partial_spearman, pearson, spearman
 
 FUNCTIONS = [(spearman, scipy.stats.spearmanr), (pearson, scipy.stats.pearsonr)]
 
@@ -142,3 +142,13 @@ def test_spearman_ignores_row_order_and_monotone_scales(drawn):
     for changed in (spearman(scores[order], grades[order]), spearman(scores * 8, grades)):
         assert changed == value or changed == pytest.approx(value, abs=1e-12)
     assert value is None or -1 - 1e-12 <= value <= 1 + 1e-12
+
+
+def test_partial_spearman_correlates_what_a_line_through_the_third_leaves_of_the_ranks():
+    scores, grades = noisy_pairs(60, levels=3)
+    given = (grades + noisy_pairs(60, seed=1)[0]).astype(np.float32)
+    ranks = [scipy.stats.rankdata(values) for values in (scores, grades, given)]
+    residuals = [side - np.polyval(np.polyfit(ranks[2], side, 1), ranks[2]) for side in ranks[:2]]
+    assert partial_spearman(scores, grades, given) == pytest.approx(np.corrcoef(residuals)[0, 1])
+    assert partial_spearman(scores, grades, np.ones(60)) is None
+    assert partial_spearman(scores, grades, 2 * grades) is None

@@ -11,12 +11,15 @@ from juzhen.metrics.geometry import (
     effective_rank,
     explained_variance,
     first_component_isotropy,
+    hubness,
     iso_score,
     mean_cosine,
+    nearest_rows,
     neighbour_similarity,
     norms,
     score_histograms,
     silhouette,
+    singular_values,
     uniformity,
 )
 
@@ -170,3 +173,24 @@ def test_silhouette_equals_the_loop():
     assert silhouette(rows, classes) == pytest.approx(np.mean(values))
     assert silhouette(rows, np.zeros(23)) is None
     assert silhouette(rows, np.arange(23)) is None
+
+
+def test_nearest_rows_and_hubness_equal_the_loop(block):
+    rows = cloud()
+    expected = [
+        sorted((j for j in range(len(rows)) if j != i), key=lambda j, i=i: -cosine(rows[i], rows[j]))[:3]
+        for i in range(len(rows))
+    ]
+    assert nearest_rows(rows, num_neighbours=3).tolist() == expected
+    counts = np.bincount(np.ravel(expected), minlength=len(rows))
+    skewness = np.mean((counts - counts.mean()) ** 3) / counts.std() ** 3
+    assert hubness(rows, num_neighbours=3) == pytest.approx(skewness)
+    assert hubness(rows[:3], num_neighbours=3) is None
+    assert hubness(np.eye(4)[:2].repeat(2, axis=0), num_neighbours=1) is None  # every row once
+
+
+def test_singular_values_are_those_of_the_centred_rows():
+    rows = cloud()
+    values = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
+    assert singular_values(rows) == pytest.approx(values / values[0])
+    assert not len(singular_values(np.ones((5, 3))))

@@ -26,6 +26,7 @@ print("DONE")
 
 
 @pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.sampled(2)
 def test_in_a_terminal_the_table_has_progress_score_and_estimate(tmp_path, columns):
     screen = python_in_a_terminal("-c", SWEEP, tmp_path / "runs", columns=columns, STEP_SECONDS="0.4")
     assert screen.status == 0, screen.text

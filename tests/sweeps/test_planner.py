@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_cells import done, plan, results, start_sweep
@@ -12,7 +13,7 @@ from fake_cells import done, plan, results, start_sweep
 from juzhen.core.texts import time_in_words
 from sweeps.ledger import Event, Ledger
 from sweeps.local import LocalRunner
-from sweeps.status import State, read_status, summary
+from sweeps.status import State, read_status, summary, watched
 
 
 def starts(folder: Path, cell) -> int:
@@ -41,6 +42,15 @@ def test_a_mistake_of_the_user_in_a_cell_is_final(tmp_path):
     assert ended.failed == {cells[0]: "error: no such set"}
     assert [starts(tmp_path / "runs", cell) for cell in cells] == [1, 2]
     assert "0-refused: failed (error: no such set); the same command would fail again" in lines
+
+
+def test_a_watched_status_ends_with_the_last_cell(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "runs"
+    plan(folder, ["fine"])[0]._plan()
+    run = plan(folder, ["fine"])[0].run
+    monkeypatch.setattr("sweeps.status.time", SimpleNamespace(sleep=lambda seconds: run()))
+    watched(folder)
+    assert "1 finished" in capsys.readouterr().out
 
 
 def test_the_status_tells_states_errors_and_time(tmp_path):

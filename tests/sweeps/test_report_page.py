@@ -29,8 +29,9 @@ from juzhen.cli.main import main
 from juzhen.core.result import Score
 from juzhen.report.build import Report
 from juzhen.report.collect import collect
+from juzhen.report.frame import PARTS
 from juzhen.report.heat import ink_on, palettes
-from juzhen.report.page import PARTS, html
+from juzhen.report.page import html
 from juzhen.report.questions import row_costs
 from juzhen.report.significance import LEVEL, _by_intervals, _paired_over_seeds, difference_interval
 

@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from forks import ROOT, python
+from forks import ROOT
 from rich.cells import cell_len
 
 from juzhen.cli.main import main
@@ -126,13 +126,3 @@ def test_an_unreadable_result_is_named_and_the_rest_is_shown(runs, capsys):
     shown = capsys.readouterr()
     assert "left out: " in shown.err
     assert "lexical" in shown.out
-
-
-def test_no_module_of_sweeps_imports_torch():
-    modules = [f"sweeps.{path.stem}" for path in (ROOT / "sweeps").glob("[a-z]*.py")]
-    program = (
-        f"import sys, importlib\nfor one in {modules}: importlib.import_module(one)\n"
-        "assert 'torch' not in sys.modules"
-    )
-    done = python("-c", program)
-    assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ GROUPS = {
     "schedule": "In which order, and in which shares, sets are learnt from. Keys: [schedule](keys.md#schedule).",
     "augmentation": "Sentences changed while they are learnt from. Keys: [augmentation](keys.md#augmentation).",
     "mining": "Negatives that a model finds itself, before or while it learns.",
+    "weights": "Losses of several sets weighed anew while they are learnt from; `weights=null`: fixed.",
     "hardware": "What computes. Keys: [hardware](keys.md#hardware).",
     "callbacks": "What watches a run. `callbacks=[default,<name>]` adds, `callbacks.<name>=null` leaves out.",
     "logger": "Where the curve of a run goes. Keys: [logger](keys.md#logger).",

@@ -127,7 +127,10 @@ FAMILIES: dict[str, tuple[Maker, tuple[str, ...]]] = {
         labels,
         ("contrastive", "online_contrastive", "circle", "bce", "ce", "ce_mse", "cosent_bce"),
     ),
-    "pairs": (pairs, ("cosine_embedding", "softmax", "bilinear", "cosent_softmax", "angle")),
+    "pairs": (
+        pairs,
+        ("cosine_embedding", "softmax", "softmax_graded", "bilinear", "cosent_softmax", "angle"),
+    ),
     "search": (
         rows,
         (
@@ -139,15 +142,21 @@ FAMILIES: dict[str, tuple[Maker, tuple[str, ...]]] = {
             "info_nce_extended",
             "info_nce_gte",
             "info_nce_guided",
+            "info_nce_weighted",
+            "info_nce_queue",
         ),
     ),
     "triplets": (rows, ("triplet", "triplet_online")),
     "sentences": (views, ("simcse", "simcse_nt_xent")),
-    "documents": (documents, ("margin_mse", "list_kl", "list_mle", "p_list_mle", "rank_net", "lambda_loss")),
+    "documents": (
+        documents,
+        ("margin_mse", "list_kl", "list_mle", "p_list_mle", "rank_net", "lambda_loss", "adr_mse"),
+    ),
     "classes": (
         classes,
         (
             "prototype",
+            "text_softmax",
             "arcface",
             "clustering",
             "sup_con",

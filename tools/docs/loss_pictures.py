@@ -47,7 +47,7 @@ def loss_named(name: str, example: Example) -> Loss:
     loss = build_loss(losses_for(options("model")["biencoder"])[name], dim=2, num_classes=2)
     if "prototypes" in example.fixed and hasattr(loss, "prototypes"):
         loss.prototypes.data = example.fixed["prototypes"].clone()
-    elif loss.has_head:
+    elif list(loss.parameters()):
         fitted = torch.optim.SGD(loss.parameters(), lr=HEAD_RATE)
         for _ in range(HEAD_STEPS):
             fitted.zero_grad()
@@ -125,7 +125,8 @@ def picture(family: str) -> Figure:
         if of_scores:
             draw_bars(axes, example, moves)
         else:
-            draw_circle(axes, example, moves, has_directions=loss_named(name, example).has_head)
+            has_parameters = any(True for _ in loss_named(name, example).parameters())
+            draw_circle(axes, example, moves, has_directions=has_parameters)
         axes.set_title(name)
     return figure
 

@@ -1,65 +1,3 @@
-// Charts outside the matrix. Each is drawn again when its room, the colours or a choice change, and saved as it is seen.
-const openFigures = new Set();
-redraws.push(() => openFigures.forEach((redraw) => redraw()));
-
-/** A figure: title, chart, caption, the numbers as a table, and a button that saves the chart.
- * draw(colours, width) gives an SVG; table: { head, rows } of texts. */
-function addFigure(container, { title, name, draw, caption = "", table, full = false, after = null }) {
-  const plot = make("div", { class: "plot", role: "img", "aria-label": `${title}. The same numbers are in the table below.` });
-  const save = make("button", { type: "button", class: "save", onclick: () => saveSvg(draw(THEMES.light, 760), name) }, "SVG", make("span", { class: "words" }, ` of ${title}`));
-  const figure = make("figure", { class: full ? "full" : "" }, make("div", { class: "bar" }, make("h3", {}, title), save), plot,
-    caption ? make("figcaption", {}, caption) : null, after,
-    make("details", {}, make("summary", {}, "As a table"), plainTable(table.head, table.rows, title)));
-  container.append(figure);
-  let width = 0;
-  const redraw = () => {
-    if (!figure.isConnected) { openFigures.delete(redraw); observer.disconnect(); return; }
-    const svg = draw(themeNow(), Math.max(280, width || plot.clientWidth));
-    svg.setAttribute("aria-hidden", "true");
-    plot.replaceChildren(svg);
-  };
-  const observer = new ResizeObserver(() => {
-    if (Math.abs(plot.clientWidth - width) < 2) return;
-    width = plot.clientWidth;
-    redraw();
-  });
-  observer.observe(plot);
-  openFigures.add(redraw);
-}
-
-function plainTable(head, rows, label) {
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, make("table", { class: "sortable" },
-    make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
-    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((text) => (text instanceof Node ? make("td", {}, text) : words("td", text))))))));
-}
-
-const look = (colours, width) => ({ width, style: { fontSize: "12px", color: colours.ink, background: "none", fontFamily: "inherit" } });
-/** Letters of a name that fit into a share of the width. */
-const letters = (width, share = 0.36) => Math.max(12, Math.floor((width * share) / 6.6));
-const marginFor = (names) => 18 + 7 * d3.max(names, (name) => d3.sum(name, (letter) => (letter > "\u2e80" ? 1.8 : 1)));
-const short = (text, width) => clip(text, letters(width));
-/** Names as they fit, each still by itself. */
-function shortNames(names, width) {
-  const cut = names.map((name) => short(name, width));
-  return cut.map((name, index) => (cut.indexOf(name) === index && cut.lastIndexOf(name) === index ? name : `${clip(name, letters(width) - 3)} ${index + 1}`));
-}
-/** Names of series beside their colours, above the frame. */
-function legend(names, colours, width) {
-  const entries = [];
-  let x = 4, y = 0;
-  for (const [index, name] of names.entries()) {
-    const text = clip(name, letters(width, 0.8)), room = 26 + 6.6 * text.length;
-    if (x + room > width && x > 4) { x = 4; y += 18; }
-    entries.push({ x, y, text, colour: colours.series[index % colours.series.length] });
-    x += room;
-  }
-  const marks = (marginLeft, marginTop) => entries.flatMap((entry) => [
-    Plot.dot([0], { frameAnchor: "top-left", dx: entry.x - marginLeft, dy: entry.y - marginTop + 24, r: 4, fill: entry.colour }),
-    Plot.text([entry.text], { frameAnchor: "top-left", textAnchor: "start", dx: entry.x - marginLeft + 9, dy: entry.y - marginTop + 24, lineAnchor: "middle", fill: colours.ink }),
-  ]);
-  return { height: names.length > 1 ? y + 24 : 0, marks: (left, top) => (names.length > 1 ? marks(left, top) : []) };
-}
-
 // Cost and quality.
 const priced = ROWS.map((row, index) => ({ row, index })).filter(({ row }) => row.cost && row.cells);
 const costKinds = [["seconds", "training time"], ["rows", "rows seen"]].filter(([key]) => priced.filter(({ row }) => row.cost[key]).length > 1);
@@ -127,6 +65,42 @@ if (hasCosts) {
   fillSelect(qualityBy, [...(sharedColumns.length > 1 ? [["mean", `mean over the ${sharedColumns.length} sets that all rows have`]] : []), ...COLUMNS.map((column, index) => [index, column.name])], "mean");
   costBy.addEventListener("change", drawCosts);
   qualityBy.addEventListener("change", drawCosts);
+}
+
+// Size and quality.
+const sizesColumn = document.getElementById("sizes-column");
+function drawSizes() {
+  const chosen = DATA.sizes.curves.filter((curve) => String(curve.column) === sizesColumn.value);
+  const labels = chosen.map((curve) => ROWS[curve.row].label);
+  const places = chosen.flatMap((curve, series) => DATA.sizes.names.filter((name) => curve.points[name])
+    .map((name) => ({ series, name, label: labels[series], mean: curve.points[name][0], low: curve.points[name][1], high: curve.points[name][2] })));
+  const draw = (colours, width) => {
+    const names = legend(labels, colours, width), colour = (place) => colours.series[place.series % colours.series.length];
+    const marginLeft = 44, marginTop = 30 + names.height;
+    return Plot.plot({
+      ...look(colours, width), height: Math.min(420, Math.max(300, width * 0.5)) + names.height, marginLeft, marginTop, marginBottom: 50, marginRight: 20, grid: true,
+      x: { type: "point", domain: DATA.sizes.names, label: "numbers of an embedding →" },
+      y: { label: `↑ ${DATA.metric} × 100 on ${COLUMNS[sizesColumn.value].name}`, nice: true },
+      marks: [
+        Plot.ruleX(places.filter((place) => place.low !== null), { x: "name", y1: "low", y2: "high", stroke: colour, strokeOpacity: 0.4 }),
+        Plot.line(places, { x: "name", y: "mean", z: "series", stroke: colour, strokeWidth: 1.6 }),
+        Plot.dot(places, { x: "name", y: "mean", r: 4, fill: colour, stroke: colours.paper }),
+        Plot.tip(places, Plot.pointer({ x: "name", y: "mean", title: (place) => `${place.label}\n${place.name}: ${fixed(place.mean)}` })),
+        ...names.marks(marginLeft, marginTop),
+      ],
+    });
+  };
+  const container = document.getElementById("sizes-figures");
+  container.replaceChildren();
+  addFigure(container, {
+    title: `Size and quality on ${COLUMNS[sizesColumn.value].name}`, name: "sizes", draw, full: true,
+    table: { head: ["row", ...DATA.sizes.names], rows: chosen.map((curve, series) => [labels[series], ...DATA.sizes.names.map((name) => (curve.points[name] ? fixed(curve.points[name][0]) : "—"))]) },
+  });
+}
+if (DATA.sizes.curves.length) {
+  openSection("sizes");
+  fillSelect(sizesColumn, [...new Set(DATA.sizes.curves.map((curve) => curve.column))].map((column) => [column, COLUMNS[column].name]), String(DATA.sizes.curves[0].column));
+  sizesColumn.addEventListener("change", drawSizes);
 }
 
 // What is not decided.

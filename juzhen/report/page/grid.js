@@ -1,4 +1,6 @@
 // The matrix: its colours and orders, the panel of a cell, keys, and the same picture as an SVG.
+const PANELS = JSON.parse(document.getElementById("panels").textContent);
+const ROWS = DATA.rows, COLUMNS = DATA.columns;
 const grid = document.getElementById("grid");
 const body = grid.tBodies[0];
 const panel = document.getElementById("panel");

@@ -1,9 +1,7 @@
 "use strict";
-// What all parts of the page share: its data, colours, and how an element is made. Texts are never markup: they are
+// What all parts of a page share: its data, colours, and how an element is made. Texts are never markup: they are
 // only ever set as text, and the page's policy refuses everything else.
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const PANELS = JSON.parse(document.getElementById("panels").textContent);
-const ROWS = DATA.rows, COLUMNS = DATA.columns;
 
 for (const element of document.querySelectorAll("[data-scripted]")) element.hidden = false;
 

@@ -27,8 +27,8 @@ function drawRow() {
   figuresOfRun.replaceChildren();
   if (row.cells) addScores(number);
   if (extra.sets) addSets(extra.sets);
-  for (const kind of ["dev", "train"]) {
-    const curves = (extra.curves ?? []).filter((curve) => curve.of.startsWith(`${kind}/`));
+  for (const kind of ["dev", "train", "weight"]) {
+    const curves = (extra.curves ?? []).filter((curve) => kindOf(curve) === kind);
     if (curves.length) addCurves(curves, kind);
   }
 }
@@ -122,10 +122,12 @@ function addWorst(container, { worst, column, threshold }) {
     make("figcaption", {}, threshold ? "Wrong at the threshold, those furthest beyond it first." : hasGold ? "Furthest from their label: by the place of the score among all rows against that of the label." : "The best other answer is furthest above the right one.")));
 }
 
+const kindOf = (curve) => (curve.of.endsWith("/weight") ? "weight" : curve.of.split("/")[0]);
+
 function addCurves(curves, kind) {
-  const isDev = kind === "dev";
+  const isDev = kind === "dev", isWeight = kind === "weight";
   const seeds = new Set(curves.map((curve) => curve.seed)).size;
-  const bySet = isDev && new Set(curves.map((curve) => curve.of)).size > 1;
+  const bySet = (isDev || isWeight) && new Set(curves.map((curve) => curve.of)).size > 1;
   const nameOf = (curve) => (bySet ? curve.of.split("/")[1] : `seed ${curve.seed}`);
   const series = [...new Set(curves.map(nameOf))];
   const draw = (colours, width) => {
@@ -134,7 +136,7 @@ function addCurves(curves, kind) {
     const colour = (point) => colours.series[series.indexOf(point.name) % colours.series.length];
     return Plot.plot({
       ...look(colours, width), height: 290 + names.height, marginLeft, marginTop, marginBottom: 40, grid: true,
-      x: { label: "step →", ticks: Math.max(3, width / 110), tickFormat: "~s" }, y: { label: isDev ? `↑ ${DATA.metric} × 100, dev` : "↑ loss", nice: true },
+      x: { label: "step →", ticks: Math.max(3, width / 110), tickFormat: "~s" }, y: { label: isDev ? `↑ ${DATA.metric} × 100, dev` : isWeight ? "↑ weight of the loss" : "↑ loss", nice: true },
       marks: [
         Plot.line(points, { x: "step", y: "value", z: "line", stroke: colour, strokeWidth: isDev ? 2 : 1.3 }),
         isDev ? Plot.dot(points, { x: "step", y: "value", r: 2.5, fill: colour }) : null,
@@ -144,9 +146,9 @@ function addCurves(curves, kind) {
     });
   };
   addFigure(figuresOfRun, {
-    title: isDev ? "Dev scores while training" : "Loss while training", name: `curves-${kind}`, draw,
-    caption: isDev ? (bySet && seeds > 1 ? "One line for each set and seed." : bySet ? "" : COLUMNS.length > 1 ? curves[0].of.split("/")[1] : "") : "Mean over ten logged batches.",
-    table: { head: [bySet ? "set" : "run", "seed", "steps", "first", "best", "last"],
+    title: isDev ? "Dev scores while training" : isWeight ? "Weights of the sets while training" : "Loss while training", name: `curves-${kind}`, draw,
+    caption: isDev ? (bySet && seeds > 1 ? "One line for each set and seed." : bySet ? "" : COLUMNS.length > 1 ? curves[0].of.split("/")[1] : "") : isWeight ? (seeds > 1 ? "One line for each set and seed." : "What multiplies the loss of each set.") : "Mean over ten logged batches.",
+    table: { head: [bySet ? "set" : "run", "seed", "steps", "first", isWeight ? "lowest" : "best", "last"],
       rows: curves.map((curve) => { const values = curve.points.map(([, value]) => value); const text = (value) => (isDev ? fixed(value) : String(value));
         return [nameOf(curve), String(curve.seed), String(curve.points.at(-1)[0]), text(values[0]), text(isDev ? d3.max(values) : d3.min(values)), text(values.at(-1))]; }) },
   });
@@ -160,6 +162,7 @@ function drawCharts() {
   runRow.value = Math.max(0, trained);
   drawRow();
   if (hasCosts) drawCosts();
+  if (DATA.sizes.curves.length) drawSizes();
   if (!document.getElementById("undecided").hidden) drawUndecided();
   performance.mark("charts");
 }

@@ -1,0 +1,348 @@
+"""Weights of the losses of several sets, which change in training; the formulas are in juzhen.training.weighing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+
+from callbacks.lightning_internals import is_between_steps
+from conf.job import JobConfig
+from datamodules.datamodule import loss_weights
+from juzhen.core.batch import Batch
+from juzhen.core.errors import UserError
+from juzhen.losses.options import divisor, number, whole_number
+from juzhen.training.weighing import (
+    by_gradient_norm,
+    by_loss_ratio,
+    by_mean_loss,
+    by_score,
+    by_uncertainty,
+    without_conflicts,
+)
+from lightning_modules.chosen_losses import Match
+
+KEY = "callbacks.weights"
+
+
+class SetWeights(pl.Callback):
+    """Multiplies the loss of each set by its fixed weight and by what a subclass decides; logs `train/<set>/weight`.
+
+    A stage of one set is left alone. All that decides the weights is in the checkpoint.
+
+    values  what multiplies the weighted loss of each set, on the device
+    """
+
+    needs_blend: ClassVar[bool] = False
+    kept: ClassVar[tuple[str, ...]] = ("values",)
+    """Tensors that go on after a resume."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.values = torch.ones(0)
+        self._loaded: dict[str, Tensor] = {}
+
+    def check_job(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
+        """Raises UserError where nothing can be weighed, before rows are read."""
+        if all(len(matches) < 2 for matches in stages):
+            raise UserError(
+                f"{KEY}: it weighs the losses of several sets, and no stage of this job mixes any; leave weights=… "
+                "out, or name more sets, as in 'dataset=[demo_sts,demo_qmc]'"
+            )
+        if self.needs_blend and job.schedule.sample_by != "blend":
+            raise UserError(
+                f"{KEY}: {type(self).__name__} compares the gradients that the sets have in one step, and with "
+                f"schedule.sample_by={job.schedule.sample_by} a step has rows of one set; type "
+                "schedule.sample_by=blend"
+            )
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        if stage != "fit" or len(trainer.datamodule.train) < 2:
+            return
+        self.names = list(trainer.datamodule.train)
+        fixed = loss_weights(pl_module.job, self.names)
+        self._fixed = [fixed.get(name, 1.0) for name in self.names]
+        self.values = torch.ones(len(self.names))
+        self.begin(pl_module)
+        pl_module.weigh = self.weigh
+
+    def begin(self, module: pl.LightningModule) -> None:
+        """Makes what the weights are decided by; the sets are known."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        for name in self.kept if self.names else ():
+            setattr(self, name, self._loaded.get(name, getattr(self, name)).to(pl_module.device))
+
+    def weigh(self, task: str, loss: Tensor) -> Tensor:
+        """The loss of a set as it counts in a step."""
+        place = self.names.index(task)
+        return self.values[place] * (self._fixed[place] * loss)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, index: int
+    ) -> None:
+        if not self.names:
+            return
+        self.record(self.names.index(batch.task), pl_module.set_loss)
+        if is_between_steps(trainer):
+            return
+        self.update(trainer)
+        if trainer.global_step % trainer.log_every_n_steps == 0:
+            values = zip(self.names, self.current().unbind(), strict=True)
+            logged = {f"train/{name}/weight": value for name, value in values}
+            pl_module.log_dict(logged, batch_size=1, rank_zero_only=False)
+
+    def record(self, place: int, loss: Tensor) -> None:
+        """Takes note of the loss of a batch, before it is weighted."""
+
+    def update(self, trainer: pl.Trainer) -> None:
+        """Changes the weights where it is time, after each optimizer step."""
+
+    def current(self) -> Tensor:
+        """What multiplies the loss of each set now, its fixed weight among it."""
+        return self.values.detach() * torch.tensor(self._fixed, device=self.values.device)
+
+    def summary(self) -> dict[str, float]:
+        """Set → its weight at the end."""
+        current = self.current().tolist() if self.names else []
+        return {name: float(f"{value:.6g}") for name, value in zip(self.names, current, strict=True)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name).cpu() for name in self.kept if self.names}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._loaded = dict(state)
+
+
+class _ByLosses(SetWeights):
+    """Weights by the mean losses since the last update, of all processes.
+
+    every_steps  optimizer steps between two updates
+    """
+
+    kept = ("values", "sums", "counts")
+
+    def __init__(self, *, every_steps: int) -> None:
+        super().__init__()
+        self.every_steps = whole_number(f"{KEY}.every_steps", every_steps, low=1)
+
+    def begin(self, module: pl.LightningModule) -> None:
+        self.sums, self.counts = (torch.zeros(len(self.names)) for _ in range(2))
+
+    def record(self, place: int, loss: Tensor) -> None:
+        self.sums[place] += loss
+        self.counts[place] += 1
+
+    def update(self, trainer: pl.Trainer) -> None:
+        if trainer.global_step % self.every_steps:
+            return
+        self.change(trainer.strategy.reduce(self.sums / self.counts, reduce_op="mean"))
+        self.sums, self.counts = torch.zeros_like(self.sums), torch.zeros_like(self.counts)
+
+    def change(self, means: Tensor) -> None:
+        """The next weights, by the mean loss of each set; NaN where none was drawn."""
+        raise NotImplementedError
+
+
+class MeanLoss(_ByLosses):
+    """What loses more weighs more: `by_mean_loss` every so many steps, beginning with the fixed weights.
+
+    alpha  share of the new weights; the rest is the old ones'
+    """
+
+    def __init__(self, *, every_steps: int, alpha: float) -> None:
+        super().__init__(every_steps=every_steps)
+        self.alpha = number(f"{KEY}.alpha", alpha, low=0.0, high=1.0)
+
+    def begin(self, module: pl.LightningModule) -> None:
+        super().begin(module)
+        self.values, self._fixed = torch.tensor(self._fixed), [1.0] * len(self.names)
+
+    def change(self, means: Tensor) -> None:
+        self.values = by_mean_loss(self.values, means, alpha=self.alpha)
+
+
+class LossRatio(_ByLosses):
+    """Dynamic weight average: `by_loss_ratio` of the last two periods; all weigh alike in the first two.
+
+    temperature  divides ratios; large: all alike
+    """
+
+    kept = (*_ByLosses.kept, "before")
+
+    def __init__(self, *, every_steps: int, temperature: float) -> None:
+        super().__init__(every_steps=every_steps)
+        self.temperature = divisor(f"{KEY}.temperature", temperature)
+
+    def begin(self, module: pl.LightningModule) -> None:
+        super().begin(module)
+        self.before = torch.full((len(self.names),), torch.nan)
+
+    def change(self, means: Tensor) -> None:
+        self.values = by_loss_ratio(means, self.before, temperature=self.temperature)
+        self.before = torch.where(means.isnan(), self.before, means)
+
+
+class Uncertainty(SetWeights):
+    """`by_uncertainty`: a log-variance for each set, which the optimizer learns along with the encoder.
+
+    lr  their own peak learning rate; they are neither decayed nor clipped
+    """
+
+    kept = ()  # the module has them
+
+    def __init__(self, *, lr: float) -> None:
+        super().__init__()
+        self.lr = number(f"{KEY}.lr", lr, low=0.0, open_low=True)
+
+    def begin(self, module: pl.LightningModule) -> None:
+        module.log_variances = nn.ParameterDict({name: nn.Parameter(torch.zeros(())) for name in self.names})
+        self._learnt = module.log_variances
+        parameters = list(module.log_variances.values())
+        module.apart = [{"params": parameters, "lr": self.lr, "weight_decay": 0.0}]
+
+    def weigh(self, task: str, loss: Tensor) -> Tensor:
+        return by_uncertainty(self._fixed[self.names.index(task)] * loss, self._learnt[task])
+
+    def current(self) -> Tensor:
+        variances = torch.stack([self._learnt[name].detach() for name in self.names])
+        return torch.exp(-variances) * torch.tensor(self._fixed, device=variances.device)
+
+
+class GradNorm(SetWeights):
+    """`by_gradient_norm` at each step, of the gradients by the last matrix of the encoder that has one.
+
+    alpha  how strongly sets that lag behind are helped; 0: gradients of equal length
+    lr     of the weights
+    """
+
+    needs_blend = True
+    kept = ("values", "first")
+
+    def __init__(self, *, alpha: float, lr: float) -> None:
+        super().__init__()
+        self.alpha = number(f"{KEY}.alpha", alpha, low=0.0)
+        self.lr = number(f"{KEY}.lr", lr, low=0.0, open_low=True)
+        self._matrix: Tensor | None = None
+        self._before: Tensor | None = None
+
+    def begin(self, module: pl.LightningModule) -> None:
+        self.first = torch.full((len(self.names),), torch.nan)
+        self._gradients: dict[int, Tensor] = {}
+        self._losses: dict[int, list[Tensor]] = {}
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, index: int
+    ) -> None:
+        self._task = batch.task
+
+    def on_before_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor) -> None:
+        gathered = None if self._matrix is None else self._matrix.grad
+        self._before = None if gathered is None else gathered.clone()
+
+    def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not self.names:
+            return
+        if self._matrix is None:
+            matrices = [each for each in pl_module.encoder.parameters() if each.ndim > 1]
+            self._matrix = next(each for each in reversed(matrices) if each.grad is not None)
+        gathered = self._matrix.grad
+        gradient = gathered.clone() if self._before is None else gathered - self._before
+        place = self.names.index(self._task)
+        self._gradients[place] = self._gradients.get(place, 0) + gradient
+
+    def record(self, place: int, loss: Tensor) -> None:
+        self._losses.setdefault(place, []).append(loss)
+
+    def update(self, trainer: pl.Trainer) -> None:
+        places = range(len(self.names))
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        scale = len(self.names) / (1.0 if scaler is None else scaler.get_scale())
+        lengths = torch.stack([self._gradients[place].float().norm() for place in places]) * scale
+        losses = torch.stack([torch.stack(self._losses[place]).mean() for place in places]).float()
+        lengths, losses = (trainer.strategy.reduce(each, reduce_op="mean") for each in (lengths, losses))
+        self._gradients, self._losses = {}, {}
+        self.first = torch.where(self.first > 0, self.first, losses)
+        self.values = by_gradient_norm(
+            self.values, lengths / self.values, losses, self.first, alpha=self.alpha, rate=self.lr
+        )
+
+
+class PCGrad(SetWeights):
+    """`without_conflicts` of the sets' gradients over all parameters; weights stay fixed. Memory: a gradient a set."""
+
+    needs_blend = True
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        if self.names and trainer.world_size > 1:
+            raise UserError(
+                f"{KEY}: PCGrad needs the whole gradient of each set in one process; type hardware.devices=1"
+            )
+
+    def begin(self, module: pl.LightningModule) -> None:
+        self._gradients: dict[int, list[Tensor | None]] = {}
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, index: int
+    ) -> None:
+        self._task = batch.task
+
+    def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not self.names:
+            return
+        parameters, place = list(pl_module.parameters()), self.names.index(self._task)
+        earlier = self._gradients.get(place, [None] * len(parameters))
+        self._gradients[place] = [
+            parameter.grad if before is None or parameter.grad is None else before + parameter.grad
+            for before, parameter in zip(earlier, parameters, strict=True)
+        ]
+        for parameter in parameters:
+            parameter.grad = None
+        if not is_between_steps(trainer):
+            self._put(parameters, seed=[pl_module.job.seed, trainer.global_step])
+
+    def _put(self, parameters: Sequence[Tensor], *, seed: Sequence[int]) -> None:
+        """Leaves the sum of the gradients without conflicts in the parameters."""
+        of_sets, self._gradients = list(self._gradients.values()), {}
+        moved = [
+            index for index in range(len(parameters)) if any(each[index] is not None for each in of_sets)
+        ]
+        whole = [
+            [torch.zeros_like(parameters[index]) if each[index] is None else each[index] for index in moved]
+            for each in of_sets
+        ]
+        order = int(np.random.SeedSequence(seed).generate_state(1)[0])
+        gradients = without_conflicts(whole, generator=torch.Generator().manual_seed(order))
+        for index, gradient in zip(moved, gradients, strict=True):
+            parameters[index].grad = gradient
+
+
+class Focal(SetWeights):
+    """`by_score` of the dev scores, after each validation; all weigh alike before the first.
+
+    gamma  how much less sets weigh that score high
+    """
+
+    def __init__(self, *, gamma: float) -> None:
+        super().__init__()
+        self.gamma = number(f"{KEY}.gamma", gamma, low=0.0)
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        selection = trainer.datamodule.selection
+        columns = dict(zip([each.name for each in selection.sets], selection.columns, strict=True))
+        if unscored := [name for name in self.names if name not in columns]:
+            raise UserError(
+                f"{KEY}: Focal weighs sets by their dev scores, and {', '.join(unscored)} has none that training "
+                f"looks at (training.monitor={pl_module.job.training.monitor}); choose weights=mean_loss"
+            )
+        self._columns = [columns[name] for name in self.names]
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not self.names or trainer.state.fn != "fit":
+            return
+        scores = [trainer.callback_metrics.get(column, torch.nan) for column in self._columns]
+        scores = torch.nan_to_num(torch.tensor([float(score) for score in scores]), nan=0.0)
+        self.values = by_score(scores, gamma=self.gamma).to(pl_module.device)

@@ -1,0 +1,83 @@
+"""`juzhen serve`: encoders over HTTP."""
+
+import os
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from juzhen.backends.names import BackendName
+from juzhen.cli.options import Backend
+from juzhen.core.commands import install_line
+from juzhen.core.errors import UserError
+from juzhen.core.network import without_hub
+
+LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+def serve(
+    encoder: Annotated[
+        str, Argument(help="run folder, or folder of an encoder; a link is followed at each load")
+    ],
+    *,
+    rerank: Annotated[
+        str | None, Option(metavar="RUN", help="a cross-encoder, which scores /v1/rerank")
+    ] = None,
+    index: Annotated[
+        Path | None, Option(metavar="FILE.txt", help="texts that /search looks through, one per line")
+    ] = None,
+    name: Annotated[
+        str | None, Option(help="what clients call the model", show_default="name of the folder")
+    ] = None,
+    host: Annotated[
+        str, Option(metavar="ADDRESS", help="where to listen; 0.0.0.0: everywhere")
+    ] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0: any that is free")] = 8000,
+    api_keys: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE", help="keys that clients must have, one per line", show_default="JUZHEN_API_KEYS"
+        ),
+    ] = None,
+    no_keys: Annotated[bool, Option("--no-keys", help="let everybody in who reaches --host")] = False,
+    device: Annotated[str, Option(metavar="DEVICE", help="such as cuda:0")] = "cpu",
+    backend: Backend = BackendName.TORCH,
+    batch_tokens: Annotated[int, Option(min=1, help="tokens that are computed at a time")] = 2048,
+    queue_tokens: Annotated[
+        int, Option(min=1, help="tokens that may wait; more is answered with 429")
+    ] = 262_144,
+    timeout: Annotated[float, Option(min=0.01, metavar="SECONDS", help="that a request may take")] = 60.0,
+) -> None:
+    """Answers requests for embeddings, similarity, reranking and search, as OpenAI's and Cohere's clients send them.
+
+    SIGTERM and Ctrl-C answer first what was taken. SIGHUP loads the models again, without a lost request. Each request
+    is one line of JSON on stderr, without its texts. /docs lists the paths.
+
+    juzhen serve runs/NAME
+    juzhen serve runs/NAME --rerank runs/CE --index texts.txt --port 8001
+    """
+    if missing := [
+        package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None
+    ]:
+        raise UserError(f"juzhen serve needs {', '.join(missing)}; type: {install_line('serve')}")
+    from juzhen.serving.settings import Keys, Limits
+
+    keys = Keys.read(api_keys)
+    if host not in LOCAL and not keys and not no_keys:
+        raise UserError(
+            f"--host {host}: whoever reaches this address could use the server; give keys (--api-keys FILE, or "
+            "JUZHEN_API_KEYS), or say --no-keys"
+        )
+    without_hub()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # to wake threads takes longer than a text
+    from juzhen.core.threads import limit_threads
+    from juzhen.serving.loading import load_models
+    from juzhen.serving.server import bind, run
+
+    limit_threads()
+    limits = Limits(batch_tokens=batch_tokens, queue_tokens=queue_tokens, seconds=timeout)
+    load = partial(load_models, encoder, rerank, index, name=name, device=device, backend=backend)
+    with bind(host, port) as bound:
+        run(load, load(), bound, limits=limits, keys=keys)

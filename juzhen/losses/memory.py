@@ -1,0 +1,123 @@
+"""Contrast with texts of earlier steps, which are kept in a queue."""
+
+from dataclasses import field
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from juzhen.core.examples import Kind
+from juzhen.losses.contrast import (
+    batch_candidates,
+    info_nce,
+    known_pairs,
+    numbers_of_texts,
+    ranking_summary,
+)
+from juzhen.losses.loss import Contrast, Loss, LossOutput
+from juzhen.losses.options import checked, divisor, whole_number
+from juzhen.losses.pools import texts_of_rows
+from juzhen.losses.scores import all_cosines, full_precision
+
+EMPTY = -1
+"""Number of a text, or of its anchor, where there is none."""
+
+
+class InfoNCEQueue(Loss):
+    """`info_nce` in which texts of earlier batches are negatives, too.
+
+    loss = (1/N) Σ_i −log [exp(s_ii/τ) / (Σ_c exp(s_ic/τ) + Σ_q exp(s(a_i, m_q)/τ))], c the candidates of `InfoNCE`, m
+    the positives and negatives of the last batches, as they were encoded then: a constant in the gradient. (Cross-batch
+    memory: Wang et al. 2020, https://arxiv.org/abs/1912.06798. The queue is that of MoCo, He et al. 2020,
+    https://arxiv.org/abs/1911.05722, without its second encoder.)
+
+    A kept text is left out where it is the anchor or a known positive of it, by a pair of this batch or of one that is
+    kept; where the batch has it again; and where it has been kept again since. The queue is a part of the loss and of
+    checkpoints: a resumed run goes on with it. Each set has its own, since texts go by their number in the set. In
+    evaluation mode nothing is kept.
+
+    dim, num_classes  size of an embedding, given by the model, and of no use here
+    size              texts that are kept; the oldest are dropped
+
+    Logs what `InfoNCE` logs of the batch, and the share of the queue that counts.
+
+    Defaults: the temperature of `InfoNCE`, and 4,096 texts.
+    """
+
+    input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
+    consumes = "embeddings"
+    couples = True
+    has_head = True
+    remembers = True
+    contrast = Contrast.TEXTS
+    paper = "Wang et al. 2020, https://arxiv.org/abs/1912.06798"
+    choose_when = "as info_nce, when memory allows small batches only"
+
+    dim: int
+    num_classes: int
+    temperature: float | int = checked(0.05, divisor)
+    size: int = checked(4096, whole_number, low=1)
+
+    texts: Float[Tensor, "queue dim"] = field(init=False)
+    text_numbers: Int[Tensor, "queue"] = field(init=False)
+    anchor_numbers: Int[Tensor, "queue"] = field(init=False)
+    is_newest: Bool[Tensor, "queue"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.register_buffer("texts", torch.zeros(self.size, self.dim))
+        self.register_buffer("text_numbers", torch.full((self.size,), EMPTY))
+        self.register_buffer("anchor_numbers", torch.full((self.size,), EMPTY))
+        self.register_buffer("is_newest", torch.zeros(self.size, dtype=torch.bool))
+
+    def with_logs(
+        self,
+        anchors: Tensor,
+        positives: Tensor,
+        negatives: Tensor | None = None,
+        *,
+        text_ids: Tensor | None = None,
+    ) -> LossOutput:
+        _, *columns = texts_of_rows(anchors, positives, negatives)
+        ids = numbers_of_texts(text_ids, anchors=anchors, count=1 + len(columns))
+        scores, excluded = batch_candidates(anchors, positives, negatives, ids)
+        candidates, numbers = torch.cat(columns), ids[:, 1:].T.flatten()
+        owners = torch.cat([ids[:, 0], torch.full_like(numbers[len(ids) :], EMPTY)])
+        known = torch.cat([ids[:, 0], self.anchor_numbers]), torch.cat([ids[:, 1], self.text_numbers])
+        counts = self.is_newest & ~is_among(self.text_numbers, numbers)
+        is_own = (ids[:, :1] == self.text_numbers) | known_pairs(ids[:, 0], self.text_numbers, *known)
+        everything = torch.cat([scores, all_cosines(anchors, self.texts)], dim=1)
+        loss = info_nce(
+            everything, torch.cat([excluded, is_own | ~counts], dim=1), temperature=self.temperature
+        )
+        if self.training:
+            self.keep(candidates.detach(), numbers, owners)
+        places = torch.arange(len(scores), device=scores.device)
+        share = {"queue_share": counts.float().mean()}
+        return loss, share | ranking_summary(scores, excluded, places)
+
+    def keep(
+        self,
+        texts: Float[Tensor, "candidates dim"],
+        numbers: Int[Tensor, "candidates"],
+        owners: Int[Tensor, "candidates"],
+    ) -> None:
+        """Puts texts in front of the queue, whose end falls off; of equal texts the first one counts from now on."""
+        equal = numbers[:, None] == numbers
+        is_first = ~equal.tril(-1).any(dim=1)
+        still = self.is_newest & ~is_among(self.text_numbers, numbers)
+        unit = F.normalize(full_precision(texts), dim=-1).to(self.texts.dtype)
+        front = {
+            "texts": (unit, self.texts),
+            "text_numbers": (numbers, self.text_numbers),
+            "anchor_numbers": (owners, self.anchor_numbers),
+            "is_newest": (is_first, still),
+        }
+        for name, (new, old) in front.items():
+            setattr(self, name, torch.cat([new, old])[: self.size])
+
+
+def is_among(numbers: Int[Tensor, "queue"], others: Int[Tensor, "candidates"]) -> Bool[Tensor, "queue"]:
+    """Which of the numbers is one of the others."""
+    return (numbers[:, None] == others).any(dim=1)

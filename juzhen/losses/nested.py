@@ -1,0 +1,265 @@
+"""Losses around another loss: at the first numbers of embeddings (Matryoshka), and at layers below the last."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from juzhen.core.batch import text_tensors
+from juzhen.core.errors import UserError
+from juzhen.core.tensors import TENSORS
+from juzhen.losses.arguments import fitting_tensors
+from juzhen.losses.contrast import InfoNCEInBatch
+from juzhen.losses.loss import Contrast, Loss, LossOutput
+from juzhen.losses.options import (
+    checked,
+    choice,
+    divisor,
+    number,
+    numbers,
+    or_none,
+    whole_number,
+    whole_numbers,
+)
+from juzhen.losses.scores import full_precision, row_cosine
+
+MADE_OF = {
+    "scores": ("first", "second"),
+    "document_scores": ("anchors", "positives", "negatives"),
+}
+"""What is computed again of shorter embeddings → what it is made of."""
+
+
+def doubling_dims(smallest: int, full: int) -> tuple[int, ...]:
+    """Sizes that double from the smallest on, below the size of an embedding, and that size.
+
+    >>> doubling_dims(32, 384), doubling_dims(32, 16)
+    ((32, 64, 128, 256, 384), (16,))
+    """
+    powers = [smallest << step for step in range(full.bit_length()) if smallest << step < full]
+    return (*powers, full)
+
+
+class Modifier(Loss):
+    """A loss `of` the same rows, whose embeddings are changed first. What it learns from is what that loss learns from.
+
+    takes        what the loss may consume
+    takes_heads  whether it may own a head
+
+    Raises UserError for a loss that owns a head, which is of one size of embedding, and for one that reads no
+    embedding and no score of two.
+    """
+
+    input_kinds = ()
+    couples = False
+    takes: ClassVar[tuple[str, ...]]
+    takes_heads: ClassVar[bool] = False
+
+    of: InitVar[Loss]
+
+    def __post_init__(self, of: Loss) -> None:
+        super().__post_init__()
+        is_fixed = of.has_head and not self.takes_heads
+        if is_fixed or of.consumes not in self.takes:
+            reason = "owns a head of one size of embedding" if is_fixed else f"reads {of.consumes}"
+            raise UserError(
+                f"of: {type(of).__name__} {reason}; choose a loss of scores or embeddings, such as CoSENT"
+            )
+        self.inner = of
+        for name in (
+            "input_kinds",
+            "couples",
+            "compares",
+            "needs_two_views",
+            "needs_teacher_scores",
+            "remembers",
+            "contrast",
+        ):
+            vars(self)[name] = getattr(of, name)
+        vars(self)["reads"] = self.tensors_for(of.reads)
+
+    def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
+        """Names of the tensors that are read where the loss itself reads `reads`."""
+        return tuple(dict.fromkeys(part for name in reads for part in MADE_OF.get(name, (name,))))
+
+    def named(self, tensors: Sequence[Tensor], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by their names; those without one in the order of `reads`."""
+        return fitting_tensors({**dict(zip(self.reads, tensors, strict=False)), **named})
+
+    def value_of(self, tensors: Mapping[str, Tensor]) -> LossOutput:
+        """The loss itself, with the scores that it reads made of the embeddings in `tensors`."""
+        read = {name: tensors[name] for name in self.inner.reads if name in tensors}
+        if "scores" in self.inner.reads:
+            read["scores"] = row_cosine(tensors["first"], tensors["second"])
+        if "document_scores" in self.inner.reads:
+            documents = [tensors["positives"], *tensors["negatives"].unbind(dim=1)]
+            read["document_scores"] = torch.stack(
+                [row_cosine(tensors["anchors"], text) for text in documents], dim=1
+            )
+        return self.inner.with_logs(**read)
+
+
+def drawn(count: int, chosen: int | None) -> list[int]:
+    """All numbers below `count`, or `chosen` of them by torch's generator, rising."""
+    if chosen is None or chosen >= count:
+        return [*range(count)]
+    return sorted(torch.randperm(count)[:chosen].tolist())
+
+
+class Nested(Modifier):
+    """A loss at several sizes of embeddings: Σ_d w_d L(the first d numbers, brought to length 1).
+
+    (Kusupati et al. 2022, equation 1, https://arxiv.org/abs/2205.13147; the sum, its weights and the length are those
+    of sentence-transformers' MatryoshkaLoss.) Where the loss holds projected vectors to a teacher's, both are cut.
+
+    dims           sizes; None: those that double from `smallest` on, below the embedding's, and its own
+    weights        one for each of them; None: 1
+    dims_per_step  sizes that a step draws; None: all
+    reduction      sum, or mean: the sum divided by the weights of the sizes that it is of
+
+    Logs of each size d the loss, `loss_64d`, and what the loss logs: `acc_64d`, `score_gap_64d`, …
+    """
+
+    consumes = "embeddings"
+    takes = ("scores", "cosines", "embeddings", "lists", "teacher", "guide")
+    paper = "Kusupati et al. 2022, https://arxiv.org/abs/2205.13147"
+    choose_when = "embeddings that shall be cut to a size chosen after training"
+
+    dims: Sequence[int] | None = checked(None, or_none(whole_numbers), low=1)
+    smallest: int = checked(32, whole_number, low=1)
+    weights: Sequence[float | int] | None = checked(None, or_none(numbers), low=0.0)
+    dims_per_step: int | None = checked(None, or_none(whole_number), low=1)
+    reduction: str = checked("sum", choice, choices=("sum", "mean"))
+
+    def __post_init__(self, of: Loss) -> None:
+        super().__post_init__(of)
+        if of.consumes in ("teacher", "guide"):
+            vars(self)["consumes"] = of.consumes
+        if self.dims is not None and (not self.dims or len(set(self.dims)) < len(self.dims)):
+            raise UserError(
+                f"dims={list(self.dims)}: expected distinct sizes, such as [64, 128, 256], or null"
+            )
+        if self.weights is not None and (len(self.weights) != len(self.dims or ()) or not sum(self.weights)):
+            raise UserError(
+                f"weights={list(self.weights)}: expected one for each of dims={self.dims and list(self.dims)}, and one "
+                "of them above 0"
+            )
+
+    def dims_of(self, full: int) -> tuple[int, ...]:
+        """The sizes for embeddings of `full` numbers. Raises UserError for larger ones."""
+        doubling = doubling_dims(self.smallest, full)
+        dims = doubling if self.dims is None else tuple(self.dims)
+        if large := [dim for dim in dims if dim > full]:
+            fitting = [*dict.fromkeys([*(dim for dim in dims if dim < full), full])]
+            raise UserError(
+                f"dims={list(dims)}: {' and '.join(map(str, large))} are more numbers than the {full} of an "
+                f"embedding of this encoder; choose dims={fitting}, or null for {list(doubling)}"
+            )
+        return dims
+
+    def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
+        values = self.named(tensors, named)
+        cut = [name for name in values if TENSORS[name].is_learnt]
+        full = min(values[name].shape[-1] for name in cut)
+        dims = self.dims_of(full)
+        weights = self.weights or [1.0] * len(dims)
+        total: Any = 0
+        logs: dict[str, Tensor] = {}
+        chosen = drawn(len(dims), self.dims_per_step)
+        for place in chosen:
+            value, parts = self.value_of(values | self._cut(values, cut, dims[place]))
+            total = total + weights[place] * value
+            parts = {name.replace("accuracy", "acc"): part for name, part in parts.items()}
+            logs |= {
+                f"{name}_{dims[place]}d": part for name, part in (parts | {"loss": value.detach()}).items()
+            }
+        if self.reduction == "mean":
+            total = total / sum(weights[place] for place in chosen)
+        return total, logs
+
+    @staticmethod
+    def _cut(values: Mapping[str, Tensor], names: Sequence[str], dim: int) -> dict[str, Tensor]:
+        cut = {name: F.normalize(full_precision(values[name][..., :dim]), dim=-1) for name in names}
+        if "projected" in names:  # its lengths are compared with the teacher's
+            cut |= {name: values[name][..., :dim] for name in ("projected", "teacher")}
+        return cut
+
+
+class NestedInfoNCE(Nested):
+    """`Nested` around in-batch InfoNCE, anchor to positive, at a temperature of 0.07: the mean over all sizes.
+
+    Of embeddings of 768 numbers the sizes are 64, 128, 256, 512 and 768.
+    """
+
+    choose_when = "positive pairs, for embeddings that shall be cut to a size chosen after training"
+
+    of: InitVar[Loss | None] = None
+    smallest: int = checked(64, whole_number, low=1)
+    reduction: str = checked("mean", choice, choices=("sum", "mean"))
+
+    def __post_init__(self, of: Loss | None) -> None:
+        super().__post_init__(InfoNCEInBatch(temperature=0.07, symmetric=False) if of is None else of)
+
+
+class NestedLayers(Modifier):
+    """A loss at the last layer and at some below it, which are also held to the last one's embeddings.
+
+    loss = L(last) + w/K Σ_k L(layer k) + α τ Σ_k KL(softmax(e/τ) ‖ softmax(e_k/τ)), e the last layer's embedding of a
+    text, which gets no gradient of that part, e_k that of layer k; the divergence is a mean over texts. (Li et al.
+    2024, https://arxiv.org/abs/2402.14776; the form is that of sentence-transformers' AdaptiveLayerLoss, which draws
+    one layer for each step.) Around `Nested` it is that paper's two-dimensional loss.
+
+    depths            layers, as shares of the backbone's, in (0, 1), rising: 0.5 of 12 layers is layer 6
+    depths_per_step   layers below the last that a step draws; None: all
+    layer_weight      w
+    divergence_weight, divergence_temperature  α and τ
+    """
+
+    consumes = "layers"
+    takes = ("scores", "cosines", "embeddings", "lists")
+    paper = "Li et al. 2024, https://arxiv.org/abs/2402.14776"
+    choose_when = "encoders of which the first layers alone shall be usable after training"
+
+    depths: Sequence[float | int] = checked((0.25, 0.5, 0.75), numbers, low=0.0, high=1.0, open_low=True)
+    depths_per_step: int | None = checked(1, or_none(whole_number), low=1)
+    layer_weight: float | int = checked(1.0, number, low=0.0)
+    divergence_weight: float | int = checked(1.0, number, low=0.0)
+    divergence_temperature: float | int = checked(0.3, divisor)
+
+    def __post_init__(self, of: Loss) -> None:
+        super().__post_init__(of)
+        depths = [depth for depth in self.depths if depth < 1]
+        if not depths or depths != sorted(set(depths)):
+            raise UserError(
+                f"depths={list(self.depths)}: expected shares below 1 in rising order, as in [0.25, 0.5]"
+            )
+        self.depths = (*depths, 1.0)
+        if self.divergence_weight:
+            self.contrast = Contrast.NONE
+
+    def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
+        given = [name for name in super().tensors_for(reads) if not TENSORS[name].is_learnt]
+        return ("layer_embeddings", *given)
+
+    def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
+        values = self.named(tensors, named)
+        layers = full_precision(values.pop("layer_embeddings")).unbind(dim=2)
+        total, logs = self._at(layers[-1], values)
+        logs = logs | {"loss_at_1": total.detach()}
+        chosen = drawn(len(layers) - 1, self.depths_per_step)
+        final = (layers[-1].detach() / self.divergence_temperature).softmax(dim=-1).flatten(0, 1)
+        for place in chosen:
+            value, _ = self._at(layers[place], values)
+            total = total + self.layer_weight / len(chosen) * value
+            states = (layers[place] / self.divergence_temperature).log_softmax(dim=-1).flatten(0, 1)
+            divergence = F.kl_div(states, final, reduction="batchmean") * self.divergence_temperature
+            total = total + self.divergence_weight * divergence
+            depth = f"{self.depths[place]:g}"
+            logs |= {f"loss_at_{depth}": value.detach(), f"divergence_at_{depth}": divergence.detach()}
+        return total, logs
+
+    def _at(self, embeddings: Tensor, given: Mapping[str, Tensor]) -> LossOutput:
+        return self.value_of({**given, **text_tensors(embeddings.unbind(dim=1))})

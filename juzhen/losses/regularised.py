@@ -1,0 +1,153 @@
+"""Losses around another loss that ask for something besides: texts far apart, and the same answer twice."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from juzhen.core.errors import UserError
+from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.loss import Loss, LossOutput
+from juzhen.losses.nested import Modifier
+from juzhen.losses.options import checked, number
+from juzhen.losses.scores import all_cosines, full_precision, row_cosine
+
+
+@checks_arguments
+def spread_out(
+    embeddings: Float[Tensor, "batch dim"], text_ids: Int[Tensor, "batch"] | None = None
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """How far cosines of different texts are from those of random directions: M₁², and max(0, M₂ − 1/d).
+
+    M₁ and M₂ are the mean of the cosine and of its square over the pairs of texts that are not the same, d the size of
+    an embedding. (Zhang et al. 2017, equations 5 and 6, https://arxiv.org/abs/1708.06320) Without such a pair both
+    are 0.
+    """
+    cosines = all_cosines(embeddings, embeddings)
+    ids = torch.arange(len(cosines), device=cosines.device) if text_ids is None else text_ids
+    differ = ids[:, None] != ids
+    count = differ.sum().clamp(min=1)
+    mean = torch.where(differ, cosines, 0).sum() / count
+    square = torch.where(differ, cosines.square(), 0).sum() / count
+    return mean.square(), (square - 1 / embeddings.shape[1]).relu()
+
+
+class SpreadOut(Modifier):
+    """A loss plus `spread_out` of the texts of each column, averaged (global orthogonal regularization).
+
+    loss = L + w₁ M₁² + w₂ max(0, M₂ − 1/d). EmbeddingGemma adds the second part to its contrast (Vera et al. 2025,
+    https://arxiv.org/abs/2509.20354). The peer is sentence-transformers' GlobalOrthogonalRegularizationLoss, which
+    takes a text that stands twice in a column for two.
+
+    mean_weight, square_weight  w₁ and w₂
+
+    Defaults: both parts count alike, as in the paper. Logs both, what the loss logs, and its value as `loss_alone`.
+    """
+
+    consumes = "embeddings"
+    takes = ("scores", "cosines", "embeddings", "lists")
+    takes_heads = True
+    paper = "Zhang et al. 2017, https://arxiv.org/abs/1708.06320"
+    choose_when = "embeddings that crowd, or that shall be quantised or searched by approximate neighbours"
+
+    mean_weight: float | int = checked(1.0, number, low=0.0)
+    square_weight: float | int = checked(1.0, number, low=0.0)
+
+    def __post_init__(self, of: Loss) -> None:  # type: ignore[override]
+        super().__post_init__(of)
+        if not self.mean_weight + self.square_weight:
+            raise UserError("mean_weight=0, square_weight=0: expected one above 0, or the loss by itself")
+        vars(self)["couples"] = True
+
+    def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
+        return tuple(
+            dict.fromkeys([*super().tensors_for(reads), "embeddings", "second", "negatives", "text_ids"])
+        )
+
+    def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
+        values = self.named(tensors, named)
+        loss, logs = self.value_of(values)
+        columns = [values["embeddings"]] + [values["second"]] * ("second" in values)
+        columns += values["negatives"].unbind(dim=1) if "negatives" in values else []
+        ids = values["text_ids"].unbind(dim=1) if "text_ids" in values else [None] * len(columns)
+        parts = [spread_out(column, numbers) for column, numbers in zip(columns, ids, strict=False)]
+        mean, square = (torch.stack(part).mean() for part in zip(*parts, strict=True))
+        logs = logs | {"spread_mean": mean.detach(), "spread_square": square.detach()}
+        total = loss + self.mean_weight * mean + self.square_weight * square
+        return total, logs | {"loss_alone": loss.detach()}
+
+
+def symmetric_divergence(
+    first: Float[Tensor, "batch classes"], second: Float[Tensor, "batch classes"]
+) -> Float[Tensor, ""]:
+    """Mean over rows of ½ KL(p ‖ q) + ½ KL(q ‖ p), p and q the softmax of the two."""
+    first, second = full_precision(first).log_softmax(dim=1), full_precision(second).log_softmax(dim=1)
+    return ((first.exp() - second.exp()) * (first - second)).sum(dim=1).mean() / 2
+
+
+class RDrop(Modifier):
+    """The mean of a loss over two passes of a batch, whose dropout differs, plus what the two passes disagree by.
+
+    loss = ½ (L(x) + L(x')) + α D(x, x'). (Liang et al. 2021, equations 2 to 4, https://arxiv.org/abs/2106.14448, with
+    the sum of the two losses for their mean) D is by what the loss consumes
+    of logits and lists      `symmetric_divergence`, of lists over the documents of a row
+    of scores and cosines    mean squared difference of the two scores, as the authors do for regression
+    of embeddings            mean of 1 − cos of the two embeddings of a text
+
+    weight  α
+    again   what the second pass gives, by the same names; without it the loss is that of the one pass
+
+    Logs the disagreement, and what the loss logs of the first pass.
+
+    Default: a weight of 1, which the paper has for most sets of language understanding.
+    """
+
+    consumes = ""
+    takes = ("scores", "cosines", "embeddings", "lists", "logits")
+    takes_heads = True
+    needs_two_passes = True
+    paper = "Liang et al. 2021, https://arxiv.org/abs/2106.14448"
+    choose_when = "few rows and a backbone with dropout, at twice the cost of a step"
+
+    weight: float | int = checked(1.0, number, low=0.0)
+
+    def __post_init__(self, of: Loss) -> None:  # type: ignore[override]
+        super().__post_init__(of)
+        vars(self)["consumes"] = of.consumes
+
+    def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
+        return tuple(reads)
+
+    def with_logs(
+        self, *tensors: Tensor, again: Mapping[str, Tensor] | None = None, **named: Tensor | None
+    ) -> LossOutput:
+        values = self.named(tensors, named)
+        loss, logs = self.inner.with_logs(**values)
+        if again is None:
+            return loss, logs
+        disagreement = self.disagreement(values, again)
+        second = self.inner(**again)
+        logs = logs | {"disagreement": disagreement.detach()}
+        return (loss + second) / 2 + self.weight * disagreement, logs
+
+    def disagreement(self, first: Mapping[str, Any], second: Mapping[str, Any]) -> Float[Tensor, ""]:
+        """D of the two passes."""
+        match self.consumes:
+            case "logits":
+                return symmetric_divergence(first["logits"], second["logits"])
+            case "lists":
+                temperature = getattr(self.inner, "temperature", 1.0)
+                scores = first["document_scores"], second["document_scores"]
+                return symmetric_divergence(*(full_precision(each) / temperature for each in scores))
+            case "embeddings":
+                names = [
+                    name
+                    for name in first
+                    if name in ("embeddings", "first", "second", "anchors", "positives", "negatives")
+                ]
+                pairs = [(first[name].flatten(0, -2), second[name].flatten(0, -2)) for name in names]
+                return torch.stack([1 - row_cosine(*pair).mean() for pair in pairs]).mean()
+        return F.mse_loss(full_precision(first["scores"]), full_precision(second["scores"]))

@@ -1,0 +1,194 @@
+"""The page and the picture of a space: maps whose points name their texts, numbers, words against cosines."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from juzhen.core.space import Space, WordPairs
+from juzhen.core.whole import write_text, writing_to
+from juzhen.report.frame import render
+from juzhen.report.table import MISSING
+
+SCRIPTS = ("page.js", "figure.js", "space.js", "tables.js")
+"""One program, in this order."""
+PAGE, PICTURE = "index.html", "space.svg"
+
+TITLES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
+SERIES = ("#1261a8", "#c2410c", "#2f7d4f", "#7b4bb3", "#8a6d00", "#0e7c86")
+SHAPES = ("circle", "square", "triangle", "diamond")
+"""A group has a colour and a shape: as many groups as there are pairs can be told apart."""
+OTHERS = "others"
+
+ROOM, GAP = 420, 24
+"""Pixels of a map in the picture, and between two of them."""
+
+
+def write_space(space: Space, folder: Path) -> list[Path]:
+    """Writes the page and the picture into a folder; their paths. Raises UserError where that cannot be."""
+    paths = {folder / PAGE: html(space), folder / PICTURE: svg(space)}
+    with writing_to(f"--out {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in paths.items():
+            write_text(path, text)
+    return list(paths)
+
+
+def number_text(value: float | int | None) -> str:
+    if value is None:
+        return MISSING
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def sample_text(space: Space) -> str:
+    """How many texts of which sets are drawn.
+
+    `1,000 of 2,010 texts of tnews (test); seed 42`
+    """
+    parts = [
+        f"{taken:,} of {of:,} texts of {name}" if taken < of else f"{taken:,} texts of {name}"
+        for name, (taken, of) in space.sample.items()
+    ]
+    return f"{', '.join(parts)}; seed {space.seed}"
+
+
+def html(space: Space) -> str:
+    labels = run_labels(space)
+    tables = [
+        (
+            name,
+            [
+                (measure, [number_text(numbers.get(measure)) for numbers in of_runs], meaning)
+                for measure, meaning in space.meanings.items()
+                if any(numbers.get(measure) is not None for numbers in of_runs)
+            ],
+            [
+                (space.meanings[measure], number_text(value))
+                for measure, value in space.together.get(name, {}).items()
+            ],
+        )
+        for name, of_runs in reversed(space.numbers.items())
+    ]
+    return render(
+        "space.html",
+        scripts=SCRIPTS,
+        title=f"The space of {' and '.join(labels)}",
+        maker="juzhen space",
+        first=("maps", "maps"),
+        panel="One text",
+        counts=f"{sample_text(space)}.",
+        labels=labels,
+        runs=space.runs,
+        tables=tables,
+        data=page_data(space),
+    )
+
+
+def run_labels(space: Space) -> list[str]:
+    """The last part of each name, or the whole names where these are the same."""
+    short = [name.rstrip("/").rpartition("/")[2] for name in space.runs]
+    short = [
+        f"start of {label}" if name.startswith("start of ") else label
+        for name, label in zip(space.runs, short, strict=True)
+    ]
+    return short if len(set(short)) == len(short) else list(space.runs)
+
+
+def page_data(space: Space) -> dict[str, Any]:
+    """What the page's script draws: places between −0.5 and 0.5, the same scale for both maps of a projection."""
+    groups, names = shown_groups(space)
+    return {
+        "runs": run_labels(space),
+        "texts": list(space.texts),
+        "groups": groups.tolist(),
+        "names": names,
+        "colour": space.colour,
+        "maps": {
+            method: {
+                "title": TITLES[method],
+                "places": [points.T.round(4).tolist() for points in scaled(maps)],
+            }
+            for method, maps in space.maps.items()
+        },
+        "shares": [None if share is None else f"{100 * share:.1f} %" for share in space.shares],
+        "nearest": [numbers.tolist() for numbers in space.nearest],
+        "spectra": {
+            name: [np.round(numbers["spectrum"], 5).tolist() for numbers in of_runs]
+            for name, of_runs in reversed(space.numbers.items())
+        },
+        "pairs": {name: _plain_pairs(pairs) for name, pairs in space.pairs.items()},
+        "notes": {name: [_overlap_note(numbers) for numbers in space.numbers[name]] for name in space.pairs},
+    }
+
+
+def shown_groups(space: Space) -> tuple[np.ndarray, list[str]]:
+    """The group of each text, and their names; of more than can be told apart the smallest are one."""
+    most = len(SERIES) * len(SHAPES)
+    if len(space.group_names) <= most:
+        return space.groups, list(space.group_names)
+    largest = [number for number, _ in Counter(space.groups.tolist()).most_common(most - 1)]
+    place = {number: position for position, number in enumerate(sorted(largest))}
+    groups = np.array([place.get(number, most - 1) for number in space.groups.tolist()])
+    return groups, [*(space.group_names[number] for number in place), OTHERS]
+
+
+def scaled(maps: Any) -> list[np.ndarray]:
+    """Maps around 0, the larger side of the largest one 1."""
+    middles = [(points.max(axis=0) + points.min(axis=0)) / 2 for points in maps]
+    size = max(float(np.ptp(points, axis=0).max()) for points in maps) or 1.0
+    return [(points - middle) / size for points, middle in zip(maps, middles, strict=True)]
+
+
+def svg(space: Space) -> str:
+    """All maps as a picture: a row for each projection, a column for each encoder."""
+    groups, names = shown_groups(space)
+    styles = [(SERIES[number % len(SERIES)], SHAPES[number // len(SERIES)]) for number in range(len(names))]
+    width, foot = GAP + len(space.runs) * (ROOM + GAP), 64 + len(space.maps) * (ROOM + GAP + 20)
+    beside = width // 215
+    panels = []
+    for row, (method, maps) in enumerate(space.maps.items()):
+        for column, points in enumerate(scaled(maps)):
+            left, top = GAP + column * (ROOM + GAP), 64 + row * (ROOM + GAP + 20)
+            places = (points * [1, -1] + 0.5) * (ROOM - 20) + [left + 10, top + 10]
+            title = f"{run_labels(space)[column]}, {TITLES[method]}"
+            panels.append(
+                (left, top, title, list(zip(places.round(1).tolist(), groups.tolist(), strict=True)))
+            )
+    return render(
+        "space.svg",
+        width=width,
+        height=foot + 20 * -(-len(names) // beside),
+        foot=foot,
+        room=ROOM,
+        note=sample_text(space),
+        panels=panels,
+        legend=[
+            (GAP + 215 * (number % beside), 20 * (number // beside), name, number)
+            for number, name in enumerate(names)
+        ],
+        styles=styles,
+    )
+
+
+def _plain_pairs(pairs: WordPairs) -> dict[str, Any]:
+    return {
+        "rows": pairs.rows.tolist(),
+        "overlap": pairs.overlap.astype(float).round(4).tolist(),
+        "cosines": [cosines.astype(float).round(4).tolist() for cosines in pairs.cosines],
+        "close": None if pairs.grades is None else (pairs.grades > 0.5).astype(int).tolist(),
+        "are": pairs.are,
+    }
+
+
+def _overlap_note(numbers: Any) -> str:
+    parts = [
+        ("overlap_cosine", "overlap and cosine"),
+        ("overlap_gold", "overlap and gold"),
+        ("cosine_gold", "cosine and gold"),
+    ]
+    text = ", ".join(f"{words} {number_text(numbers.get(key))}" for key, words in parts if key in numbers)
+    beyond = numbers.get("beyond_overlap")
+    return f"Spearman: {text}." + (
+        f" Beyond word overlap: {number_text(beyond)}." if beyond is not None else ""
+    )

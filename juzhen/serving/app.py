@@ -1,0 +1,199 @@
+"""The HTTP interface: paths, bodies, answers, and the document that describes them."""
+
+import html
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from juzhen.serving import bodies
+from juzhen.serving.errors import ErrorReply, RequestError, json_response
+from juzhen.serving.service import Service
+
+Answer = Callable[[Any, Any], Awaitable[dict[str, Any]]]
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorReply, "description": "a field that does not fit; the message names it"},
+    401: {"model": ErrorReply, "description": "no API key, or a wrong one"},
+    403: {"model": ErrorReply, "description": "not allowed from where the request comes from"},
+    404: {"model": ErrorReply, "description": "a model that is not served, or nothing to search"},
+    413: {"model": ErrorReply, "description": "too large"},
+    415: {"model": ErrorReply, "description": "a body that is not application/json"},
+    429: {"model": ErrorReply, "description": "too much waits; Retry-After says how long"},
+    500: {"model": ErrorReply, "description": "the server has failed"},
+    503: {"model": ErrorReply, "description": "not answered in time, or the server stops"},
+}
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def make_app(service: Service) -> FastAPI:
+    app = FastAPI(
+        title="juzhen",
+        summary="Sentence embeddings, similarity, search and reranking",
+        docs_url=None,  # Swagger's page asks another host for its scripts
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    kinds: list[type[BaseModel]] = []
+
+    def post(path: str, body: type[BaseModel], reply: type[BaseModel], answer: Answer, about: str) -> None:
+        async def endpoint(request: Request) -> Response:
+            return json_response(await answer(await _body(request, body), request.scope["facts"]))
+
+        kinds.append(body)
+        reference = {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}
+        content = {"required": True, "content": {"application/json": reference}}
+        app.add_api_route(
+            path,
+            endpoint,
+            methods=["POST"],
+            summary=about,
+            operation_id=path.strip("/").replace("/", "_"),
+            responses={200: {"model": reply}, **REFUSALS},
+            openapi_extra={"requestBody": content},
+        )
+
+    def get(path: str, reply: type[BaseModel], answer: Callable[[], Any], about: str, *statuses: int) -> None:
+        async def endpoint() -> Response:
+            return json_response(*answer())
+
+        responses: dict[int | str, dict[str, Any]] = {
+            200: {"model": reply},
+            401: REFUSALS[401],
+            403: REFUSALS[403],
+        }
+        responses |= {status: {"model": reply, "description": "not now"} for status in statuses}
+        app.add_api_route(path, endpoint, methods=["GET"], summary=about, responses=responses)
+
+    post(
+        "/v1/embeddings",
+        bodies.EmbeddingsBody,
+        bodies.EmbeddingsReply,
+        service.embeddings,
+        "Embeddings, as OpenAI has it",
+    )
+    for version in ("v1", "v2"):
+        post(
+            f"/{version}/rerank",
+            bodies.RerankBody,
+            bodies.RerankReply,
+            service.rerank,
+            "Documents by their relevance, as Cohere and Jina have it",
+        )
+    post("/embed", bodies.EmbedBody, bodies.EmbedReply, service.embed, "Embeddings as a plain matrix")
+    post(
+        "/similarity",
+        bodies.SimilarityBody,
+        bodies.SimilarityReply,
+        service.similarity,
+        "Each text with each of others",
+    )
+    post("/search", bodies.SearchBody, bodies.SearchReply, service.search, "The nearest texts of the index")
+    get("/v1/models", bodies.ModelsReply, lambda: (service.listed(),), "What is served")
+    get("/health", bodies.StateReply, lambda: _health(service), "Whether the process works", 503)
+    get("/ready", bodies.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503)
+    _add_rest(app, service)
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = FastAPI.openapi(app)
+            _, schemas = models_json_schema(
+                [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
+            )
+            document["components"]["schemas"] |= schemas["$defs"]
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    app.add_exception_handler(RequestError, _refusal)
+    app.add_exception_handler(HTTPException, _refusal)
+    app.add_exception_handler(Exception, _failure)
+    return app
+
+
+def _add_rest(app: FastAPI, service: Service) -> None:
+    """Paths whose answers are no JSON, or that no client asks for."""
+
+    @app.get(
+        "/metrics",
+        summary="For Prometheus",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}}},
+    )
+    async def metrics() -> Response:
+        return Response(service.metrics.page(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(_page(app.openapi()))
+
+    @app.post("/admin/reload", include_in_schema=False)
+    async def reload(request: Request) -> Response:
+        if (request.client is None or request.client.host not in LOOPBACK) or "origin" in request.headers:
+            raise RequestError(403, "only a program of this machine may load a model")
+        try:
+            await service.reload()
+        except Exception as error:
+            raise RequestError(500, f"the models before it are served on: {error}") from error
+        return json_response(service.listed())
+
+
+async def _body(request: Request, kind: type[BaseModel]) -> Any:
+    sort = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if sort != "application/json" and not sort.endswith("+json"):
+        raise RequestError(415, "expected a body of JSON: Content-Type: application/json")
+    return bodies.parsed(kind, await request.body())
+
+
+def _health(service: Service) -> tuple[dict[str, str], int]:
+    return (
+        ({"status": "ok"}, 200)
+        if service.batcher.is_alive
+        else ({"status": "the thread of batches has ended"}, 503)
+    )
+
+
+def _readiness(service: Service) -> tuple[dict[str, str], int]:
+    if service.is_draining:
+        return {"status": "stopping"}, 503
+    is_full = service.batcher.tokens >= service.limits.queue_tokens
+    return ({"status": "full"}, 503) if is_full else ({"status": "ready"}, 200)
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    if isinstance(error, RequestError):
+        return error.response
+    assert isinstance(error, HTTPException)
+    known = {404: "no such path; see /docs", 405: "this path takes another method; see /docs"}
+    response = RequestError(error.status_code, known.get(error.status_code, str(error.detail))).response
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _failure(request: Request, error: Exception) -> Response:
+    return RequestError(500, f"the server has failed ({type(error).__name__}); its log says more").response
+
+
+def _page(document: dict[str, Any]) -> str:
+    """The document as a page without scripts: paths, and the fields of their bodies."""
+    schemas, parts = document["components"]["schemas"], []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>")
+            parts.append(f"<p>{html.escape(operation.get('summary', ''))}</p>")
+            content = operation.get("requestBody", {}).get("content", {})
+            for media in content.values():
+                schema = schemas[media["schema"]["$ref"].rpartition("/")[2]]
+                for name, field in schema["properties"].items():
+                    note = "" if name in schema.get("required", ()) else f"default {field.get('default')!r}"
+                    words = ", ".join(filter(None, (note, field.get("description", ""))))
+                    parts.append(f"<li><code>{name}</code> {html.escape(words)}</li>")
+    style = (
+        "body{font:16px/1.5 system-ui;max-width:50em;margin:2em auto;padding:0 1em;color-scheme:light dark}"
+    )
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>juzhen</title><style>{style}</style>'
+    return f'{head}<h1>juzhen</h1><p><a href="openapi.json">OpenAPI</a></p>{"".join(parts)}</html>'

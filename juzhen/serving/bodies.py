@@ -1,0 +1,198 @@
+"""Bodies of requests and answers, from which the OpenAPI document is made."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, WithJsonSchema
+from pydantic_core import ErrorDetails
+
+from juzhen.core.errors import nearest
+from juzhen.core.texts import short
+from juzhen.serving.errors import RequestError
+
+TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
+NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+TEXTS: dict[str, Any] = {"type": "array", "items": TEXT, "minItems": 1}
+
+OneOrMore = Annotated[Any, WithJsonSchema({"anyOf": [TEXT, TEXTS]})]
+"""A text, or a list of texts."""
+
+Input = Annotated[
+    Any, WithJsonSchema({"anyOf": [TEXT, TEXTS, NUMBERS, {"type": "array", "items": NUMBERS, "minItems": 1}]})
+]
+"""Texts, or token numbers as the encoder's tokenizer gives them. A union of pydantic would try each for each item."""
+
+InputType = Literal[
+    "query", "search_query", "document", "passage", "search_document", "classification", "clustering"
+]
+
+
+class Body(BaseModel):
+    """A request; a field that is unknown is refused, since what it asks for would not be done."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str | None = Field(None, description="as /v1/models lists it; null: the one that is served")
+
+
+class ReadBody(Body):
+    """A request whose texts are read behind a prompt."""
+
+    prompt_name: str | None = Field(None, description="a prompt of the encoder; null: its default")
+    input_type: InputType | None = Field(
+        None, description="the prompt by the use: for queries, for documents, or the default"
+    )
+    truncate: bool | Literal["NONE", "END"] = Field(
+        False, description="cut texts that are longer than the encoder reads; false: refuse them"
+    )
+
+
+class EmbeddingsBody(ReadBody):
+    """As OpenAI has it, with the prompt, and `truncate`, beside it."""
+
+    input: Input
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="the first so many numbers, again of length 1"
+    )
+    user: str | None = None
+
+
+class EmbedBody(ReadBody):
+    texts: OneOrMore
+    normalize: bool = Field(True, description="of length 1; false: of the length that the encoder gives")
+
+
+class SimilarityBody(ReadBody):
+    first: OneOrMore
+    second: OneOrMore
+
+
+class SearchBody(ReadBody):
+    query: OneOrMore
+    top_k: Annotated[int, Field(ge=1, le=1000)] = 10
+    input_type: InputType | None = "query"
+
+
+class Document(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    text: str
+
+
+class RerankBody(Body):
+    """As Cohere and Jina have it."""
+
+    query: str
+    documents: Annotated[list[str | Document], FailFast()]
+    top_n: Annotated[int, Field(ge=1)] | None = Field(None, description="how many are given; null: all")
+    return_documents: bool = False
+    truncate: bool | Literal["NONE", "END"] = Field(
+        True, description="cut what is longer than the model reads, and say so; false: refuse it"
+    )
+    max_tokens_per_doc: int | None = Field(
+        None, description="taken, and without effect: the model's own limit holds"
+    )
+    max_chunks_per_doc: int | None = Field(None, description="taken, and without effect")
+    priority: int | None = Field(None, description="taken, and without effect")
+    user: str | None = None
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embedding(BaseModel):
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingsReply(BaseModel):
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+class EmbedReply(BaseModel):
+    embeddings: list[list[float]]
+    model: str
+    dimension: int
+
+
+class SimilarityReply(BaseModel):
+    """A row of scores for each first text."""
+
+    scores: list[list[float]]
+    model: str
+
+
+class Hit(BaseModel):
+    index: int
+    score: float
+    text: str
+
+
+class SearchReply(BaseModel):
+    """For each query the nearest texts, best first."""
+
+    results: list[list[Hit]]
+    model: str
+
+
+class Ranked(BaseModel):
+    index: int
+    relevance_score: float = Field(ge=0, le=1)
+    document: Document | None = None
+
+
+class RerankReply(BaseModel):
+    """Best first. `meta.warnings` says what was cut, and where no cross-encoder has scored."""
+
+    id: str
+    results: list[Ranked]
+    model: str
+    usage: Usage
+    meta: dict[str, Any]
+
+
+class ModelCard(BaseModel):
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    task: Literal["embeddings", "rerank"]
+    dimension: int | None = None
+    max_tokens: int
+    prompts: list[str]
+
+
+class ModelsReply(BaseModel):
+    object: Literal["list"]
+    data: list[ModelCard]
+
+
+class StateReply(BaseModel):
+    status: str
+
+
+def parsed(kind: type[Any], content: bytes) -> Any:
+    """The body of a request. Raises RequestError that names the first field which does not fit."""
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        raise _refused(error.errors(include_url=False, include_context=False)[0], kind) from None
+
+
+def _refused(detail: ErrorDetails, kind: type[BaseModel]) -> RequestError:
+    place = (
+        ".".join(str(part) for part in detail["loc"] if not isinstance(part, str) or part.islower()) or None
+    )
+    message = detail["msg"][:1].lower() + detail["msg"][1:]
+    if detail["type"] == "json_invalid":
+        return RequestError(400, f"the body is no JSON: {short(message, 200)}", code="invalid_json")
+    if detail["type"] == "extra_forbidden":
+        name = short(str(detail["loc"][-1]))
+        return RequestError(400, f"{name}: no such field; {nearest(name, kind.model_fields)}", param=name)
+    return RequestError(400, f"{place or 'body'}: {short(message, 200)}", param=place)

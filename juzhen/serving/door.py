@@ -1,0 +1,124 @@
+"""What stands before the application: hosts, keys, sizes, time, one line of log and the counts of each request."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from juzhen.core.secrets import redacted
+from juzhen.serving.errors import RequestError, too_busy
+from juzhen.serving.service import Facts, Service
+from juzhen.serving.settings import Keys
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+OPEN_PATHS = ("/health", "/ready")
+"""Answered without a key: whoever watches the process has none."""
+
+LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+def log_event(event: str, **facts: Any) -> None:
+    """One line of JSON on stderr."""
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    print(
+        json.dumps({"time": moment, "event": event, **facts}, ensure_ascii=False), file=sys.stderr, flush=True
+    )
+
+
+class Door:
+    """An ASGI application around another one.
+
+    is_local  the server listens on the loopback alone. Without keys, a name of another host is refused then: a page of
+              that name could make a browser ask here
+    """
+
+    def __init__(self, app: Any, service: Service, keys: Keys, *, paths: set[str], is_local: bool) -> None:
+        self._app, self._service, self._keys, self._is_local = app, service, keys, is_local
+        self._paths = paths
+        self._body_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status, number = time.perf_counter(), 0, os.urandom(8).hex()
+        facts = scope["facts"] = Facts(scope["client"][0] if scope["client"] else "local", receive)
+        held = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", number.encode())]
+                if self._service.is_draining:
+                    message["headers"].append((b"connection", b"close"))
+            await send(message)
+
+        async def receiving() -> Message:
+            nonlocal held
+            message = await receive()
+            size = len(message.get("body", b""))
+            held += size
+            self._body_bytes += size
+            if held > limits.body_bytes:
+                raise RequestError(413, f"the body has more than {limits.body_bytes:,} bytes")
+            if self._body_bytes > limits.bodies_bytes:
+                raise too_busy(self._service.batcher.retry_after())
+            return message
+
+        limits = self._service.limits
+        try:
+            async with asyncio.timeout(limits.seconds):
+                self._check(scope, facts)
+                await self._app(scope, receiving, sending)
+        except RequestError as refused:
+            await refused.response(scope, receive, sending)
+        except TimeoutError:
+            if not status:
+                wait = self._service.batcher.retry_after()
+                late = RequestError(
+                    503, f"not done within {limits.seconds:g} s", code="timeout", retry_after=wait
+                )
+                await late.response(scope, receive, sending)
+        except Exception as error:
+            trace = "".join(traceback.format_tb(error.__traceback__))
+            log_event("failure", id=number, error=type(error).__name__, trace=redacted(trace))
+        finally:
+            self._body_bytes -= held
+            path = scope["path"] if scope["path"] in self._paths else "other"
+            seconds = time.perf_counter() - start
+            self._service.metrics.answer(path, status, seconds)
+            if path not in OPEN_PATHS:
+                log_event(
+                    "request",
+                    id=number,
+                    client=facts.client,
+                    method=scope["method"],
+                    path=path,
+                    status=status,
+                    ms=round(1000 * seconds, 1),
+                    texts=facts.texts,
+                    tokens=facts.tokens,
+                )
+
+    def _check(self, scope: Scope, facts: Facts) -> None:
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
+        if self._is_local and not self._keys and host and name not in LOCAL_NAMES:
+            raise RequestError(403, "without API keys this server answers to 127.0.0.1 and localhost alone")
+        if self._keys and scope["path"] not in OPEN_PATHS:
+            number = self._keys.number(headers.get(b"authorization", b"").decode("latin-1"))
+            if number is None:
+                raise RequestError(
+                    401, "a valid API key is needed: Authorization: Bearer KEY", code="invalid_api_key"
+                )
+            facts.client = f"key {number}"

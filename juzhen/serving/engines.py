@@ -1,0 +1,187 @@
+"""What is served: encoders that make tokens of texts, and numbers of tokens, in batches over all requests."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from juzhen.backends import open_backend
+from juzhen.core.columns import check_texts
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Side
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.cut import cut_texts
+from juzhen.encoders.grades import similarity
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.token_table import TokenTable
+from juzhen.serving.errors import RequestError
+
+SIDES = {
+    "query": Side.QUERY,
+    "search_query": Side.QUERY,
+    "document": Side.DOCUMENT,
+    "passage": Side.DOCUMENT,
+    "search_document": Side.DOCUMENT,
+}
+"""input_type of Cohere's, Jina's and Voyage's clients → the side whose prompt is meant; the others have the default."""
+
+
+class Corpus(Protocol):
+    """What /search looks through."""
+
+    def search(self, queries: np.ndarray, top_k: int) -> list[list[tuple[int, float, str]]]:
+        """For each query number, score and text of the nearest, best first."""
+
+
+class Embedder:
+    """An encoder, its prompts and its back end.
+
+    The tokenizer is one for all, and has a lock: its settings belong to the call that is at work.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, name: str, backend: str) -> None:
+        self.encoder, self.name = encoder.eval(), name
+        self.lock = threading.Lock()
+        self._backend = open_backend(encoder, backend)
+        self._readers: dict[tuple[str | None, str | None], SentenceEncoder] = {}
+        ids = encoder.tokenizer("a")["input_ids"]
+        before, after = special_around(encoder.tokenizer)
+        self._special = ids[:before], ids[len(ids) - after :]
+        self._num_tokens = encoder.backbone.get_input_embeddings().num_embeddings
+        self.compute(
+            [(tokens, 0) for tokens in encoder.tokenize(["a", "今天"])]
+        )  # whatever is made at the first call
+
+    def reader(self, prompt_name: str | None, input_type: str | None) -> SentenceEncoder:
+        """The encoder behind the prompt that is asked for. Raises RequestError for one that it does not have."""
+        key = prompt_name, input_type
+        if key not in self._readers:
+            if prompt_name is not None and input_type is not None:
+                raise RequestError(400, "prompt_name, input_type: give one of the two", param="prompt_name")
+            if prompt_name is None:
+                self._readers[key] = self.encoder.reading(SIDES.get(input_type or "", Side.EVERY))
+            elif prompt_name in (names := self.encoder.prompts.texts):
+                self._readers[key] = self.encoder.with_prompt(prompt_name)
+            else:
+                known = nearest(prompt_name, names) if names else "this encoder has none"
+                raise RequestError(400, f"prompt_name: no such prompt; {known}", param="prompt_name")
+        return self._readers[key]
+
+    def tokens(
+        self, texts: Sequence[str], reader: SentenceEncoder, *, param: str, truncate: bool
+    ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray]:
+        """What `compute` takes of each text, and their lengths.
+
+        Raises RequestError for a text that is longer than the encoder reads, unless it may be cut.
+        """
+        check_texts(texts, called=f"{param}: text")
+        table = reader.tokenize(texts)
+        if not truncate and (is_cut := cut_texts(reader, texts, table.lengths)).any():
+            raise RequestError(
+                400,
+                f"{param}: text {int(is_cut.argmax())} has more than the {reader.max_length} tokens that this encoder "
+                "reads; send a shorter text, or truncate: true",
+                param=param,
+                code="context_length_exceeded",
+            )
+        return [(ids, reader.unpooled) for ids in table], self.encoder.input_lengths(table)
+
+    def checked_ids(
+        self, lists: Sequence[Any], *, param: str
+    ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray]:
+        """The same of token numbers, which are read as they are. Raises RequestError for those of another tokenizer."""
+        before, after = self._special
+        for number, ids in enumerate(lists):
+            is_whole = ids[: len(before)] == before and ids[len(ids) - len(after) :] == after
+            if not is_whole or max(ids) >= self._num_tokens or len(ids) <= len(before) + len(after):
+                raise RequestError(
+                    400,
+                    f"{param}: token list {number} is not of this encoder's tokenizer, whose lists begin with "
+                    f"{before}, end with {after} and hold numbers below {self._num_tokens:,}; send texts "
+                    "(LangChain: check_embedding_ctx_length=False)",
+                    param=param,
+                )
+            if len(ids) > self.encoder.max_length:
+                raise RequestError(
+                    400,
+                    f"{param}: token list {number} has {len(ids):,} tokens; the encoder reads "
+                    f"{self.encoder.max_length}",
+                    param=param,
+                    code="context_length_exceeded",
+                )
+        table = TokenTable.of(lists)
+        return [(ids, 0) for ids in table], self.encoder.input_lengths(table)
+
+    def compute(self, inputs: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
+        """Vectors of token numbers, each with the number of tokens that pooling leaves out; equal ones once."""
+        keys = [(unpooled, ids.tobytes()) for ids, unpooled in inputs]
+        distinct = dict(zip(keys, inputs, strict=True))
+        rows = {key: row for row, key in enumerate(distinct)}
+        vectors = np.empty((len(distinct), self.encoder.dim), dtype=np.float32)
+        for unpooled in {unpooled for unpooled, _ in distinct}:
+            chosen = [key for key in distinct if key[0] == unpooled]
+            tokens = self.encoder.collate([distinct[key][0] for key in chosen])
+            tokens.unpooled = unpooled
+            vectors[[rows[key] for key in chosen]] = self._backend.encode(tokens)
+        if not np.isfinite(vectors).all():
+            raise FloatingPointError("the encoder gave NaN or infinity")
+        return vectors[[rows[key] for key in keys]]
+
+
+class Reranker:
+    """A cross-encoder: scores of pairs from 0 to 1."""
+
+    def __init__(self, encoder: CrossEncoder, name: str) -> None:
+        self.encoder, self.name = encoder.eval(), name
+        self.lock = threading.Lock()
+
+    def tokens(self, query: str, documents: Sequence[str]) -> tuple[list[Any], np.ndarray, int]:
+        """What `compute` takes of each pair, their lengths, and how many of them are cut."""
+        check_texts([query], called="query: text")
+        check_texts(documents, called="documents: text")
+        inner = self.encoder.inner
+        table = inner.tokenize([query, *documents])
+        first, second = np.full(len(documents), table.lengths[0]), table.lengths[1:]
+        lengths = self.encoder.room(first, second)
+        template = self.encoder.template
+        is_cut = first + second - 2 * sum(template.margins) + template.num_special > lengths
+        is_cut |= cut_texts(inner, documents, second)
+        if cut_texts(inner, [query], first[:1])[0]:
+            is_cut[:] = True
+        return [(table[0], ids) for ids in table[1:]], lengths, int(is_cut.sum())
+
+    @torch.inference_mode()
+    def compute(self, inputs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        first, second = (TokenTable.of([pair[side] for pair in inputs]) for side in (0, 1))
+        orders = [(first, second), (second, first)] if self.encoder.symmetric else [(first, second)]
+        device = self.encoder.head.weight.device
+        logits = [self.encoder(self.encoder.join(*order).to(device)) for order in orders]
+        scores = similarity(torch.stack(logits).mean(dim=0), self.encoder.grades)
+        if not torch.isfinite(scores).all():
+            raise FloatingPointError("the cross-encoder gave NaN or infinity")
+        return scores.sigmoid().cpu().numpy()
+
+
+def pair_shares(encoder: SentenceEncoder, query: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Scores of a bi-encoder from 0 to 1: (1 + cosine) / 2, of a learnt form its sigmoid."""
+    scores = encoder.similarity(query, documents)
+    if encoder.score_head is None:
+        return np.clip((1 + scores) / 2, 0, 1)
+    return 1 / (1 + np.exp(-np.clip(scores, -80, 80)))
+
+
+class Lines:
+    """Texts of a file, whose vectors are held in memory."""
+
+    def __init__(self, encoder: SentenceEncoder, texts: Sequence[str]) -> None:
+        if not texts:
+            raise UserError("--index: the file holds no text")
+        self._encoder, self._texts = encoder, texts
+        self._vectors = encoder.encode_document(texts)
+
+    def search(self, queries: np.ndarray, top_k: int) -> list[list[tuple[int, float, str]]]:
+        hits = self._encoder.search(queries, self._vectors, min(top_k, len(self._texts)))
+        return [[(hit.document, hit.score, self._texts[hit.document]) for hit in row] for row in hits]

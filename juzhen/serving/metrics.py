@@ -1,0 +1,41 @@
+"""What a server counts, as Prometheus reads it."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+TOKENS = tuple(16 * 2**power for power in range(12))
+
+
+class Metrics:
+    """Of one server; no text and no name of a client is in them."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter("juzhen_requests", "answers", ["path", "status"], registry=registry)
+        self.seconds = Histogram(
+            "juzhen_request_seconds", "from the first byte to the last", ["path"], registry=registry
+        )
+        self.texts = Counter("juzhen_texts", "texts or pairs that were computed", registry=registry)
+        self.tokens = Counter("juzhen_tokens", "tokens that were computed", registry=registry)
+        self.batch_texts = Histogram(
+            "juzhen_batch_texts", "texts of a batch", buckets=SIZES, registry=registry
+        )
+        self.batch_tokens = Histogram(
+            "juzhen_batch_tokens", "tokens of a batch", buckets=TOKENS, registry=registry
+        )
+        self.queue = Gauge("juzhen_queue_tokens", "tokens that wait or are in work", registry=registry)
+        self.loads = Counter("juzhen_loads", "models that were put in the place of others", registry=registry)
+
+    def batch(self, texts: int, tokens: int) -> None:
+        self.texts.inc(texts)
+        self.tokens.inc(tokens)
+        self.batch_texts.observe(texts)
+        self.batch_tokens.observe(tokens)
+
+    def answer(self, path: str, status: int, seconds: float) -> None:
+        self.requests.labels(path, str(status)).inc()
+        self.seconds.labels(path).observe(seconds)
+
+    def page(self) -> bytes:
+        return generate_latest(self._registry)

@@ -1,0 +1,154 @@
+"""A server in a process: its socket, its signals, and how it stops."""
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from juzhen.core.errors import UserError
+from juzhen.serving.app import LOOPBACK, make_app
+from juzhen.serving.door import Door, log_event
+from juzhen.serving.service import Models, Service
+from juzhen.serving.settings import Keys, Limits
+
+KEPT_ALIVE = 75
+"""Seconds that a connection may be idle, more than those of most clients' pools."""
+
+LONGEST_HEAD = 65_536
+"""Bytes of a request before its body."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises UserError where the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise UserError(
+            f"--host {host} --port {port}: {error.strerror}; choose another port, or 0 for any"
+        ) from error
+
+
+class Protocol(HttpToolsProtocol):
+    """A connection that is closed where the head of a request does not end: httptools would keep all of it."""
+
+    _head_bytes: int | None = 0
+
+    def data_received(self, data: bytes) -> None:
+        if self._head_bytes is not None:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if (self._head_bytes or 0) > LONGEST_HEAD:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = None
+        super().on_headers_complete()
+
+
+class Server(uvicorn.Server):
+    """The server of a socket; made in a running event loop.
+
+    load  gives the models, each time that they are loaded anew
+    """
+
+    def __init__(
+        self, load: Callable[[], Models], models: Models, bound: socket.socket, *, limits: Limits, keys: Keys
+    ) -> None:
+        self.service = Service(load, models, limits)
+        self._bound, self._limits = bound, limits
+        self._tasks: set[asyncio.Task[None]] = set()
+        app = make_app(self.service)
+        self._host, self._port = bound.getsockname()[:2]
+        paths = {str(getattr(route, "path", "")) for route in app.routes}
+        door = Door(app, self.service, keys, paths=paths, is_local=self._host in LOOPBACK)
+        super().__init__(
+            uvicorn.Config(
+                door,
+                http=Protocol,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                timeout_keep_alive=KEPT_ALIVE,
+                timeout_graceful_shutdown=int(limits.seconds) + 5,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None: `run` sets those that are ours."""
+        yield
+
+    async def run_to_end(self) -> None:
+        """Serves until `stop`; what was taken is answered first."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        log_event("serving", address=f"http://{host}:{self._port}", models=self._names)
+        try:
+            await self.serve(sockets=[self._bound])
+        finally:
+            await asyncio.to_thread(self.service.batcher.close)
+            log_event("stopped")
+
+    def stop(self) -> None:
+        """Has the server answer what was taken, and end; called again, end at once."""
+        if self.service.is_draining:
+            self.force_exit = self.should_exit = True
+        self.service.is_draining = True
+        self._start(self._drain())
+
+    def reload(self) -> None:
+        """Loads the models anew, while those before them are served."""
+        self._start(self._load())
+
+    @property
+    def _names(self) -> list[str]:
+        return [card["id"] for card in self.service.listed()["data"]]
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _drain(self) -> None:
+        """Each answer closes its connection for a while; then no more is taken."""
+        end = time.monotonic() + self._limits.drain_seconds
+        while self.server_state.connections and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        self.should_exit = True
+
+    async def _load(self) -> None:
+        try:
+            await self.service.reload()
+            log_event("loaded", models=self._names)
+        except Exception as error:
+            log_event("not loaded", error=str(error))
+
+
+def run(
+    load: Callable[[], Models], models: Models, bound: socket.socket, *, limits: Limits, keys: Keys
+) -> None:
+    """Serves until SIGTERM or Ctrl-C; SIGHUP loads the models anew."""
+
+    async def served() -> None:
+        server = Server(load, models, bound, limits=limits, keys=keys)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.stop)
+        loop.add_signal_handler(signal.SIGHUP, server.reload)
+        await server.run_to_end()
+
+    sys.setswitchinterval(0.001)  # the thread of batches asks for the interpreter after each operation
+    with asyncio.Runner(loop_factory=uvicorn.Config(lambda: None).get_loop_factory()) as runner:
+        runner.run(served())

@@ -1,0 +1,314 @@
+"""Requests to answers: the models that are served now, the queue, and how new models take their place."""
+
+import asyncio
+import base64
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.texts import short
+from juzhen.encoders.pooling import unit
+from juzhen.serving.batching import Batcher
+from juzhen.serving.bodies import (
+    EmbedBody,
+    EmbeddingsBody,
+    ReadBody,
+    RerankBody,
+    SearchBody,
+    SimilarityBody,
+)
+from juzhen.serving.engines import Corpus, Embedder, Reranker, pair_shares
+from juzhen.serving.errors import RequestError
+from juzhen.serving.metrics import Metrics
+from juzhen.serving.settings import Limits
+
+BY_COSINE = (
+    "scored by the embeddings of {}, (1 + score) / 2; start the server with --rerank for a cross-encoder"
+)
+
+QUICK_CHARACTERS = 2000
+"""Texts of so many characters are tokenised at once; longer ones in a thread, while others are answered."""
+
+PATIENCE = 0.5
+"""Seconds after which a request looks whether its client is still there: what nobody waits for is not computed."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """What is served between two loads."""
+
+    embedder: Embedder
+    reranker: Reranker | None = None
+    corpus: Corpus | None = None
+    created: int = 0
+
+
+@dataclass
+class Facts:
+    """Of one request, for the log: never a text.
+
+    gone  waits until the client has closed its connection, once the body was read
+    """
+
+    client: str
+    gone: Callable[[], Awaitable[Any]]
+    texts: int = 0
+    tokens: int = 0
+
+
+class Service:
+    """Answers requests with the models that `load` gives; made in a running event loop."""
+
+    def __init__(self, load: Callable[[], Models], models: Models, limits: Limits) -> None:
+        self.models, self.limits = models, limits
+        self.is_draining = False
+        self.metrics = Metrics()
+        self.batcher = Batcher(
+            batch_tokens=limits.batch_tokens,
+            queue_tokens=limits.queue_tokens,
+            seconds=limits.seconds,
+            watch=self.metrics.batch,
+        )
+        self.metrics.queue.set_function(lambda: self.batcher.tokens)
+        self._load, self._loading = load, asyncio.Lock()
+
+    async def reload(self) -> None:
+        """Puts what `load` gives now in the place of the models; requests that were taken keep theirs."""
+        async with self._loading:
+            self.models = await asyncio.to_thread(self._load)
+
+    async def embeddings(self, body: EmbeddingsBody, facts: Facts) -> dict[str, Any]:
+        models = self._models(body.model)
+        size = models.embedder.encoder.dim
+        if body.dimensions is not None and body.dimensions > size:
+            raise RequestError(
+                400, f"dimensions: {body.dimensions}; this encoder gives {size}", param="dimensions"
+            )
+        value = body.input
+        lists = [value] if _is_numbers(value) else value
+        if isinstance(lists, list) and lists and all(map(_is_numbers, lists)):
+            if body.prompt_name is not None or body.input_type is not None:
+                raise RequestError(
+                    400, "prompt_name, input_type: no prompt is put before token numbers", param="input"
+                )
+            self._check_count(lists, "input")
+            read = models.embedder.checked_ids(lists, param="input")
+            vectors = await self._computed(models.embedder, *read, facts)
+        else:
+            texts = self._texts(value, "input")
+            vectors = await self._vectors(models, texts, body, facts, param="input")
+        if body.dimensions is not None:
+            vectors = unit(vectors[:, : body.dimensions])
+        is_packed = body.encoding_format == "base64"
+        data = [
+            {"object": "embedding", "index": index, "embedding": _packed(row) if is_packed else row.tolist()}
+            for index, row in enumerate(vectors)
+        ]
+        return {"object": "list", "data": data, "model": models.embedder.name, "usage": _usage(facts)}
+
+    async def embed(self, body: EmbedBody, facts: Facts) -> dict[str, Any]:
+        models = self._models(body.model)
+        encoder = models.embedder.encoder
+        if encoder.normalize and not body.normalize:
+            raise RequestError(
+                400, "normalize: this encoder gives embeddings of length 1; leave it out", param="normalize"
+            )
+        vectors = await self._vectors(models, self._texts(body.texts, "texts"), body, facts, param="texts")
+        if body.normalize:
+            vectors = unit(vectors)
+        return {"embeddings": vectors.tolist(), "model": models.embedder.name, "dimension": encoder.dim}
+
+    async def similarity(self, body: SimilarityBody, facts: Facts) -> dict[str, Any]:
+        models = self._models(body.model)
+        first, second = self._texts(body.first, "first"), self._texts(body.second, "second")
+        vectors = await self._vectors(models, [*first, *second], body, facts, param="first and second")
+        scores = models.embedder.encoder.similarity(vectors[: len(first)], vectors[len(first) :])
+        return {"scores": scores.tolist(), "model": models.embedder.name}
+
+    async def search(self, body: SearchBody, facts: Facts) -> dict[str, Any]:
+        models = self._models(body.model)
+        if models.corpus is None:
+            raise RequestError(
+                404, "there is nothing to search; start the server with --index", code="no_index"
+            )
+        if body.prompt_name is not None:
+            body.input_type = None
+        vectors = await self._vectors(models, self._texts(body.query, "query"), body, facts, param="query")
+        found = await asyncio.to_thread(models.corpus.search, vectors, body.top_k)
+        results = [[dict(zip(("index", "score", "text"), hit, strict=True)) for hit in row] for row in found]
+        return {"results": results, "model": models.embedder.name}
+
+    async def rerank(self, body: RerankBody, facts: Facts) -> dict[str, Any]:
+        models = self.models
+        texts = [document if isinstance(document, str) else document.text for document in body.documents]
+        self._texts([body.query, *texts], "query and documents")
+        if not texts:
+            raise RequestError(400, "documents: an empty list; expected a text at least", param="documents")
+        if (reranker := models.reranker) is None:
+            require_model(body.model, [models.embedder.name])
+            scores, warnings = await self._by_embeddings(models, body, texts, facts)
+        else:
+            require_model(body.model, [reranker.name])
+            inputs, lengths, num_cut = await self._tokenized(
+                reranker, [body.query, *texts], lambda: reranker.tokens(body.query, texts)
+            )
+            if num_cut and body.truncate in (False, "NONE"):
+                raise RequestError(
+                    400,
+                    f"documents: {num_cut:,} are too long beside the query for the {reranker.encoder.inner.max_length} "
+                    "tokens that the model reads; send shorter texts, or truncate: true",
+                    param="documents",
+                    code="context_length_exceeded",
+                )
+            scores = await self._computed(reranker, inputs, lengths, facts)
+            warnings = [f"{num_cut:,} of {len(texts):,} documents were cut"] if num_cut else []
+        order = np.argsort(-scores, kind="stable")[: body.top_n].tolist()
+        results: list[dict[str, Any]] = [
+            {"index": place, "relevance_score": float(scores[place])} for place in order
+        ]
+        if body.return_documents:
+            results = [hit | {"document": {"text": texts[hit["index"]]}} for hit in results]
+        meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}, "warnings": warnings}
+        name = models.embedder.name if reranker is None else reranker.name
+        return {
+            "id": os.urandom(8).hex(),
+            "results": results,
+            "model": name,
+            "usage": _usage(facts),
+            "meta": meta,
+        }
+
+    def listed(self) -> dict[str, Any]:
+        """What is served, as OpenAI lists models."""
+        models, embedder = self.models, self.models.embedder
+        card = {"object": "model", "created": models.created, "owned_by": "juzhen"}
+        encoder = embedder.encoder
+        facts = {"task": "embeddings", "dimension": encoder.dim, "max_tokens": encoder.max_length}
+        data = [{"id": embedder.name, **card, **facts, "prompts": sorted(encoder.prompts.texts)}]
+        if (reranker := models.reranker) is not None:
+            facts = {"task": "rerank", "max_tokens": reranker.encoder.inner.max_length}
+            data.append({"id": reranker.name, **card, **facts, "prompts": []})
+        return {"object": "list", "data": data}
+
+    async def _by_embeddings(
+        self, models: Models, body: RerankBody, texts: list[str], facts: Facts
+    ) -> tuple[np.ndarray, list[str]]:
+        """Scores of documents where there is no cross-encoder, and what is to be said of it."""
+        cut = body.truncate
+        query = ReadBody(input_type="query", truncate=cut)
+        vector = await self._vectors(models, [body.query], query, facts, param="query")
+        documents = ReadBody(input_type="document", truncate=cut)
+        vectors = await self._vectors(models, texts, documents, facts, param="documents")
+        scores = pair_shares(models.embedder.encoder, vector[0], vectors)
+        return scores, [BY_COSINE.format(models.embedder.name)]
+
+    async def _vectors(
+        self, models: Models, texts: list[str], body: ReadBody, facts: Facts, *, param: str
+    ) -> np.ndarray:
+        embedder, cut = models.embedder, body.truncate in (True, "END")
+        reader = embedder.reader(body.prompt_name, body.input_type)
+        inputs, lengths = await self._tokenized(
+            embedder, texts, lambda: embedder.tokens(texts, reader, param=param, truncate=cut)
+        )
+        return await self._computed(embedder, inputs, lengths, facts)
+
+    async def _tokenized(self, engine: Any, texts: Sequence[str], work: Callable[[], Any]) -> Any:
+        """What `work` makes of texts, in a thread where it takes long, or where the tokenizer is at work already."""
+
+        def locked() -> Any:
+            with engine.lock:
+                return work()
+
+        try:
+            if sum(map(len, texts)) > QUICK_CHARACTERS or not engine.lock.acquire(blocking=False):
+                return await asyncio.to_thread(locked)
+            try:
+                return work()
+            finally:
+                engine.lock.release()
+        except UserError as error:
+            raise RequestError(400, str(error), param="input") from error
+
+    async def _computed(
+        self, engine: Any, inputs: Sequence[Any], lengths: np.ndarray, facts: Facts
+    ) -> np.ndarray:
+        counts = lengths.tolist()
+        facts.texts += len(counts)
+        facts.tokens += sum(counts)
+        answer = self.batcher.submit(facts.client, engine, inputs, counts)
+        try:
+            done, _ = await asyncio.wait([answer], timeout=PATIENCE)
+            if not done:
+                gone = asyncio.ensure_future(facts.gone())
+                try:
+                    await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    gone.cancel()
+            if not answer.done():
+                raise RequestError(499, "the client has gone")
+            return np.stack(answer.result())
+        finally:
+            answer.cancel()
+
+    def _models(self, name: str | None) -> Models:
+        require_model(name, [self.models.embedder.name])
+        return self.models
+
+    def _texts(self, value: Any, param: str) -> list[str]:
+        """A text or a list of them. Raises RequestError for all else, and where the limits are passed."""
+        texts = [value] if isinstance(value, str) else value
+        self._check_count(texts, param)
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                kind = type(text).__name__
+                raise RequestError(
+                    400, f"{param}: text {number} is of the type {kind}; expected a text", param=param
+                )
+            if len(text) > self.limits.characters:
+                raise RequestError(
+                    400,
+                    f"{param}: text {number} has {len(text):,} characters; at most {self.limits.characters:,}",
+                    param=param,
+                )
+        return texts
+
+    def _check_count(self, values: Any, param: str) -> None:
+        if not isinstance(values, list) or not values:
+            raise RequestError(
+                400, f"{param}: expected a text, or a list of texts that is not empty", param=param
+            )
+        if len(values) > self.limits.texts:
+            raise RequestError(
+                400,
+                f"{param}: {len(values):,} texts in one request; at most {self.limits.texts:,}",
+                param=param,
+            )
+
+
+def require_model(name: str | None, served: Sequence[str]) -> None:
+    """Raises RequestError for the name of a model that is not served. None: whichever is served."""
+    if name is not None and name not in served:
+        hint = nearest(name, served) if len(name) < 200 else f"known: {', '.join(served)}"
+        raise RequestError(
+            404, f"model {short(name)} is not served here; {hint}", param="model", code="model_not_found"
+        )
+
+
+def _is_numbers(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(type(number) is int and number >= 0 for number in value)
+    )
+
+
+def _packed(vector: np.ndarray) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def _usage(facts: Facts) -> dict[str, int]:
+    return {"prompt_tokens": facts.tokens, "total_tokens": facts.tokens}

@@ -1,0 +1,69 @@
+"""Limits of a server, and the keys that open it."""
+
+import hmac
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from juzhen.core.errors import UserError
+from juzhen.core.opened import read_text
+
+KEYS_VARIABLE = "JUZHEN_API_KEYS"
+
+SHORTEST_KEY = 16
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server takes.
+
+    batch_tokens  that are computed at a time
+    queue_tokens  that may wait; more is answered with 429
+    seconds       that a request may take, its reading and waiting included
+    texts         of one request
+    characters    of one text
+    body_bytes    of one request
+    bodies_bytes  of all requests that are being answered
+    drain_seconds  in which clients are told to close their connections, after SIGTERM
+    """
+
+    batch_tokens: int = 2048
+    queue_tokens: int = 262_144
+    seconds: float = 60.0
+    texts: int = 2048
+    characters: int = 65_536
+    body_bytes: int = 4 * 2**20
+    bodies_bytes: int = 64 * 2**20
+    drain_seconds: float = 1.0
+
+
+class Keys:
+    """API keys, of which digests alone are held. Without any, every request may enter."""
+
+    def __init__(self, keys: list[str]) -> None:
+        self._digests = [sha256(key.encode()).digest() for key in keys]
+
+    @classmethod
+    def read(cls, file: Path | None) -> "Keys":
+        """The lines of a file, else the words of JUZHEN_API_KEYS. Raises UserError for a key that can be guessed."""
+        text = os.environ.get(KEYS_VARIABLE, "") if file is None else read_text(file)
+        keys = text.replace(",", " ").split()
+        source = KEYS_VARIABLE if file is None else str(file)
+        if file is not None and not keys:
+            raise UserError(f"{source}: holds no key; expected one in each line")
+        if any(len(key) < SHORTEST_KEY or not key.isascii() for key in keys):
+            raise UserError(
+                f"{source}: a key has at least {SHORTEST_KEY} ASCII characters; make one: openssl rand -hex 24"
+            )
+        return cls(keys)
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def number(self, authorization: str) -> int | None:
+        """Which key an Authorization header holds, in a time that tells nothing; None: none of them."""
+        scheme, _, key = authorization.partition(" ")
+        digest = sha256(key.strip().encode("utf-8", "surrogatepass")).digest()
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        return matches.index(True) if scheme.lower() == "bearer" and any(matches) else None

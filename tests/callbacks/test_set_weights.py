@@ -1,0 +1,93 @@
+"""Jobs of several sets whose losses are weighed anew: what they log, a kill in the middle of an update, refusals."""
+
+import signal
+
+import pytest
+import torch
+from jobs import forbid_reading, interrupt, logged, run_job, weights
+
+from callbacks.set_weights import LossRatio
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.training.weighing import by_mean_loss
+
+TWO = (
+    "dataset=[demo_sts,demo_qmc]",
+    "debug_rows=24",
+    "training.batch_size=4",
+    "training.duration=6 steps",
+    "training.validate_every=2 steps",
+    "training.patience=null",
+    "logger.every_steps=1",
+)
+BLEND = "schedule.sample_by=blend"
+WAYS = {
+    "mean_loss": ("callbacks.weights.every_steps=2", "schedule.sample_by=round_robin"),
+    "loss_ratio": ("callbacks.weights.every_steps=1", BLEND),
+    "uncertainty": ("+schedule.sets.demo_sts.loss_weight=2",),
+    "gradnorm": (BLEND,),
+    "pcgrad": (BLEND, "training.accumulate=2"),
+    "focal": (),
+}
+
+
+def way(name: str) -> tuple[str, ...]:
+    return (*TWO, f"weights={name}", *WAYS[name])
+
+
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.sampled(2)
+def test_a_kill_between_two_updates_changes_no_bit(name, tmp_path, tiny_backbone):
+    whole = run_job(tmp_path / "whole", tiny_backbone, *way(name))
+    cut = (*way(name), "training.checkpoint_every=1 steps", "resume=auto")
+    assert interrupt(tmp_path / "cut", tiny_backbone, 3, "SIGKILL", *cut) == -signal.SIGKILL
+    again = run_job(tmp_path / "cut", tiny_backbone, *cut)
+    assert weights(again) == weights(whole)
+    ends = [
+        {key: sets["weight"] for key, sets in Result.read(run).training["sets"].items()}
+        for run in (whole, again)
+    ]
+    assert ends[0] == ends[1]
+    if name != "pcgrad":
+        assert len(set(logged(whole, "train/demo_sts/weight"))) > 1
+        assert len(set(ends[0].values())) == 2
+
+
+def test_the_mean_loss_of_each_period_decides(tmp_path, tiny_backbone):
+    words = ("training.duration=4 steps", BLEND, "callbacks.weights.every_steps=2")
+    run = run_job(tmp_path, tiny_backbone, *TWO, "weights=mean_loss", *words)
+    losses = torch.tensor([logged(run, f"train/{name}/loss") for name in ("demo_sts", "demo_qmc")])
+    of_sets = torch.tensor([logged(run, f"train/{name}/weight") for name in ("demo_sts", "demo_qmc")])
+    first = by_mean_loss(torch.ones(2), losses[:, :2].mean(dim=1), alpha=0.5)
+    second = by_mean_loss(first, losses[:, 2:].mean(dim=1), alpha=0.5)
+    expected = torch.stack([torch.ones(2), first, first, second], dim=1)
+    assert torch.allclose(of_sets, expected, atol=1e-5)
+    assert logged(run) == pytest.approx(
+        [(losses[:, step] * expected[:, max(0, step - 1)]).mean().item() for step in range(4)], rel=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("weights=uncertainty",), "no stage of this job mixes any"),
+        (("dataset=[demo_sts,demo_qmc]", "weights=pcgrad"), "type schedule.sample_by=blend"),
+        (("dataset=[demo_sts,demo_qmc]", "weights=gradnorm"), "GradNorm compares the gradients"),
+        (("dataset=[demo_sts,demo_qmc]", "weights=mean_loss", "callbacks.weights.alpha=2"), "from 0 to 1"),
+    ],
+)
+def test_what_does_not_suit_is_refused_before_rows_are_read(
+    words, told, tmp_path, tiny_backbone, monkeypatch
+):
+    forbid_reading(monkeypatch)
+    with pytest.raises(UserError, match=told):
+        run_job(tmp_path, tiny_backbone, *words)
+
+
+def test_a_stage_of_one_set_is_left_alone():
+    assert LossRatio(every_steps=1, temperature=2).state_dict() == {}
+
+
+def test_focal_weights_need_the_dev_score_of_every_set(tmp_path, tiny_backbone):
+    with pytest.raises(UserError, match="demo_qmc has none"):
+        run_job(tmp_path, tiny_backbone, *way("focal"), "training.monitor=dev/demo_sts/spearman")

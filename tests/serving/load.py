@@ -1,0 +1,188 @@
+"""Load for a server: many clients over kept connections, and the plain server that ours is compared with.
+
+python load.py ENCODER [--seconds 8] [--clients 64] [--rounds 3]: both servers by turns, as a table.
+python load.py --plain ENCODER PORT: sentence-transformers behind FastAPI.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+
+PIECES = re.compile("..")
+SOURCE = (
+    "深度学习模型训练方法今天天气很好我们去公园走走吧怎么修改绑定的手机号信用卡什么时候出账单机器学习算法概述"
+)
+
+
+def some_texts(count, seed=0, longest=60):
+    """Texts of mixed lengths, all different."""
+    draw = random.Random(seed)
+    pieces = PIECES.findall(SOURCE)
+    return [
+        f"{number} " + "".join(draw.choices(pieces, k=min(1 + int(draw.expovariate(1 / 6)), longest // 2)))
+        for number in range(count)
+    ]
+
+
+class Connection:
+    """One kept connection; it is opened again where the server has closed it."""
+
+    def __init__(self, port):
+        self.port, self.writer = port, None
+
+    async def post(self, path, body):
+        """Status and content. Raises ConnectionError where no whole answer came."""
+        if self.writer is None:
+            self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        content = json.dumps(body, ensure_ascii=False).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        try:
+            self.writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+            size = int(re.search(r"content-length: (\d+)", head)[1])
+            answer = await self.reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            self.writer, gone = None, error
+            raise ConnectionError(f"no whole answer: {gone!r}") from error
+        if "connection: close" in head:
+            self.writer.close()
+            self.writer = None
+        return int(head.split()[1]), answer
+
+
+async def load(port, bodies, *, path, seconds, clients, check=lambda body, status, answer: None):
+    """Answers per second and the seconds of each, with as many clients, each of which waits for its answer."""
+    times, end = [], time.perf_counter() + seconds
+    turns = iter(range(10**9))
+
+    async def client():
+        connection = Connection(port)
+        while time.perf_counter() < end:
+            body, start = bodies[next(turns) % len(bodies)], time.perf_counter()
+            status, answer = await connection.post(path, body)
+            times.append(time.perf_counter() - start)
+            check(body, status, answer)
+
+    start = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return len(times) / (time.perf_counter() - start), sorted(times)
+
+
+@contextmanager
+def process(*command, port, path="/ready", log=None):
+    """A server in a process, from its first answer on."""
+    with subprocess.Popen([sys.executable, *command], stdout=log, stderr=log) as started:
+        try:
+            for _ in range(6000):
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60).close()
+                    break
+                except OSError:
+                    assert started.poll() is None, "the server has ended"
+                    time.sleep(0.1)
+            else:
+                raise TimeoutError("the server does not answer")
+            yield started
+        finally:
+            if started.poll() is None:
+                started.send_signal(signal.SIGTERM)
+                started.wait(60)
+
+
+def processor_seconds(started):
+    """That a process has taken, which says more than its wall clock where other work shares the machine."""
+    with open(f"/proc/{started.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def serve_plainly(folder, port):
+    """A loop of encode in FastAPI, as tutorials have it."""
+    import uvicorn
+    from fastapi import FastAPI
+    from pydantic import BaseModel
+    from sentence_transformers import SentenceTransformer
+
+    model, app = SentenceTransformer(folder, device="cpu"), FastAPI()
+
+    class Texts(BaseModel):
+        texts: list[str]
+
+    @app.post("/embed")
+    def embed(request: Texts):
+        return {"embeddings": model.encode(request.texts, show_progress_bar=False).tolist()}
+
+    @app.get("/ready")
+    def ready():
+        return {}
+
+    uvicorn.run(app, port=port, access_log=False, log_level="warning")
+
+
+def compare(folder, *, seconds, clients, rounds):
+    """Both servers by turns over the same texts: side, answers per second, p50, p99, ms of processor for each."""
+    bodies, ports, rows = [{"texts": [text]} for text in some_texts(4000)], (free_port(), free_port()), []
+    ours = ("-m", "juzhen", "serve", folder, "--port", str(ports[0]))
+    with (
+        open("/dev/null", "w") as log,
+        process(*ours, port=ports[0], log=log) as first,
+        process(__file__, "--plain", folder, str(ports[1]), port=ports[1], log=log) as second,
+    ):
+        for turn in range(-1, rounds):
+            for side, port, started in zip(("ours", "plain"), ports, (first, second), strict=True):
+                length, before = seconds if turn >= 0 else 2, processor_seconds(started)
+                rate, times = asyncio.run(load(port, bodies, path="/embed", seconds=length, clients=clients))
+                if turn >= 0:
+                    marks = [1000 * times[int(len(times) * share)] for share in (0.5, 0.99)]
+                    taken = 1000 * (processor_seconds(started) - before) / len(times)
+                    rows.append((side, rate, *marks, taken))
+    return rows
+
+
+def ratios(rows):
+    """Of the rates, and of the processor time, round by round: above 1 where ours does better."""
+    ours, plain = ([row for row in rows if row[0] == side] for side in ("ours", "plain"))
+    pairs = list(zip(ours, plain, strict=True))
+    return {"rate": [a[1] / b[1] for a, b in pairs], "processor": [b[4] / a[4] for a, b in pairs]}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", help="a path")
+    parser.add_argument("port", type=int, nargs="?")
+    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    words = parser.parse_args()
+    if words.plain:
+        serve_plainly(words.folder, words.port)
+        return
+    rows = compare(words.folder, seconds=words.seconds, clients=words.clients, rounds=words.rounds)
+    for side, rate, half, most, taken in rows:
+        print(
+            f"{side:6} {rate:8.1f} texts/s  p50 {half:7.1f} ms  p99 {most:7.1f} ms  processor {taken:6.2f} ms"
+        )
+    for name, values in ratios(rows).items():
+        print(f"{name}: {statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
+
+
+if __name__ == "__main__":
+    main()

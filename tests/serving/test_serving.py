@@ -1,0 +1,372 @@
+"""What a server answers: the vectors of the library, in the forms that clients read, and refusals that say why."""
+
+import base64
+import json
+import re
+import shlex
+import socket
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from pages import commands, page
+
+from juzhen.encoders import CrossEncoder, SentenceEncoder
+
+httpx = pytest.importorskip("httpx")
+for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
+    pytest.importorskip(package)
+from running import serving  # noqa: E402  # needs those packages
+
+TEXTS = ["今天天气很好", "怎么退货", "A man is playing a guitar.", "好", "东西想退掉怎么办呢请问"]
+KEY = "k" * 20
+
+
+@pytest.fixture(scope="module")
+def encoder(prompted_folder):
+    return SentenceEncoder.load(prompted_folder)
+
+
+def vectors(reply):
+    assert reply.status_code == 200, reply.text
+    return np.array([row["embedding"] for row in reply.json()["data"]], dtype=np.float32)
+
+
+def same(found, expected):
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def problem(reply, status):
+    """The error of a reply, in the form that OpenAI's clients read."""
+    assert reply.status_code == status, reply.text
+    error = reply.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert "Traceback" not in reply.text
+    return error
+
+
+@pytest.mark.parametrize(
+    ("fields", "side"),
+    [
+        ({}, "encode"),
+        ({"prompt_name": "query"}, "encode_query"),
+        ({"input_type": "search_query"}, "encode_query"),
+        ({"input_type": "document"}, "encode_document"),
+        ({"input_type": "classification"}, "encode"),
+    ],
+)
+def test_vectors_are_those_of_encode_alone_and_in_a_batch(client, encoder, fields, side):
+    expected = np.stack([getattr(encoder, side)(text) for text in TEXTS])
+    many = client.post("/v1/embeddings", json={"input": TEXTS, "model": "small"} | fields)
+    same(vectors(many), expected)
+    same(vectors(client.post("/v1/embeddings", json={"input": TEXTS[1]} | fields)), expected[1:2])
+    lengths = encoder.with_prompt(None, "").tokenize(TEXTS).lengths
+    assert many.json()["usage"]["total_tokens"] >= lengths.sum()
+
+
+def test_requests_at_once_get_their_own_vectors(address, encoder):
+    expected = {text: encoder.encode(text) for text in TEXTS}
+
+    def ask(number):
+        with httpx.Client(base_url=address, timeout=30) as own:
+            chosen = [TEXTS[(number + turn) % len(TEXTS)] for turn in range(1 + number % 3)] * 2
+            for _ in range(3):
+                same(
+                    vectors(own.post("/v1/embeddings", json={"input": chosen})),
+                    [expected[text] for text in chosen],
+                )
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(ask, range(16)))
+
+
+def test_the_client_of_openai(address, encoder):
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+    reply = client.embeddings.create(model="small", input=TEXTS)  # asks for base64
+    same(np.array([row.embedding for row in reply.data]), encoder.encode(TEXTS))
+    assert (reply.model, reply.usage.prompt_tokens) == ("small", int(encoder.tokenize(TEXTS).lengths.sum()))
+    short = client.embeddings.create(model="small", input=TEXTS[0], dimensions=8, encoding_format="float")
+    prefix = encoder.encode(TEXTS[0])[:8]
+    same(np.array(short.data[0].embedding), prefix / np.linalg.norm(prefix))
+    ids = encoder.tokenizer(TEXTS[:2])["input_ids"]
+    same(
+        np.array([row.embedding for row in client.embeddings.create(model="small", input=ids).data]),
+        encoder.encode(TEXTS[:2]),
+    )
+    assert [model.id for model in client.models.list()] == ["small", "judge"]
+    with pytest.raises(openai.NotFoundError, match="did you mean small"):
+        client.embeddings.create(model="smal", input="a")
+    with pytest.raises(openai.BadRequestError, match="input: expected"):
+        client.embeddings.create(model="small", input=[])
+
+
+def test_base64_is_little_endian_float32(client, encoder):
+    reply = client.post("/v1/embeddings", json={"input": TEXTS[0], "encoding_format": "base64"}).json()
+    same(np.frombuffer(base64.b64decode(reply["data"][0]["embedding"]), "<f4"), encoder.encode(TEXTS[0]))
+
+
+def test_embed_similarity_and_search(client, encoder):
+    reply = client.post("/embed", json={"texts": TEXTS[:2]}).json()
+    raw = encoder.encode(TEXTS[:2])
+    same(np.array(reply["embeddings"]), raw / np.linalg.norm(raw, axis=1, keepdims=True))
+    assert (reply["model"], reply["dimension"]) == ("small", encoder.dim)
+    reply = client.post("/embed", json={"texts": TEXTS[:2], "normalize": False})
+    if encoder.normalize:
+        assert "length 1" in problem(reply, 400)["message"]
+    else:
+        same(np.array(reply.json()["embeddings"]), raw)
+    scores = client.post("/similarity", json={"first": TEXTS[0], "second": TEXTS[1:]}).json()["scores"]
+    same(np.array(scores), encoder.similarity(TEXTS[:1], TEXTS[1:]))
+    corpus = ["今天天气很好", "怎么退货", "什么时候发货"]
+    results = client.post("/search", json={"query": ["怎么退货", "发货"], "top_k": 2}).json()["results"]
+    hits = encoder.search(["怎么退货", "发货"], corpus, 2)
+    assert [[hit["index"] for hit in row] for row in results] == [
+        [hit.document for hit in row] for row in hits
+    ]
+    assert results[0][0]["text"] == corpus[results[0][0]["index"]]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_reranking_by_a_cross_encoder(client, cross_folder, version):
+    judge = CrossEncoder.load(cross_folder)
+    documents = [TEXTS[1], {"text": TEXTS[4]}, TEXTS[2]]
+    logits = judge.score([(TEXTS[0], text) for text in (TEXTS[1], TEXTS[4], TEXTS[2])])
+    shares = 1 / (1 + np.exp(-logits))
+    order = np.argsort(-shares, kind="stable")[:2]
+    body = {"query": TEXTS[0], "documents": documents, "top_n": 2, "return_documents": True, "model": "judge"}
+    reply = client.post(f"/{version}/rerank", json=body).json()
+    assert [hit["index"] for hit in reply["results"]] == order.tolist()
+    same([hit["relevance_score"] for hit in reply["results"]], shares[order])
+    assert reply["results"][0]["document"]["text"] in TEXTS
+    assert reply["meta"]["warnings"] == []
+    long = client.post("/v1/rerank", json={"query": TEXTS[0], "documents": ["长" * 100, "短"]}).json()
+    assert long["meta"]["warnings"] == ["1 of 2 documents were cut"]
+    assert set(long["results"][0]) == {"index", "relevance_score"}
+
+
+def test_without_a_cross_encoder_embeddings_rerank_and_say_so(prompted_folder, encoder):
+    with serving(prompted_folder) as address:
+        reply = httpx.post(f"{address}/v2/rerank", json={"query": TEXTS[0], "documents": TEXTS[1:]}).json()
+        cosines = encoder.similarity(encoder.encode_query(TEXTS[0]), encoder.encode_document(TEXTS[1:]))
+        same([hit["relevance_score"] for hit in reply["results"]], np.sort((1 + cosines) / 2)[::-1])
+        assert "--rerank" in reply["meta"]["warnings"][0]
+        nothing = problem(httpx.post(f"{address}/search", json={"query": "a"}), 404)
+        assert "--index" in nothing["message"]
+
+
+BAD = [
+    ("/v1/embeddings", {"input": []}, 400, "input: expected a text"),
+    ("/v1/embeddings", {}, 400, "input: field required"),
+    ("/v1/embeddings", {"input": ""}, 400, "text 0 is empty"),
+    ("/v1/embeddings", {"input": ["好", 5]}, 400, "input: text 1 is of the type int"),
+    ("/v1/embeddings", {"input": ["好", None]}, 400, "text 1"),
+    ("/v1/embeddings", {"input": ["好"] * 101}, 400, "at most 100"),
+    ("/v1/embeddings", {"input": "长" * 40}, 400, "more than the 32 tokens"),
+    ("/v1/embeddings", {"input": "长" * 70_000}, 400, "70,000 characters"),
+    ("/v1/embeddings", {"input": [1, 2, 3]}, 400, "not of this encoder's tokenizer"),
+    ("/v1/embeddings", {"input": "好", "dimensions": 1000}, 400, "dimensions: 1000; this encoder gives 32"),
+    ("/v1/embeddings", {"input": "好", "dimensions": True}, 400, "dimensions"),
+    ("/v1/embeddings", {"input": "好", "model": "gpt"}, 404, "gpt is not served"),
+    ("/v1/embeddings", {"input": "好", "prompt_nmae": "query"}, 400, "did you mean prompt_name"),
+    ("/v1/embeddings", {"input": "好", "prompt_name": "qury"}, 400, "did you mean query"),
+    ("/v1/embeddings", {"input": "好", "prompt_name": "query", "input_type": "query"}, 400, "one of the two"),
+    ("/v1/rerank", {"query": "好", "documents": []}, 400, "documents: "),
+    ("/v1/rerank", {"query": "好", "documents": [{"title": "x"}]}, 400, "documents"),
+    ("/embed", {"texts": {"a": 1}}, 400, "texts: expected"),
+    ("/nowhere", {}, 404, "no such path"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "says"), BAD, ids=lambda value: str(value)[:30])
+def test_what_does_not_fit_is_refused_with_a_reason(client, path, body, status, says):
+    assert says in problem(client.post(path, json=body), status)["message"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "no JSON"),
+        (b"{", "no JSON"),
+        (b'{"input": "\\ud800"}', ""),
+        (b'{"input": "a\xff"}', "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b'{"input": NaN}', ""),
+        (b"[1]", "body: "),
+    ],
+)
+def test_bodies_that_are_no_requests(client, content, says):
+    reply = client.post("/v1/embeddings", content=content, headers={"Content-Type": "application/json"})
+    assert says in problem(reply, 400)["message"]
+    assert "JSON" in problem(client.post("/v1/embeddings", content=b"{}"), 415)["message"]
+
+
+def test_texts_that_are_long_are_cut_where_that_is_asked_for(client, encoder):
+    long = "今天" * 40
+    for word in (True, "END"):
+        same(
+            vectors(client.post("/v1/embeddings", json={"input": long, "truncate": word})),
+            [encoder.encode(long)],
+        )
+
+
+def test_keys_sizes_names_of_hosts_and_logs(prompted_folder, capfd):
+    secret = "一段不该出现在日志里的文字"
+    with serving(prompted_folder, keys=[KEY, "o" * 20], body_bytes=10_000) as address:
+        own = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {KEY}"})
+        assert own.post("/embed", json={"texts": secret}).status_code == 200
+        assert problem(httpx.post(f"{address}/embed", json={"texts": "a"}), 401)["code"] == "invalid_api_key"
+        wrong = {"Authorization": f"Bearer {KEY}x"}
+        assert httpx.get(f"{address}/metrics", headers=wrong).status_code == 401
+        assert httpx.get(f"{address}/health").json() == {"status": "ok"}
+        assert "10,000 bytes" in problem(own.post("/embed", json={"texts": "a" * 20_000}), 413)["message"]
+        assert problem(own.post("/admin/reload", headers={"Origin": "http://evil.example"}), 403)
+        page = own.get("/metrics").text
+        assert 'juzhen_requests_total{path="/embed",status="200"} 1.0' in page
+        own.get(f"/{KEY}")
+    log = capfd.readouterr().err
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert secret not in log
+    assert KEY not in log
+    assert {"client", "ms", "path", "status", "tokens"} <= set(
+        next(line for line in lines if line["event"] == "request")
+    )
+
+
+def test_strangers_at_the_loopback_are_kept_out(address):
+    assert problem(httpx.get(f"{address}/v1/models", headers={"Host": "evil.example:80"}), 403)
+    port = int(address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+        with pytest.raises(ConnectionError):
+            connection.sendall(b"a" * 10**8)
+
+
+def test_a_full_queue_and_late_answers(prompted_folder, monkeypatch):
+    """With the thread of batches held, what comes next is refused, or ends in time."""
+    hold, servers = threading.Event(), []
+
+    def held(server):
+        servers.append(server)
+        compute = server.service.models.embedder.compute
+        server.service.models.embedder.compute = lambda inputs: (hold.wait(), compute(inputs))[1]
+
+    with (
+        serving(prompted_folder, change=held, queue_tokens=40, seconds=1.0) as address,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        post = lambda text: httpx.post(f"{address}/embed", json={"texts": text}, timeout=30)  # noqa: E731
+        first = pool.submit(post, "今天天气很好今天天气很好")
+        while servers[0].service.batcher.tokens == 0:
+            pass
+        busy = httpx.post(f"{address}/embed", json={"texts": ["今天天气很好今天天气很好"] * 2}, timeout=30)
+        assert problem(busy, 429)["code"] == "busy"
+        assert int(busy.headers["Retry-After"]) >= 1
+        large = httpx.post(f"{address}/embed", json={"texts": ["今天天气很好"] * 9}, timeout=30)
+        assert "send fewer texts" in problem(large, 413)["message"]
+        late = first.result()
+        assert problem(late, 503)["code"] == "timeout"
+        hold.set()
+        assert post("好").status_code == 200
+        while servers[0].service.batcher.tokens:
+            pass
+
+
+def test_clients_take_turns_and_a_failure_is_of_its_request_alone(prompted_folder):
+    """A long request of one client and a short one of another are in the same round; a poisoned text spoils neither."""
+    taken, servers = [], []
+
+    def watched(server):
+        servers.append(server)
+        embedder = server.service.models.embedder
+        compute, poison = (
+            embedder.compute,
+            embedder.tokens(["毒"], embedder.encoder, param="x", truncate=False)[0],
+        )
+
+        def computed(inputs):
+            taken.append(len(inputs))
+            if any(np.array_equal(ids, poison[0][0]) for ids, _ in inputs):
+                raise RuntimeError("poison")
+            return compute(inputs)
+
+        embedder.compute = computed
+
+    keys = [KEY, "o" * 20]
+    with (
+        serving(prompted_folder, keys=keys, change=watched, batch_tokens=64) as address,
+        ThreadPoolExecutor() as pool,
+    ):
+
+        def post(texts, key):
+            headers = {"Authorization": f"Bearer {key}"}
+            return httpx.post(f"{address}/embed", json={"texts": texts}, headers=headers, timeout=30)
+
+        many = pool.submit(post, [f"{number} 今天" for number in range(90)], keys[0])
+        few = [pool.submit(post, text, keys[1]) for text in ("好", "毒", "天")]
+        assert many.result().status_code == 200
+        assert sorted(reply.result().status_code for reply in few) == [200, 200, 500]
+        assert (
+            problem(next(r.result() for r in few if r.result().status_code == 500), 500)["type"]
+            == "server_error"
+        )
+    assert len(taken) > 9
+
+
+def test_a_new_run_takes_the_place_of_the_old_and_a_broken_one_does_not(
+    prompted_folder, tiny_backbone, tmp_path
+):
+    from jobs import tiny_encoder
+
+    from juzhen.encoders import save_encoder
+
+    link = tmp_path / "current"
+    link.symlink_to(prompted_folder)
+    other = tiny_encoder(tiny_backbone)
+    other.pooling = "max"
+    save_encoder(other, tmp_path / "other", card={})
+    other = SentenceEncoder.load(tmp_path / "other")
+    with serving(link) as address:
+        ask = lambda: np.array(httpx.post(f"{address}/embed", json={"texts": "好"}).json()["embeddings"])  # noqa: E731
+        old = ask()
+        link.unlink()
+        link.symlink_to(tmp_path / "other")
+        assert httpx.post(f"{address}/admin/reload", timeout=30).status_code == 200
+        new = ask()
+        link.unlink()
+        assert "no such folder" in problem(httpx.post(f"{address}/admin/reload", timeout=30), 500)["message"]
+        same(ask(), new)
+    expected = other.encode(["好"])
+    same(new, expected / np.linalg.norm(expected))
+    assert not np.allclose(old, new)
+
+
+def test_prompts_states_and_the_document(client):
+    cards = client.get("/v1/models").json()["data"]
+    assert cards[0]["prompts"] == ["document", "query"]
+    assert client.get("/ready").json() == {"status": "ready"}
+    document = client.get("/openapi.json").json()
+    assert {"/v1/embeddings", "/v1/rerank", "/v2/rerank", "/embed", "/similarity", "/search"} <= set(
+        document["paths"]
+    )
+    assert document["components"]["schemas"]["EmbeddingsBody"]["properties"]["dimensions"]
+    page = client.get("/docs").text
+    assert "/v1/embeddings" in page
+    assert "<script" not in page
+
+
+def test_the_lines_of_the_guide_run(tmp_path, capsys):
+    curl = [line for line in commands("docs/guides/serving.md") if line.startswith("curl")]
+    assert curl == [line for line in commands("docs/guides/serving.zh.md") if line.startswith("curl")]
+    assert len(curl) == 5
+    with serving("builtin/mini_zh") as address:
+        for line in curl:
+            words = shlex.split(line.replace("http://127.0.0.1:8000", address))
+            reply = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+            assert "error" not in reply
+        pytest.importorskip("openai")
+        (program,) = re.findall(r"```text\n(from openai.*?)```", page("docs/guides/serving.md"), re.S)
+        exec(program.replace("http://127.0.0.1:8000", address), {})
+    assert capsys.readouterr().out.startswith("2 128 ")
