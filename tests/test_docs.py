@@ -18,6 +18,7 @@ from pages import EDITIONS, appended, commands, page, programs, shown_files, sit
 
 import callbacks
 import juzhen.losses
+from conf import declared
 from juzhen.cli.main import main
 from juzhen.cli.verbs import VERBS, verb
 from juzhen.core.examples import Kind
@@ -101,6 +102,9 @@ def extended_root(tmp_path_factory):
         for package in (juzhen.losses, callbacks):
             folder = root.joinpath(*package.__name__.split("."))
             patch.setattr(package, "__path__", [*package.__path__, str(folder)])
+        patch.setattr("conf.declared.ROOT", root)
+        for cached in (declared.declared, declared._source, declared._outline):
+            cached.cache_clear()
         # Sets are made in the copy, of tables as a reader has them.
         patch.setattr("juzhen.cli.new.CONFIGURATION", root / "conf")
         patch.setattr("juzhen.data.new_set.DATASETS", root / "conf" / "dataset")
@@ -190,15 +194,15 @@ def test_every_verb_is_shown_somewhere():
 
 
 def test_markers_and_extras_named_in_contributing_are_declared():
-    declared = page("pyproject.toml")
+    project = page("pyproject.toml")
     text = "\n".join(commands("CONTRIBUTING.md"))
     for marker in re.findall(r"pytest -m (\w+)", text):
-        assert f'"{marker}: ' in declared
+        assert f'"{marker}: ' in project
         assert any(
             f"pytest.mark.{marker}" in path.read_text("utf-8") for path in ROOT.glob("tests/**/test_*.py")
         )
     for extra in re.findall(r'"\.\[([\w,]+)\]"', text + "\n".join(commands("README.md"))):
-        assert all(re.search(rf"^{one} = \[", declared, flags=re.MULTILINE) for one in extra.split(","))
+        assert all(re.search(rf"^{one} = \[", project, flags=re.MULTILINE) for one in extra.split(","))
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -35,8 +35,30 @@ QUESTIONS = {
     "温度系数怎么选": ("zh/guides/choose",),
     "how do I cite": ("index",),
     "怎么续跑被中断的扫描": ("zh/guides/sweeps", "zh/guides/problems"),
+    "fine-tune on my own csv": ("start/own_pairs", "guides/data"),
+    "rerank search results with a cross-encoder": ("guides/retrieval", "guides/cross_encoders"),
+    "choose a decision threshold": ("start/own_pairs", "guides/cross_encoders", "concepts/statistics"),
+    "stop training early": ("guides/early_stopping",),
+    "write my own loss": ("guides/own_loss",),
+    "upload a model to hugging face": ("guides/hub",),
+    "导出ONNX": ("zh/guides/sentence_transformers",),
+    "怎么用GPU": ("zh/guides/speed", "zh/start/install", "zh/guides/training"),
+    "早停": ("zh/guides/early_stopping",),
+    "自定义损失函数": ("zh/guides/own_loss",),
+    "把模型上传到hub": ("zh/guides/hub",),
+    "两次运行怎么比较": ("zh/guides/sweeps", "zh/guides/matrix"),
 }
 """What people type → the pages that answer it, of which one is to be among the first three."""
+
+ENTRIES = {
+    "patience": "reference/keys.html#training.patience",
+    "batch_size": "reference/keys.html#training.batch_size",
+    "temperature": "reference/keys.html#loss.temperature",
+    "warmup": "reference/keys.html#optimizer.warmup",
+    "encode": "reference/api/encoders.html#juzhen.encoders.sentence_encoder.SentenceEncoder.encode",
+    "is_same": "reference/api/encoders.html#juzhen.encoders.sentence_encoder.SentenceEncoder.is_same",
+}
+"""A bare name → the entry of the reference that is on the first page that is found."""
 
 ASK = """(() => {{
   const field = document.querySelector("input[name=query]");
@@ -46,6 +68,8 @@ ASK = """(() => {{
   field.dispatchEvent(new KeyboardEvent("keyup"));
 }})()"""
 HITS = '[...document.querySelectorAll(".md-search-result__list > li > a")].map((one) => one.pathname)'
+ON_FIRST = """[...document.querySelector(".md-search-result__list > li").querySelectorAll("a")].map(
+  (one) => one.pathname + one.hash)"""
 WIDE = """[...document.querySelectorAll("article *")].filter((one) => {
   const scrolls = one.closest(".md-typeset__scrollwrap, pre, .highlight, .equation, .md-typeset__table");
   return !scrolls && one.getBoundingClientRect().right > innerWidth + 1;
@@ -119,6 +143,24 @@ def test_questions_are_answered_within_the_first_three_hits(site, browse):
         if not any(one.removeprefix(f"{site}/").removesuffix(".html") in pages for one in found[:3])
     }
     assert missed == {}
+
+
+def test_the_name_of_a_key_or_a_function_leads_to_its_entry(site, browse):
+    steps = [["js", ASK.format('""')], ["until", "document.querySelector('.md-search-result__meta')"]]
+    for name in ENTRIES:
+        steps += [["js", ASK.format(json.dumps(name))], ["until", f"{HITS}.length"], ["js", ON_FIRST]]
+    given = browse("index", *steps)[4::3]
+    missed = {
+        name: links
+        for (name, entry), links in zip(ENTRIES.items(), given, strict=True)
+        if f"{site}/{entry}" not in links
+    }
+    assert missed == {}
+
+
+def test_the_meaning_of_a_key_is_seen_on_a_phone(browse):
+    tables = 'document.querySelectorAll("article table").length'
+    assert browse("reference/keys", ["size", [390, 844]], ["js", tables])[1] == 0
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,4 +1,4 @@
-"""Writes the embedded encoder's config.json and vocabulary: `python -m tools.build_vocabulary`.
+"""Writes the built-in encoder's config.json and vocabulary: `python -m tools.build_vocabulary`.
 
 The vocabulary is a closed list, not learnt from a corpus, so the same files come out on every machine:
 

@@ -36,7 +36,7 @@ def table(
 
     Draws a table as wide as the terminal; in a pipe, or into a file, writes Markdown, a line per row. COLUMNS=120 in
     the environment draws a table there too. A result that cannot be read is named and left out. The best of each column
-    is in bold; letters beside a score are those of the rows that it beats for certain.
+    is in bold; letters beside a score name the rows that it is significantly better than.
 
     juzhen table runs --split test --csv matrix.csv
     """

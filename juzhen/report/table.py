@@ -146,7 +146,7 @@ def letters_line(wins: Beaten) -> str:
     """What letters beside cells say; "" where there are none."""
     if not wins:
         return ""
-    return "Letters: rows that this one beats for certain, at 5 % after Holm's correction over all cells."
+    return "Letters: rows that this row is significantly better than, at 5 % after Holm's correction over all scores."
 
 
 def to_markdown(matrix: Matrix, wins: Beaten | None = None, *, folders: bool = False) -> str:

@@ -108,8 +108,9 @@ def runs(tmp_path_factory, tiny_backbone):
     return joint, run_job(folder, tiny_backbone, *steps, "loss=cosent")
 
 
-def test_calibrate_writes_what_it_prints(runs, tmp_path, capsys):
+def test_calibrate_writes_what_it_prints(runs, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
+    monkeypatch.delenv("COLUMNS", raising=False)  # Markdown, as in a pipe
     assert main(["calibrate", str(runs[0]), "--output", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert sorted(one.name for one in tmp_path.iterdir()) == [

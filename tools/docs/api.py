@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -56,7 +56,7 @@ CALLED = (
 )
 """Members of encoders that come first, as they are called; others follow in the order of the source."""
 
-HEAD = "---\nsearch: {{boost: 0.3}}\n---\n# {title}\n"
+HEAD = "---\nsearch: {{boost: {boost}}}\n---\n# {title}\n"
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -69,20 +69,28 @@ def pages() -> Iterator[tuple[str, str]]:
         is_module = {
             member: PACKAGE.joinpath(*member.split(".")).with_suffix(".py").is_file() for member in listed
         }
-        imports = [_import(member) for member in listed if not is_module[member]]
+        imports = _imports(member for member in listed if not is_module[member])
         imported = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
-        yield f"api/{name}.md", HEAD.format(title=title) + imported + "".join(map(_entry, listed))
+        yield (
+            f"api/{name}.md",
+            HEAD.format(title=title, boost=1 if name in ("encoders", "training") else 0.3)
+            + imported
+            + "".join(map(_entry, listed)),
+        )
 
 
-def _import(name: str) -> str:
-    """The line that imports a class or a function, from the outermost package that offers it."""
-    *module, last = f"juzhen.{name}".split(".")
-    homes = (".".join(module[:depth]) for depth in range(1, len(module)))
-    home = next(
-        (package for package in homes if last in getattr(import_module(package), "__all__", ())),
-        ".".join(module),
-    )
-    return f"from {home} import {last}"
+def _imports(names: Iterable[str]) -> list[str]:
+    """The lines that import classes and functions, each from the outermost package that offers it."""
+    offered: dict[str, list[str]] = {}
+    for name in names:
+        *module, last = f"juzhen.{name}".split(".")
+        homes = (".".join(module[:depth]) for depth in range(1, len(module)))
+        home = next(
+            (package for package in homes if last in getattr(import_module(package), "__all__", ())),
+            ".".join(module),
+        )
+        offered.setdefault(home, []).append(last)
+    return [f"from {home} import {', '.join(members)}" for home, members in offered.items()]
 
 
 def _entry(name: str) -> str:
@@ -133,5 +141,5 @@ def _losses() -> str:
         for name, home in homes.items()
     ]
     listed = "".join(_entry(f"losses.{module}") for module in [*modules, "loss", "scores"])
-    head = HEAD.format(title="Loss classes and functions")
+    head = HEAD.format(title="Loss classes and functions", boost=0.3)
     return f"{head}\nAll are imported from `juzhen.losses`.\n\n{table(('name', 'module'), rows)}{listed}"

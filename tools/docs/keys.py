@@ -18,6 +18,7 @@ from conf.job import JobConfig
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.schema import Among
 from tools.docs.markup import as_yaml, code, plain
+from tools.generated import users_files
 
 NAMES = {
     "dataset": "dataset.<set>",
@@ -38,11 +39,17 @@ WORDS = {
     dict: "group of keys",
     Any: "anything",
 }
+FOR_SCORES = re.compile(r"\$\{for_scores:\{(.*)\}\}")
+"""A value that depends on what scores are."""
+
 COMMENTED = re.compile(r"^(\s*)([\w.@/]+):.*?\s#\s(.*)$")
 CHOSEN = {"loss": "loss", "model": "model"}
 """Group → where the keys of its files stand in a job: each file has others."""
 
 HEAD = """\
+---
+search: {boost: 1.5}
+---
 # Configuration keys
 
 Every key of a job: what it means, the values that it may have, and its default. On the command line `key=value`
@@ -55,33 +62,52 @@ changes one (`training.batch_size=128`), `+key=value` sets one that has no value
 def page() -> str:
     values, comments = shown_values()
     parts = [HEAD]
-    for path, kind in sections(JobConfig):
-        rows = key_rows(path, kind, values, comments)
+    described = [
+        (path, kind, list(key_rows(path, kind, values, comments))) for path, kind in sections(JobConfig)
+    ]
+    of_job = bare_keys(row[0] for path, _, rows in described if "<" not in path for row in rows)
+    for path, kind, rows in described:
         # A dataclass without a docstring has its signature for one.
         is_told = path and kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
         about = " ".join(kind.__doc__.split()) + "\n\n" if is_told else ""
-        parts.append(f"## {code(path) or 'Job'}\n\n{about}{''.join(entry(*row) for row in rows)}")
+        entries = [
+            entry(*row, is_of_a_set="<" in path and bool(of_job & bare_keys([row[0]]))) for row in rows
+        ]
+        parts.append(f"## {code(path) or 'Job'}\n\n{about}{''.join(entries)}")
         if not path:
             parts += [_chosen(group, place) for group, place in CHOSEN.items()]
     return "\n".join(parts)
 
 
-def entry(key: str, kind: str, default: str, meaning: str) -> str:
-    """A heading that the search finds, and below it what a phone can show without scrolling sideways."""
+def bare_keys(keys: Iterable[str]) -> set[str]:
+    """Their last parts: `batch_size` of `training.batch_size`."""
+    return {key.strip("`").rpartition(".")[2] for key in keys}
+
+
+def entry(key: str, kind: str, default: str, meaning: str, *, is_of_a_set: bool = False) -> str:
+    """A heading that the search finds, and below it what a phone can show without scrolling sideways.
+
+    is_of_a_set  a set or a stage may have the key besides the job: the search leads to that of the job
+    """
     anchor = re.sub(r"[`<>]", "", key)
+    unsearched = " data-search-exclude" if is_of_a_set else ""
     values = " · ".join(filter(None, [kind, default and f"default {default}"]))
-    return f"### {key} {{ #{anchor} }}\n\n{meaning}\n\n{values}\n{{: .values }}\n\n"
+    return f"### {key} {{ #{anchor}{unsearched} }}\n\n{meaning}\n\n{values}\n{{: .values }}\n\n"
 
 
 def _chosen(group: str, place: str) -> str:
-    """The keys of the files of a group, each with the files that have it."""
+    """The keys of the files of a group, each with the files that have it; those are no text of the search."""
     keys: dict[str, dict[tuple[str, str], list[str]]] = {}
-    for file in sorted((CONFIGURATION / group).glob("*.yaml")):
+    for file in sorted({*(CONFIGURATION / group).glob("*.yaml")} - users_files()):
         comments = comments_of(file)
         for key, value in (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).items():
             if key not in ("_target_", "name", "defaults") and not isinstance(value, dict):
-                words = code(as_yaml(value)), plain(comments.get(key, ""))
-                keys.setdefault(key, {}).setdefault(words, []).append(file.stem)
+                shown = FOR_SCORES.sub(
+                    lambda match: match[1].replace(":", ": ").replace(",", ", "), as_yaml(value)
+                )
+                keys.setdefault(key, {}).setdefault((code(shown), plain(comments.get(key, ""))), []).append(
+                    file.stem
+                )
     parts = [
         f"## `{place}`\n\nWhich of these keys a job has depends on `{group}=…`: [the files](groups.md#{group}).\n\n"
     ]
@@ -90,7 +116,9 @@ def _chosen(group: str, place: str) -> str:
             f"- {', '.join(map(code, names))}: {value}{meaning and f', {meaning}'}"
             for (value, meaning), names in options.items()
         ]
-        parts.append(f"### `{place}.{key}` {{ #{place}.{key} }}\n\n" + "\n".join(rows) + "\n\n")
+        typed = f"`{place}.{key}=…` sets it, in place of what the file of `{group}=…` holds:"
+        listed = "<div data-search-exclude markdown>\n\n" + "\n".join(rows) + "\n\n</div>"
+        parts.append(f"### `{place}.{key}` {{ #{place}.{key} }}\n\n{typed}\n\n{listed}\n\n")
     return "".join(parts)
 
 

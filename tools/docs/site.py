@@ -1,5 +1,7 @@
 """All pages of the site that programs write, and their places in the navigation."""
 
+import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ def pages() -> dict[str, str | Path]:
     reference = {
         "index.md": _overview(),
         "keys.md": keys.page(),
+        "names.js": _names(),
         "groups.md": groups.page(),
         "commands.md": verbs.page(),
         "result.md": result_format.page(),
@@ -71,6 +74,12 @@ def write(written: dict[str, str | Path]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(path, "wb") as file:
                 file.write(content)
+
+
+def _names() -> str:
+    """Names that the search takes for themselves alone: keys of the configuration, and functions of encoders."""
+    headings = re.findall(r"^### `(.*?)`", keys.page(), flags=re.MULTILINE)
+    return f"const NAMES = new Set({json.dumps(sorted({*keys.bare_keys(headings), *api.CALLED}))});\n"
 
 
 def _overview() -> str:

@@ -1,6 +1,6 @@
 """Draws the picture of the guide to spaces: python -m tools.docs.space_picture docs/guides/img/space.svg
 
-Texts of the sets in the box, as an encoder with random weights has them and as mini_zh does; prints the numbers.
+Texts of the built-in sets, as an encoder with random weights has them and as mini_zh does; prints the numbers.
 """
 
 import argparse
