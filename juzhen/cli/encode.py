@@ -94,7 +94,9 @@ def encode(
             with open_input(ranges) as stream:
                 given = np.load(stream, allow_pickle=False)
         quantized = quantize(embeddings, precision, ranges=given)
-        arrays = {output: quantized.codes} | ({kept_ranges: quantized.ranges} if writes_ranges else {})
+        arrays = {output: quantized.codes}
+        if writes_ranges and quantized.ranges is not None:
+            arrays[kept_ranges] = quantized.ranges
     for path, array in arrays.items():
         with writing_to(f"--output {path}"), whole_file(path, "wb") as stream:
             np.save(stream, array)

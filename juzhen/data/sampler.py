@@ -141,7 +141,7 @@ class BatchStream(Sampler[BatchRows]):
             number: self._turns(names[number], number, range(before[number], before[number] + count))
             for number, count in enumerate(np.bincount(numbers, minlength=len(names)))
         }
-        return [(names[number], next(turns[number])) for number in numbers]
+        return [(names[number], next(turns[number])) for number in numbers.tolist()]
 
     def _draws(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Number of the set of each batch of an epoch, and how often each set was drawn in the epochs before."""

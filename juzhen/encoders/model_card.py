@@ -69,7 +69,7 @@ def model_card(
     """
     facts = dict(facts)
     title = facts.pop("name", "Sentence encoder")
-    features = {
+    features: dict[str, Any] = {
         "architecture": encoder.backbone.config.model_type,
         "pooling": encoder.pooling,
         "normalized": "yes" if encoder.normalize else "no",

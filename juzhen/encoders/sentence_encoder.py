@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, overload
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, cast, overload
 
 import numpy as np
 import torch
@@ -325,7 +325,7 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
         is_one, query_vectors = query_vectors.ndim == 1, np.atleast_2d(query_vectors)
         numbers = find(sides(query_vectors, self.score_head)[0], k=top_k)[0]
         rows = np.repeat(np.arange(len(numbers)), numbers.shape[1])
-        scores = pair_scores(query_vectors, documents, rows, numbers.ravel(), head=self.score_head)
+        scores = pair_scores(query_vectors, cast(Any, documents), rows, numbers.ravel(), head=self.score_head)
         numbers, scores = in_order(numbers, scores.reshape(numbers.shape))
         hits = [
             [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]

@@ -191,7 +191,8 @@ def checkpoint_layers(backbone: nn.Module) -> None:
     """
     if not getattr(backbone, "supports_gradient_checkpointing", False):
         raise UserError(
-            f"gradient_checkpointing=true: {backbone.config.model_type} cannot compute layers again; type "
+            f"gradient_checkpointing=true: {cast(PreTrainedModel, backbone).config.model_type} cannot compute layers "
+            "again; type "
             "micro_batch_tokens=8192 instead, which saves memory with every architecture"
         )
     cast(PreTrainedModel, backbone).gradient_checkpointing_enable({"use_reentrant": False})

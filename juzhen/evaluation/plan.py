@@ -311,8 +311,9 @@ class EmbeddingEvaluator(Evaluator):
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
         encoder = self.encoder
-        options = {"head": encoder.score_head, "sides": encoder.sides, "normalize": encoder.normalize}
-        return CosinePlan(sets, tasks, **options)
+        return CosinePlan(
+            sets, tasks, head=encoder.score_head, sides=encoder.sides, normalize=encoder.normalize
+        )
 
     def read_query(self, query: str, symmetric: bool | None) -> None:
         self.encoder.reading(sides_of(symmetric)[0]).encode(query)

@@ -80,8 +80,9 @@ def measure(
     """
     whole = _measured(evaluator, plan, outputs, **options)
     scores = whole.scores | evaluator.finished(plan, outputs)
-    for dim in dims if isinstance(plan, CosinePlan) else ():
-        for key, score in _measured(evaluator, plan.cut(dim), outputs, **options).scores.items():
+    cut_plans = {dim: plan.cut(dim) for dim in dims} if isinstance(plan, CosinePlan) else {}
+    for dim, cut_plan in cut_plans.items():
+        for key, score in _measured(evaluator, cut_plan, outputs, **options).scores.items():
             column, _, metric = key.rpartition("/")
             scores[f"{nested_name(column, dim)}/{metric}"] = score
     return replace(whole, scores=scores)

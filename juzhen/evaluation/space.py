@@ -145,7 +145,8 @@ def study(
     ]
     of_set = np.repeat(np.arange(len(sets)), [len(part.probe.sentences) for part in sets])
     rows = {part.name: np.flatnonzero(of_set == place) for place, part in enumerate(sets)}
-    numbers, together, pairs = {}, {}, {}
+    numbers: dict[str, Sequence[Mapping[str, Any]]] = {}
+    together, pairs = {}, {}
     for part in sets:
         own = [embeddings[rows[part.name]] for embeddings in spaces]
         drawn = _word_pairs(part, own, first_row=int(rows[part.name][0]), seed=seed)
@@ -253,7 +254,9 @@ def _groups(sets: Sequence[TextSet], of_set: np.ndarray, colour: str) -> tuple[n
     labels = [
         name if len(sets) == 1 else f"{part.name}: {name}"
         for part in sets
-        for name in (_class_name(part, number) for number in part.probe.classes)
+        for name in (
+            _class_name(part, number) for number in (() if part.probe.classes is None else part.probe.classes)
+        )
     ]
     names = list(dict.fromkeys(sorted(labels)))
     return np.array([names.index(label) for label in labels]), names

@@ -163,7 +163,7 @@ class SoftmaxGraded(SoftmaxClassifier):
         self.num_classes = 2  # graded pairs count none
         super().__post_init__()
 
-    def with_logs(self, first: Tensor, second: Tensor, targets: Tensor) -> LossOutput:  # type: ignore[override]
+    def with_logs(self, first: Tensor, second: Tensor, targets: Tensor) -> LossOutput:
         logits = self.logits(first, second)
         logit = full_precision(logits[:, 1]) - full_precision(logits[:, 0])
         loss = binary_cross_entropy(logit, targets, smoothing=self.smoothing)

@@ -56,7 +56,7 @@ class SpreadOut(Modifier):
     mean_weight: float | int = checked(1.0, number, low=0.0)
     square_weight: float | int = checked(1.0, number, low=0.0)
 
-    def __post_init__(self, of: Loss) -> None:  # type: ignore[override]
+    def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)
         if not self.mean_weight + self.square_weight:
             raise UserError("mean_weight=0, square_weight=0: expected one above 0, or the loss by itself")
@@ -114,7 +114,7 @@ class RDrop(Modifier):
 
     weight: float | int = checked(1.0, number, low=0.0)
 
-    def __post_init__(self, of: Loss) -> None:  # type: ignore[override]
+    def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)
         vars(self)["consumes"] = of.consumes
 

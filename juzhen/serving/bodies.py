@@ -31,18 +31,20 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    model: str | None = Field(None, description="as /v1/models lists it; null: the one that is served")
+    model: str | None = Field(
+        default=None, description="as /v1/models lists it; null: the one that is served"
+    )
 
 
 class ReadBody(Body):
     """A request whose texts are read behind a prompt."""
 
-    prompt_name: str | None = Field(None, description="a prompt of the encoder; null: its default")
+    prompt_name: str | None = Field(default=None, description="a prompt of the encoder; null: its default")
     input_type: InputType | None = Field(
-        None, description="the prompt by the use: for queries, for documents, or the default"
+        default=None, description="the prompt by the use: for queries, for documents, or the default"
     )
     truncate: bool | Literal["NONE", "END"] = Field(
-        False, description="cut texts that are longer than the encoder reads; false: refuse them"
+        default=False, description="cut texts that are longer than the encoder reads; false: refuse them"
     )
 
 
@@ -52,14 +54,16 @@ class EmbeddingsBody(ReadBody):
     input: Input
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="the first so many numbers, again of length 1"
+        default=None, description="the first so many numbers, again of length 1"
     )
     user: str | None = None
 
 
 class EmbedBody(ReadBody):
     texts: OneOrMore
-    normalize: bool = Field(True, description="of length 1; false: of the length that the encoder gives")
+    normalize: bool = Field(
+        default=True, description="of length 1; false: of the length that the encoder gives"
+    )
 
 
 class SimilarityBody(ReadBody):
@@ -84,16 +88,18 @@ class RerankBody(Body):
 
     query: str
     documents: Annotated[list[str | Document], FailFast()]
-    top_n: Annotated[int, Field(ge=1)] | None = Field(None, description="how many are given; null: all")
+    top_n: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="how many are given; null: all"
+    )
     return_documents: bool = False
     truncate: bool | Literal["NONE", "END"] = Field(
-        True, description="cut what is longer than the model reads, and say so; false: refuse it"
+        default=True, description="cut what is longer than the model reads, and say so; false: refuse it"
     )
     max_tokens_per_doc: int | None = Field(
-        None, description="taken, and without effect: the model's own limit holds"
+        default=None, description="taken, and without effect: the model's own limit holds"
     )
-    max_chunks_per_doc: int | None = Field(None, description="taken, and without effect")
-    priority: int | None = Field(None, description="taken, and without effect")
+    max_chunks_per_doc: int | None = Field(default=None, description="taken, and without effect")
+    priority: int | None = Field(default=None, description="taken, and without effect")
     user: str | None = None
 
 
