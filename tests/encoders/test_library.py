@@ -80,8 +80,11 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "communities",
         "fit",
         "load_ranking",
+        "merge",
         "mine",
         "paraphrases",
+        "quantize",
+        "space",
     ]
     assert done.stdout == f"True False {names} False\n", done.stderr
 

@@ -87,7 +87,7 @@ def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypat
 
 
 @pytest.mark.parametrize(
-    "words", [["space", "--dataset", "tiny"], ["transfer", "tiny"], ["student", "--dataset", "tiny"]]
+    "words", [["space", "--data", "tiny"], ["transfer", "tiny"], ["student", "--dataset", "tiny"]]
 )
 def test_every_verb_that_reads_sets_reads_those_of_a_further_folder(own_set, words, tmp_path, monkeypatch):
     read = []

@@ -199,7 +199,7 @@ OUTPUTS = {
     "encode": ("encode", "{encoder}", "{lines}", "--output", "{out}.npy"),
     "encode beside": ("encode", "{encoder}", "{lines}"),
     "export": ("export", "{encoder}", "{out}.onnx"),
-    "space": ("space", "{encoder}", "--output", "{out}.json"),
+    "space": ("space", "{encoder}", "--json", "{out}.json"),
     "transfer": ("transfer", "{encoder}", "demo_topics", "--output", "{out}.json"),
     "table": ("table", "{runs}", "--markdown", "{out}.md"),
     "csv": ("table", "{runs}", "--csv", "{out}.csv"),
