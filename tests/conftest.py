@@ -14,6 +14,8 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
 os.environ.pop("WANDB_API_KEY", None)
+# Tables are printed as in a pipe, whatever terminal the tests run in.
+os.environ.pop("COLUMNS", None)
 # Programs that tests start need not compile again what the one before them has compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # The suite runs in several processes; each must not take every core.

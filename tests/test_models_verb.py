@@ -74,8 +74,7 @@ def test_what_is_printed_fits_a_terminal(capsys, monkeypatch, options):
     assert ("bge_small_zh" in printed) is (options != {"language": "en"})
 
 
-def test_in_a_pipe_the_table_is_markdown(capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
+def test_in_a_pipe_the_table_is_markdown(capsys):
     run()
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert len(lines) == len(load_models()) + 2

@@ -21,12 +21,6 @@ SETS = ("demo_retrieval", "demo_reranking")
 REAL_DATA = os.environ.get("JUZHEN_DATA")
 
 
-@pytest.fixture(autouse=True)
-def tables_are_markdown(monkeypatch):
-    """As in a pipe, whatever terminal the tests run in."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, tiny_backbone):
     """A bi-encoder that learns from judgements, and one and a cross-encoder that meet such sets late."""

@@ -10,7 +10,7 @@ from juzhen.backends.names import BackendName
 from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache, Encoder, TruncateDim
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
-from juzhen.core.opened import open_input
+from juzhen.core.opened import require_file
 from juzhen.core.owned import require_ours
 from juzhen.core.texts import text_fault
 from juzhen.core.whole import whole_file, writing_to
@@ -89,11 +89,8 @@ def encode(
     )
     arrays = {output: embeddings}
     if precision != "float32":
-        given = None
-        if ranges is not None:
-            with open_input(ranges) as stream:
-                given = np.load(stream, allow_pickle=False)
-        quantized = quantize(embeddings, precision, ranges=given)
+        ends = None if ranges is None else np.load(require_file(ranges), allow_pickle=False)
+        quantized = quantize(embeddings, precision, ranges=ends)
         arrays = {output: quantized.codes}
         if writes_ranges and quantized.ranges is not None:
             arrays[kept_ranges] = quantized.ranges

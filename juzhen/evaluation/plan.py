@@ -307,13 +307,12 @@ class EmbeddingEvaluator(Evaluator):
 
     @property
     def nested_dims(self) -> tuple[int, ...]:
-        return () if self.encoder.score_head is not None else self.encoder.nested_dims
+        return () if self.encoder.score_head is not None else getattr(self.encoder, "nested_dims", ())
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
         encoder = self.encoder
-        return CosinePlan(
-            sets, tasks, head=encoder.score_head, sides=encoder.sides, normalize=encoder.normalize
-        )
+        normalize = getattr(encoder, "normalize", True)  # another family need not know sizes and lengths
+        return CosinePlan(sets, tasks, head=encoder.score_head, sides=encoder.sides, normalize=normalize)
 
     def read_query(self, query: str, symmetric: bool | None) -> None:
         self.encoder.reading(sides_of(symmetric)[0]).encode(query)

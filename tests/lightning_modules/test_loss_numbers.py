@@ -7,6 +7,7 @@ from forks import ROOT
 from jobs import compose_job
 from omegaconf import OmegaConf
 
+from conf.declared import declared_loss
 from conf.for_scores import unit_of_scores
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError
@@ -106,7 +107,7 @@ def test_the_page_names_every_number_of_every_loss(documented):
     assert set(documented) == {one for one in LOSSES if numbers_of(loss_numbers.options("loss")[one])}
     for loss, numbers in documented.items():
         (refused,) = {tuple(value == "refused" for value in values) for values in numbers.values()}
-        consumes = own_class(OmegaConf.load(ROOT / "conf" / "loss" / f"{loss}.yaml")["_target_"]).consumes
+        consumes = declared_loss(loss_numbers.options("loss")[loss]).consumes
         fits = [
             any(
                 consumes in own_class(loss_numbers.options("model")[name]["_target_"]).provides

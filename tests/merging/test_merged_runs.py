@@ -52,8 +52,7 @@ def test_it_is_a_run_with_parents_and_their_cost(parents, merged):
     assert "0.75" in card
 
 
-def test_the_table_shows_it_with_what_it_gained_and_forgot(merged, capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)  # a table as people see it would break the names
+def test_the_table_shows_it_with_what_it_gained_and_forgot(merged, capsys):
     assert main(["table", str(merged.parent), "--debug"]) == 0
     printed = capsys.readouterr().out.replace("\\", "")
     assert printed.count("linear of demo_qmc + demo_sts") == 2
