@@ -4,6 +4,7 @@ Lightning's own WeightAveraging puts its average into whole checkpoints alone. T
 rest of the state, so with it weights would be kept that were never validated.
 """
 
+from abc import abstractmethod
 from typing import Any
 
 import pytorch_lightning as pl
@@ -34,9 +35,9 @@ class WeightAverage(pl.Callback):
         self._count = 0
         self._seen_step = 0
 
+    @abstractmethod
     def share(self, count: int) -> float:
         """Of the newest weights in the average, of which they are number `count`, from 1."""
-        raise NotImplementedError
 
     @torch.no_grad()
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

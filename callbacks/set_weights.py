@@ -1,5 +1,6 @@
 """Weights of the losses of several sets, which change in training; the formulas are in juzhen.training.weighing."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -141,9 +142,9 @@ class _ByLosses(SetWeights):
         self.change(trainer.strategy.reduce(self.sums / self.counts, reduce_op="mean"))
         self.sums, self.counts = torch.zeros_like(self.sums), torch.zeros_like(self.counts)
 
+    @abstractmethod
     def change(self, means: Tensor) -> None:
         """The next weights, by the mean loss of each set; NaN where none was drawn."""
-        raise NotImplementedError
 
 
 class MeanLoss(_ByLosses):

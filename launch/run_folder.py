@@ -118,10 +118,8 @@ class RunFolder:
 
     def earlier_results(self) -> list[Result]:
         """Results of the stages before the last one, in order; empty for a job of one stage."""
-        folders = sorted(
-            (self.path / STAGES).glob("*"), key=lambda folder: int(folder.name.partition("-")[0])
-        )
-        return [Result.read(folder) for folder in folders]
+        files = self.path.glob(f"{STAGES}/*/{RESULT_FILE}")
+        return sorted((Result.read(file.parent) for file in files), key=lambda result: result.stage)
 
     def stage_folder(self, stage: int, num_stages: int, name: str) -> Path:
         """Where a stage keeps its files: the run folder for the last stage, a subfolder for those before."""

@@ -132,7 +132,7 @@ def merge(
     density  share of what training added that stays, for ties and dare
     scale    factor of what is added to the base
     seed     of what dare draws
-    dataset  sets to choose weights on, of `data_dir` or of the box
+    dataset  sets to choose weights on, of `data_dir`, or built-in
     trials   mixtures that are measured on dev at most
 
     All models are in memory at once: 4 bytes for each of their numbers. The merged encoder is in evaluation mode, and
