@@ -43,6 +43,19 @@ def test_a_result_has_a_column_for_each_size(run, rows):
         assert found[f"{column}/spearman"].value == pytest.approx(expected, abs=1e-6)
 
 
+def test_an_encoder_that_gives_cut_embeddings_is_scored_by_them(run):
+    whole, cut = (
+        evaluate(run, ["demo_sts"]),
+        evaluate(SentenceEncoder.load(run, truncate_dim=16), ["demo_sts"]),
+    )
+    for split in ("dev", "test"):
+        assert cut.scores[f"{split}/demo_sts/spearman"] == whole.scores[f"{split}/demo_sts@16/spearman"]
+    assert {key.rpartition("/")[0] for key in cut.scores if "@" in key} == {
+        "dev/demo_sts@8",
+        "test/demo_sts@8",
+    }
+
+
 def test_the_folder_says_to_which_sizes_it_may_be_cut(run, tmp_path):
     encoder = SentenceEncoder.load(run, truncate_dim=8)
     assert encoder.encode("今天天气很好").shape == (8,)

@@ -307,12 +307,17 @@ class EmbeddingEvaluator(Evaluator):
 
     @property
     def nested_dims(self) -> tuple[int, ...]:
-        return () if self.encoder.score_head is not None else getattr(self.encoder, "nested_dims", ())
+        if self.encoder.score_head is not None:
+            return ()
+        size = getattr(self.encoder, "truncate_dim", None) or self.encoder.dim
+        return tuple(dim for dim in getattr(self.encoder, "nested_dims", ()) if dim < size)
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
         encoder = self.encoder
         normalize = getattr(encoder, "normalize", True)  # another family need not know sizes and lengths
-        return CosinePlan(sets, tasks, head=encoder.score_head, sides=encoder.sides, normalize=normalize)
+        plan = CosinePlan(sets, tasks, head=encoder.score_head, sides=encoder.sides, normalize=normalize)
+        size = getattr(encoder, "truncate_dim", None)
+        return plan if size is None else plan.cut(size)
 
     def read_query(self, query: str, symmetric: bool | None) -> None:
         self.encoder.reading(sides_of(symmetric)[0]).encode(query)

@@ -11,7 +11,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
-from juzhen.encoders.pooling import unit
+from juzhen.encoders.pooling import cut_to, unit
 from juzhen.serving.batching import Batcher
 from juzhen.serving.bodies import (
     EmbedBody,
@@ -102,7 +102,7 @@ class Service:
             texts = self._texts(value, "input")
             vectors = await self._vectors(models, texts, body, facts, param="input")
         if body.dimensions is not None:
-            vectors = unit(vectors[:, : body.dimensions])
+            vectors = cut_to(vectors, body.dimensions, normalize=True)
         is_packed = body.encoding_format == "base64"
         data = [
             {"object": "embedding", "index": index, "embedding": _packed(row) if is_packed else row.tolist()}
