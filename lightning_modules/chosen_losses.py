@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from conf.declared import INNER, Declared, declared, declared_loss
 from conf.job import JobConfig
@@ -209,25 +209,17 @@ def _unreadable(loss: str, consumes: str, kind: Kind, model: Declared) -> str:
 def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[Kind, ...]]:
     """Input kinds of every loss in conf/loss that consumes one of `provided`: by default, what most models provide.
 
-    Without those that need a teacher's scores, which few sets have: the rest can be suggested for any set of a kind.
+    Without those around another loss, and those that need a teacher's scores, which few sets have: the rest can be
+    suggested for any set of a kind.
     """
     provided = provided or declared(MODEL).provides
-    nodes = {path.stem: _loss_on_file(path.stem) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
-    targets = {name: declared_loss(node) for name, node in nodes.items() if "_target_" in node}
+    nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
+    targets = {name: declared(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
     return {
         name: target.input_kinds
         for name, target in targets.items()
         if target.consumes in provided and not target.needs_teacher_scores
     }
-
-
-def _loss_on_file(name: str) -> DictConfig:
-    """A file of conf/loss, with the loss that it puts inside by default."""
-    node = cast(DictConfig, OmegaConf.load(LOSS_FOLDER / f"{name}.yaml"))
-    for choice in node.get("defaults", ()):
-        if isinstance(choice, Mapping) and f"/loss@{INNER}" in choice:
-            node[INNER] = _loss_on_file(choice[f"/loss@{INNER}"])
-    return node
 
 
 def class_grades(config: DatasetConfig, kind: Kind) -> tuple[float, ...]:

@@ -107,7 +107,7 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
             **_without_pooler(architecture),
             **options,
         )
-    for name, stored, expected in report["mismatched_keys"]:
+    for name, stored, expected in sorted(report["mismatched_keys"]):
         raise UserError(
             f"{source}: {name} has {_size(stored)} numbers in the weights, {_size(expected)} by config.json "
             f"({len(report['mismatched_keys'])} such tensors); the two do not belong together"
@@ -192,7 +192,6 @@ def checkpoint_layers(backbone: nn.Module) -> None:
     if not getattr(backbone, "supports_gradient_checkpointing", False):
         raise UserError(
             f"gradient_checkpointing=true: {cast(PreTrainedModel, backbone).config.model_type} cannot compute layers "
-            "again; type "
-            "micro_batch_tokens=8192 instead, which saves memory with every architecture"
+            "again; type micro_batch_tokens=8192 instead, which saves memory with every architecture"
         )
     cast(PreTrainedModel, backbone).gradient_checkpointing_enable({"use_reentrant": False})
