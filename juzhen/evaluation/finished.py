@@ -10,10 +10,12 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Kind
 from juzhen.core.named import LEXICAL, name_of
 from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.schema import validated
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import KEPT_ASIDE
 from juzhen.data.files import has_split
 from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.encoders.spec import BackboneConfig
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""
@@ -56,6 +58,20 @@ class FinishedRun:
                 f"(digest {digest}, then {before}); put them back, or train the run again from the start"
             )
         return digest
+
+
+def load_start(result: Result) -> Any:
+    """The encoder that a run has begun with, in evaluation mode: that of `init_from`, or its backbone as it was.
+
+    Raises UserError where it is gone.
+    """
+    from juzhen.encoders import load_backbone
+    from juzhen.families import open_encoder
+
+    if path := result.config.get("init_from"):
+        return open_encoder(path)
+    config = validated(BackboneConfig, result.config["backbone"], where="the backbone of the run")
+    return load_backbone(config, seed=result.seed).eval()
 
 
 def is_lexical(result: Result) -> bool:

@@ -12,10 +12,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.space import Space, WordPairs
 from juzhen.data.probe import Probe
-from juzhen.encoders.backbone import load_backbone
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS
+from juzhen.evaluation.finished import load_start
 from juzhen.families import FAMILIES, family_in, find_family, open_encoder
 from juzhen.metrics import agreement, geometry
 from juzhen.metrics.classes import v_measure
@@ -101,14 +100,11 @@ def starting_encoder(run: str | Path) -> SentenceEncoder:
         raise UserError(
             f"--before: {run} is no finished run (no {RESULT_FILE}); name the encoder before it by itself"
         )
-    config = Result.read(run).config
     if family_in(Path(run)) is FAMILIES["template"]:
         raise UserError(
             f"--before: {run} reads sentences through templates; name the encoder before it by itself"
         )
-    if config.get("init_from"):
-        return open_encoder(config["init_from"])
-    return load_backbone(BackboneConfig(**config["backbone"]), seed=config["seed"])
+    return load_start(Result.read(run))
 
 
 def require_sets(sets: Sequence[TextSet], *, maps: Sequence[str], colour: str | None) -> str:

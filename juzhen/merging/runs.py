@@ -14,17 +14,14 @@ from juzhen.core.errors import UserError
 from juzhen.core.owned import own_folder, require_apart, require_outside
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.row_scores import ROWS_FILE, RowScores
-from juzhen.core.schema import validated
 from juzhen.core.weights import weights_digest
 from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
-from juzhen.encoders import load_backbone
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.locate import ENCODER_FOLDER
-from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.devices import device_name
-from juzhen.evaluation.finished import FinishedRun
+from juzhen.evaluation.finished import FinishedRun, load_start
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.merging.merge import Merged, Recipe, dev_settings, merge_models, opened_models
@@ -117,13 +114,10 @@ def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
         raise UserError(
             "the runs started from different weights; name the base that their training is counted from"
         )
-    path, backbone, seed = starts[0]
-    if path:
-        return path, str(path)
-    if parents[0].config["model"]["_target_"].endswith("CrossEncoderModule"):
+    path, backbone, _ = starts[0]
+    if not path and parents[0].config["model"]["_target_"].endswith("CrossEncoderModule"):
         raise UserError("a cross-encoder starts with a new head; name a run of an untrained one as the base")
-    config = validated(BackboneConfig, backbone, where="the backbone of the runs")
-    return load_backbone(config, seed=seed or 0).eval(), str(backbone["path"])
+    return load_start(parents[0]), str(path or backbone["path"])
 
 
 def _config(parents: Sequence[Result], recipe: Recipe, base: str) -> dict[str, Any]:

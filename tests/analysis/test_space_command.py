@@ -78,10 +78,9 @@ def test_before_is_what_a_run_has_begun_with(encoder_folder, tmp_path, monkeypat
     (tmp_path / RESULT_FILE).touch()
     config = {
         "init_from": str(encoder_folder),
-        "seed": 1,
         "backbone": {"path": "builtin/encoder", "initialize": "random"},
     }
-    monkeypatch.setattr(spaces.Result, "read", lambda run: SimpleNamespace(config=config))
+    monkeypatch.setattr(spaces.Result, "read", lambda run: SimpleNamespace(config=config, seed=1))
     began = spaces.starting_encoder(tmp_path).eval().encode(["好"], show_progress=False)
     expected = load_encoder(encoder_folder).eval().encode(["好"], show_progress=False)
     np.testing.assert_array_equal(began, expected)
