@@ -44,7 +44,8 @@ def require_own_folder(path: Path, *, earlier: str = "") -> None:
     if _is_marked(path) or not path.is_dir():
         return
     pattern = re.compile(rf"\..+\.part|\.lock|{earlier}")
-    if foreign := sorted(entry.name for entry in path.iterdir() if not pattern.fullmatch(entry.name)):
+    foreign = sorted(entry.name for entry in path.iterdir() if not pattern.fullmatch(entry.name))
+    if foreign and not _is_marked(path):  # another process may just have made it ours
         raise not_ours(path, f"holds {', '.join(foreign[:3])}{' …' if foreign[3:] else ''}, which is not")
 
 

@@ -180,7 +180,7 @@ def test_a_cache_that_may_only_be_read_is_read(encoder, tmp_path, monkeypatch):
 
 
 def test_writers_at_once_end_with_one_file_that_all_map(encoder, tmp_path, monkeypatch):
-    together = threading.Barrier(4)
+    together = threading.Barrier(4, timeout=60)
     plain = array_cache.write_arrays
     monkeypatch.setattr(
         array_cache, "write_arrays", lambda *given, **more: (together.wait(), plain(*given, **more))

@@ -16,6 +16,7 @@ from test_places import a_result, tree, write
 from callbacks import CHECKPOINTS, RESUME_FILE
 from juzhen import SentenceEncoder
 from juzhen.cli.main import main
+from juzhen.core import owned
 from juzhen.core.array_cache import ArrayCache
 from juzhen.core.errors import UserError
 from juzhen.core.owned import LIST, MARKER, own_folder, require_apart
@@ -164,6 +165,20 @@ def test_a_student_takes_its_own_place_and_not_that_of_its_teacher(tmp_path, enc
     assert main(["student", str(student), str(student), "--layers", "1"]) == 2
     assert "is read, and would be written over" in capsys.readouterr().err
     assert tree(tmp_path) == before
+
+
+def test_a_folder_that_another_process_makes_ours_meanwhile_is_ours(tmp_path, monkeypatch):
+    folder, look = tmp_path / "cache", owned._is_marked
+    folder.mkdir()
+
+    def marked_after_the_first_look(path):
+        was_marked = look(path)
+        (path / MARKER).touch()
+        (path / "entry").touch()
+        return was_marked
+
+    monkeypatch.setattr(owned, "_is_marked", marked_after_the_first_look)
+    own_folder(folder)
 
 
 def test_no_student_takes_the_place_of_a_runs_encoder_and_no_file_of_an_encoder_is_an_output(
