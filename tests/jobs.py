@@ -41,6 +41,34 @@ SMALL = (
 NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
 """Class → words of its own, of which texts are made."""
 
+SCORED = dict(zip(("anchor", "positive", "negative", "negative_2"), range(4), strict=True)) | {
+    "score_positive": 4,
+    "score_negative": 5,
+    "score_negative_2": 6,
+}
+"""Column → place in the rows of `ranked_rows`."""
+
+
+def ranked_rows(folder: Path, columns: dict[str, int] = SCORED, last: str = "0.5") -> tuple[str, ...]:
+    """Writes rows of a query and three documents with a teacher's scores; gives the overrides that train on them."""
+    lines = [
+        f"问{row}\t答{row}很好\t坏{row}\t差{row}天气\t{row / 8}\t{-row}\t{last if row == 7 else 1}"
+        for row in range(16)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return (
+        "dataset=[simclue_rank]",
+        "dataset.simclue_rank.source=local",
+        "dataset.simclue_rank.rows.train=null",
+        "dataset.simclue_rank.layouts.tsv.files={train: train.tsv, dev: null, test: null}",
+        *(f"++dataset.simclue_rank.layouts.tsv.columns.{name}={place}" for name, place in columns.items()),
+        "dataset.simclue_rank.layouts.tsv.header=false",
+        f"data_dir={folder}",
+        "training.duration=2 steps",
+        "logger.every_steps=1",
+    )
+
 
 def compose_job(*overrides: str) -> DictConfig:
     """The configuration that `python train.py <overrides>` would run."""

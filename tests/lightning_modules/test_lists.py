@@ -3,16 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from jobs import forbid_reading, logged, run_job
+from jobs import SCORED, forbid_reading, logged, ranked_rows, run_job
 
 from juzhen.core.errors import UserError
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoderModule
-
-NAMES = ("anchor", "positive", "negative", "negative_2")
-COLUMNS = dict(zip(NAMES, range(4), strict=True))
-SCORED = COLUMNS | {"score_positive": 4, "score_negative": 5, "score_negative_2": 6}
-
 
 def without(name):
     return {column: place for column, place in SCORED.items() if column != name}
@@ -21,30 +16,7 @@ def without(name):
 @pytest.fixture
 def ranked(tmp_path):
     """Writes rows of a query and three documents with scores; gives the overrides that train on them."""
-
-    def write(columns=SCORED, last="0.5"):
-        lines = [
-            f"问{row}\t答{row}很好\t坏{row}\t差{row}天气\t{row / 8}\t{-row}\t{last if row == 7 else 1}"
-            for row in range(16)
-        ]
-        (tmp_path / "data").mkdir(exist_ok=True)
-        (tmp_path / "data" / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return (
-            "dataset=[simclue_rank]",
-            "dataset.simclue_rank.source=local",
-            "dataset.simclue_rank.rows.train=null",
-            "dataset.simclue_rank.layouts.tsv.files={train: train.tsv, dev: null, test: null}",
-            *(
-                f"++dataset.simclue_rank.layouts.tsv.columns.{name}={place}"
-                for name, place in columns.items()
-            ),
-            "dataset.simclue_rank.layouts.tsv.header=false",
-            f"data_dir={tmp_path / 'data'}",
-            "training.duration=2 steps",
-            "logger.every_steps=1",
-        )
-
-    return write
+    return lambda *given, **named: ranked_rows(tmp_path / "data", *given, **named)
 
 
 @pytest.mark.parametrize("model", [BiEncoder, CrossEncoderModule])
