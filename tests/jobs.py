@@ -41,11 +41,8 @@ SMALL = (
 NEWS = {"news_story": "故事小说人物", "news_sports": "足球篮球比赛", "news_tech": "手机电脑芯片"}
 """Class → words of its own, of which texts are made."""
 
-SCORED = dict(zip(("anchor", "positive", "negative", "negative_2"), range(4), strict=True)) | {
-    "score_positive": 4,
-    "score_negative": 5,
-    "score_negative_2": 6,
-}
+COLUMNS = {"anchor": 0, "positive": 1, "negative": 2, "negative_2": 3}
+SCORED = COLUMNS | {"score_positive": 4, "score_negative": 5, "score_negative_2": 6}
 """Column → place in the rows of `ranked_rows`."""
 
 

@@ -13,9 +13,7 @@ pytestmark = pytest.mark.gpu
 ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1", "training.duration=4 steps", "optimizer.eps=1e-3")
 GPU = ("hardware=cuda", "hardware.num_workers=0", "hardware.threads=1")
 JOBS = [*(" ".join(job) for group in GROUPS.values() for job in group), *WAITS]
-JOBS.remove(
-    "loss=r_drop"
-)  # compares two passes that dropout makes different, and each device drops in its own way
+JOBS.remove("loss=r_drop")  # which compares two passes with dropout, and each device drops in its own way
 """Every loss, and every model."""
 
 

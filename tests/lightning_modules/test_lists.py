@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from jobs import SCORED, forbid_reading, logged, ranked_rows, run_job
+from jobs import COLUMNS, SCORED, forbid_reading, logged, ranked_rows, run_job
 
 from juzhen.core.errors import UserError
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.crossencoder import CrossEncoderModule
+
 
 def without(name):
     return {column: place for column, place in SCORED.items() if column != name}
