@@ -48,6 +48,18 @@ def read(path: Path) -> Result:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def tables(results: Iterable[Result], language: str) -> str:
+    """Markdown: a table of what was measured on a processor, and one under its name of each other device."""
+    by_device: dict[str, list[Result]] = {"cpu": []}
+    for result in results:
+        by_device.setdefault(result["machine"].get("device", "cpu"), []).append(result)
+    parts = [table(by_device.pop("cpu"), language)]
+    for device, of_device in by_device.items():
+        packages = of_device[0]["machine"]["packages"]
+        parts += [WORDS[language]["there"].format(device=device, **packages), table(of_device, language)]
+    return "\n\n".join(parts)
+
+
 def table(results: Iterable[Result], language: str) -> str:
     """Markdown: a line for each thing that was measured on our side."""
     phrases = WORDS[language]
@@ -172,7 +184,7 @@ def main(folder: str, *pages: str) -> None:
     for path, result in results.items():
         draw(result, path.with_suffix(".svg"))
     for page in pages:
-        write_into(Path(page), table(results.values(), "zh" if page.endswith(".zh.md") else "en"))
+        write_into(Path(page), tables(results.values(), "zh" if page.endswith(".zh.md") else "en"))
 
 
 if __name__ == "__main__":

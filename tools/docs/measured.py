@@ -91,7 +91,7 @@ def _bench(files: list[Path]) -> str:
     results = [report.read(path) for path in files if path.suffix == ".json"]
     svgs = [path for path in files if path.suffix == ".svg"]
     pictures = [f"![{path.stem}: ours beside sentence-transformers]({path.name})" for path in svgs]
-    return "\n\n".join([BENCH, report.table(results, "en"), *pictures]) + "\n"
+    return "\n\n".join([BENCH, report.tables(results, "en"), *pictures]) + "\n"
 
 
 def _listing(files: list[Path]) -> str:
