@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from juzhen.serving import bodies
 from juzhen.serving.errors import ErrorReply, RequestError, json_response
+from juzhen.serving.page import add_page
 from juzhen.serving.service import Service
 
 Answer = Callable[[Any, Any], Awaitable[dict[str, Any]]]
@@ -92,11 +93,14 @@ def make_app(service: Service) -> FastAPI:
         service.similarity,
         "Each text with each of others",
     )
+    post("/score", bodies.ScoreBody, bodies.ScoreReply, service.score, "The score of each pair")
+    post("/words", bodies.WordsBody, bodies.WordsReply, service.words, "The words of two texts that carry their score")
     post("/search", bodies.SearchBody, bodies.SearchReply, service.search, "The nearest texts of the index")
     get("/v1/models", bodies.ModelsReply, lambda: (service.listed(),), "What is served")
     get("/health", bodies.StateReply, lambda: _health(service), "Whether the process works", 503)
     get("/ready", bodies.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503)
     _add_rest(app, service)
+    add_page(app)
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

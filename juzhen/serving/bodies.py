@@ -71,6 +71,20 @@ class SimilarityBody(ReadBody):
     second: OneOrMore
 
 
+Text = Annotated[str, WithJsonSchema(TEXT)]
+
+
+class ScoreBody(ReadBody):
+    """Pairs; `model` may be the cross-encoder, which reads no prompt."""
+
+    pairs: Annotated[list[tuple[Text, Text]], FailFast(), Field(min_length=1)]
+
+
+class WordsBody(ReadBody):
+    first: Text
+    second: Text
+
+
 class SearchBody(ReadBody):
     query: OneOrMore
     top_k: Annotated[int, Field(ge=1, le=1000)] = 10
@@ -131,6 +145,29 @@ class SimilarityReply(BaseModel):
     """A row of scores for each first text."""
 
     scores: list[list[float]]
+    model: str
+
+
+class ScoreReply(BaseModel):
+    """A score for each pair."""
+
+    scores: list[float]
+    model: str
+
+
+class Part(BaseModel):
+    """A part of a text. `weight` is how much lower the score is without it; null: it is no word."""
+
+    text: str
+    weight: float | None
+
+
+class WordsReply(BaseModel):
+    """The parts of a text, one after another, are the text."""
+
+    score: float
+    first: list[Part]
+    second: list[Part]
     model: str
 
 

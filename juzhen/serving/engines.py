@@ -153,6 +153,11 @@ class Reranker:
             is_cut[:] = True
         return [(table[0], ids) for ids in table[1:]], lengths, int(is_cut.sum())
 
+    def pair_tokens(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Any], np.ndarray, int]:
+        """The same of pairs that share no query."""
+        inputs, lengths, cut = zip(*(self.tokens(first, [second]) for first, second in pairs), strict=True)
+        return [joint for (joint,) in inputs], np.concatenate(lengths), sum(cut)
+
     @torch.inference_mode()
     def compute(self, inputs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         first, second = (TokenTable.of([pair[side] for pair in inputs]) for side in (0, 1))

@@ -12,14 +12,18 @@ import numpy as np
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from juzhen.encoders.pooling import cut_to, unit
+from juzhen.encoders.token_table import TokenTable
+from juzhen.serving.attribution import weighed, without_each, words_of
 from juzhen.serving.batching import Batcher
 from juzhen.serving.bodies import (
     EmbedBody,
     EmbeddingsBody,
     ReadBody,
     RerankBody,
+    ScoreBody,
     SearchBody,
     SimilarityBody,
+    WordsBody,
 )
 from juzhen.serving.engines import Corpus, Embedder, Reranker, pair_shares
 from juzhen.serving.errors import RequestError
@@ -32,6 +36,8 @@ BY_COSINE = (
 
 QUICK_CHARACTERS = 2000
 """Texts of so many characters are tokenised at once; longer ones in a thread, while others are answered."""
+
+SIDES_OF_PAIR = "first", "second"
 
 PATIENCE = 0.5
 """Seconds after which a request looks whether its client is still there: what nobody waits for is not computed."""
@@ -128,6 +134,53 @@ class Service:
         vectors = await self._vectors(models, [*first, *second], body, facts, param="first and second")
         scores = models.embedder.encoder.similarity(vectors[: len(first)], vectors[len(first) :])
         return {"scores": scores.tolist(), "model": models.embedder.name}
+
+    async def score(self, body: ScoreBody, facts: Facts) -> dict[str, Any]:
+        models, pairs = self.models, body.pairs
+        served = [models.embedder.name, *([models.reranker.name] if models.reranker else [])]
+        require_model(body.model, served)
+        first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+        texts = self._texts([*first, *second], "pairs")
+        if (judge := models.reranker) is None or body.model in (None, models.embedder.name):
+            vectors = await self._vectors(models, texts, body, facts, param="pairs")
+            encoder = models.embedder.encoder
+            halves = zip(vectors[: len(pairs)], vectors[len(pairs) :], strict=True)
+            scores = np.array([encoder.similarity(*half) for half in halves])
+        else:
+            if body.prompt_name is not None or body.input_type is not None:
+                raise RequestError(400, "prompt_name, input_type: a cross-encoder reads no prompt", param="model")
+            inputs, lengths, num_cut = await self._tokenized(judge, texts, lambda: judge.pair_tokens(pairs))
+            if num_cut and body.truncate in (False, "NONE"):
+                raise RequestError(
+                    400,
+                    f"pairs: {num_cut:,} are longer than the model reads; send shorter texts, or truncate: true",
+                    param="pairs",
+                    code="context_length_exceeded",
+                )
+            scores = await self._computed(judge, inputs, lengths, facts)
+        return {"scores": scores.tolist(), "model": body.model or models.embedder.name}
+
+    async def words(self, body: WordsBody, facts: Facts) -> dict[str, Any]:
+        models, texts = self._models(body.model), self._texts([body.first, body.second], "first and second")
+        embedder = models.embedder
+        reader = embedder.reader(body.prompt_name, body.input_type)
+
+        def tokenized() -> Any:
+            embedder.tokens(texts, reader, param="first and second", truncate=body.truncate in (True, "END"))
+            return [words_of(reader, text, param=side) for side, text in zip(SIDES_OF_PAIR, texts, strict=True)]
+
+        ids, words = zip(*await self._tokenized(embedder, texts, tokenized), strict=True)
+        inputs = [without_each(*half) for half in zip(ids, words, strict=True)]
+        every = [(tokens, reader.unpooled) for half in inputs for tokens in half]
+        lengths = embedder.encoder.input_lengths(TokenTable.of([tokens for tokens, _ in every]))
+        vectors = await self._computed(embedder, every, lengths, facts)
+        first, second = vectors[: len(inputs[0])], vectors[len(inputs[0]) :]
+        of_first = embedder.encoder.similarity(first, second[:1])[:, 0]
+        of_second = embedder.encoder.similarity(first[:1], second)[0]
+        reply: dict[str, Any] = {"score": float(of_first[0]), "model": embedder.name}
+        for side, text, half, scores in zip(SIDES_OF_PAIR, texts, words, (of_first, of_second), strict=True):
+            reply[side] = weighed(text, half, (scores[0] - scores[1:]).tolist())
+        return reply
 
     async def search(self, body: SearchBody, facts: Facts) -> dict[str, Any]:
         models = self._models(body.model)
