@@ -115,7 +115,7 @@ function showPair() {
   })));
   at("score").value = number(weighed.score);
   const rows = weights.sort((one, other) => other.weight - one.weight).map((part) => make("tr", {}, make("td", {}, part.text), make("td", {}, say(part.side)), make("td", { class: "number" }, number(part.weight))));
-  at("word-table").replaceChildren(make("thead", {}, make("tr", {}, ...["word", "text", "weight"].map((name) => make("th", { scope: "col" }, say(name))))), make("tbody", {}, ...rows));
+  at("word-table").replaceChildren(make("thead", {}, make("tr", {}, ...["word", "text", "weight"].map((name) => make("th", { scope: "col", class: name === "weight" && "number" }, say(name))))), make("tbody", {}, ...rows));
   at("pair").hidden = false;
 }
 function compare(first, second) {

@@ -5,7 +5,13 @@ import { ask, at, complain, make, number } from "./parts.js";
 const MOST_ROWS = 20000, CHUNK = 64, SHOWN = 200, BINS = 24, MOST_SERIES = 4;
 const NAMES = { a: ["text_a", "sentence1", "sentence_a", "text1", "premise", "anchor", "query", "question1", "first"], b: ["text_b", "sentence2", "sentence_b", "text2", "hypothesis", "positive", "document", "question2", "second"], gold: ["label", "score", "gold", "gold_label", "similarity", "same"] };
 const columns = { a: at("column-a"), b: at("column-b"), gold: at("column-gold") };
-let table = null, result = null, running = null, highestFirst = true;
+let table = null, result = null, running = null, highestFirst = true, state = [], draw = () => {};
+
+/** What is going on, in the language that is shown. */
+function tell(...words) {
+  state = words;
+  at("file-state").textContent = words.length ? say(...words) : "";
+}
 
 /** UTF-8, else GB18030, in which tables of Chinese offices often are. */
 function decoded(bytes) {
@@ -32,7 +38,7 @@ function open(text, name) {
   at("file-name").textContent = name;
   if (rows.length === 0 || Math.max(...rows.map((row) => row.length)) < 2) {
     at("columns").hidden = true;
-    at("file-state").textContent = say("oneColumn");
+    tell("oneColumn");
     return;
   }
   const head = rows[0].map((cell) => cell.trim().toLowerCase()), known = Object.values(NAMES).flat();
@@ -65,7 +71,9 @@ function pairs() {
 function count() {
   const { rows, empty } = pairs();
   at("start").disabled = rows.length === 0 || rows.length > MOST_ROWS;
-  at("file-state").textContent = rows.length > MOST_ROWS ? say("tooMany", rows.length, MOST_ROWS) : rows.length ? say("rows", rows.length, empty) : say("noRows");
+  if (rows.length > MOST_ROWS) tell("tooMany", rows.length, MOST_ROWS);
+  else if (rows.length) tell("rows", rows.length, empty);
+  else tell("noRows");
 }
 
 async function score() {
@@ -79,12 +87,13 @@ async function score() {
       const { scores } = await ask("score", { model, pairs: chunk.map((row) => [row.a, row.b]), truncate: true }, running.signal);
       chunk.forEach((row, number) => done.push({ ...row, score: scores[number] }));
       at("progress").value = done.length / rows.length;
-      at("file-state").textContent = say("scored", done.length, rows.length);
+      tell("scored", done.length, rows.length);
     }
     complain(null);
-    at("file-state").textContent = say("ready", done.length, number((performance.now() - began) / 1000, 1));
+    tell("ready", done.length, number((performance.now() - began) / 1000, 1));
   } catch (error) {
-    at("file-state").textContent = error.name === "AbortError" ? say("stopped", done.length) : error.message;
+    tell("stopped", done.length);
+    if (error.name !== "AbortError") complain(error);
   }
   busy(false);
   if (!done.length) return;
@@ -123,21 +132,22 @@ function show() {
   if (labels.length > 1 && labels.every((label) => label !== null && isNumber(label))) facts.push(`${say("spearman")} ${number(spearman(scores, result.rows.map((row) => Number(row.gold))))}`);
   const keys = series[0] === null ? [] : series.map((label, number) => make("span", {}, make("i", { class: `key s${number}` }), label || say("none")));
   at("histogram-note").replaceChildren(...keys, ...facts.map((fact) => make("span", {}, fact)));
-  at("histogram").replaceChildren(histogram(scores, series, sorted));
   const ordered = [...result.rows].sort((one, other) => (highestFirst ? other.score - one.score : one.score - other.score)).slice(0, SHOWN);
   const heads = ["score", "first", "second", ...(labels[0] === null ? [] : ["gold"])];
   at("pair-table").replaceChildren(
     make("caption", { class: "words" }, say("shown", ordered.length, scores.length)),
-    make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, say(name))))),
+    make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col", class: name === "score" && "number" }, say(name))))),
     make("tbody", {}, ...ordered.map((row) => make("tr", {}, make("td", { class: "number" }, number(row.score)), make("td", {}, row.a), make("td", {}, row.b), ...(row.gold === null ? [] : [make("td", {}, row.gold)])))),
   );
   at("turn").textContent = say(highestFirst ? "lowest" : "highest");
   at("scored").hidden = false;
+  draw = () => at("histogram").replaceChildren(histogram(scores, series, sorted));
+  draw();
 }
 
 /** Bars of the labels stand on each other. */
 function histogram(scores, series, sorted) {
-  const [width, height, foot, left] = [640, 220, 24, 40], low = sorted[0], span = sorted.at(-1) - low || 1e-6;
+  const [width, height, foot, left] = [Math.max(240, at("histogram").clientWidth), 220, 24, 40], low = sorted[0], span = sorted.at(-1) - low || 1e-6;
   const counts = Array.from({ length: BINS }, () => series.map(() => 0));
   result.rows.forEach((row) => { counts[Math.min(BINS - 1, Math.floor((BINS * (row.score - low)) / span))][Math.max(0, series.indexOf(row.gold))] += 1; });
   const most = Math.max(...counts.map((bin) => bin.reduce((sum, value) => sum + value, 0))), wide = (width - left) / BINS;
@@ -193,4 +203,5 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
     if (kind === "drop") read(event.dataTransfer.files[0]).catch(complain);
   });
 }
-inEachLanguage(() => { if (table) { fillColumns(chosen()); if (!running) count(); } if (result) show(); });
+addEventListener("resize", () => draw());
+inEachLanguage(() => { if (table) fillColumns(chosen()); tell(...state); if (result) show(); });
