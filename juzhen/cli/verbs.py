@@ -32,6 +32,7 @@ GROUPS = {
         "fuse": "two runs as one score, weighted by what does best on dev",
         "curves": "learning curves of runs side by side, as a picture and a table",
         "space": "maps of the embeddings, before and after training: spread, neighbours, classes",
+        "mteb": "score a run by the package mteb: its Chinese sets from local files, others from the hub",
         "transfer": "classify pairs or texts by a logistic regression on frozen embeddings",
     },
     "make data and models": {

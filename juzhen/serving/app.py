@@ -94,7 +94,13 @@ def make_app(service: Service) -> FastAPI:
         "Each text with each of others",
     )
     post("/score", bodies.ScoreBody, bodies.ScoreReply, service.score, "The score of each pair")
-    post("/words", bodies.WordsBody, bodies.WordsReply, service.words, "The words of two texts that carry their score")
+    post(
+        "/words",
+        bodies.WordsBody,
+        bodies.WordsReply,
+        service.words,
+        "The words of two texts that carry their score",
+    )
     post("/search", bodies.SearchBody, bodies.SearchReply, service.search, "The nearest texts of the index")
     get("/v1/models", bodies.ModelsReply, lambda: (service.listed(),), "What is served")
     get("/health", bodies.StateReply, lambda: _health(service), "Whether the process works", 503)

@@ -33,7 +33,9 @@ def words_of(encoder: SentenceEncoder, text: str, *, param: str) -> tuple[np.nda
     RequestError for too many words, and where the tokenizer does not tell characters of tokens.
     """
     if not encoder.tokenizer.is_fast:
-        raise RequestError(400, "the tokenizer of this encoder does not tell where its tokens stand in a text")
+        raise RequestError(
+            400, "the tokenizer of this encoder does not tell where its tokens stand in a text"
+        )
     (whole,) = encoder.prompted([text])
     shift = len(whole) - len(text)
     encoding = encoder.tokenizer(
@@ -52,7 +54,9 @@ def words_of(encoder: SentenceEncoder, text: str, *, param: str) -> tuple[np.nda
             words.append(Word(start, end, (number,)))
     if len(words) > MOST_WORDS:
         raise RequestError(
-            400, f"{param}: {len(words):,} words; at most {MOST_WORDS} can be weighed, send a shorter text", param=param
+            400,
+            f"{param}: {len(words):,} words; at most {MOST_WORDS} can be weighed, send a shorter text",
+            param=param,
         )
     return np.asarray(encoding["input_ids"], dtype=np.int32), words
 
@@ -90,5 +94,6 @@ def _is_inside(text: str, start: int, before: int) -> bool:
     if start != before:
         return False
     return all(
-        character.isalnum() and east_asian_width(character) not in "WF" for character in text[start - 1 : start + 1]
+        character.isalnum() and east_asian_width(character) not in "WF"
+        for character in text[start - 1 : start + 1]
     )

@@ -148,7 +148,9 @@ class Service:
             scores = np.array([encoder.similarity(*half) for half in halves])
         else:
             if body.prompt_name is not None or body.input_type is not None:
-                raise RequestError(400, "prompt_name, input_type: a cross-encoder reads no prompt", param="model")
+                raise RequestError(
+                    400, "prompt_name, input_type: a cross-encoder reads no prompt", param="model"
+                )
             inputs, lengths, num_cut = await self._tokenized(judge, texts, lambda: judge.pair_tokens(pairs))
             if num_cut and body.truncate in (False, "NONE"):
                 raise RequestError(
@@ -167,7 +169,9 @@ class Service:
 
         def tokenized() -> Any:
             embedder.tokens(texts, reader, param="first and second", truncate=body.truncate in (True, "END"))
-            return [words_of(reader, text, param=side) for side, text in zip(SIDES_OF_PAIR, texts, strict=True)]
+            return [
+                words_of(reader, text, param=side) for side, text in zip(SIDES_OF_PAIR, texts, strict=True)
+            ]
 
         ids, words = zip(*await self._tokenized(embedder, texts, tokenized), strict=True)
         inputs = [without_each(*half) for half in zip(ids, words, strict=True)]

@@ -1,10 +1,12 @@
 """Opens a page in headless Chromium (Playwright) and does what it is told, as a program of its own.
 
-python browser.py PAGE STEPS [dark]     PAGE: a file, or an address; STEPS: JSON list of [what, argument]; prints a JSON list of what each gave
+python browser.py PAGE STEPS [dark]     PAGE: a file, or an address; STEPS: JSON list of [what, argument]
+Prints a JSON list of what each step gave.
 
 ["size", [width, height]] · ["js", expression] · ["until", expression that becomes true] · ["hover", selector] ·
 ["click", selector] · ["tap", selector] · ["key", name] · ["picture", path] · ["pdf", path] ·
-["choose", [selector, value]] · ["fill", [selector, text]] · ["files", [selector, path]] · ["download", [selector of what starts it, path]] ·
+["choose", [selector, value]] · ["fill", [selector, text]] · ["files", [selector, path]] ·
+["download", [selector of what starts it, path]] ·
 ["requests", null]: what was asked of anybody but the page itself.
 The last entry is what the page complained about.
 """
