@@ -2,6 +2,6 @@
 
 from juzhen.index.index import Found, Index
 from juzhen.index.rows import Rows, read_rows
-from juzhen.index.writing import Encoding, add, build, remove
+from juzhen.index.writing import Encoding, add, build, index_in_memory, remove
 
-__all__ = ["Encoding", "Found", "Index", "Rows", "add", "build", "read_rows", "remove"]
+__all__ = ["Encoding", "Found", "Index", "Rows", "add", "build", "index_in_memory", "read_rows", "remove"]

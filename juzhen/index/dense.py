@@ -93,6 +93,11 @@ class Faiss:
     def __len__(self) -> int:
         return int(self.index.ntotal)
 
+    @property
+    def size_in_bytes(self) -> int:
+        """As it lies in a file, and in memory."""
+        return int(require_faiss(self._kind).serialize_index(self.index).nbytes)
+
     def search(
         self,
         queries: Float[np.ndarray, "queries dim"],

@@ -31,6 +31,9 @@ CREATE TABLE generations (name TEXT PRIMARY KEY, numbers BLOB NOT NULL);
 AT_ONCE = 10_000
 """Rows that are read at a time."""
 
+MOST_VALUES = 500
+"""Of a filter."""
+
 Where = Mapping[str, Any]
 """Name of metadata → the value that a text must have, or a list of values of which it must have one."""
 
@@ -174,9 +177,11 @@ class Store:
                 raise UserError(
                     f"filter: {short(name)}: expected a text, a number, true, false, null, or a list of them"
                 )
-            tests = " OR ".join(["atom IS ?"] * len(choices))
+            tests = f"atom IN ({', '.join('?' * len(choices))}){' OR atom IS NULL' * (None in choices)}"
             conditions.append(f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND ({tests}))")
             values += [name, *choices]
+        if len(values) > MOST_VALUES:
+            raise UserError(f"filter: {len(values):,} names and values; expected {MOST_VALUES} at most")
         rows = self._all(
             f"SELECT number FROM texts WHERE {' AND '.join(conditions)} ORDER BY number", *values
         )

@@ -5,13 +5,18 @@ import base64
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from juzhen.core.columns import check_texts
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from juzhen.encoders.pooling import cut_to, unit
+from juzhen.index import Found, Index
+from juzhen.index.rerank import RERANKED, in_order_of
+from juzhen.index.size import bytes_per_vector
 from juzhen.serving.batching import Batcher
 from juzhen.serving.bodies import (
     EmbedBody,
@@ -21,7 +26,7 @@ from juzhen.serving.bodies import (
     SearchBody,
     SimilarityBody,
 )
-from juzhen.serving.engines import Corpus, Embedder, Reranker, pair_shares
+from juzhen.serving.engines import Embedder, Reranker, pair_shares
 from juzhen.serving.errors import RequestError
 from juzhen.serving.metrics import Metrics
 from juzhen.serving.settings import Limits
@@ -35,6 +40,18 @@ QUICK_CHARACTERS = 2000
 
 PATIENCE = 0.5
 """Seconds after which a request looks whether its client is still there: what nobody waits for is not computed."""
+
+
+MOST_HITS = 50_000
+"""Texts of an answer of /search."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What /search looks through, and its name."""
+
+    index: Index
+    name: str
 
 
 @dataclass(frozen=True)
@@ -131,16 +148,73 @@ class Service:
 
     async def search(self, body: SearchBody, facts: Facts) -> dict[str, Any]:
         models = self._models(body.model)
-        if models.corpus is None:
+        index, queries = require_corpus(models).index, self._texts(body.query, "query")
+        reranker = models.reranker if body.rerank else None
+        if body.rerank and reranker is None:
             raise RequestError(
-                404, "there is nothing to search; start the server with --index", code="no_index"
+                400, "rerank: no cross-encoder is served; start the server with --rerank", param="rerank"
+            )
+        depth = body.top_k if reranker is None else max(body.top_k, RERANKED)
+        most = MOST_HITS if reranker is None else self.limits.texts
+        if len(queries) * depth > most:
+            raise RequestError(
+                400,
+                f"query: {len(queries):,} texts with {depth} hits each; at most {most:,} hits in one request",
+                param="query",
             )
         if body.prompt_name is not None:
             body.input_type = None
-        vectors = await self._vectors(models, self._texts(body.query, "query"), body, facts, param="query")
-        found = await asyncio.to_thread(models.corpus.search, vectors, body.top_k)
-        results = [[dict(zip(("index", "score", "text"), hit, strict=True)) for hit in row] for row in found]
-        return {"results": results, "model": models.embedder.name}
+        vectors = None
+        if body.mode == "bm25":
+            _check_words(queries)
+        else:
+            vectors = await self._vectors(models, queries, body, facts, param="query")
+        look = partial(
+            index.search, queries, depth, mode=body.mode, where=body.filter or None, vectors=vectors
+        )
+        try:
+            found = await asyncio.to_thread(look)
+        except UserError as error:
+            raise RequestError(
+                400, str(error), param="filter" if str(error).startswith("filter") else "mode"
+            ) from error
+        if reranker is not None:
+            found = [
+                await self._reranked(reranker, query, hits, body.top_k, facts)
+                for query, hits in zip(queries, found, strict=True)
+            ]
+        return {
+            "results": [[hit._asdict() for hit in hits] for hits in found],
+            "model": models.embedder.name,
+            "mode": body.mode,
+            "reranker": None if reranker is None else reranker.name,
+        }
+
+    def index_facts(self) -> dict[str, Any]:
+        """What is searched."""
+        corpus = require_corpus(self.models)
+        view = corpus.index.view()
+        return {
+            "name": corpus.name,
+            "texts": int(view.alive.sum()),
+            "kind": view.facts["kind"],
+            "dimension": view.facts["dim"],
+            "fields": view.facts["fields"],
+            "modes": corpus.index.modes,
+            "reranks": self.models.reranker is not None,
+            "bytes_per_vector": bytes_per_vector(view),
+        }
+
+    async def _reranked(
+        self, reranker: Reranker, query: str, hits: list[Found], top_k: int, facts: Facts
+    ) -> list[Found]:
+        if not hits:
+            return []
+        texts = [hit.text for hit in hits]
+        inputs, lengths, _ = await self._tokenized(
+            reranker, [query, *texts], lambda: reranker.tokens(query, texts)
+        )
+        return in_order_of(hits, await self._computed(reranker, inputs, lengths, facts), top_k)
 
     async def rerank(self, body: RerankBody, facts: Facts) -> dict[str, Any]:
         models = self.models
@@ -296,6 +370,19 @@ def require_model(name: str | None, served: Sequence[str]) -> None:
         raise RequestError(
             404, f"model {short(name)} is not served here; {hint}", param="model", code="model_not_found"
         )
+
+
+def require_corpus(models: Models) -> Corpus:
+    if models.corpus is None:
+        raise RequestError(404, "there is nothing to search; start the server with --index", code="no_index")
+    return models.corpus
+
+
+def _check_words(queries: list[str]) -> None:
+    try:
+        check_texts(queries, called="query: text")
+    except UserError as error:
+        raise RequestError(400, str(error), param="query") from error
 
 
 def _is_numbers(value: Any) -> bool:
