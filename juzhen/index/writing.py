@@ -25,7 +25,7 @@ from juzhen.encoders.pooling import require_finite_vectors, unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started
 from juzhen.index.dense import Dense, open_dense, require_kind, write_dense
-from juzhen.index.index import check_encoder, dense_file, index_digest, lexical_file, reader_of
+from juzhen.index.index import Index, check_encoder, dense_file, index_digest, lexical_file, reader_of
 from juzhen.index.rows import Rows
 from juzhen.index.store import DATABASE, Store
 from juzhen.metrics.bm25 import BM25, CHARACTERS, cut_of
@@ -117,6 +117,19 @@ def build(
     finally:
         store.close()
         _tidy(folder)
+
+
+def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
+    """The rows of a file, searched like an index, as long as the process lives."""
+    store, dim = Store(None), encoder.size_of()
+    reader = reader_of(encoder, None, None)
+    facts = {"kind": "flat", "dim": dim, "tokens": CHARACTERS, "fields": rows.fields, "state": "complete"}
+    whose = {"encoder": "", "digest": index_digest(reader), "prompt_name": None, "prompt": None}
+    with store.transaction():
+        store.set_facts(**facts, **whose, next=0)
+        for portion, vectors in _encoded(reader, rows, dim, Encoding({})):
+            store.add(portion.texts, portion.ids, portion.metadata, vectors)
+    return Index(store, None, encoder)
 
 
 def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encoding | None = None) -> int:

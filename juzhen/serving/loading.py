@@ -8,7 +8,8 @@ from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index import Index, index_in_memory, read_rows
 from juzhen.serving.engines import Embedder, Reranker
-from juzhen.serving.service import Corpus, Models
+from juzhen.serving.searching import Corpus
+from juzhen.serving.service import Models
 
 
 def load_models(

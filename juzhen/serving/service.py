@@ -5,18 +5,15 @@ import base64
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from juzhen.core.columns import check_texts
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from juzhen.encoders.pooling import cut_to, unit
-from juzhen.index import Found, Index
-from juzhen.index.rerank import RERANKED, in_order_of
-from juzhen.index.size import bytes_per_vector
+from juzhen.index import Found
+from juzhen.index.rerank import in_order_of
 from juzhen.serving.batching import Batcher
 from juzhen.serving.bodies import (
     EmbedBody,
@@ -29,6 +26,7 @@ from juzhen.serving.bodies import (
 from juzhen.serving.engines import Embedder, Reranker, pair_shares
 from juzhen.serving.errors import RequestError
 from juzhen.serving.metrics import Metrics
+from juzhen.serving.searching import Corpus, depth_of, require_corpus
 from juzhen.serving.settings import Limits
 
 BY_COSINE = (
@@ -40,18 +38,6 @@ QUICK_CHARACTERS = 2000
 
 PATIENCE = 0.5
 """Seconds after which a request looks whether its client is still there: what nobody waits for is not computed."""
-
-
-MOST_HITS = 50_000
-"""Texts of an answer of /search."""
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """What /search looks through, and its name."""
-
-    index: Index
-    name: str
 
 
 @dataclass(frozen=True)
@@ -148,41 +134,21 @@ class Service:
 
     async def search(self, body: SearchBody, facts: Facts) -> dict[str, Any]:
         models = self._models(body.model)
-        index, queries = require_corpus(models).index, self._texts(body.query, "query")
+        corpus, queries = require_corpus(models.corpus), self._texts(body.query, "query")
         reranker = models.reranker if body.rerank else None
         if body.rerank and reranker is None:
-            raise RequestError(
-                400, "rerank: no cross-encoder is served; start the server with --rerank", param="rerank"
-            )
-        depth = body.top_k if reranker is None else max(body.top_k, RERANKED)
-        most = MOST_HITS if reranker is None else self.limits.texts
-        if len(queries) * depth > most:
-            raise RequestError(
-                400,
-                f"query: {len(queries):,} texts with {depth} hits each; at most {most:,} hits in one request",
-                param="query",
-            )
+            message = "rerank: no cross-encoder is served; start the server with --rerank"
+            raise RequestError(400, message, param="rerank")
+        depth = depth_of(queries, body, most_pairs=self.limits.texts)
         if body.prompt_name is not None:
             body.input_type = None
         vectors = None
-        if body.mode == "bm25":
-            _check_words(queries)
-        else:
+        if body.mode != "bm25":
             vectors = await self._vectors(models, queries, body, facts, param="query")
-        look = partial(
-            index.search, queries, depth, mode=body.mode, where=body.filter or None, vectors=vectors
-        )
-        try:
-            found = await asyncio.to_thread(look)
-        except UserError as error:
-            raise RequestError(
-                400, str(error), param="filter" if str(error).startswith("filter") else "mode"
-            ) from error
+        found = await asyncio.to_thread(corpus.search, queries, body, depth, vectors)
         if reranker is not None:
-            found = [
-                await self._reranked(reranker, query, hits, body.top_k, facts)
-                for query, hits in zip(queries, found, strict=True)
-            ]
+            pairs = zip(queries, found, strict=True)
+            found = [await self._reranked(reranker, *pair, body.top_k, facts) for pair in pairs]
         return {
             "results": [[hit._asdict() for hit in hits] for hits in found],
             "model": models.embedder.name,
@@ -191,19 +157,8 @@ class Service:
         }
 
     def index_facts(self) -> dict[str, Any]:
-        """What is searched."""
-        corpus = require_corpus(self.models)
-        view = corpus.index.view()
-        return {
-            "name": corpus.name,
-            "texts": int(view.alive.sum()),
-            "kind": view.facts["kind"],
-            "dimension": view.facts["dim"],
-            "fields": view.facts["fields"],
-            "modes": corpus.index.modes,
-            "reranks": self.models.reranker is not None,
-            "bytes_per_vector": bytes_per_vector(view),
-        }
+        """What is searched. Raises RequestError where nothing is."""
+        return require_corpus(self.models.corpus).facts(reranks=self.models.reranker is not None)
 
     async def _reranked(
         self, reranker: Reranker, query: str, hits: list[Found], top_k: int, facts: Facts
@@ -370,19 +325,6 @@ def require_model(name: str | None, served: Sequence[str]) -> None:
         raise RequestError(
             404, f"model {short(name)} is not served here; {hint}", param="model", code="model_not_found"
         )
-
-
-def require_corpus(models: Models) -> Corpus:
-    if models.corpus is None:
-        raise RequestError(404, "there is nothing to search; start the server with --index", code="no_index")
-    return models.corpus
-
-
-def _check_words(queries: list[str]) -> None:
-    try:
-        check_texts(queries, called="query: text")
-    except UserError as error:
-        raise RequestError(400, str(error), param="query") from error
 
 
 def _is_numbers(value: Any) -> bool:
