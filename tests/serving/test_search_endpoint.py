@@ -11,9 +11,9 @@ from juzhen.index import Index, Rows, add, build
 
 for package in ("fastapi", "uvicorn", "httptools", "prometheus_client", "bm25s"):
     pytest.importorskip(package)
-from running import serving  # needs those packages
+from running import serving  # noqa: E402  # needs those packages
 
-from juzhen.serving.loading import load_models
+from juzhen.serving.loading import load_models  # noqa: E402
 
 TEXTS = ["今天天气很好", "怎么退货", "什么时候发货", "东西想退掉怎么办", "明天天气怎么样"]
 
