@@ -85,9 +85,28 @@ class WordsBody(ReadBody):
     second: Text
 
 
+VALUE: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
+Filter = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"anyOf": [VALUE, {"type": "array", "items": VALUE, "minItems": 1}]},
+        }
+    ),
+]
+
+
 class SearchBody(ReadBody):
     query: OneOrMore
     top_k: Annotated[int, Field(ge=1, le=1000)] = 10
+    mode: Literal["dense", "bm25", "hybrid"] = Field(
+        default="dense", description="by vectors, by shared terms, or by the ranks of both"
+    )
+    rerank: bool = Field(default=False, description="the best are put in order by the cross-encoder")
+    filter: Filter | None = Field(
+        default=None, description="metadata that a text must have; a list: any of its values"
+    )
     input_type: InputType | None = "query"
 
 
@@ -172,16 +191,36 @@ class WordsReply(BaseModel):
 
 
 class Hit(BaseModel):
+    """A text of the index. `ranks`: its place, from 1, in the lists that hold it."""
+
     index: int
-    score: float
+    id: str
     text: str
+    metadata: dict[str, Any]
+    score: float
+    ranks: dict[str, int]
 
 
 class SearchReply(BaseModel):
-    """For each query the nearest texts, best first."""
+    """For each query the nearest texts, best first. `reranker`: the model that gave the scores, where one was asked."""
 
     results: list[list[Hit]]
     model: str
+    mode: str
+    reranker: str | None
+
+
+class IndexReply(BaseModel):
+    """What `/search` looks through."""
+
+    name: str
+    texts: int
+    kind: str
+    dimension: int
+    fields: list[str]
+    modes: list[str]
+    reranks: bool
+    bytes_per_vector: float
 
 
 class Ranked(BaseModel):

@@ -3,13 +3,12 @@
 import time
 from pathlib import Path
 
-from juzhen.core.errors import UserError
-from juzhen.core.texts import text_fault
-from juzhen.data.audit.sources import text_lines
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.serving.engines import Embedder, Lines, Reranker
+from juzhen.index import Index, index_in_memory, read_rows
+from juzhen.serving.engines import Embedder, Reranker
+from juzhen.serving.searching import Corpus
 from juzhen.serving.service import Models
 
 
@@ -31,12 +30,14 @@ def model_name(source: str) -> str:
     return (path.parent if path.name == ENCODER_FOLDER else path).name or source
 
 
-def open_corpus(path: Path, encoder: SentenceEncoder) -> Lines:
-    """What is searched: the lines of a text. Raises UserError where it holds none, or an empty one."""
+def open_corpus(path: Path, encoder: SentenceEncoder) -> Corpus:
+    """What is searched: an index in a folder, or the rows of a file, held in memory.
+
+    Raises UserError where there is none, and for an index that was built with other weights.
+    """
     if path.is_dir():
-        raise UserError(f"--index {path}: a folder; expected a text with a line for each document")
-    texts = text_lines(path, option="--index")
-    for number, text in enumerate(texts, start=1):
-        if fault := text_fault(text):
-            raise UserError(f"{path}:{number}: the line {fault}")
-    return Lines(encoder, texts)
+        index = Index.open(path, encoder)
+    else:
+        index = index_in_memory(encoder, read_rows(path))
+    index.warm()
+    return Corpus(index, path.resolve().name)

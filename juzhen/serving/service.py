@@ -13,6 +13,8 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from juzhen.encoders.pooling import cut_to, unit
 from juzhen.encoders.token_table import TokenTable
+from juzhen.index import Found
+from juzhen.index.rerank import in_order_of
 from juzhen.serving.attribution import weighed, without_each, words_of
 from juzhen.serving.batching import Batcher
 from juzhen.serving.bodies import (
@@ -25,9 +27,10 @@ from juzhen.serving.bodies import (
     SimilarityBody,
     WordsBody,
 )
-from juzhen.serving.engines import Corpus, Embedder, Reranker, pair_shares
+from juzhen.serving.engines import Embedder, Reranker, pair_shares
 from juzhen.serving.errors import RequestError
 from juzhen.serving.metrics import Metrics
+from juzhen.serving.searching import Corpus, depth_of, require_corpus
 from juzhen.serving.settings import Limits
 
 BY_COSINE = (
@@ -188,16 +191,42 @@ class Service:
 
     async def search(self, body: SearchBody, facts: Facts) -> dict[str, Any]:
         models = self._models(body.model)
-        if models.corpus is None:
-            raise RequestError(
-                404, "there is nothing to search; start the server with --index", code="no_index"
-            )
+        corpus, queries = require_corpus(models.corpus), self._texts(body.query, "query")
+        reranker = models.reranker if body.rerank else None
+        if body.rerank and reranker is None:
+            message = "rerank: no cross-encoder is served; start the server with --rerank"
+            raise RequestError(400, message, param="rerank")
+        depth = depth_of(queries, body, most_pairs=self.limits.texts)
         if body.prompt_name is not None:
             body.input_type = None
-        vectors = await self._vectors(models, self._texts(body.query, "query"), body, facts, param="query")
-        found = await asyncio.to_thread(models.corpus.search, vectors, body.top_k)
-        results = [[dict(zip(("index", "score", "text"), hit, strict=True)) for hit in row] for row in found]
-        return {"results": results, "model": models.embedder.name}
+        vectors = None
+        if body.mode != "bm25":
+            vectors = await self._vectors(models, queries, body, facts, param="query")
+        found = await asyncio.to_thread(corpus.search, queries, body, depth, vectors)
+        if reranker is not None:
+            pairs = zip(queries, found, strict=True)
+            found = [await self._reranked(reranker, *pair, body.top_k, facts) for pair in pairs]
+        return {
+            "results": [[hit._asdict() for hit in hits] for hits in found],
+            "model": models.embedder.name,
+            "mode": body.mode,
+            "reranker": None if reranker is None else reranker.name,
+        }
+
+    def index_facts(self) -> dict[str, Any]:
+        """What is searched. Raises RequestError where nothing is."""
+        return require_corpus(self.models.corpus).facts(reranks=self.models.reranker is not None)
+
+    async def _reranked(
+        self, reranker: Reranker, query: str, hits: list[Found], top_k: int, facts: Facts
+    ) -> list[Found]:
+        if not hits:
+            return []
+        texts = [hit.text for hit in hits]
+        inputs, lengths, _ = await self._tokenized(
+            reranker, [query, *texts], lambda: reranker.tokens(query, texts)
+        )
+        return in_order_of(hits, await self._computed(reranker, inputs, lengths, facts), top_k)
 
     async def rerank(self, body: RerankBody, facts: Facts) -> dict[str, Any]:
         models = self.models
