@@ -39,13 +39,13 @@ demo: $(READY) ## Train and evaluate on what the repository ships; ends in a tab
 
 serve: build/serve/.ready ## Search, compare and score in the browser, on the encoder in the box (PORT=8000)
 	@echo "the page: http://127.0.0.1:$(or $(PORT),8000)/"
-	$(BIN)/juzhen serve builtin/mini_zh --index build/serve/index --port $(or $(PORT),8000)
+	$(BIN)/juzhen serve builtin/mini_zh --index build/serve/demo --port $(or $(PORT),8000)
 
 build/serve/.ready: $(READY)
 	@mkdir -p build/serve
 	@for name in demo_qmc/dev demo_qmc/test demo_sts/dev demo_sts/test; do tail -n +2 juzhen/builtin/data/$$name.tsv; done \
 	    | cut -f 1,2 | tr '\t' '\n' | awk '!seen[$$0]++' > build/serve/texts.txt
-	$(BIN)/juzhen index build build/serve/index builtin/mini_zh build/serve/texts.txt
+	$(BIN)/juzhen index build build/serve/demo builtin/mini_zh build/serve/texts.txt
 	@touch $@
 
 test: $(READY) ## Run the tests (minutes, no network)

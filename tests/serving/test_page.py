@@ -122,7 +122,7 @@ def test_a_browser_searches_compares_and_scores_a_file(address, encoder, tmp_pat
         ["js", "[...document.querySelectorAll('#columns select')].map((select) => select.selectedOptions[0].text)"],
         ["click", "#start"],
         ["until", IS_SHOWN.format("scored")],
-        ["js", "[document.querySelectorAll('#pair-table tbody tr').length, document.querySelectorAll('rect').length > 0]"],
+        ["js", "[...['#pair-table tbody tr', 'rect'].map((part) => document.querySelectorAll(part).length)]"],
         ["download", ["#save", str(saved)]],
         ["size", [390, 844]],
         ["click", "#language"],
@@ -135,7 +135,8 @@ def test_a_browser_searches_compares_and_scores_a_file(address, encoder, tmp_pat
     score = float(encoder.similarity(ATTACK, "怎么退货"))
     assert given[9] == [f"{score:.3f}".replace("-", "−"), 4]
     assert given[11][:3] == ["sentence1", "sentence2", "label"]
-    assert given[14] == [4, True]
+    assert given[14][0] == 4
+    assert given[14][1] > 0
     assert given[15] == "pairs.scored.tsv"
     lines = [line.split("\t") for line in saved.read_text(encoding="utf-8").splitlines()]
     assert lines[0] == ["sentence1", "sentence2", "label", "score small"]
@@ -143,4 +144,4 @@ def test_a_browser_searches_compares_and_scores_a_file(address, encoder, tmp_pat
         [float(line[3]) for line in lines[1:4]], [encoder.similarity(*pair) for pair in PAIRS], atol=1e-6
     )
     assert given[18] == ["zh-Hans", 390, None]
-    assert all(request.startswith(address) or request.startswith("blob:") for request in given[19])
+    assert all(request.startswith((address, "blob:")) for request in given[19])
