@@ -227,7 +227,23 @@ def info(folder: Folder) -> None:
     print("\n".join(f"{name:{width}}  {value}" for name, value in facts.items()))
 
 
-COMMANDS = {"build": build, "add": add, "remove": remove, "search": search, "info": info}
+def push(
+    folder: Folder,
+    address: Annotated[
+        str, Argument(help="http://HOST:PORT/COLLECTION of a server, or qdrant:FOLDER/COLLECTION without one")
+    ],
+) -> None:
+    """Makes a collection of Qdrant hold what an index does, for juzhen serve --index ADDRESS; again after changes.
+
+    juzhen index push indexes/faq http://127.0.0.1:6333/faq
+    """
+    from juzhen.index.qdrant import push as push_index
+
+    sent, gone = push_index(folder, address)
+    print(f"{sent:,} texts sent, {gone:,} taken away: {address}")
+
+
+COMMANDS = {"build": build, "add": add, "remove": remove, "search": search, "info": info, "push": push}
 
 
 def _columns(

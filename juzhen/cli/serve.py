@@ -26,10 +26,11 @@ def serve(
         str | None, Option(metavar="RUN", help="a cross-encoder, which scores /v1/rerank")
     ] = None,
     index: Annotated[
-        Path | None,
+        str | None,
         Option(
-            metavar="FOLDER|FILE",
-            help="what /search looks through: an index of juzhen index build, or a file of texts, held in memory",
+            metavar="FOLDER|FILE|ADDRESS",
+            help="what /search looks through: an index of juzhen index build, a file of texts, held in memory, or a "
+            "collection of Qdrant, as of juzhen index push",
         ),
     ] = None,
     name: Annotated[

@@ -45,6 +45,9 @@ class Dense(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def size_in_bytes(self) -> int: ...
+
     def search(
         self,
         queries: Float[np.ndarray, "queries dim"],
@@ -62,6 +65,11 @@ class Scan:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """As it lies in a file."""
+        return self.rows.nbytes
 
     def search(
         self,

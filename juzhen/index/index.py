@@ -75,6 +75,13 @@ class View:
     lexical: BM25 | None = field(default=None)
 
 
+def bytes_per_vector(view: View) -> float:
+    """Of what is searched: the derived file by its vectors, or plain vectors where there is none."""
+    if view.dense is None or not view.covered:
+        return 4.0 * view.facts["dim"]
+    return view.dense.size_in_bytes / view.covered
+
+
 def reader_of(encoder: SentenceEncoder, prompt_name: str | None, prompt: str | None) -> SentenceEncoder:
     """What reads the texts of an index: behind that prompt, or the encoder's own for documents."""
     chosen = prompt_name is not None or prompt is not None
@@ -203,6 +210,18 @@ class Index:
                         raise
             assert self._state is not None
             return self._state
+
+    def facts(self) -> dict[str, Any]:
+        """What is searched: texts, kind, dimension, fields, modes, bytes_per_vector."""
+        view = self.view()
+        return {
+            "texts": int(view.alive.sum()),
+            "kind": view.facts["kind"],
+            "dimension": view.facts["dim"],
+            "fields": view.facts["fields"],
+            "modes": self.modes,
+            "bytes_per_vector": bytes_per_vector(view),
+        }
 
     def warm(self) -> None:
         """Makes what the first search would wait for."""

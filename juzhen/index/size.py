@@ -2,18 +2,8 @@
 
 from typing import Any
 
-from juzhen.index.dense import Scan
-from juzhen.index.index import Index, View
+from juzhen.index.index import Index, bytes_per_vector
 from juzhen.index.store import DATABASE
-
-
-def bytes_per_vector(view: View) -> float:
-    """Of what is searched: the derived file by its vectors, or plain vectors where there is none."""
-    if view.dense is None or not view.covered:
-        return 4.0 * view.facts["dim"]
-    if isinstance(view.dense, Scan):
-        return view.dense.rows.nbytes / view.covered
-    return view.dense.size_in_bytes / view.covered
 
 
 def facts_of(index: Index) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import numpy as np
 from juzhen.core.columns import check_texts
 from juzhen.core.errors import UserError
 from juzhen.index import Found, Index
+from juzhen.index.qdrant import QdrantIndex
 from juzhen.index.rerank import RERANKED
-from juzhen.index.size import bytes_per_vector
 from juzhen.serving.bodies import SearchBody
 from juzhen.serving.errors import RequestError
 
@@ -21,7 +21,7 @@ MOST_HITS = 50_000
 class Corpus:
     """An index, and its name."""
 
-    index: Index
+    index: Index | QdrantIndex
     name: str
 
     def search(
@@ -37,17 +37,7 @@ class Corpus:
 
     def facts(self, *, reranks: bool) -> dict[str, Any]:
         """As /index tells them."""
-        view = self.index.view()
-        return {
-            "name": self.name,
-            "texts": int(view.alive.sum()),
-            "kind": view.facts["kind"],
-            "dimension": view.facts["dim"],
-            "fields": view.facts["fields"],
-            "modes": self.index.modes,
-            "reranks": reranks,
-            "bytes_per_vector": bytes_per_vector(view),
-        }
+        return {"name": self.name, **self.index.facts(), "reranks": reranks}
 
 
 def require_corpus(corpus: Corpus | None) -> Corpus:
