@@ -47,7 +47,7 @@ class Found(NamedTuple):
     ranks  its place in each list that holds it, from 1
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # as answers over HTTP call it; a tuple's method is not asked
     id: str
     text: str
     metadata: dict[str, Any]

@@ -82,7 +82,7 @@ def build(
     cut_of(tokens)
     own_folder(folder)
     reader = reader_of(encoder, prompt_name, prompt)
-    facts = {
+    facts: dict[str, Any] = {
         "kind": kind,
         "dim": encoder.size_of(dim),
         "digest": index_digest(reader),
