@@ -197,7 +197,7 @@ def search(
     loaded = None if mode == "bm25" else _loaded(name)
     with Index.open(folder, loaded) as opened:
         depth = top_k if rerank is None else max(top_k, RERANKED)
-        options = {} if prompt_name is None else {"prompt_name": prompt_name}
+        options: dict[str, Any] = {} if prompt_name is None else {"prompt_name": prompt_name}
         found = opened.search(queries, depth, mode=mode, where=where, **options)
     if rerank is not None:
         from juzhen.encoders import CrossEncoder
@@ -275,7 +275,10 @@ def _encoding(encoder: Any, backend: str, batch_tokens: int, workers: int | None
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.index.writing import Encoding
 
-    options = {"batch_tokens": batch_tokens, "cache": None if cache is None else EmbeddingCache(cache)}
+    options: dict[str, Any] = {
+        "batch_tokens": batch_tokens,
+        "cache": None if cache is None else EmbeddingCache(cache),
+    }
     if workers is None:
         options["backend"] = Deferred(encoder, backend)
     elif backend != BackendName.TORCH:

@@ -166,7 +166,7 @@ def _nothing() -> None:
 
 
 def _parts(command: Any) -> dict[str, Any]:
-    return command.commands if isinstance(command, TyperGroup) else {"": command}
+    return dict(command.commands) if isinstance(command, TyperGroup) else {"": command}
 
 
 def commands(name: str) -> dict[str, Any]:

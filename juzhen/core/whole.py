@@ -145,7 +145,15 @@ def open_database(path: Path | None, *, writes: bool = False) -> sqlite3.Connect
     if path is None:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     address = f"{path.absolute().as_uri()}?mode={'rwc' if writes else 'ro'}"
-    connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=60)
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 60}
+    connection = sqlite3.connect(address, uri=True, **options)
+    try:
+        connection.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError:
+        if writes or path.with_name(f"{path.name}-wal").exists():
+            raise
+        # A folder that cannot be written to, where nobody writes.
+        connection = sqlite3.connect(f"{address}&immutable=1", uri=True, **options)
     connection.execute("PRAGMA trusted_schema = OFF")  # a strange file calls no functions
     if writes:
         connection.execute("PRAGMA journal_mode = WAL")  # readers do not wait

@@ -1,7 +1,7 @@
 """Search among the texts of an index: by vectors, by BM25, or by both."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +47,7 @@ class Found(NamedTuple):
     ranks  its place in each list that holds it, from 1
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # as answers over HTTP call it; a tuple's method is not asked
     id: str
     text: str
     metadata: dict[str, Any]
@@ -62,6 +62,7 @@ class View:
     numbers  of the texts by their places: those of the derived files first, then those that came later
     covered  how many of them are in the derived files
     alive    which of them have not been removed
+    stored   the arrays of BM25 over those that are covered; None: there are none
     """
 
     version: int
@@ -71,7 +72,7 @@ class View:
     alive: Bool[np.ndarray, "places"]
     dense: Dense | None
     later: Scan
-    lexical_file: Path | None
+    stored: Mapping[str, np.ndarray] | None
     lexical: BM25 | None = field(default=None)
 
 
@@ -236,11 +237,14 @@ class Index:
                     f"{self.folder}: its build has not ended; give the same juzhen index build again"
                 )
             generation, live = self.store.generation(), self.store.numbers()
-            covered, dense, lexical = np.empty(0, dtype=np.int64), None, None
+            covered, dense, stored = np.empty(0, dtype=np.int64), None, None
             if generation is not None and self.folder is not None:
                 name, covered = generation
                 dense = open_dense(dense_file(self.folder, name), facts["kind"])
                 lexical = lexical_file(self.folder, name)
+                stored = (
+                    read_arrays(lexical, False) if lexical.is_file() else None
+                )  # mapped, and not read yet
             last = int(covered[-1]) if len(covered) else -1
             parts = [*self.store.portions(last)]
         later = np.concatenate([numbers for numbers, _ in parts]) if parts else np.empty(0, dtype=np.int64)
@@ -254,7 +258,7 @@ class Index:
             np.isin(numbers, live, assume_unique=True),
             dense,
             Scan(np.concatenate(vectors), is_binary=False),
-            lexical if lexical is not None and lexical.is_file() else None,
+            stored,
         )
 
     def _require_encoder(self) -> SentenceEncoder:
@@ -311,15 +315,14 @@ class Index:
         with self._lock:
             if view.lexical is None:
                 tokens = view.facts["tokens"]
-                is_whole = view.lexical_file is None
-                start = 0 if is_whole else view.covered
+                start = 0 if view.stored is None else view.covered
                 above = -1 if start == 0 else int(view.numbers[start - 1])
                 texts = dict(self.store.texts(above))
                 later = [texts.get(number, "") for number in view.numbers[start:].tolist()]
-                if view.lexical_file is None:
+                if view.stored is None:
                     view.lexical = BM25(later, tokens=tokens)
                 else:
-                    base = BM25.of(read_arrays(view.lexical_file), tokens=tokens)
+                    base = BM25.of(view.stored, tokens=tokens)
                     view.lexical = base.extended(later) if later else base
             return view.lexical
 

@@ -59,8 +59,8 @@ def push(folder: Path, address: str) -> tuple[int, int]:
         with Index.open(folder) as index:
             facts = {key: index.view().facts[key] for key in COPIED}
             if not client.collection_exists(name):
-                vectors = models.VectorParams(size=facts["dim"], distance=models.Distance.DOT)
-                client.create_collection(name, vectors_config=vectors, metadata={"juzhen": facts})
+                config = models.VectorParams(size=facts["dim"], distance=models.Distance.DOT)
+                client.create_collection(name, vectors_config=config, metadata={"juzhen": facts})
             present = facts_of_collection(client, name, address)
             if present["digest"] != facts["digest"] or present["dim"] != facts["dim"]:
                 raise UserError(f"{address}: holds vectors of other weights; choose another collection")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,7 +35,8 @@ class Rows:
     dropped: int = 0
 
     def part(self, rows: slice) -> "Rows":
-        ids, metadata = (None if values is None else values[rows] for values in (self.ids, self.metadata))
+        ids = None if self.ids is None else self.ids[rows]
+        metadata = None if self.metadata is None else self.metadata[rows]
         return Rows(self.texts[rows], ids, metadata, self.fields)
 
     def after(self, count: int) -> "Rows":
@@ -105,10 +107,9 @@ def read_rows(
         )
     if not kept:
         raise UserError(f"{path}: holds no text")
-    chosen = [ids[row] for row in kept] if ids is not None else None
+    chosen = [str(ids[row]) for row in kept] if ids is not None else None
     if chosen is not None and len({*chosen}) < len(chosen):
-        seen: set[str] = set()
-        twice = next(name for name in chosen if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = Counter(chosen).most_common(1)[0][0]
         raise UserError(f"{path}: the id {short(twice)} stands twice; an id names one text")
     return Rows(
         [columns[row] for row in kept],

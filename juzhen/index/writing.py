@@ -82,7 +82,7 @@ def build(
     cut_of(tokens)
     own_folder(folder)
     reader = reader_of(encoder, prompt_name, prompt)
-    facts = {
+    facts: dict[str, Any] = {
         "kind": kind,
         "dim": encoder.size_of(dim),
         "digest": index_digest(reader),
@@ -113,10 +113,10 @@ def build(
         with store.transaction():
             _derive(store, folder, encoding)
             store.set_facts(state="complete")
+        _tidy(store, folder)
         return done
     finally:
         store.close()
-        _tidy(folder)
 
 
 def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
@@ -177,9 +177,9 @@ def _changed(folder: Path) -> Iterator[Store]:
         if store.facts().get("state") != "complete":
             raise UserError(f"{folder}: its build has not ended; give the same juzhen index build again")
         yield store
+        _tidy(store, folder)
     finally:
         store.close()
-        _tidy(folder)
 
 
 def _encoded(
@@ -244,16 +244,13 @@ def _derive(store: Store, folder: Path, encoding: Encoding | None) -> None:
         store.set_facts(trained=len(numbers))
 
 
-def _tidy(folder: Path) -> None:
+def _tidy(store: Store, folder: Path) -> None:
     """Removes derived files that are no longer in force, and what a kill has left unfinished."""
-    store = Store(folder / DATABASE)
-    try:
+    with store.transaction():  # nobody else is about to put files in force
         generation = store.generation()
-    finally:
-        store.close()
-    name = "" if generation is None else generation[0]
-    current = {dense_file(folder, name), lexical_file(folder, name)}
-    for path in itertools.chain(folder.glob("dense-*.bin"), folder.glob("bm25-*.safetensors")):
-        if path not in current:
-            remove_file(path)
+        name = "" if generation is None else generation[0]
+        current = {dense_file(folder, name), lexical_file(folder, name)}
+        for path in itertools.chain(folder.glob("dense-*.bin"), folder.glob("bm25-*.safetensors")):
+            if path not in current:
+                remove_file(path)
     clear_leftovers(folder)

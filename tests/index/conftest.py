@@ -26,10 +26,10 @@ def encoder_folder(encoder, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def rows():
-    texts = [f"{TOPICS[number % 5]}的第{number}个问题，编号{number * 37 % 101}" for number in range(400)]
-    texts[399] = texts[0]  # of equal texts the first one stands first
-    ids = [f"t{number}" for number in range(400)]
-    metadata = [{"topic": TOPICS[number % 5], "page": number % 7} for number in range(400)]
+    texts = [f"{TOPICS[number % 5]}的第{number}个问题，编号{number * 37 % 101}" for number in range(300)]
+    texts[299] = texts[0]  # of equal texts the first one stands first
+    ids = [f"t{number}" for number in range(300)]
+    metadata = [{"topic": TOPICS[number % 5], "page": number % 7} for number in range(300)]
     return Rows(texts, ids, metadata, ["topic", "page"])
 
 
