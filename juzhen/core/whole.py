@@ -150,7 +150,8 @@ def open_database(path: Path | None, *, writes: bool = False) -> sqlite3.Connect
     try:
         connection.execute("PRAGMA schema_version")
     except sqlite3.OperationalError:
-        if writes or path.with_name(f"{path.name}-wal").exists():
+        changes = path.with_name(f"{path.name}-wal")
+        if writes or (changes.exists() and changes.stat().st_size):
             raise
         # A folder that cannot be written to, where nobody writes.
         connection = sqlite3.connect(f"{address}&immutable=1", uri=True, **options)
