@@ -75,6 +75,7 @@ class OnnxBackend:
                 encoder, Path(folder) / "encoder.onnx", quantised=name is BackendName.ONNX_INT8
             )
             self._session = _session(path)
+        self._calls_at_once = torch.get_num_threads()
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
         if not isinstance(tokens.unpooled, int) or tokens.unpooled != self._unpooled:
@@ -86,11 +87,14 @@ class OnnxBackend:
 
         def run(call: tuple[slice, dict[str, np.ndarray]]) -> None:
             rows, arrays = call
-            embeddings[rows] = self._session.run(OUTPUTS[:1], arrays)[0]
+            embeddings[rows] = self._computed(arrays)
 
-        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+        with ThreadPoolExecutor(self._calls_at_once) as threads:
             list(threads.map(run, self._calls(tokens)))
         return embeddings[tokens.inverse_permutation.cpu().numpy()]
+
+    def _computed(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
+        return self._session.run(OUTPUTS[:1], arrays)[0]
 
     def _calls(self, tokens: Tokens) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
         """Packed sentences in runs of like length, the longest first, each with the arrays of its call."""

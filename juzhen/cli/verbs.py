@@ -21,7 +21,7 @@ GROUPS = {
         "encode": "embeddings of the lines of a file, as a NumPy array",
         "evaluate": "score finished runs on sets that are new or whose files came later",
         "serve": "embeddings, similarity, search and reranking over HTTP, for OpenAI's and Cohere's clients",
-        "export": "write an encoder as one ONNX file, checked to give the same vectors",
+        "export": "write an encoder for another program (ONNX, OpenVINO, …), with a proof of the same vectors",
     },
     "look at data": {
         "new": "make a data set of a table: csv, tsv, jsonl, parquet, xlsx",
