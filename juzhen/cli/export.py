@@ -40,9 +40,9 @@ def export(
 ) -> None:
     """Writes an encoder as one folder for another program, and proves that it computes the same.
 
-    The folder holds tokenizer, weights and a card; pooling and length 1 are inside the graph. parity.json has the proof:
-    the largest difference from transformers, a correlation before and after, and speed. In float32 more than 1e-5 is
-    refused, in 8 bits a loss of more than 0.3 points; static says what it loses.
+    The folder holds tokenizer, weights and a card; pooling and length 1 are inside the graph. parity.json has the
+    proof: the largest difference from transformers, a correlation before and after, and speed. In float32 more than
+    1e-5 is refused, in 8 bits a loss of more than 0.3 points; static says what it loses.
 
     juzhen export runs/NAME out/onnx --format onnx
     juzhen export runs/NAME out/small --format onnx-int8 --dim 128 --sets csts lcqmc --data-dir data
@@ -52,8 +52,8 @@ def export(
     require_outside(out)
     require_apart(out, encoder)
     without_hub()
-    from juzhen.data.configured import configured_set, described_sets, read_description
     from juzhen.core.places import DATASETS
+    from juzhen.data.configured import configured_set, described_sets, read_description
     from juzhen.export import export_encoder
     from juzhen.families import find_family
     from juzhen.report.terminal import console_table, for_people

@@ -15,7 +15,9 @@ def push(
     encoder: Annotated[str, Argument(help="run folder, folder of an encoder, or of an export")],
     name: Annotated[str, Argument(metavar="OWNER/NAME", help="repository, made where there is none")],
     *,
-    public: Annotated[bool, Option("--public", help="of a repository that is made: everybody sees it")] = False,
+    public: Annotated[
+        bool, Option("--public", help="of a repository that is made: everybody sees it")
+    ] = False,
     revision: Annotated[
         str | None, Option(metavar="BRANCH", help="an existing branch", show_default="main")
     ] = None,

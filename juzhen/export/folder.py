@@ -63,7 +63,9 @@ def export_encoder(
             _write_graph(prepared, part, format)
         proof = prove(encoder, open_export(part), format, dim=dim, sets=sets, data_dir=data_dir, limit=limit)
         if (fault := proof.fault()) and not allow_difference:
-            raise UserError(f"{folder}: {fault}; nothing was written. --allow-difference writes it all the same")
+            raise UserError(
+                f"{folder}: {fault}; nothing was written. --allow-difference writes it all the same"
+            )
         write_json(part / PARITY, {"encoder": name} | proof.as_dict(), in_own_folder=True)
         _write_card(prepared, part, format, name, proof)
     return proof
@@ -103,9 +105,7 @@ def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
         raise UserError("an encoder that reads sentences through templates is not exported")
     if format is Format.SENTENCE_TRANSFORMERS and not loads_elsewhere(encoder):
         what = "scores pairs by a learnt form" if encoder.score_head else f"pools by {encoder.pooling}"
-        raise UserError(
-            f"--format {format}: this encoder {what}, which it cannot compute; use --format onnx"
-        )
+        raise UserError(f"--format {format}: this encoder {what}, which it cannot compute; use --format onnx")
     if format is Format.STATIC and encoder.score_head is not None:
         raise UserError("--format static: this encoder scores pairs by a learnt form; use --format onnx")
     if format is not Format.STATIC:
@@ -195,5 +195,7 @@ def _write_card(encoder: Any, folder: Path, format: Format, name: str, proof: Pr
     head = f"---\nlicense: {inner.licence}\n---\n" if inner.licence else ""
     title = f"# {in_markdown(name)}\n\nAn encoder trained with juzhen, exported as {format}.\n\n"
     write_text(
-        path, f"{head}{title}{fact_table(facts)}\n## Use\n\n{usage(encoder, format)}{table}", in_own_folder=True
+        path,
+        f"{head}{title}{fact_table(facts)}\n## Use\n\n{usage(encoder, format)}{table}",
+        in_own_folder=True,
     )

@@ -48,6 +48,4 @@ class Format(StrEnum):
         needed += ["openvino"] if self.extra == "openvino" else []
         needed += ["nncf"] if self is Format.OPENVINO_INT8 else []
         if self.extra and (missing := [package for package in needed if find_spec(package) is None]):
-            raise UserError(
-                f"--format {self} needs {', '.join(missing)}; type: {install_line(self.extra)}"
-            )
+            raise UserError(f"--format {self} needs {', '.join(missing)}; type: {install_line(self.extra)}")

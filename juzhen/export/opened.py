@@ -17,6 +17,7 @@ from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import scores_pairs
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.transformer import quiet
 from juzhen.export.formats import SETTINGS
 
 Rows = Sequence[str] | Sequence[tuple[str, str]]
@@ -94,12 +95,17 @@ def read_tokenizer(folder: Path) -> Tokenizer:
 def arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[str, np.ndarray]:
     """The inputs of a graph."""
     encoded = tokenizer.encode_batch(list(rows))
-    inputs = {"input_ids": [row.ids for row in encoded], "attention_mask": [row.attention_mask for row in encoded]}
+    inputs = {
+        "input_ids": [row.ids for row in encoded],
+        "attention_mask": [row.attention_mask for row in encoded],
+    }
     inputs |= {"token_type_ids": [row.type_ids for row in encoded]} if has_types else {}
     return {name: np.array(values, dtype=np.int64) for name, values in inputs.items()}
 
 
-def _opened(folder: Path, outputs: Sequence[str]) -> tuple[str, Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
+def _opened(
+    folder: Path, outputs: Sequence[str]
+) -> tuple[str, Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
     """Who computes, and the graph as a function."""
     if (folder / "model.onnx").is_file():
         import onnxruntime
@@ -134,7 +140,8 @@ class Modules:
             if scores_pairs(folder)
             else sentence_transformers.SentenceTransformer
         )
-        self._model = kind(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
+        with quiet():
+            self._model = kind(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
         if not self._theirs:

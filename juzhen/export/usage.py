@@ -5,7 +5,7 @@ from typing import Any
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.export.formats import Format
 
-READ = '''import json, pathlib
+READ = """import json, pathlib
 import numpy as np
 {imports}
 from tokenizers import Tokenizer
@@ -13,27 +13,30 @@ from tokenizers import Tokenizer
 folder = pathlib.Path("<this folder>")
 tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))  # cuts and pads
 {opened}
-'''
+"""
 OPENED = {
     "onnx": ("import onnxruntime", 'graph = onnxruntime.InferenceSession(folder / "model.onnx").run'),
     "openvino": ("import openvino", 'graph = openvino.compile_model(folder / "openvino_model.xml")'),
 }
-TEXTS = '''prompt = json.loads((folder / "export.json").read_text())["prompt"]
+TEXTS = """prompt = json.loads((folder / "export.json").read_text())["prompt"]
 rows = tokenizer.encode_batch([prompt + text for text in ["今天天气很好", "今天是个好天气"]])
-'''
-PAIRS = '''rows = tokenizer.encode_batch([("今天天气很好", "今天是个好天气")])
-'''
-INPUTS = '''inputs = {{"input_ids": np.array([row.ids for row in rows]), "attention_mask": np.array([row.attention_mask for row in rows])}}
+"""
+PAIRS = """rows = tokenizer.encode_batch([("今天天气很好", "今天是个好天气")])
+"""
+INPUTS = """inputs = {{
+    "input_ids": np.array([row.ids for row in rows]),
+    "attention_mask": np.array([row.attention_mask for row in rows]),
+}}
 {types}{output} = {call}
-'''
+"""
 TYPES = 'inputs["token_type_ids"] = np.array([row.type_ids for row in rows])\n'
-STATIC = '''```python
+STATIC = """```python
 from model2vec import StaticModel  # or: from sentence_transformers import SentenceTransformer
 
 model = StaticModel.from_pretrained("<this folder>", force_download=False)
 embeddings = model.encode(["今天天气很好", "今天是个好天气"])
 ```
-'''
+"""
 FIRSTS = """
 These are the embeddings alone. A pair was trained to be scored by uᵀWv: multiply the second output, `firsts`, of the
 one text with the first output, `embeddings`, of the other at length 1.
