@@ -43,7 +43,9 @@ def test_an_editable_installation_is_a_line_in_a_pth_file():
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     assert tool["package-dir"] == {"": "."}
     folders = {path.parent.relative_to(ROOT) for path in (ROOT / "juzhen").rglob("__init__.py")}
-    assert {*tool["packages"]} == {".".join(folder.parts) for folder in folders} | {"juzhen.data.descriptions"}
+    assert {*tool["packages"]} == {".".join(folder.parts) for folder in folders} | {
+        "juzhen.data.descriptions"
+    }
     assert (ROOT / "juzhen" / "data" / "descriptions").samefile(ROOT / "conf" / "dataset")
 
 

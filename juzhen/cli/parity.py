@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from juzhen.cli.options import Encoder, Numbers
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_json
@@ -30,6 +30,12 @@ def parity(
     beside: Annotated[
         list[str] | None,
         Option("--with", metavar="ADDRESS…", help="servers (OpenAI's protocol), folders of juzhen export"),
+    ] = None,
+    ways: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME…", help="torch-padded, torch, a back end, sentence-transformers", show_default="all"
+        ),
     ] = None,
     key_variable: Annotated[
         str, Option(metavar="NAME", help="environment variable with the key of the servers")
@@ -54,7 +60,7 @@ def parity(
         raise UserError(f"{file}: holds an empty line")
     without_hub()
     from juzhen.core.markup import markdown_table
-    from juzhen.export import compare_ways
+    from juzhen.export.parity import WAYS, compare_ways
     from juzhen.export.proof import proof_texts, special_texts
     from juzhen.families import find_family
     from juzhen.report.terminal import console_table, for_people
@@ -62,11 +68,14 @@ def parity(
     loaded = find_family(encoder).load(encoder)
     if texts is None:
         texts = [*proof_texts(loaded.inner), *special_texts(loaded.inner)]
-    ways = compare_ways(
+    if unknown := [name for name in ways or () if name not in WAYS]:
+        raise UserError(f"--ways {unknown[0]}: there is no such way; {nearest(unknown[0], WAYS)}")
+    results = compare_ways(
         loaded,
         texts,
         beside=beside or (),
         key=os.environ.get(key_variable),
+        only=ways,
         on_way=lambda name: print(f"{name} …", file=sys.stderr),
     )
     head = ["way", "largest difference", "texts that differ", "the first one", "reason"]
@@ -78,7 +87,7 @@ def parity(
             "" if way.text is None else beginning(way.text),
             way.reason,
         ]
-        for way in ways
+        for way in results
     ]
     if console := for_people():
         console.print(console_table(head, rows, numbers=head[1:3]))
@@ -86,7 +95,7 @@ def parity(
         print(markdown_table(head, rows, numbers=(1, 2)))
     print(f"{len(texts):,} texts, beside transformers, one text at a time")
     if json is not None:
-        write_json(json, [way.as_dict() for way in ways])
+        write_json(json, [way.as_dict() for way in results])
 
 
 def beginning(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import copy
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -32,7 +32,8 @@ ROUNDED = {
     BackendName.TORCH_BF16: "precision: products in bfloat16",
     BackendName.ONNX_INT8: "precision: products in 8 bits",
 }
-THEIRS = "sentence-transformers"
+PADDED, PACKED, THEIRS = "torch-padded", "torch", "sentence-transformers"
+WAYS = (PADDED, PACKED, *list(BackendName)[1:], THEIRS)
 
 
 @dataclass(frozen=True)
@@ -61,25 +62,31 @@ def compare_ways(
     *,
     beside: Sequence[str] = (),
     key: str | None = None,
+    only: Collection[str] | None = None,
     on_way: Callable[[str], None] = lambda name: None,
 ) -> list[Way]:
     """Each way that is installed, compared with transformers, one text at a time.
 
     beside  further ways: folders of exports, addresses of servers
     key     for the servers among them
+    only    the names of WAYS that are computed; None: all
     on_way  is told the name of each before it is computed
 
     Raises UserError for a family of encoders that has no such ways, and for what of `beside` is neither.
     """
     texts = list(texts)
     if isinstance(encoder, CrossEncoder):
-        return _compare_pairs(encoder, texts, beside, on_way)
+        return _compare_pairs(encoder, texts, beside, only, on_way)
     if not isinstance(encoder, SentenceEncoder) or encoder.templates is not None:
         raise UserError("parity compares encoders of texts without templates, and cross-encoders")
     encoder.eval()
     expected = reference(encoder, texts)
     with ExitStack() as stack:
-        ways = [_compared(encoder, texts, expected, *way, on_way) for way in _ways(encoder, stack)]
+        ways = [
+            _compared(encoder, texts, expected, *way, on_way)
+            for way in _ways(encoder, stack)
+            if only is None or way[0] in only
+        ]
         for place in beside:
             ways.append(_compared(encoder, texts, expected, place, *_beside(place, key), "", on_way))
     return ways
@@ -87,8 +94,8 @@ def compare_ways(
 
 def _ways(encoder: SentenceEncoder, stack: ExitStack) -> Iterator[tuple[str, Callable[[], Encode], str]]:
     """Name, what opens the way, and the reason why it may differ beyond rounding."""
-    yield "torch, padded", lambda: _padded(encoder), ""
-    yield "torch, packed", lambda: _by_backend(encoder, BackendName.TORCH), ""
+    yield PADDED, lambda: _padded(encoder), ""
+    yield PACKED, lambda: _by_backend(encoder, BackendName.TORCH), ""
     for name in list(BackendName)[1:]:
         yield str(name), lambda name=name: _by_backend(encoder, name), ROUNDED.get(name, "")  # type: ignore[misc]
     yield THEIRS, lambda: _theirs(encoder, stack), ""
@@ -184,7 +191,11 @@ def _beside(place: str, key: str | None) -> tuple[Callable[[], Encode]]:
 
 
 def _compare_pairs(
-    encoder: CrossEncoder, texts: list[str], beside: Sequence[str], on_way: Callable[[str], None]
+    encoder: CrossEncoder,
+    texts: list[str],
+    beside: Sequence[str],
+    only: Collection[str] | None,
+    on_way: Callable[[str], None],
 ) -> list[Way]:
     """Scores of each text with the one at the same place from the end, by the ways that a cross-encoder has."""
     pairs = list(zip(texts, texts[::-1], strict=True))
@@ -192,9 +203,10 @@ def _compare_pairs(
     largest = max(1.0, float(np.abs(expected).max()))
     with ExitStack() as stack:
         ways: dict[str, Callable[[], Callable[[Any], np.ndarray]]] = {
-            "torch, packed": lambda: lambda rows: encoder.score(rows, show_progress=False),
+            PACKED: lambda: lambda rows: encoder.score(rows, show_progress=False),
             THEIRS: lambda: _their_scores(encoder, stack),
         }
+        ways = {name: way for name, way in ways.items() if only is None or name in only}
         for place in beside:
             ways[place] = lambda place=place: open_export(place).score  # type: ignore[misc]
         results = []

@@ -45,8 +45,8 @@ def reason_of(
         distance = float(np.abs(vector - guess).max())
         if distance < best:
             best, words = distance, reason
-        if best <= MOST_DIFFERENCE:
-            return words
+            if best <= MOST_DIFFERENCE:
+                return words
     if words:
         return words
     if rounded and apart <= NEAR:

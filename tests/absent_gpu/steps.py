@@ -89,7 +89,9 @@ def take_steps(run: StageRun) -> None:
     packing.ragged_kernel = chosen_kernel  # a model may have looked at its encoder on the processor before
     module.trainer = data.trainer = trainer
     module.log = module.log_dict = lambda *what, **how: None
-    nested.drawn = lambda count, chosen: [*range(count)][:chosen]  # numbers drawn on the processor are fake, too
+    nested.drawn = lambda count, chosen: [*range(count)][
+        :chosen
+    ]  # numbers drawn on the processor are fake, too
     data.setup("fit")
     if isinstance(module, Taught):  # what it says, without its weights
         module.collate.targets = lambda name, numbers: np.ones((len(numbers), 256), dtype=np.float32)

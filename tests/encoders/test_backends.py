@@ -70,7 +70,9 @@ def opened(graph, monkeypatch):
     """Opens ONNX back ends for the encoder of `graph`, without exporting it again."""
     from juzhen.backends import onnx_backend
 
-    monkeypatch.setattr(onnx_backend, "_export", lambda module, path, outputs, **more: shutil.copy(graph[1], path))
+    monkeypatch.setattr(
+        onnx_backend, "_export", lambda module, path, outputs, **more: shutil.copy(graph[1], path)
+    )
     return lambda name, encoder=graph[0]: open_backend(encoder, name)
 
 
