@@ -12,11 +12,11 @@ from tokenizers import Tokenizer
 
 folder = pathlib.Path("<this folder>")
 tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))  # cuts and pads
-{opened}
+graph = {opened}
 """
 OPENED = {
-    "onnx": ("import onnxruntime", 'graph = onnxruntime.InferenceSession(folder / "model.onnx").run'),
-    "openvino": ("import openvino", 'graph = openvino.compile_model(folder / "openvino_model.xml")'),
+    "onnx": ("import onnxruntime", 'onnxruntime.InferenceSession(folder / "{graph}").run'),
+    "openvino": ("import openvino", 'openvino.compile_model(folder / "{graph}")'),
 }
 TEXTS = """prompt = json.loads((folder / "export.json").read_text())["prompt"]
 rows = tokenizer.encode_batch([prompt + text for text in ["今天天气很好", "今天是个好天气"]])
@@ -55,7 +55,9 @@ def usage(encoder: Any, format: Format) -> str:
     output = "scores" if scores else "embeddings"
     call = f'graph(["{output}"], inputs)[0]' if format.extra == "onnx" else f'graph(inputs)["{output}"]'
     types = TYPES if scores and encoder.segments else ""
-    code = READ.format(imports=imports, opened=opened) + (PAIRS if scores else TEXTS)
+    code = READ.format(imports=imports, opened=opened.format(graph=format.graph)) + (
+        PAIRS if scores else TEXTS
+    )
     code += INPUTS.format(types=types, output=output, call=call)
     words = BOTH if scores and encoder.symmetric else ""
     words = FIRSTS if not scores and encoder.score_head is not None else words
