@@ -175,7 +175,7 @@ def score_table(
     """Writes a table of pairs with one more column, or two with --decide, and gives its path; complete or not there.
 
     columns  of the two texts; None: sentence1 and sentence2, or the first two where there is no header
-    output   None: <file>.scored.tsv or .csv beside the file
+    output   None: <file>.scored.tsv or .csv beside the file; UTF-8, with a mark where the file was not plain UTF-8
 
     Raises UserError for a file that cannot be read, a row that is not like the others and an empty sentence.
     """
@@ -188,6 +188,7 @@ def score_table(
         raise UserError(
             f"--file {path}: expected one of {', '.join(DELIMITERS)}, or one of them with .gz or .zst"
         )
+    quoted = quoted or suffix == ".csv"
     output = output or path.with_name(f"{path.name.split(suffix)[0]}.scored{suffix}")
     if output.exists() and output.samefile(path):
         raise UserError(f"--output {output}: this is the file that is read; give another one")
@@ -196,7 +197,7 @@ def score_table(
             f"--score-column {score_column!r}: expected a name without tabs, commas and line ends"
         )
     require_ours(output)
-    table = read_table(path, header=header, quoted=quoted)
+    table = read_table(path, header=header, quoted=quoted, any_encoding=True)
     for line, reason in sorted(table.faults.items())[:1]:
         raise UserError(f"{table.at(line)}: {reason}")
     if score_column in (table.names or ()):
@@ -217,8 +218,9 @@ def score_table(
         rows.insert(0, (*table.names, score_column, *([SAME] if scorer.decide else [])))
     delimiter = DELIMITERS[suffix]
     plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
+    text = csv_text(rows, delimiter=delimiter) if quoted else plain
     with writing_to(f"--output {output}"):
-        write_text(output, csv_text(rows, delimiter=delimiter) if quoted else plain)
+        write_text(output, f"\ufeff{text}" if table.foreign else text)
     return output
 
 

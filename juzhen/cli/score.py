@@ -17,7 +17,9 @@ def score(
     encoder: Annotated[str | None, Argument(help="run folder, or folder of an encoder")] = None,
     sentences: Annotated[list[str] | None, Argument(help="the two sentences of a pair")] = None,
     *,
-    file: Annotated[Path | None, Option(help="table of pairs: .tsv or .csv, also .gz or .zst")] = None,
+    file: Annotated[
+        Path | None, Option(help="table of pairs: .tsv or .csv, also .gz or .zst; UTF-8, UTF-16 or GBK")
+    ] = None,
     columns: Annotated[
         tuple[str, str] | None,
         Option(
@@ -27,7 +29,10 @@ def score(
         ),
     ] = None,
     no_header: Annotated[bool, Option("--no-header", help="the first line is a pair already")] = False,
-    quoted: Annotated[bool, Option("--quoted", help='fields may be wrapped in double quotes ("")')] = False,
+    quoted: Annotated[
+        bool,
+        Option("--quoted", help='fields of a .tsv may be wrapped in double quotes (""), as those of a .csv'),
+    ] = False,
     output: Annotated[
         Path | None, Option(help="where to write", show_default="<file>.scored.tsv or .csv beside the file")
     ] = None,

@@ -11,9 +11,10 @@ import io
 import itertools
 import json
 import mmap
+import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,7 @@ class FileTable:
     lines    int32 (rows,): line on which each row starts, 1-based; its number where there are no lines
     faults   line → why it could not become a row; such rows are not among the columns
     classes  column name → names of its class numbers, where the file has them
+    foreign  whether it is of a program that takes a text without a mark for another encoding than UTF-8, as Excel does
     """
 
     place: str
@@ -140,6 +142,7 @@ class FileTable:
     faults: dict[int, str] = field(default_factory=dict)
     has_lines: bool = True
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    foreign: bool = False
 
     def __post_init__(self) -> None:
         if self.names is not None:  # blanks around a name are seen by nobody
@@ -155,10 +158,11 @@ class FileTable:
         return f"{self.place}:{line}" if self.has_lines else f"{self.place}, row {line}"
 
 
-def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
+def read_table(path: Path, *, header: bool, quoted: bool, any_encoding: bool = False) -> FileTable:
     """The file as columns. Raises UserError for a file that cannot be read as what its suffix says.
 
     header, quoted  as in LayoutConfig; they concern .tsv, .txt and .csv only
+    any_encoding    takes what `decoded` takes; else UTF-8 alone, and other lines are faults
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     is_packed = bool(suffixes) and suffixes[-1] in COMPRESSIONS
@@ -173,12 +177,17 @@ def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
         numbers = np.arange(1, file.num_rows + 1, dtype=np.int32)
         return FileTable(str(path), file.names, file.columns, numbers, has_lines=False, classes=file.classes)
     raw = decompressed(path)
-    require_utf8(path, raw)
-    text, undecodable = _decoded(raw)
+    encoding, undecodable = "UTF-8", dict[int, str]()
+    if any_encoding:
+        text, encoding = decoded(path, raw)
+    else:
+        require_utf8(path, raw)
+        text, undecodable = _decoded(raw)
     if not text.strip():
         raise UserError(f"{path}: the file is empty")
     if kind in DELIMITERS:
-        return _delimited(path, text, undecodable, DELIMITERS[kind], header=header, quoted=quoted)
+        table = _delimited(path, text, undecodable, DELIMITERS[kind], header=header, quoted=quoted)
+        return replace(table, foreign=encoding != "UTF-8" or raw.startswith(BYTE_ORDER_MARK))
     return _json_lines(path, text, undecodable)
 
 
@@ -189,6 +198,38 @@ def require_short_lines(path: Path, rows: Sequence[str]) -> None:
         raise UserError(
             f"{path}:{number}: the line has {length:,} characters; expected {LONGEST_LINE:,} at most"
         )
+
+
+def decoded(path: Path, raw: bytes) -> tuple[str, str]:
+    """The text of a file and the name of its encoding. Raises UserError, with the line, where it is none of them.
+
+    A mark at the start decides; then UTF-16 is known by its zero bytes, UTF-8 by being valid, and all else is GB18030,
+    of which GBK and GB2312 are parts.
+    """
+    mark = next((name for mark, name in MARKS.items() if raw.startswith(mark)), None) or _utf16_by_zeros(raw)
+    if mark is None and b"\0" in raw:
+        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        raise UserError(f"{path}:{line}: no text but binary data; is the suffix {path.suffix} right?")
+    encodings = {mark: mark.upper()} if mark else {"utf-8": "UTF-8", "gb18030": "GBK"}
+    raw = raw.removeprefix(BYTE_ORDER_MARK)
+    lines = []
+    for encoding, name in encodings.items():
+        try:
+            return raw.decode(encoding).removeprefix("\ufeff"), name
+        except UnicodeDecodeError as error:
+            lines.append(raw.count(b"\n", 0, error.start) + 1)
+    raise UserError(f"{path}:{max(lines)}: not UTF-8, UTF-16 or GBK; save the file as CSV in UTF-8")
+
+
+def _utf16_by_zeros(raw: bytes) -> str | None:
+    """The byte order in which a text that has zero bytes, and no mark, reads as one."""
+    start = raw[: 2**16]
+    if b"\0" in start:
+        for name in ("utf-16-le", "utf-16-be"):
+            text = start.decode(name, "ignore")
+            if "\0" not in text and re.search("[\t\n,]", text):
+                return name
+    return None
 
 
 def _decoded(raw: bytes) -> tuple[str, dict[int, str]]:

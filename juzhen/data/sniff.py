@@ -21,7 +21,7 @@ from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.opened import open_input
 from juzhen.data.files import COMPRESSIONS
-from juzhen.data.readers import BYTE_ORDER_MARK, MARKS, decompressed, read_table, require_short_lines
+from juzhen.data.readers import decoded, decompressed, read_table, require_short_lines
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
 """Suffix → the delimiters that are tried, the likeliest first."""
@@ -90,37 +90,6 @@ def read_raw(path: Path, *, header: bool | None = None) -> RawTable:
     if table.cells.empty:
         raise UserError(f"{path}: there is no row below the names of the columns")
     return table
-
-
-def decoded(path: Path, raw: bytes) -> tuple[str, str]:
-    """The text of a file and the name of its encoding. Raises UserError, with the line, where it is none of them.
-
-    A mark at the start decides; then UTF-16 is known by its zero bytes, UTF-8 by being valid, and all else is GB18030,
-    of which GBK and GB2312 are parts.
-    """
-    mark = next((name for mark, name in MARKS.items() if raw.startswith(mark)), None) or _utf16_by_zeros(raw)
-    if mark is None and b"\0" in raw:
-        raise UserError(f"{path}: no text but binary data; is the suffix {path.suffix} right?")
-    encodings = {mark: mark.upper()} if mark else {"utf-8": "UTF-8", "gb18030": "GBK"}
-    raw = raw.removeprefix(BYTE_ORDER_MARK)
-    lines = []
-    for encoding, name in encodings.items():
-        try:
-            return raw.decode(encoding).removeprefix("\ufeff"), name
-        except UnicodeDecodeError as error:
-            lines.append(raw.count(b"\n", 0, error.start) + 1)
-    raise UserError(f"{path}:{max(lines)}: not UTF-8, UTF-16 or GBK; save the file as CSV in UTF-8")
-
-
-def _utf16_by_zeros(raw: bytes) -> str | None:
-    """The byte order in which a text that has zero bytes, and no mark, reads as one."""
-    start = raw[: 2**16]
-    if b"\0" in start:
-        for name in ("utf-16-le", "utf-16-be"):
-            text = start.decode(name, "ignore")
-            if "\0" not in text and re.search("[\t\n,]", text):
-                return name
-    return None
 
 
 def choose_delimiter(text: str, candidates: str) -> str:

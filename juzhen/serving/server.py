@@ -1,8 +1,10 @@
 """A server in a process: its socket, its signals, and how it stops."""
 
 import asyncio
+import ctypes
 import signal
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -23,6 +25,12 @@ KEPT_ALIVE = 75
 
 LONGEST_HEAD = 65_536
 """Bytes of a request before its body."""
+
+LAST_SECONDS = 1.0
+"""For requests of connections that were taken at the very end."""
+
+SO_ATTACH_FILTER, BPF_RETURN = 26, 0x06
+"""Of Linux's socket.h and filter.h."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -55,6 +63,19 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_bytes = None
         super().on_headers_complete()
+
+
+def drop_new_connections(listening: socket.socket) -> None:
+    """Has Linux ignore who connects from now on; those that it has taken before can still be accepted.
+
+    A listening socket that is closed resets connections that wait to be accepted, with their requests.
+    Who is ignored asks again, and is refused once the socket is closed. Other systems: nothing.
+    """
+    if sys.platform == "linux":
+        drop_all = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RETURN, 0, 0, 0))
+        listening.setsockopt(
+            socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop_all))
+        )
 
 
 class Server(uvicorn.Server):
@@ -122,11 +143,17 @@ class Server(uvicorn.Server):
         task.add_done_callback(self._tasks.discard)
 
     async def _drain(self) -> None:
-        """Each answer closes its connection for a while; then no more is taken."""
-        end = time.monotonic() + self._limits.drain_seconds
+        """Each answer closes its connection for a while; then no connection is taken, and those that were end."""
+        await self._until_none_is_open(self._limits.drain_seconds)
+        drop_new_connections(self._bound)
+        await self._until_none_is_open(LAST_SECONDS)
+        self.should_exit = True
+
+    async def _until_none_is_open(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        await asyncio.sleep(0.1)  # those that the system has taken come in
         while self.server_state.connections and time.monotonic() < end:
             await asyncio.sleep(0.02)
-        self.should_exit = True
 
     async def _load(self) -> None:
         try:

@@ -49,7 +49,8 @@ def as_examples(
         assert examples is not None  # it is required
         return examples
     if isinstance(rows, str | Path):
-        name, table = Path(rows).name.partition(".")[0], read_table(Path(rows), header=True, quoted=True)
+        name = Path(rows).name.partition(".")[0]
+        table = read_table(Path(rows), header=True, quoted=True, any_encoding=True)
     else:
         name, table = "rows", _table(rows)
     kind, columns = _kind(table)

@@ -39,6 +39,7 @@ def bodies_and_vectors(count):
     texts = some_texts(count)
     encoder = SentenceEncoder.load(MINI)
     alone = {text: encoder.encode(text) for text in texts}
+    alone = {text: vector / np.linalg.norm(vector) for text, vector in alone.items()}
     sizes = [1, 1, 2, 4]
     bodies = [
         {"texts": texts[n : n + sizes[n % 4]], "truncate": True, "normalize": True} for n in range(count - 4)

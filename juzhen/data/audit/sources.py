@@ -6,7 +6,7 @@ from pathlib import Path
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.configured import described_sets, read_description
-from juzhen.data.readers import decompressed
+from juzhen.data.readers import decoded, decompressed
 from juzhen.data.source import load_examples
 from juzhen.data.spec import Source
 
@@ -120,5 +120,5 @@ def text_lines(path: Path, *, option: str) -> list[str]:
         raise UserError(f"{option} {path}: expected {', '.join(TEXT_SUFFIXES)}, one text per line")
     if not path.is_file():
         raise UserError(f"{option} {path}: no such file")
-    text = decompressed(path).decode("utf-8", errors="replace").removeprefix("\ufeff")
+    text, _ = decoded(path, decompressed(path))
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
