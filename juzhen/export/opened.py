@@ -1,6 +1,7 @@
 """Exports opened as others open them: by the files of the folder alone."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,7 +56,7 @@ class Graph:
     def __init__(self, folder: Path) -> None:
         self.settings = read_json(folder / SETTINGS)
         self._tokenizer = read_tokenizer(folder)
-        self.by, self._run = _opened(folder, self.settings["outputs"])
+        self.by, self._calls_at_once, self._run = _opened(folder, self.settings["outputs"])
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
         return self._outputs(self._prompted(texts), batch_size)[0]
@@ -80,10 +81,13 @@ class Graph:
         has_types = "token_type_ids" in self.settings["inputs"]
         # Like lengths go together.
         order = sorted(range(len(rows)), key=lambda row: sum(map(len, rows[row])))
-        parts = []
-        for start in range(0, len(order), batch_size):
+
+        def run(start: int) -> list[np.ndarray]:
             batch = [rows[row] for row in order[start : start + batch_size]]
-            parts.append(self._run(arrays(self._tokenizer, batch, has_types)))
+            return self._run(arrays(self._tokenizer, batch, has_types))
+
+        with ThreadPoolExecutor(self._calls_at_once) as threads:
+            parts = list(threads.map(run, range(0, len(order), batch_size)))
         back = np.argsort(order)
         return [np.concatenate(values)[back] for values in zip(*parts, strict=True)]
 
@@ -105,22 +109,25 @@ def arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[s
 
 def _opened(
     folder: Path, outputs: Sequence[str]
-) -> tuple[str, Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
-    """Who computes, and the graph as a function."""
+) -> tuple[str, int, Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
+    """Who computes, how many calls go at once, and the graph as a function.
+
+    Threads that share a call of onnxruntime wait for each other at every layer: beside other work that is slow.
+    """
     if (folder / "model.onnx").is_file():
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
+        options.intra_op_num_threads = 1
         options.log_severity_level = 3
         session = onnxruntime.InferenceSession(
             folder / "model.onnx", options, providers=["CPUExecutionProvider"]
         )
-        return "onnxruntime", lambda inputs: session.run(list(outputs), inputs)
+        return "onnxruntime", torch.get_num_threads(), lambda inputs: session.run(list(outputs), inputs)
     from juzhen.backends.openvino_backend import compiled
 
     graph = compiled(folder / "openvino_model.xml", threads=torch.get_num_threads())
-    return "openvino", lambda inputs: [graph(inputs)[name] for name in outputs]
+    return "openvino", 1, lambda inputs: [graph(inputs)[name] for name in outputs]
 
 
 class Modules:
