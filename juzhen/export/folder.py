@@ -54,7 +54,7 @@ def export_encoder(
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder) as part:
-        prepared = encoder if isinstance(encoder, CrossEncoder) else finished(encoder, dim, format)
+        prepared: Any = encoder if isinstance(encoder, CrossEncoder) else finished(encoder, dim, format)
         if format is Format.STATIC:
             write_static(prepared, part, dim=dim)
         elif format.graph is None:

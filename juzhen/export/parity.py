@@ -15,6 +15,7 @@ import torch
 from juzhen.backends import open_backend
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.pooling import unit
@@ -88,7 +89,8 @@ def compare_ways(
             if only is None or way[0] in only
         ]
         for place in beside:
-            ways.append(_compared(encoder, texts, expected, place, *_beside(place, key), "", on_way))
+            open_way, rounded = _beside(place, key), _rounded(place)
+            ways.append(_compared(encoder, texts, expected, place, open_way, rounded, on_way))
     return ways
 
 
@@ -182,12 +184,19 @@ def _require_theirs() -> None:
         raise UserError("it is not installed: pip install sentence-transformers")
 
 
-def _beside(place: str, key: str | None) -> tuple[Callable[[], Encode]]:
+def _beside(place: str, key: str | None) -> Callable[[], Encode]:
     """What opens a further way. Raises UserError for what is no address and no export."""
     if place.startswith(("http://", "https://")):
-        return (lambda: Server(place, key).encode,)
+        return lambda: Server(place, key).encode
     opened = open_export(place)
-    return (lambda: opened.encode,)
+    return lambda: opened.encode
+
+
+def _rounded(place: str) -> str:
+    """Why an export rounds; "" where it should not, and of a server."""
+    settings = Path(place, SETTINGS)
+    is_rounded = settings.is_file() and Format(read_json(settings)["format"]).is_quantised
+    return ROUNDED[BackendName.ONNX_INT8] if is_rounded else ""
 
 
 def _compare_pairs(
