@@ -36,7 +36,7 @@ ROW = (*REAL, "atec", "pawsx_zh", "xiaobu", "qbqtc", "ocnli"), (*DEMO, "demo_ord
 def back_ends() -> list[str]:
     """Those worth a turn: no ONNX on a GPU, which it would not use, no bf16 where it is only imitated."""
     if device() != "cpu":
-        return [name for name in BackendName if not name.needs_onnx]
+        return [name for name in BackendName if not name.is_graph]
     return [name for name in BackendName if name is not BackendName.TORCH_BF16 or not lacks_bf16()]
 
 

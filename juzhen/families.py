@@ -119,7 +119,7 @@ class Family(ABC):
         """Raises UserError for a set whose two sides may not be exchanged, where the encoder exchanges them."""
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
-        """Writes the encoder as one ONNX file; gives its path back. Errors: as `export_onnx`."""
+        """Writes the encoder as an ONNX graph; gives its path back. Errors: as `export_onnx`."""
         raise UserError(f"{type(encoder).__name__}: encoders of this kind are not exported")
 
 
@@ -135,7 +135,7 @@ class BiEncoders(Family):
     def save(self, encoder: SentenceEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
         return save_encoder(encoder, folder, card=card)
 
-    def export(self, encoder: SentenceEncoder, path: Path, *, quantised: bool) -> Path:
+    def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
         from juzhen.backends.onnx_backend import export_onnx  # its packages may be missing
 
         return export_onnx(encoder, path, quantised=quantised)
@@ -175,6 +175,8 @@ class CrossEncoders(Family):
     ) -> SentenceCollator:
         orders = {"both_in_training": False, "both_in_evaluation": encoder.symmetric} | options
         return CrossEncoderCollator(tokenize, join=encoder.join, room=encoder.room, **orders)
+
+    export = BiEncoders.export
 
     def evaluator(self, encoder: CrossEncoder, **options: Any) -> PairEvaluator:
         return PairEvaluator(encoder)

@@ -13,7 +13,6 @@ from forks import python
 
 from juzhen.cli import verbs
 from juzhen.cli.encode import encode
-from juzhen.cli.export import export
 from juzhen.cli.main import main
 from juzhen.cli.verbs import SUITE, VERBS, commands, verb
 from juzhen.encoders import load_encoder
@@ -147,8 +146,8 @@ def test_lines_of_a_file_become_an_array(tmp_path, capsys, monkeypatch):
             ["encode", "x", "FILE", "--backend", "onx"],
             "Invalid value for '--backend': 'onx' is not one of 'torch'",
         ),
-        (["export", "x", "encoder.bin"], "expected a file that ends in .onnx"),
-        (["export", "nowhere", "encoder.onnx"], "nowhere"),
+        (["export", "x", "out", "--format", "onxn"], "Invalid value for '--format': 'onxn' is not one of"),
+        (["export", "nowhere", "out"], "nowhere"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -159,20 +158,3 @@ def test_what_cannot_be_encoded_or_exported(tmp_path, capsys, words, told):
     assert told in error
     assert error.startswith("error: ")
     assert error.count("\n") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("int8", [False, True])
-def test_an_exported_file_computes_what_the_encoder_does(tmp_path, capsys, int8):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    from juzhen.backends.onnx_backend import _computed
-
-    export(MINI, tmp_path / "encoder.onnx", int8=int8)
-    assert "computes what" in capsys.readouterr().out
-    encoder, texts = load_encoder(MINI), ["今天天气很好", "你好"]
-    tokens = encoder.collate(encoder.tokenize(texts))
-    expected = encoder.encode(texts, batch_tokens=512, show_progress=False)
-    found = _computed(tmp_path / "encoder.onnx", tokens, pad=encoder.pad)
-    np.testing.assert_allclose(found, expected, atol=0.1 if int8 else 1e-4)
-    assert [one.name for one in tmp_path.iterdir()] == ["encoder.onnx"]

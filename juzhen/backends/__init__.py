@@ -1,4 +1,4 @@
-"""Ways to compute embeddings without gradients, chosen by name: torch, torch_bf16, onnx, onnx_int8.
+"""Ways to compute embeddings without gradients, chosen by name: torch, torch_bf16, onnx, onnx_int8, openvino.
 
 What is named here is loaded, and torch with it, when it is first asked for: who checks a name needs neither.
 """

@@ -6,16 +6,18 @@ from juzhen.core.errors import UserError, nearest
 
 
 class BackendName(StrEnum):
-    """What computes embeddings where nothing is learnt. ONNX needs the extra `onnx` and runs on the CPU."""
+    """What computes embeddings where nothing is learnt. The last three need an extra and run on the CPU."""
 
     TORCH = "torch"  # the encoder as it is trained, in the precision of the hardware
     TORCH_BF16 = "torch_bf16"  # its products in bfloat16
     ONNX = "onnx"  # ONNX Runtime, float32
     ONNX_INT8 = "onnx_int8"  # ONNX Runtime, weights and states of matrix products in 8 bits
+    OPENVINO = "openvino"  # OpenVINO, float32
 
     @property
-    def needs_onnx(self) -> bool:
-        return self in (BackendName.ONNX, BackendName.ONNX_INT8)
+    def is_graph(self) -> bool:
+        """It computes a copy of the encoder, written down as a graph."""
+        return self not in (BackendName.TORCH, BackendName.TORCH_BF16)
 
 
 def backend_name(name: str, *, key: str) -> BackendName:

@@ -4,7 +4,7 @@ import copy
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +18,11 @@ from jaxtyping import Float
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from juzhen.backends.names import BackendName
-from juzhen.backends.padded import PaddedEncoder, scale_rows
+from juzhen.backends.padded import PaddedCrossEncoder, PaddedEncoder, scale_rows
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import similarity
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import sides, unit
 from juzhen.encoders.proof import embedding_alone
@@ -28,10 +30,13 @@ from juzhen.encoders.proof import embedding_alone
 CALL_TOKENS = 512
 """Tokens per call of the graph, whose states then stay in a core's cache: 2048 were 18 to 25 % slower."""
 
-INPUTS = ("input_ids", "attention_mask")
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+"""The last one only of a cross-encoder that tells its two sentences apart by segments."""
 OUTPUTS = ("embeddings", "firsts")
+PAIR_OUTPUTS = ("scores", "logits")
 
 MOST_DIFFERENCE = 1e-5
+"""A graph in float32 may differ from torch by this much in any number of a unit embedding."""
 """A graph in float32 may differ from torch by this much in any number of a unit embedding."""
 
 LEAST_COSINE = 0.95
@@ -70,6 +75,7 @@ class OnnxBackend:
                 encoder, Path(folder) / "encoder.onnx", quantised=name is BackendName.ONNX_INT8
             )
             self._session = _session(path)
+        self._calls_at_once = torch.get_num_threads()
 
     def encode(self, tokens: Tokens) -> Float[np.ndarray, "sentences dim"]:
         if not isinstance(tokens.unpooled, int) or tokens.unpooled != self._unpooled:
@@ -81,11 +87,14 @@ class OnnxBackend:
 
         def run(call: tuple[slice, dict[str, np.ndarray]]) -> None:
             rows, arrays = call
-            embeddings[rows] = self._session.run(OUTPUTS[:1], arrays)[0]
+            embeddings[rows] = self._computed(arrays)
 
-        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+        with ThreadPoolExecutor(self._calls_at_once) as threads:
             list(threads.map(run, self._calls(tokens)))
         return embeddings[tokens.inverse_permutation.cpu().numpy()]
+
+    def _computed(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
+        return self._session.run(OUTPUTS[:1], arrays)[0]
 
     def _calls(self, tokens: Tokens) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
         """Packed sentences in runs of like length, the longest first, each with the arrays of its call."""
@@ -100,46 +109,71 @@ class OnnxBackend:
             stop = start
 
 
-def export_onnx(encoder: PooledEncoder, path: Path, *, quantised: bool) -> Path:
+def export_onnx(encoder: PooledEncoder | CrossEncoder, path: Path, *, quantised: bool) -> Path:
     """Writes the whole encoder to `path` as a graph input_ids, attention_mask → embeddings; gives the path back.
 
-    With a learnt form of scores the graph has a second output, `firsts` (juzhen.backends.padded.PaddedEncoder).
+    With a learnt form of scores the graph has a second output, `firsts` (juzhen.backends.padded.PaddedEncoder). That
+    of a cross-encoder reads joint inputs, with token_type_ids where it knows segments, and gives scores and logits.
 
-    Both inputs are int64 (sentences, length), padded on the right, of any size. With `quantised` the weights of
+    All inputs are int64 (sentences, length), padded on the right, of any size. With `quantised` the weights of
     matrix products are 8-bit integers, one scale per column, and so are the states they are multiplied with, one scale
     per token: what a text becomes does not depend on the others of a call.
     Raises UserError when the architecture cannot be exported, or when the graph computes something else.
     """
     # A copy: other attention, other linear layers. On the CPU, where the graph will run.
     copied = copy.deepcopy(encoder).cpu().eval()
-    tokens = copied.collate(copied.tokenize(PROOF))
-    # Transformers' own states, one text at a time: two paths of ours might be wrong alike.
-    alone = torch.stack([embedding_alone(copied, text) for text in PROOF]).numpy()
-    expected = [alone] if copied.score_head is None else [alone, sides(alone, copied.score_head)[0]]
+    tokens, expected = _pairs(copied) if isinstance(copied, CrossEncoder) else _texts(copied)
     if quantised:
         scale_rows(copied)
+    scores_pairs = isinstance(copied, CrossEncoder)
+    module = PaddedCrossEncoder(copied) if isinstance(copied, CrossEncoder) else PaddedEncoder(copied)
+    outputs = (PAIR_OUTPUTS if scores_pairs else OUTPUTS)[: len(expected)]
+    model_type, pad = encoder.inner.backbone.config.model_type, encoder.inner.pad
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "encoder.onnx" if quantised else path
-        _export(PaddedEncoder(copied).eval(), plain, OUTPUTS[: len(expected)])
-        pairs = zip(_computed(plain, tokens, pad=encoder.pad), expected, strict=True)
-        difference = max(float(np.abs(unit(first) - unit(other)).max()) for first, other in pairs)
+        _export(module.eval(), plain, outputs, inputs=3 if tokens.segments is not None else 2)
+        computed = _computed(plain, tokens, pad=pad)
+        difference = max(_apart(*pair, scores_pairs) for pair in zip(computed, expected, strict=True))
         if not difference <= MOST_DIFFERENCE:
             raise UserError(
-                f"{encoder.backbone.config.model_type}: exported to ONNX it computes something else (unit embeddings "
-                f"differ by up to {difference:.1e}, at most {MOST_DIFFERENCE:.0e} is rounding); use the back end torch "
-                "or torch_bf16"
+                f"{model_type}: exported to ONNX it computes something else (unit embeddings, or scores, differ by up "
+                f"to {difference:.1e}, at most {MOST_DIFFERENCE:.0e} is rounding); use the back end torch or torch_bf16"
             )
         if quantised:
             _quantise(plain, path)
-            pairs = zip(_computed(path, tokens, pad=encoder.pad), expected, strict=True)
+            pairs = zip(_computed(path, tokens, pad=pad), expected, strict=True)
+            # Few scores have no direction: a cross-encoder in 8 bits is measured on a set.
             least = min((unit(first) * unit(other)).sum(1).min() for first, other in pairs)
-            if not least >= LEAST_COSINE:
+            if not scores_pairs and not least >= LEAST_COSINE:
                 raise UserError(
                     "onnx_int8: these weights do not bear 8 bits (a sentence's embedding has cosine "
                     f"{least:.3f} with that of float32, expected at least {LEAST_COSINE}); "
                     "use the back end onnx or torch_bf16"
                 )
     return path
+
+
+def _texts(encoder: PooledEncoder) -> tuple[Tokens, list[np.ndarray]]:
+    """The sentences of the proof, and what is computed of them without a graph."""
+    # Transformers' own states, one text at a time: two paths of ours might be wrong alike.
+    alone = torch.stack([embedding_alone(encoder, text) for text in PROOF]).numpy()
+    expected = [alone] if encoder.score_head is None else [alone, sides(alone, encoder.score_head)[0]]
+    return encoder.collate(encoder.tokenize(PROOF)), expected
+
+
+@torch.no_grad()
+def _pairs(encoder: CrossEncoder) -> tuple[Tokens, list[np.ndarray]]:
+    """Pairs of them, and their scores and logits."""
+    tokens = encoder.join(encoder.inner.tokenize(PROOF), encoder.inner.tokenize(PROOF[::-1]))
+    logits = encoder(tokens)
+    return tokens, [similarity(logits, encoder.grades).numpy()[:, None], logits.numpy()]
+
+
+def _apart(first: np.ndarray, other: np.ndarray, are_scores: bool) -> float:
+    """The largest difference of unit embeddings; of scores as a share of the largest one, where that is above 1."""
+    if not are_scores:
+        return float(np.abs(unit(first) - unit(other)).max())
+    return float(np.abs(first.reshape(other.shape) - other).max() / max(1.0, np.abs(other).max()))
 
 
 def _session(path: Path) -> onnxruntime.InferenceSession:
@@ -152,15 +186,22 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def _padded_arrays(ids: np.ndarray, lengths: np.ndarray, *, pad: int) -> dict[str, np.ndarray]:
+def _padded_arrays(
+    ids: np.ndarray, lengths: np.ndarray, *, pad: int, segments: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
     """The graph's inputs for sentences of the given lengths that lie one after another in `ids`."""
     mask = np.arange(lengths.max()) < lengths[:, None]
-    input_ids = np.full(mask.shape, pad, dtype=np.int64)
-    input_ids[mask] = ids
-    return dict(zip(INPUTS, (input_ids, mask.astype(np.int64)), strict=True))
+    arrays = [np.full(mask.shape, pad, dtype=np.int64), mask.astype(np.int64)]
+    arrays[0][mask] = ids
+    if segments is not None:
+        arrays.append(np.zeros(mask.shape, dtype=np.int64))
+        arrays[2][mask] = segments
+    return dict(zip(INPUTS, arrays, strict=False))
 
 
-def _export(module: PaddedEncoder, path: Path, outputs: Sequence[str]) -> None:
+def _export(
+    module: PaddedEncoder | PaddedCrossEncoder, path: Path, outputs: tuple[str, ...], *, inputs: int
+) -> None:
     # Sizes that are not 1 and not equal, or the exporter takes them for constants.
     example = torch.full((3, 4), 1, dtype=torch.int64)
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]])
@@ -169,10 +210,10 @@ def _export(module: PaddedEncoder, path: Path, outputs: Sequence[str]) -> None:
         with torch.no_grad(), _silence():
             program = torch.onnx.export(
                 module,
-                (example, mask),
+                (example, mask, torch.tensor([[0, 0, 1, 1], [0, 1, 1, 0], [0, 1, 0, 0]]))[:inputs],
                 dynamo=True,
-                dynamic_shapes=(sizes, sizes),
-                input_names=list(INPUTS),
+                dynamic_shapes=(sizes,) * inputs,
+                input_names=list(INPUTS[:inputs]),
                 output_names=list(outputs),
                 verbose=False,
             )
@@ -182,9 +223,9 @@ def _export(module: PaddedEncoder, path: Path, outputs: Sequence[str]) -> None:
         reason = next(
             (line.strip() for line in str(error.__cause__ or error).splitlines() if line.strip()), ""
         )
-        model_type = module.encoder.backbone.config.model_type
+        encoder = module.encoder if isinstance(module, PaddedEncoder) else module.inner.encoder
         raise UserError(
-            f"{model_type}: this architecture cannot be exported to ONNX "
+            f"{encoder.backbone.config.model_type}: this architecture cannot be exported to ONNX "
             f"({type(error.__cause__ or error).__name__}: {reason[:200]}); use the back end torch or torch_bf16"
         ) from error
 
@@ -224,8 +265,11 @@ def _computed(path: Path, tokens: Tokens, *, pad: int) -> list[np.ndarray]:
     """What the graph gives, in the order of collation: the shortest alone, the others together."""
     graph, ids, lengths = _session(path), tokens.input_ids.numpy(), tokens.lengths.numpy()
     alone, order = lengths[0], tokens.inverse_permutation.numpy()
-    parts = [(ids[:alone], lengths[:1]), (ids[alone:], lengths[1:])]
-    results = [graph.run(None, _padded_arrays(*part, pad=pad)) for part in parts]
+    types = None if tokens.segments is None else tokens.segments.numpy()
+    results = []
+    for cut, part in ((slice(0, alone), lengths[:1]), (slice(alone, None), lengths[1:])):
+        segments = None if types is None else types[cut]
+        results.append(graph.run(None, _padded_arrays(ids[cut], part, pad=pad, segments=segments)))
     return [np.concatenate(values)[order] for values in zip(*results, strict=True)]
 
 

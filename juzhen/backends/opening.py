@@ -42,17 +42,21 @@ ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 def open_backend(encoder: PooledEncoder, name: str) -> Backend:
     """The back end of that name for the weights that `encoder` has now.
 
-    The torch ones read later changes of the weights, too; those of ONNX are a copy, which takes seconds to make.
+    The torch ones read later changes of the weights, too; graphs are a copy, which takes seconds to make.
     Raises UserError for an unknown name, a missing package and an encoder that cannot be exported.
     """
     name = backend_name(name, key="backend")
     require_packages(name)
-    if name.needs_onnx:
+    if name.is_graph:
         if encoder.templates is not None:
             raise UserError(
                 f"backend {name}: an encoder with templates is not exported; use torch or torch_bf16"
             )
-        from juzhen.backends.onnx_backend import OnnxBackend  # its packages may be missing
+        if name is BackendName.OPENVINO:  # their packages may be missing
+            from juzhen.backends.openvino_backend import OpenVinoBackend
+
+            return OpenVinoBackend(encoder, name)
+        from juzhen.backends.onnx_backend import OnnxBackend
 
         return OnnxBackend(encoder, name)
     if name is BackendName.TORCH_BF16 and encoder.device.type == "cpu" and lacks_bf16():
@@ -82,6 +86,10 @@ def _say_once(warning: str) -> None:
 
 def require_packages(name: BackendName) -> None:
     """Raises UserError when a package that the back end needs is not installed."""
-    missing = [package for package in ONNX_PACKAGES if name.needs_onnx and find_spec(package) is None]
-    if missing:
-        raise UserError(f"backend {name} needs {', '.join(missing)}; type: {install_line('onnx')}")
+    if not name.is_graph:
+        return
+    is_openvino = name is BackendName.OPENVINO
+    needed = (*ONNX_PACKAGES, "openvino") if is_openvino else ONNX_PACKAGES
+    if missing := [package for package in needed if find_spec(package) is None]:
+        line = install_line("openvino" if is_openvino else "onnx")
+        raise UserError(f"backend {name} needs {', '.join(missing)}; type: {line}")

@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import similarity
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
 
@@ -48,11 +50,16 @@ class PaddedEncoder(nn.Module):
         self.encoder = encoder
 
     def forward(
-        self, input_ids: Int[Tensor, "sentences length"], attention_mask: Int[Tensor, "sentences length"]
+        self,
+        input_ids: Int[Tensor, "sentences length"],
+        attention_mask: Int[Tensor, "sentences length"],
+        token_type_ids: Int[Tensor, "sentences length"] | None = None,
     ) -> Float[Tensor, "sentences dim"] | tuple[Tensor, Tensor]:
         encoder, mask = self.encoder, attention_mask.unsqueeze(-1).float()
         sentences = PaddedSentences(mask, encoder.unpooled)
-        embeddings = POOLINGS[encoder.pooling].pool(self._layers(input_ids, attention_mask), sentences)
+        embeddings = POOLINGS[encoder.pooling].pool(
+            self._layers(input_ids, attention_mask, token_type_ids), sentences
+        )
         for projection in encoder.projections:
             embeddings = projection(embeddings)
         embeddings = F.normalize(embeddings, dim=-1) if encoder.normalize else embeddings
@@ -60,10 +67,12 @@ class PaddedEncoder(nn.Module):
             return embeddings
         return embeddings, F.normalize(embeddings, dim=-1) @ encoder.score_head.form
 
-    def _layers(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+    def _layers(self, input_ids: Tensor, attention_mask: Tensor, types: Tensor | None) -> tuple[Tensor, ...]:
         encoder = self.encoder
         needs_layers = POOLINGS[encoder.pooling].reads_first_layer
-        segments = {"token_type_ids": torch.zeros_like(input_ids)} if encoder.gives_segments else {}
+        if types is None and encoder.gives_segments:
+            types = torch.zeros_like(input_ids)
+        segments = {} if types is None else {"token_type_ids": types}
         output = encoder.backbone(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=needs_layers, **segments
         )
@@ -71,6 +80,25 @@ class PaddedEncoder(nn.Module):
         if needs_layers and len(output.hidden_states) > 2:
             layers = (output.hidden_states[1], *layers)
         return layers
+
+
+class PaddedCrossEncoder(nn.Module):
+    """Padded joint inputs of pairs to one score each, higher = closer, and their logits. Hand in a copy."""
+
+    def __init__(self, encoder: CrossEncoder) -> None:
+        super().__init__()
+        self.inner = PaddedEncoder(encoder.inner)
+        self.head = encoder.head
+        self.grades = encoder.grades
+
+    def forward(
+        self,
+        input_ids: Int[Tensor, "pairs length"],
+        attention_mask: Int[Tensor, "pairs length"],
+        token_type_ids: Int[Tensor, "pairs length"] | None = None,
+    ) -> tuple[Float[Tensor, "pairs"], Float[Tensor, "pairs outputs"]]:
+        logits = self.head(self.inner(input_ids, attention_mask, token_type_ids))
+        return similarity(logits, self.grades), logits
 
 
 class RowScaledLinear(nn.Module):

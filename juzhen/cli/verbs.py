@@ -22,7 +22,9 @@ GROUPS = {
         "evaluate": "score finished runs on sets that are new or whose files came later",
         "serve": "embeddings, similarity, search and reranking over HTTP, for OpenAI's and Cohere's clients",
         "index": "texts and their vectors on disk: build, add, remove, search",
-        "export": "write an encoder as one ONNX file, checked to give the same vectors",
+        "export": "write an encoder for another program (ONNX, OpenVINO, …), with a proof of the same vectors",
+        "parity": "one encoder by every way that computes it: what differs, and why",
+        "push": "upload an encoder or an export to the Hugging Face hub, or list what would be",
     },
     "look at data": {
         "new": "make a data set of a table: csv, tsv, jsonl, parquet, xlsx",

@@ -56,8 +56,8 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], pla
     pooling = _their_pooling(encoder)
     layers = _write_layers(encoder, folder, start=len(pooling) + 1)
     templates, prompts = encoder.templates, encoder.prompts
-    loads_elsewhere = templates is None and bool(pooling) and encoder.score_head is None
-    if loads_elsewhere:
+    is_theirs = loads_elsewhere(encoder)
+    if is_theirs:
         settings = prompts.as_dict() | {"similarity_fn_name": "cosine"}
         if encoder.normalize:
             layers = {**layers, f"{len(pooling) + len(layers) + 1}_Normalize": None}
@@ -73,9 +73,14 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], pla
             settings_of_ours["prefix"] = prompts.as_dict() | {"include_prompt": prompts.include_prompt}
         _json(folder / OWN_FILE, settings_of_ours | ({"prompts": templates.as_dict()} if templates else {}))
         _refuse_elsewhere(folder, "PromptEncoder" if templates else "SentenceEncoder")
-    text = model_card(encoder, card, loads_elsewhere=loads_elsewhere, place=place)
+    text = model_card(encoder, card, loads_elsewhere=is_theirs, place=place)
     write_text(folder / "README.md", text, in_own_folder=True)
     write_thresholds(folder, card)
+
+
+def loads_elsewhere(encoder: PooledEncoder) -> bool:
+    """Whether sentence-transformers can compute what the encoder computes."""
+    return encoder.templates is None and bool(_their_pooling(encoder)) and encoder.score_head is None
 
 
 def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:

@@ -8,6 +8,7 @@ from torch import nn
 
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.network import hub_problem
+from juzhen.core.owned import LIST
 from juzhen.encoders.bundle import save_encoder, write_encoder
 
 
@@ -43,24 +44,44 @@ class Shareable(nn.Module):
 
         Raises UserError without a token, without a network, and with what the hub refuses.
         """
-        from huggingface_hub import HfApi, get_token
-
-        if (problem := hub_problem()) is not None:
-            raise UserError(f"push_to_hub({repo_id!r}): {problem}; nothing was uploaded")
-        if not (token or get_token()):
-            raise UserError(
-                f"push_to_hub({repo_id!r}): no token of the hub. Make one that may write at "
-                "https://huggingface.co/settings/tokens, then `hf auth login`, or set HF_TOKEN"
-            )
-        hub = HfApi(token=token)
+        require_hub_token(repo_id, token)
         with tempfile.TemporaryDirectory() as folder:
             name = repo_id.rpartition("/")[2]
             write_encoder(self, Path(folder), {"name": name} | (card or {}), place=repo_id)
-            try:
-                hub.create_repo(repo_id, private=private, exist_ok=True)
-                commit = hub.upload_folder(
-                    repo_id=repo_id, folder_path=folder, revision=revision, commit_message=message
-                )
-            except Exception as error:  # the client raises many unrelated types, as `locate.download` says
-                raise UserError(f"push_to_hub({repo_id!r}): {foreign_reason(error)}") from error
-        return str(commit.commit_url)
+            return upload(
+                Path(folder), repo_id, private=private, revision=revision, token=token, message=message
+            )
+
+
+def require_hub_token(repo_id: str, token: str | None = None) -> None:
+    """Raises UserError without a network and without a token."""
+    from huggingface_hub import get_token
+
+    if (problem := hub_problem()) is not None:
+        raise UserError(f"push_to_hub({repo_id!r}): {problem}; nothing was uploaded")
+    if not (token or get_token()):
+        raise UserError(
+            f"push_to_hub({repo_id!r}): no token of the hub. Make one that may write at "
+            "https://huggingface.co/settings/tokens, then `hf auth login`, or set HF_TOKEN"
+        )
+
+
+def upload(
+    folder: Path, repo_id: str, *, private: bool, revision: str | None, token: str | None, message: str
+) -> str:
+    """Uploads the files of a folder; options, answer and errors as of `Shareable.push_to_hub`."""
+    from huggingface_hub import HfApi
+
+    hub = HfApi(token=token)
+    try:
+        hub.create_repo(repo_id, private=private, exist_ok=True)
+        commit = hub.upload_folder(
+            repo_id=repo_id,
+            folder_path=folder,
+            revision=revision,
+            commit_message=message,
+            ignore_patterns=[LIST],
+        )
+    except Exception as error:  # the client raises many unrelated types, as `locate.download` says
+        raise UserError(f"push_to_hub({repo_id!r}): {foreign_reason(error)}") from error
+    return str(commit.commit_url)

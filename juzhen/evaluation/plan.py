@@ -324,7 +324,7 @@ class EmbeddingEvaluator(Evaluator):
 
     def try_out(self) -> None:
         """Raises UserError when the encoder cannot be exported: better before training than after."""
-        if self._name.needs_onnx:
+        if self._name.is_graph:
             open_backend(self.encoder, self._name)
 
     def begin(

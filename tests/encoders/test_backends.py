@@ -59,7 +59,7 @@ def graph(bert_folder, tmp_path_factory):
         patch.setattr(
             onnx_backend,
             "_export",
-            lambda *words: export(*words) or shutil.copy(words[1], folder / "plain.onnx"),
+            lambda *words, **more: export(*words, **more) or shutil.copy(words[1], folder / "plain.onnx"),
         )
         onnx_backend.export_onnx(encoder, folder / "int8.onnx", quantised=True)
     return encoder, folder / "plain.onnx"
@@ -70,7 +70,9 @@ def opened(graph, monkeypatch):
     """Opens ONNX back ends for the encoder of `graph`, without exporting it again."""
     from juzhen.backends import onnx_backend
 
-    monkeypatch.setattr(onnx_backend, "_export", lambda module, path, outputs: shutil.copy(graph[1], path))
+    monkeypatch.setattr(
+        onnx_backend, "_export", lambda module, path, outputs, **more: shutil.copy(graph[1], path)
+    )
     return lambda name, encoder=graph[0]: open_backend(encoder, name)
 
 

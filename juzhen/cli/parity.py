@@ -1,0 +1,104 @@
+"""`juzhen parity`: one encoder by every way that computes it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from juzhen.cli.options import Encoder, Numbers
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.network import without_hub
+from juzhen.core.owned import require_ours
+from juzhen.core.whole import write_json
+
+SHOWN = 40
+
+
+def parity(
+    encoder: Encoder,
+    file: Annotated[
+        Path | None,
+        Argument(
+            metavar="FILE.txt",
+            help="texts, one per line",
+            show_default="texts of all lengths, and with special tokens",
+        ),
+    ] = None,
+    *,
+    beside: Annotated[
+        list[str] | None,
+        Option("--with", metavar="ADDRESS…", help="servers (OpenAI's protocol), folders of juzhen export"),
+    ] = None,
+    ways: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME…", help="torch-padded, torch, a back end, sentence-transformers", show_default="all"
+        ),
+    ] = None,
+    key_variable: Annotated[
+        str, Option(metavar="NAME", help="environment variable with the key of the servers")
+    ] = "JUZHEN_API_KEY",
+    json: Numbers = None,
+) -> None:
+    """Computes the same texts by every way that is installed, and compares each with transformers, one text at a time.
+
+    The ways: torch with padding and without, the back ends, sentence-transformers, servers and exports. Where one
+    differs beyond rounding, the first text that does is shown, with the reason where it is known: prompt, special
+    tokens, truncation, normalisation, pooling, order, precision.
+
+    juzhen parity runs/NAME --with http://127.0.0.1:8000
+    juzhen parity runs/NAME texts.txt --with out/onnx out/int8
+    """
+    from juzhen.data.audit.sources import text_lines
+
+    if json is not None:
+        require_ours(json)
+    texts = None if file is None else text_lines(file, option="parity")
+    if texts is not None and not all(text.strip() for text in texts):
+        raise UserError(f"{file}: holds an empty line")
+    without_hub()
+    from juzhen.core.markup import markdown_table
+    from juzhen.export.parity import WAYS, compare_ways
+    from juzhen.export.proof import proof_texts, special_texts
+    from juzhen.families import find_family
+    from juzhen.report.terminal import console_table, for_people
+
+    loaded = find_family(encoder).load(encoder)
+    if texts is None:
+        texts = [*proof_texts(loaded.inner), *special_texts(loaded.inner)]
+    if unknown := [name for name in ways or () if name not in WAYS]:
+        raise UserError(f"--ways {unknown[0]}: there is no such way; {nearest(unknown[0], WAYS)}")
+    results = compare_ways(
+        loaded,
+        texts,
+        beside=beside or (),
+        key=os.environ.get(key_variable),
+        only=ways,
+        on_way=lambda name: print(f"{name} …", file=sys.stderr),
+    )
+    head = ["way", "largest difference", "texts that differ", "the first one", "reason"]
+    rows = [
+        [
+            way.name,
+            "left out" if way.largest is None else f"{way.largest:.1e}",
+            "" if way.largest is None else f"{way.differing:,}",
+            "" if way.text is None else beginning(way.text),
+            way.reason,
+        ]
+        for way in results
+    ]
+    if console := for_people():
+        console.print(console_table(head, rows, numbers=head[1:3]))
+    else:
+        print(markdown_table(head, rows, numbers=(1, 2)))
+    print(f"{len(texts):,} texts, beside transformers, one text at a time")
+    if json is not None:
+        write_json(json, [way.as_dict() for way in results])
+
+
+def beginning(text: str) -> str:
+    """The start of a text in one line."""
+    line = " ".join(text.split()) or repr(text)
+    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"

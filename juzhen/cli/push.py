@@ -1,0 +1,60 @@
+"""`juzhen push`: an encoder, or an export, to the Hugging Face hub."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from juzhen.core.errors import UserError
+from juzhen.core.owned import LIST
+from juzhen.export.formats import PARITY
+
+
+def push(
+    encoder: Annotated[str, Argument(help="run folder, folder of an encoder, or of an export")],
+    name: Annotated[str, Argument(metavar="OWNER/NAME", help="repository, made where there is none")],
+    *,
+    public: Annotated[
+        bool, Option("--public", help="of a repository that is made: everybody sees it")
+    ] = False,
+    revision: Annotated[
+        str | None, Option(metavar="BRANCH", help="an existing branch", show_default="main")
+    ] = None,
+    message: Annotated[str, Option(metavar="TEXT", help="of the commit")] = "Upload an encoder",
+    dry_run: Annotated[bool, Option("--dry-run", help="list the files, and upload none")] = False,
+) -> None:
+    """Uploads an encoder, as sentence-transformers loads it, or what juzhen export wrote.
+
+    The token is that of HF_TOKEN or of `hf auth login`. Without one, and with --dry-run, the files are listed and
+    nothing is sent.
+
+    juzhen push runs/NAME me/faq-encoder
+    """
+    if name.count("/") != 1 or not all(name.split("/")):
+        raise UserError(f"{name}: expected the name of a repository, owner/name")
+    from huggingface_hub import get_token
+
+    from juzhen.encoders.bundle import write_encoder
+    from juzhen.encoders.locate import encoder_folder
+    from juzhen.encoders.sharing import require_hub_token, upload
+    from juzhen.families import find_family
+
+    is_tried = dry_run or get_token() is None
+    if not is_tried:
+        require_hub_token(name)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(encoder)
+        if not (folder / PARITY).is_file():
+            folder = Path(made)
+            source = find_family(encoder).load(encoder_folder(encoder))
+            write_encoder(source, folder, {"name": name.rpartition("/")[2]}, place=name)
+        files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != LIST]
+        for file in files:
+            print(f"{file.stat().st_size / 1e6:9.2f} MB  {file.relative_to(folder)}")
+        if is_tried:
+            why = "--dry-run" if dry_run else "there is no token of the hub: hf auth login, or set HF_TOKEN"
+            print(f"nothing was uploaded to {name}: {why}")
+            return
+        options = {"private": not public, "revision": revision, "token": None, "message": message}
+        print(upload(folder, name, **options))  # type: ignore[arg-type]

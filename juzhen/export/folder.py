@@ -1,0 +1,201 @@
+"""An encoder as one folder that another program opens: tokenizer, graph or weights, settings and a card."""
+
+import copy
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from juzhen.core.errors import UserError
+from juzhen.core.markup import in_markdown
+from juzhen.core.opened import read_text
+from juzhen.core.whole import whole_folder, write_json, write_text
+from juzhen.data.spec import DatasetConfig
+from juzhen.encoders.bundle import loads_elsewhere, write_encoder
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.model_card import fact_table
+from juzhen.encoders.pooled_encoder import TYPES
+from juzhen.encoders.projection import IDENTITY, Projection
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.export.formats import PARITY, SETTINGS, Format
+from juzhen.export.opened import open_export
+from juzhen.export.proof import ROWS, Proof, proof_texts, prove
+from juzhen.export.static import write_static
+from juzhen.export.usage import usage
+from juzhen.families import family_of
+
+
+def export_encoder(
+    encoder: Any,
+    folder: str | Path,
+    format: Format,
+    *,
+    dim: int | None = None,
+    sets: Sequence[DatasetConfig] = (),
+    data_dir: str | Path = "data",
+    limit: int = ROWS,
+    name: str = "encoder",
+    allow_difference: bool = False,
+) -> Proof:
+    """Writes the encoder in a format, and gives the proof that the folder computes the same; one of ours is replaced.
+
+    dim     numbers of an embedding: the first ones, of length 1 again; None: as many as the encoder gives
+    sets, data_dir, limit  as of `prove`
+    name    of the encoder in card and proof
+    allow_difference  a folder that differs by more than its bound is written all the same
+
+    Embeddings of an export are of length 1. Raises UserError for an encoder that the format cannot hold, and for a
+    difference beyond the bound; nothing is written then.
+    """
+    format.require_packages()
+    _require_format(encoder, format, dim)
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(folder) as part:
+        prepared: Any = encoder if isinstance(encoder, CrossEncoder) else finished(encoder, dim, format)
+        if format is Format.STATIC:
+            write_static(prepared, part, dim=dim)
+        elif format.graph is None:
+            write_encoder(prepared, part, {"name": name})
+        else:
+            _write_graph(prepared, part, format)
+        proof = prove(encoder, open_export(part), format, dim=dim, sets=sets, data_dir=data_dir, limit=limit)
+        if (fault := proof.fault()) and not allow_difference:
+            raise UserError(
+                f"{folder}: {fault}; nothing was written. --allow-difference writes it all the same"
+            )
+        write_json(part / PARITY, {"encoder": name} | proof.as_dict(), in_own_folder=True)
+        _write_card(prepared, part, format, name, proof)
+    return proof
+
+
+def finished(encoder: SentenceEncoder, dim: int | None, format: Format) -> SentenceEncoder:
+    """A copy that gives the first `dim` numbers, and those at length 1, by its own layers."""
+    size = encoder.size_of(None if format is Format.STATIC else dim)
+    copied = copy.deepcopy(encoder).cpu().eval()
+    copied.truncate_dim = None
+    if size < encoder.dim:
+        cut = Projection(encoder.dim, size, bias=False, activation=IDENTITY)
+        with torch.no_grad():
+            cut.linear.weight.copy_(torch.eye(size, encoder.dim))
+        smaller = [number for number in copied.nested_dims if number < size]
+        copied.projections.append(cut)
+        copied.nested_dims = smaller
+    copied.normalize = copied.score_head is None
+    return copied
+
+
+def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
+    """Raises UserError where the format cannot hold the encoder."""
+    if isinstance(encoder, CrossEncoder):
+        if dim is not None:
+            raise UserError("--dim: a cross-encoder gives scores and no embeddings")
+        if format is Format.STATIC:
+            raise UserError("--format static: a table of tokens has embeddings, and a cross-encoder has none")
+        if format is Format.SENTENCE_TRANSFORMERS and encoder.symmetric:
+            raise UserError(
+                "--format sentence-transformers: it cannot take the mean of both orders of a pair; use --format onnx"
+            )
+        return
+    if not isinstance(encoder, SentenceEncoder):
+        family_of(encoder).export(encoder, Path(), quantised=False)  # which refuses it by its name
+    if encoder.templates is not None:
+        raise UserError("an encoder that reads sentences through templates is not exported")
+    if format is Format.SENTENCE_TRANSFORMERS and not loads_elsewhere(encoder):
+        what = "scores pairs by a learnt form" if encoder.score_head else f"pools by {encoder.pooling}"
+        raise UserError(f"--format {format}: this encoder {what}, which it cannot compute; use --format onnx")
+    if format is Format.STATIC and encoder.score_head is not None:
+        raise UserError("--format static: this encoder scores pairs by a learnt form; use --format onnx")
+    if format is not Format.STATIC:
+        encoder.size_of(dim)
+
+
+def _write_graph(encoder: Any, folder: Path, format: Format) -> None:
+    family, graph = family_of(encoder), folder / str(format.graph)
+    inner = encoder.inner
+    if format.extra == "onnx":
+        family.export(encoder, graph, quantised=format.is_quantised)
+    else:
+        from juzhen.backends.openvino_backend import convert  # its packages may be missing
+
+        with tempfile.TemporaryDirectory() as place:
+            plain = family.export(encoder, Path(place) / "encoder.onnx", quantised=False)
+            _write_tokenizer(inner, folder)
+            convert(plain, graph, inputs=_calibration(encoder, folder) if format.is_quantised else None)
+    _write_tokenizer(inner, folder)
+    write_json(folder / SETTINGS, _settings(encoder, format), indent=2, in_own_folder=True)
+
+
+def _calibration(encoder: Any, folder: Path) -> list[dict[str, Any]]:
+    """Inputs of many lengths, by which ranges of 8 bits are chosen."""
+    from juzhen.export.opened import arrays, read_tokenizer
+
+    texts = proof_texts(encoder.inner)
+    tokenizer, has_types = read_tokenizer(folder), getattr(encoder, "segments", False)
+    rows = list(zip(texts, texts[::-1], strict=True)) if isinstance(encoder, CrossEncoder) else texts
+    return [arrays(tokenizer, rows[start : start + 4], has_types) for start in range(0, len(rows), 4)]
+
+
+def _write_tokenizer(inner: SentenceEncoder, folder: Path) -> None:
+    """tokenizer.json that cuts and pads by itself, for programs without transformers, and the files beside it."""
+    if not inner.tokenizer.is_fast:
+        raise UserError(
+            f"{type(inner.tokenizer).__name__}: this tokenizer has no tokenizer.json, which programs read that run a "
+            "graph; use --format sentence-transformers"
+        )
+    tokenizer = copy.deepcopy(inner.tokenizer)
+    tokenizer.model_max_length = inner.max_length
+    tokenizer.save_pretrained(folder)
+    backend = tokenizer.backend_tokenizer
+    backend.enable_truncation(inner.max_length, direction=tokenizer.truncation_side)
+    backend.enable_padding(pad_id=inner.pad, pad_token=tokenizer.pad_token or "[PAD]")
+    write_text(folder / "tokenizer.json", backend.to_str(pretty=True), in_own_folder=True)
+
+
+def _settings(encoder: Any, format: Format) -> dict[str, Any]:
+    """What a program has to know to use the graph."""
+    inner = encoder.inner
+    about: dict[str, Any] = {"format": str(format), "max_length": inner.max_length, "pooling": inner.pooling}
+    if isinstance(encoder, CrossEncoder):
+        inputs = ["input_ids", "attention_mask", *([TYPES] if encoder.segments else [])]
+        settings = {"outputs": ["scores", "logits"], "symmetric": encoder.symmetric, "grades": encoder.grades}
+        return about | {"kind": "scores", "inputs": inputs} | settings
+    names = ["embeddings", *(["firsts"] if encoder.score_head else [])]
+    # A graph leaves the tokens of one prompt out of its pooling: it is none for another.
+    prompts = {} if encoder.unpooled else dict(encoder.prompts.texts)
+    return about | {
+        "kind": "embeddings",
+        "inputs": ["input_ids", "attention_mask"],
+        "outputs": names,
+        "dim": encoder.dim,
+        "prompt": encoder.prompt,
+        "prompts": prompts,
+    }
+
+
+def _write_card(encoder: Any, folder: Path, format: Format, name: str, proof: Proof) -> None:
+    """The README: what it is, how it is opened, and the proof."""
+    path = folder / "README.md"
+    table = f"\n## Parity\n\n{proof.words()}\n\n{proof.markdown()}\n"
+    if format is Format.SENTENCE_TRANSFORMERS:
+        write_text(path, read_text(path) + table, in_own_folder=True)
+        return
+    inner = encoder.inner
+    facts = {
+        "format": str(format),
+        "architecture": inner.backbone.config.model_type,
+        "tokens at most": inner.max_length,
+        "pooling": inner.pooling,
+    }
+    if isinstance(encoder, SentenceEncoder):
+        facts |= {"prompt": f"{encoder.prompt!r} before every text"} if encoder.prompt else {}
+        facts |= {"length of an embedding": 1}
+    head = f"---\nlicense: {inner.licence}\n---\n" if inner.licence else ""
+    title = f"# {in_markdown(name)}\n\nAn encoder trained with juzhen, exported as {format}.\n\n"
+    write_text(
+        path,
+        f"{head}{title}{fact_table(facts)}\n## Use\n\n{usage(encoder, format)}{table}",
+        in_own_folder=True,
+    )

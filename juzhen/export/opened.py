@@ -1,0 +1,167 @@
+"""Exports opened as others open them: by the files of the folder alone."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from tokenizers import Tokenizer
+
+from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json, require_file
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.grades import similarity
+from juzhen.encoders.locate import scores_pairs
+from juzhen.encoders.pooling import unit
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.transformer import quiet
+from juzhen.export.formats import SETTINGS
+
+Rows = Sequence[str] | Sequence[tuple[str, str]]
+
+BATCH = 64
+
+
+class Opened(Protocol):
+    """What an export gives. by: the program that computes it."""
+
+    by: str
+
+    def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
+        """Embeddings in the order of the texts, `batch_size` texts at a time."""
+
+    def score(
+        self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
+    ) -> Float[np.ndarray, "pairs"]:
+        """One score for each pair, higher = closer."""
+
+
+def open_export(folder: str | Path) -> Opened:
+    """What an export holds. Raises UserError for a folder that is none."""
+    folder = Path(folder)
+    if (folder / SETTINGS).is_file():
+        return Graph(folder)
+    if not (folder / "modules.json").is_file():
+        raise UserError(f"{folder}: no export of juzhen: expected {SETTINGS} or modules.json in it")
+    return Modules(folder)
+
+
+class Graph:
+    """A graph of ONNX or OpenVINO behind its tokenizer.json."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = read_json(folder / SETTINGS)
+        self._tokenizer = read_tokenizer(folder)
+        self.by, self._calls_at_once, self._run = _opened(folder, self.settings["outputs"])
+
+    def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
+        return self._outputs(self._prompted(texts), batch_size)[0]
+
+    def score(
+        self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
+    ) -> Float[np.ndarray, "pairs"]:
+        if self.settings["kind"] == "embeddings":
+            first, second = (self._prompted(side) for side in zip(*pairs, strict=True))
+            *_, left = self._outputs(first, batch_size)  # `firsts`, where there is such an output
+            right = self._outputs(second, batch_size)[0]
+            left = left if "firsts" in self.settings["outputs"] else unit(left)
+            return (left * unit(right)).sum(1)
+        orders = [pairs, [pair[::-1] for pair in pairs]] if self.settings["symmetric"] else [pairs]
+        logits = np.mean([self._outputs(order, batch_size)[1] for order in orders], axis=0)
+        return similarity(torch.from_numpy(logits), self.settings["grades"]).numpy()
+
+    def _prompted(self, texts: Sequence[str]) -> list[str]:
+        return [self.settings["prompt"] + text for text in texts]
+
+    def _outputs(self, rows: Rows, batch_size: int) -> list[np.ndarray]:
+        has_types = "token_type_ids" in self.settings["inputs"]
+        # Like lengths go together.
+        order = sorted(range(len(rows)), key=lambda row: sum(map(len, rows[row])))
+
+        def run(start: int) -> list[np.ndarray]:
+            batch = [rows[row] for row in order[start : start + batch_size]]
+            return self._run(arrays(self._tokenizer, batch, has_types))
+
+        with ThreadPoolExecutor(self._calls_at_once) as threads:
+            parts = list(threads.map(run, range(0, len(order), batch_size)))
+        back = np.argsort(order)
+        return [np.concatenate(values)[back] for values in zip(*parts, strict=True)]
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    return Tokenizer.from_file(str(require_file(folder / "tokenizer.json")))
+
+
+def arrays(tokenizer: Tokenizer, rows: Sequence[Any], has_types: bool) -> dict[str, np.ndarray]:
+    """The inputs of a graph."""
+    encoded = tokenizer.encode_batch(list(rows))
+    inputs = {
+        "input_ids": [row.ids for row in encoded],
+        "attention_mask": [row.attention_mask for row in encoded],
+    }
+    inputs |= {"token_type_ids": [row.type_ids for row in encoded]} if has_types else {}
+    return {name: np.array(values, dtype=np.int64) for name, values in inputs.items()}
+
+
+def _opened(
+    folder: Path, outputs: Sequence[str]
+) -> tuple[str, int, Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
+    """Who computes, how many calls go at once, and the graph as a function.
+
+    Threads that share a call of onnxruntime wait for each other at every layer: beside other work that is slow.
+    """
+    if (folder / "model.onnx").is_file():
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(
+            folder / "model.onnx", options, providers=["CPUExecutionProvider"]
+        )
+        return "onnxruntime", torch.get_num_threads(), lambda inputs: session.run(list(outputs), inputs)
+    from juzhen.backends.openvino_backend import compiled
+
+    graph = compiled(folder / "openvino_model.xml", threads=torch.get_num_threads())
+    return "openvino", 1, lambda inputs: [graph(inputs)[name] for name in outputs]
+
+
+class Modules:
+    """A folder of sentence-transformers, computed by it where it is installed, else by juzhen."""
+
+    def __init__(self, folder: Path) -> None:
+        self._theirs = find_spec("sentence_transformers") is not None
+        self.by = "sentence-transformers" if self._theirs else "juzhen"
+        self._model: Any
+        if not self._theirs:
+            self._model = (CrossEncoder if scores_pairs(folder) else SentenceEncoder).load(folder)
+            return
+        import sentence_transformers
+
+        kind = (
+            sentence_transformers.CrossEncoder
+            if scores_pairs(folder)
+            else sentence_transformers.SentenceTransformer
+        )
+        with quiet():
+            self._model = kind(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
+
+    def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
+        if not self._theirs:
+            return self._model.encode(list(texts), show_progress=False)
+        return self._model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
+
+    def score(
+        self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
+    ) -> Float[np.ndarray, "pairs"]:
+        if not self._theirs:
+            return self._model.score(list(pairs), show_progress=False)
+        if not hasattr(self._model, "predict"):
+            first, second = (self.encode(side, batch_size=batch_size) for side in zip(*pairs, strict=True))
+            return (unit(first) * unit(second)).sum(1)
+        logits = self._model.predict(list(pairs), batch_size=batch_size, show_progress_bar=False)
+        return similarity(torch.from_numpy(np.asarray(logits).reshape(len(pairs), -1))).numpy()

@@ -1,0 +1,312 @@
+"""The proof that an export computes what the encoder computes: differences, a correlation before and after, speed."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples
+from juzhen.core.kinds import CORRELATIONS
+from juzhen.core.markup import markdown_table
+from juzhen.core.measures import MEASURES
+from juzhen.core.processor import processor_name
+from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig, Source
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.pooling import cut_to, unit
+from juzhen.encoders.proof import embedding_alone
+from juzhen.export.formats import MOST_DIFFERENCE, MOST_LOSS, Format
+from juzhen.export.opened import BATCH, Opened
+from juzhen.metrics.correlation import spearman
+
+ROWS = 1000
+"""Rows of a dev split that are scored where nothing is said."""
+
+TIMED = 256
+"""Texts whose encoding is timed."""
+
+TIMED_AT_ONCE = 16
+"""Of one call: states of short texts stay in a core's cache."""
+
+ROUNDS = 3
+
+LENGTHS = 40
+"""Different lengths that are looked at, evenly in their logarithm."""
+
+PASSAGE = (
+    "今天天气很好，我们去公园散步。The price of 1 kg of rice rose by 3.5 % in June! "
+    "怎么修改支付密码？原来的手机号已经不用了……"
+    "Two dogs run through the tall grass near a river。会议改到下周三下午三点，请提前准备好本季度的报表（Q3）。"
+)
+ODD = ("\n", "\t今天  天气\n很好 ", "ＡＢＣ１２３", "😀👨‍👩‍👧", "é ﬁ ㍿", "𠮷野家", "ABC abc", "a" * 300)
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman × 100 of a set by the encoder and by the export, on the same rows.
+
+    whole  by all numbers of the encoder's embeddings, where the export has fewer
+    """
+
+    rows: int
+    before: float
+    after: float
+    whole: float | None = None
+
+    @property
+    def loss(self) -> float:
+        return self.before - self.after
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was measured.
+
+    differences  largest difference of a number of a unit embedding, or of a score as a share of the largest one
+                 → by batch size, and of texts with special tokens
+    worst        the text that differs most
+    speed        texts per second of the encoder (`before`) and of the export (`after`), interleaved, the best rounds
+    """
+
+    format: Format
+    by: str
+    lengths: tuple[int, int]
+    texts: int
+    differences: dict[str, float]
+    worst: str
+    correlations: dict[str, Correlation]
+    speed: dict[str, float]
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def fault(self) -> str | None:
+        """Why the export is not what its format promises; None where it is. A static table promises nothing."""
+        if self.format is Format.STATIC:
+            return None
+        if self.format.is_quantised:
+            name, worst = max(self.correlations.items(), key=lambda item: item[1].loss)
+            if worst.loss > MOST_LOSS:
+                return (
+                    f"loses {worst.loss:.2f} points of Spearman on {name}, at most {MOST_LOSS} is the bound"
+                )
+            return None
+        largest = max(self.differences.values())
+        if not largest <= MOST_DIFFERENCE:
+            return (
+                f"differs from the encoder by {largest:.1e} (at most {MOST_DIFFERENCE:.0e} is rounding), most of all "
+                f"on {self.worst[:40]!r}; juzhen parity says why where it knows"
+            )
+        return None
+
+    def rows(self) -> list[list[str]]:
+        """The table: what, the encoder, the export."""
+        table = [
+            [f"largest difference, {name}", "", f"{value:.1e}"] for name, value in self.differences.items()
+        ]
+        table += [
+            [f"Spearman × 100, {name} ({pair.rows:,} rows)", f"{pair.before:.2f}", f"{pair.after:.2f}"]
+            for name, pair in self.correlations.items()
+        ]
+        table += [
+            [f"the same, {name}, all numbers of the encoder", f"{pair.whole:.2f}", ""]
+            for name, pair in self.correlations.items()
+            if pair.whole is not None
+        ]
+        return [*table, ["texts/s", *(f"{self.speed[side]:,.0f}" for side in ("before", "after"))]]
+
+    def markdown(self) -> str:
+        return markdown_table(["", "encoder", f"export, by {self.by}"], self.rows(), numbers=(1, 2))
+
+    def words(self) -> str:
+        """How it was measured, in a sentence."""
+        return (
+            f"{self.texts} texts of {self.lengths[0]} to {self.lengths[1]} tokens and with special tokens, beside "
+            f"transformers, one text at a time; {torch.get_num_threads()} threads of {processor_name() or 'a CPU'}."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"threads": torch.get_num_threads(), "processor": processor_name()}
+
+
+def prove(
+    encoder: Any,
+    opened: Opened,
+    format: Format,
+    *,
+    dim: int | None = None,
+    sets: Sequence[DatasetConfig] = (),
+    data_dir: str | Path = "data",
+    limit: int = ROWS,
+) -> Proof:
+    """Compares an export with its encoder.
+
+    dim    numbers of an embedding of the export
+    sets   whose dev splits are scored before and after
+    limit  rows of each that are
+
+    Raises UserError for a set without pairs that have a gold value.
+    """
+    examples = [dev_rows(config, data_dir, limit) for config in sets]
+    texts, special = proof_texts(encoder.inner), special_texts(encoder.inner)
+    ids = encoder.inner.tokenize([*texts, *special])
+    if isinstance(encoder, CrossEncoder):
+        differences, worst = _pair_differences(encoder, opened, texts, special)
+    elif format is Format.STATIC:
+        differences, worst = {}, ""
+    else:
+        differences, worst = _differences(encoder, opened, texts, special, dim)
+    return Proof(
+        format,
+        opened.by,
+        (int(ids.lengths.min()), int(ids.lengths.max())),
+        len(ids),
+        differences,
+        worst,
+        {
+            rows.name: _correlation(encoder, opened, rows, None if format is Format.STATIC else dim)
+            for rows in examples
+        },
+        _speed(encoder, opened, examples[0] if examples else None, texts),
+        _versions(),
+    )
+
+
+def proof_texts(encoder: PooledEncoder) -> list[str]:
+    """Texts of one token to more than the encoder reads, each another part of a passage; those without tokens not."""
+    most = 4 * encoder.max_length
+    sizes = np.unique(np.geomspace(1, most, LENGTHS).astype(int)).tolist()
+    passage = PASSAGE * (most // len(PASSAGE) + 2)
+    texts = [passage[number % len(PASSAGE) :][:size] for number, size in enumerate(sizes)]
+    return _readable(encoder, texts)
+
+
+def special_texts(encoder: PooledEncoder) -> list[str]:
+    """Texts that spell the encoder's special tokens, and odd signs."""
+    tokens = dict.fromkeys([*encoder.tokenizer.all_special_tokens, "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"])
+    return _readable(encoder, [*(f"今天{token}天气 {token}" for token in tokens), *ODD])
+
+
+def _readable(encoder: PooledEncoder, texts: Sequence[str]) -> list[str]:
+    """Texts of which something is left behind the tokenizer."""
+    special = encoder.tokenizer.num_special_tokens_to_add()
+    lengths = encoder.with_prompt(prompt="").tokenize(texts).lengths if encoder.prompt else None
+    lengths = encoder.tokenize(texts).lengths if lengths is None else lengths
+    return [
+        text
+        for text, length in zip(texts, lengths.tolist(), strict=True)
+        if length > special and text.strip()
+    ]
+
+
+def reference(encoder: PooledEncoder, texts: Sequence[str], dim: int | None = None) -> np.ndarray:
+    """Unit embeddings of what transformers gives for each text alone."""
+    was_training = encoder.training
+    encoder.eval()
+    try:
+        alone = torch.stack([embedding_alone(encoder, text).cpu() for text in texts]).float().numpy()
+    finally:
+        encoder.train(was_training)
+    return unit(cut_to(alone, dim or encoder.truncate_dim or encoder.dim, normalize=True))
+
+
+def _differences(
+    encoder: PooledEncoder, opened: Opened, texts: list[str], special: list[str], dim: int | None
+) -> tuple[dict[str, float], str]:
+    every = [*texts, *special]
+    expected = reference(encoder, every, dim)
+    apart = {
+        size: np.abs(unit(opened.encode(every, batch_size=size)) - expected).max(1) for size in (1, BATCH)
+    }
+    return _by_part(apart, every, len(texts))
+
+
+def _pair_differences(
+    encoder: CrossEncoder, opened: Opened, texts: list[str], special: list[str]
+) -> tuple[dict[str, float], str]:
+    every = [*zip(texts, texts[::-1], strict=True), *zip(special, special[::-1], strict=True)]
+    expected = np.array([encoder.score([pair], show_progress=False)[0] for pair in every])
+    largest = max(1.0, float(np.abs(expected).max()))
+    apart = {size: np.abs(opened.score(every, batch_size=size) - expected) / largest for size in (1, BATCH)}
+    return _by_part(apart, [" | ".join(pair) for pair in every], len(texts))
+
+
+def _by_part(apart: dict[int, np.ndarray], names: list[str], plain: int) -> tuple[dict[str, float], str]:
+    """The largest differences by batch size and of special texts, which stand behind `plain` others."""
+    largest = {f"batches of {size}": float(values[:plain].max()) for size, values in apart.items()}
+    if len(names) > plain:
+        largest["special tokens"] = max(float(values[plain:].max()) for values in apart.values())
+    return largest, names[int(np.maximum.reduce(list(apart.values())).argmax())]
+
+
+def dev_rows(config: DatasetConfig, data_dir: str | Path, limit: int) -> Examples:
+    """Evenly chosen rows of a dev split. Raises UserError where these are no pairs with a gold value."""
+    rows = load_examples(
+        config, "dev", source=Source.LOCAL, data_dir=data_dir, on_bad_row="error", required=True
+    )
+    if rows is None or rows.targets is None or not {*CORRELATIONS} & {*MEASURES[rows.kind]}:
+        raise UserError(f"{config.name}: holds no pairs with a gold value, by which an export is measured")
+    chosen = np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).astype(np.int64))
+    return rows.select(chosen)
+
+
+def _pairs(rows: Examples) -> list[tuple[str, str]]:
+    first, second = list(rows.columns.values())[:2]
+    return [(rows.sentences[int(a)], rows.sentences[int(b)]) for a, b in zip(first, second, strict=True)]
+
+
+def _correlation(encoder: Any, opened: Opened, rows: Examples, dim: int | None) -> Correlation:
+    pairs, gold = _pairs(rows), np.asarray(rows.targets, dtype=np.float64)
+    sides = [encoder.score(pairs, **({} if dim is None else {"truncate_dim": dim})), opened.score(pairs)]
+    sides += [encoder.score(pairs, truncate_dim=encoder.dim)] if dim is not None else []
+    return Correlation(len(pairs), *(100 * (spearman(scores, gold) or 0.0) for scores in sides))
+
+
+def _speed(encoder: Any, opened: Opened, rows: Examples | None, texts: list[str]) -> dict[str, float]:
+    """Texts, or pairs, per second of both, in turns."""
+    pairs = _pairs(rows)[:TIMED] if rows is not None else list(zip(texts, texts[::-1], strict=True))
+    sides: dict[str, Callable[[], Any]]
+    if isinstance(encoder, CrossEncoder):
+        count = len(pairs)
+        sides = {
+            "before": lambda: encoder.score(pairs, show_progress=False),
+            "after": lambda: opened.score(pairs, batch_size=TIMED_AT_ONCE),
+        }
+    else:
+        timed = list(dict.fromkeys(text for pair in pairs for text in pair))[:TIMED]
+        count = len(timed)
+        sides = {
+            "before": lambda: encoder.encode(timed, show_progress=False),
+            "after": lambda: opened.encode(timed, batch_size=TIMED_AT_ONCE),
+        }
+    best = dict.fromkeys(sides, float("inf"))
+    for number in range(ROUNDS):
+        for name, run in sides.items():
+            since = time.perf_counter()
+            run()
+            seconds = time.perf_counter() - since
+            best[name] = min(best[name], seconds) if number or ROUNDS == 1 else best[name]
+    return {name: count / seconds for name, seconds in best.items()}
+
+
+def _versions() -> dict[str, str]:
+    """Of what may have computed."""
+    versions = {}
+    for package in (
+        "torch",
+        "transformers",
+        "tokenizers",
+        "onnxruntime",
+        "openvino",
+        "sentence-transformers",
+    ):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
