@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE ?= 1
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check docs docs-serve bench dashboards data clean
+.PHONY: help install demo serve test check docs docs-serve bench dashboards data clean
 
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,17 @@ demo: $(READY) ## Train and evaluate on what the repository ships; ends in a tab
 	$(BIN)/python train.py model=lexical 'dataset=[]' logger=csv resume=auto
 	$(BIN)/python train.py backbone=random_small 'dataset=[]' logger=csv resume=auto
 	$(BIN)/python -m juzhen table runs
+
+serve: build/serve/.ready ## Search, compare and score in the browser, on the encoder in the box (PORT=8000)
+	@echo "the page: http://127.0.0.1:$(or $(PORT),8000)/"
+	$(BIN)/juzhen serve builtin/mini_zh --index build/serve/demo --port $(or $(PORT),8000)
+
+build/serve/.ready: $(READY)
+	@mkdir -p build/serve
+	@for name in demo_qmc/dev demo_qmc/test demo_sts/dev demo_sts/test; do tail -n +2 juzhen/builtin/data/$$name.tsv; done \
+	    | cut -f 1,2 | tr '\t' '\n' | awk '!seen[$$0]++' > build/serve/texts.txt
+	$(BIN)/juzhen index build build/serve/demo builtin/mini_zh build/serve/texts.txt
+	@touch $@
 
 test: $(READY) ## Run the tests (minutes, no network)
 	$(BIN)/python -m pytest -n 2 --dist worksteal

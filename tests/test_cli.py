@@ -14,7 +14,7 @@ from forks import python
 from juzhen.cli import verbs
 from juzhen.cli.encode import encode
 from juzhen.cli.main import main
-from juzhen.cli.verbs import SUITE, VERBS, verb
+from juzhen.cli.verbs import SUITE, VERBS, commands, verb
 from juzhen.encoders import load_encoder
 
 MINI = Path(__file__).resolve().parents[1] / "juzhen" / "builtin" / "mini_zh"
@@ -22,11 +22,11 @@ MINI = Path(__file__).resolve().parents[1] / "juzhen" / "builtin" / "mini_zh"
 
 @pytest.mark.parametrize("name", VERBS)
 def test_a_verb_has_help_with_an_example_and_a_meaning_for_each_word(name):
-    command = verb(name)
-    assert f"\b\njuzhen {name}" in command.help or name == "encode"
-    assert all(param.help for param in command.params)
-    function = inspect.unwrap(command.callback)
-    assert {param.name for param in command.params} == set(inspect.signature(function).parameters)
+    for words, command in commands(name).items():
+        assert f"\b\njuzhen {words}" in command.help or name == "encode"
+        assert all(param.help for param in command.params)
+        function = inspect.unwrap(command.callback)
+        assert {param.name for param in command.params} == set(inspect.signature(function).parameters)
 
 
 def test_help_lists_every_verb_at_once_and_loads_nothing_for_it():
@@ -44,7 +44,8 @@ def test_help_lists_every_verb_at_once_and_loads_nothing_for_it():
 def test_help_of_no_verb_waits_for_a_heavy_library():
     code = (
         "import sys; from juzhen.cli.main import main\n"
-        f"for name in {list(VERBS)}: assert main([name, '--help']) == 0\n"
+        f"for words in {[words.split() for name in VERBS for words in commands(name)]}: "
+        "assert main([*words, '--help']) == 0\n"
         "heavy = {'torch', 'hydra', 'numpy', 'scipy', 'sklearn', 'rich', 'transformers', 'wandb'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

@@ -20,7 +20,8 @@ import callbacks
 import juzhen.losses
 from conf import declared
 from juzhen.cli.main import main
-from juzhen.cli.verbs import VERBS, verb
+from juzhen.cli.verbs import VERBS
+from juzhen.cli.verbs import commands as commands_of
 from juzhen.core.examples import Kind
 from juzhen.data.source import load_examples
 from launch.check import check_command_line
@@ -178,7 +179,8 @@ def test_the_other_commands_exist(name):
             assert set(arguments[:1]) <= set(verbs)
         elif program == "juzhen" and not arguments[0].startswith("--"):
             if arguments[1:] != ["--help"]:
-                verb(arguments[0]).make_context(arguments[0], arguments[1:])
+                words = " ".join(arguments[:2]) if len(commands_of(arguments[0])) > 1 else arguments[0]
+                commands_of(arguments[0])[words].make_context(words, arguments[len(words.split()) :])
         elif program == "python" and arguments[0] == "-m":
             assert importlib.util.find_spec(arguments[1]), arguments
         elif program == "python":

@@ -17,6 +17,7 @@ SCRIPTS = {
     "search": ["--top", "2"],
     "rerank": ["--steps", "1", "--queries", "2"],
     "compare_runs": ["--samples", "20"],
+    "clients": [],
 }
 """Each script and the options by which it does little."""
 

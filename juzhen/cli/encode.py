@@ -39,6 +39,9 @@ def encode(
     batch_tokens: BatchTokens = BATCH_TOKENS,
     backend: Backend = BackendName.TORCH,
     cache: Cache = None,
+    workers: Annotated[
+        int | None, Option(min=1, help="processes that share the work", show_default="this one")
+    ] = None,
     prompt_name: Annotated[str | None, Option(help="prompt of the encoder, such as query or passage")] = None,
     prompt: Annotated[
         str | None, Option(metavar="TEXT", help="this before every line; '' for nothing")
@@ -62,6 +65,8 @@ def encode(
     writes_ranges = precision == "int8" and ranges is None
     if ranges is not None and precision != "int8":
         raise UserError("--ranges is of --precision int8")
+    if workers is not None and backend != BackendName.TORCH:
+        raise UserError("--workers, --backend: give one of the two")
     require_ours(output, *([kept_ranges] if writes_ranges else []))
     texts = (
         sys.stdin.read().removesuffix("\n").split("\n") if is_stream else text_lines(file, option="encode")
@@ -84,7 +89,8 @@ def encode(
         texts,
         truncate_dim=truncate_dim,
         batch_tokens=batch_tokens,
-        backend=Deferred(loaded, backend),
+        workers=workers,
+        backend=Deferred(loaded, backend) if workers is None else None,
         cache=None if cache is None else EmbeddingCache(cache),
     )
     arrays = {output: embeddings}

@@ -26,7 +26,12 @@ def serve(
         str | None, Option(metavar="RUN", help="a cross-encoder, which scores /v1/rerank")
     ] = None,
     index: Annotated[
-        Path | None, Option(metavar="FILE.txt", help="texts that /search looks through, one per line")
+        str | None,
+        Option(
+            metavar="FOLDER|FILE|ADDRESS",
+            help="what /search looks through: an index of juzhen index build, a file of texts, held in memory, or a "
+            "collection of Qdrant, as of juzhen index push",
+        ),
     ] = None,
     name: Annotated[
         str | None, Option(help="what clients call the model", show_default="name of the folder")
@@ -56,7 +61,7 @@ def serve(
     is one line of JSON on stderr, without its texts. /docs lists the paths.
 
     juzhen serve runs/NAME
-    juzhen serve runs/NAME --rerank runs/CE --index texts.txt --port 8001
+    juzhen serve runs/NAME --rerank runs/CE --index indexes/faq --port 8001
     """
     if missing := [
         package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None

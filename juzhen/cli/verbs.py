@@ -21,6 +21,7 @@ GROUPS = {
         "encode": "embeddings of the lines of a file, as a NumPy array",
         "evaluate": "score finished runs on sets that are new or whose files came later",
         "serve": "embeddings, similarity, search and reranking over HTTP, for OpenAI's and Cohere's clients",
+        "index": "texts and their vectors on disk: build, add, remove, search",
         "export": "write an encoder for another program (ONNX, OpenVINO, …), with a proof of the same vectors",
         "parity": "one encoder by every way that computes it: what differs, and why",
         "push": "upload an encoder or an export to the Hugging Face hub, or list what would be",
@@ -34,6 +35,7 @@ GROUPS = {
         "fuse": "two runs as one score, weighted by what does best on dev",
         "curves": "learning curves of runs side by side, as a picture and a table",
         "space": "maps of the embeddings, before and after training: spread, neighbours, classes",
+        "mteb": "score a run by the package mteb: its Chinese sets from local files, others from the hub",
         "transfer": "classify pairs or texts by a logistic regression on frozen embeddings",
     },
     "make data and models": {
@@ -145,20 +147,39 @@ def verb(name: str) -> Any:
         )
     module = SUITE.get(name, "juzhen.cli.runs" if name in RUNS else f"juzhen.cli.{name}")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    function = getattr(importlib.import_module(module), name)
-    # Behind \b the lines of an example stay as they are.
-    text = (inspect.getdoc(function) or "").replace("\n\njuzhen ", "\n\n\b\njuzhen ")
-    app.command(name, cls=Verb, help=text, context_settings=HELP)(function)
+    loaded = importlib.import_module(module)
+    parts = getattr(loaded, "COMMANDS", None)
+    if parts is not None:
+        app.callback(help=inspect.getdoc(loaded), context_settings=HELP)(_nothing)
+    for part, function in (parts or {name: getattr(loaded, name)}).items():
+        # Behind \b the lines of an example stay as they are.
+        text = (inspect.getdoc(function) or "").replace("\n\njuzhen ", "\n\n\b\njuzhen ")
+        app.command(part, cls=Verb, help=text, context_settings=HELP)(function)
     command: Any = get_command(app)
-    for param in command.params:
-        if param.param_type_name == "option" and param.metavar is None:
-            param.metavar = METAVARS.get(param.type_descriptor.annotation)
+    for each in _parts(command).values():
+        for param in each.params:
+            if param.param_type_name == "option" and param.metavar is None:
+                param.metavar = METAVARS.get(param.type_descriptor.annotation)
     return command
+
+
+def _nothing() -> None:
+    """A verb with commands of its own does nothing but them."""
+
+
+def _parts(command: Any) -> dict[str, Any]:
+    return dict(command.commands) if isinstance(command, TyperGroup) else {"": command}
+
+
+def commands(name: str) -> dict[str, Any]:
+    """The commands of a verb as they are typed: one, or those that its file lists."""
+    return {f"{name} {part}".strip(): command for part, command in _parts(verb(name)).items()}
 
 
 def flags(name: str) -> list[str]:
     """The options of a verb."""
-    return [flag for param in verb(name).params for flag in param.opts if flag.startswith("--")]
+    params = [param for command in commands(name).values() for param in command.params]
+    return [flag for param in params for flag in param.opts if flag.startswith("--")]
 
 
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, context_settings=HELP)

@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -131,6 +132,34 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
         os.close(descriptor)
     _clear(path.parent, _name(path))
+
+
+def open_database(path: Path | None, *, writes: bool = False) -> sqlite3.Connection:
+    """A database of SQLite in a folder of ours; its transactions are whole or not there, also after a kill.
+
+    path    None: in memory
+    writes  False: nothing is changed, and what another process commits meanwhile is seen
+
+    What has been committed is on the disk. Threads may share it if they take turns. Raises sqlite3.Error.
+    """
+    if path is None:
+        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    address = f"{path.absolute().as_uri()}?mode={'rwc' if writes else 'ro'}"
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 60}
+    connection = sqlite3.connect(address, uri=True, **options)
+    try:
+        connection.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError:
+        changes = path.with_name(f"{path.name}-wal")
+        if writes or (changes.exists() and changes.stat().st_size):
+            raise
+        # A folder that cannot be written to, where nobody writes.
+        connection = sqlite3.connect(f"{address}&immutable=1", uri=True, **options)
+    connection.execute("PRAGMA trusted_schema = OFF")  # a strange file calls no functions
+    if writes:
+        connection.execute("PRAGMA journal_mode = WAL")  # readers do not wait
+        connection.execute("PRAGMA synchronous = FULL")
+    return connection
 
 
 def new_link(target: Path, path: Path) -> None:

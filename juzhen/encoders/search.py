@@ -14,8 +14,8 @@ from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import require_finite_vectors
 
-MADE_OF = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": "IVF{lists},PQ{codes}"}
-"""Indexes, as FAISS's factory calls them."""
+MADE_OF = {"flat": "Flat", "hnsw": "HNSW32", "ivf_pq": "IVF{lists},PQ{codes}np", "int8": "SQ8"}
+"""Indexes, as FAISS's factory calls them; without `np` it would spend minutes on an order of codes that nobody uses."""
 
 QUERIES_AT_ONCE = 256
 DOCUMENTS_AT_ONCE = 32_768
@@ -23,6 +23,12 @@ DOCUMENTS_AT_ONCE = 32_768
 
 PART = 4096
 """Documents whose k-th best score is the least that others of the first block must reach."""
+
+
+def made_of(kind: str, dim: int, count: int) -> str:
+    """What FAISS's factory is asked for: √count lists, and codes of a byte for some four numbers of an embedding."""
+    codes = max(size for size in range(1, max(dim // 4, 1) + 1) if dim % size == 0)
+    return MADE_OF[kind].format(lists=int(np.sqrt(count)), codes=codes)
 
 
 class Hit(NamedTuple):
@@ -218,12 +224,12 @@ class ApproximateIndex:
         self._equal = EqualRows.of(documents)
         indexed = documents if self._equal is None else documents[self._equal.first]
         self._lists = int(np.sqrt(len(indexed)))
-        codes = max(size for size in range(1, max(dim // 4, 1) + 1) if dim % size == 0)
-        made_of = MADE_OF[kind].format(lists=self._lists, codes=codes)
         threads = min(faiss.omp_get_max_threads(), num_cores())  # FAISS knows no CPU quota
         faiss.omp_set_num_threads(1)
         try:
-            self._index: Any = faiss.index_factory(dim, made_of, faiss.METRIC_INNER_PRODUCT)
+            self._index: Any = faiss.index_factory(
+                dim, made_of(kind, dim, len(indexed)), faiss.METRIC_INNER_PRODUCT
+            )
             self._index.train(indexed)
             self._index.add(indexed)
         finally:

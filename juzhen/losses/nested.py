@@ -116,7 +116,8 @@ class Nested(Modifier):
     of sentence-transformers' MatryoshkaLoss.) Where the loss holds projected vectors to a teacher's, both are cut.
 
     dims           sizes; None: those that double from `smallest` on, below the embedding's, and its own
-    weights        one for each of them; None: 1
+    weights        one for each of them; None: 1 for the largest, `smaller_weight` for the others
+    smaller_weight  at 1, as in sentence-transformers, the largest size loses twice as much as at 0.25 (LOG.md)
     dims_per_step  sizes that a step draws; None: all
     reduction      sum, or mean: the sum divided by the weights of the sizes that it is of
 
@@ -131,6 +132,7 @@ class Nested(Modifier):
     dims: Sequence[int] | None = checked(None, or_none(whole_numbers), low=1)
     smallest: int = checked(32, whole_number, low=1)
     weights: Sequence[float | int] | None = checked(None, or_none(numbers), low=0.0)
+    smaller_weight: float | int = checked(0.25, number, low=0.0)
     dims_per_step: int | None = checked(None, or_none(whole_number), low=1)
     reduction: str = checked("sum", choice, choices=("sum", "mean"))
 
@@ -165,7 +167,7 @@ class Nested(Modifier):
         cut = [name for name in values if TENSORS[name].is_learnt]
         full = min(values[name].shape[-1] for name in cut)
         dims = self.dims_of(full)
-        weights = self.weights or [1.0] * len(dims)
+        weights = self.weights or [1.0 if dim == max(dims) else self.smaller_weight for dim in dims]
         total: Any = 0
         logs: dict[str, Tensor] = {}
         chosen = drawn(len(dims), self.dims_per_step)
@@ -198,6 +200,7 @@ class NestedInfoNCE(Nested):
 
     of: InitVar[Loss | None] = None
     smallest: int = checked(64, whole_number, low=1)
+    smaller_weight: float | int = checked(1.0, number, low=0.0)
     reduction: str = checked("mean", choice, choices=("sum", "mean"))
 
     def __post_init__(self, of: Loss | None) -> None:

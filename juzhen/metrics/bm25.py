@@ -2,9 +2,11 @@
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -76,6 +78,8 @@ class BM25:
     Raises UserError where bm25s, or jieba, is not installed.
     """
 
+    _by_document: Any = None
+
     def __init__(
         self, corpus: Sequence[str], *, tokens: str = CHARACTERS, k1: float = K1, b: float = B
     ) -> None:
@@ -91,7 +95,57 @@ class BM25:
         index.index((numbered, self._numbers), create_empty_token=False, show_progress=False)
         stored, shape = index.scores, (len(self._numbers), len(texts))
         self._weights = sparse.csr_array((stored["data"], stored["indices"], stored["indptr"]), shape=shape)
-        self._by_document = self._weights.T.tocsr()
+        mean_length = sum(map(len, numbered)) / max(len(texts), 1)
+        self._statistics = np.array([len(texts), mean_length, k1, b], dtype=np.float32)
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray], *, tokens: str = CHARACTERS) -> "BM25":
+        """What `arrays` gave, for the same `tokens`."""
+        bm25 = cls.__new__(cls)
+        bm25._terms = partial(terms, cut=cut_of(tokens))
+        names = arrays["terms"].tobytes().decode().split("\n") if arrays["terms"].size else []
+        bm25._numbers = {term: number for number, term in enumerate(names)}
+        bm25._statistics = arrays["statistics"]
+        parts = arrays["weights"], arrays["documents"], arrays["starts"]
+        bm25._weights = sparse.csr_array(parts, shape=(len(names), int(arrays["count"][0])))
+        return bm25
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that it holds, to be kept."""
+        return {
+            "weights": self._weights.data.astype("<f4"),
+            "documents": self._weights.indices.astype("<i4"),
+            "starts": self._weights.indptr.astype("<i8"),
+            "terms": np.frombuffer("\n".join(self._numbers).encode(), dtype=np.uint8),
+            "statistics": self._statistics,
+            "count": np.array([self._weights.shape[1]], dtype="<i8"),
+        }
+
+    def extended(self, texts: Sequence[str]) -> "BM25":
+        """With further documents, whose terms weigh as they do among the first ones: idf and mean length stay."""
+        number, mean_length, k1, b = self._statistics.tolist()
+        bm25, numbers = copy(self), dict(self._numbers)
+        rows = [[numbers.setdefault(term, len(numbers)) for term in self._terms(text)] for text in texts]
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        columns = np.repeat(np.arange(len(rows)), lengths)
+        ones = np.ones(len(columns), dtype=np.float32)
+        places = np.fromiter((term for row in rows for term in row), dtype=np.int64, count=len(columns))
+        counts = sparse.coo_array((ones, (places, columns)), shape=(len(numbers), len(rows))).tocsr()
+        frequency = np.zeros(len(numbers))
+        frequency[: len(self._numbers)] = np.diff(self._weights.indptr)
+        idf = np.log1p((number - frequency + 0.5) / (frequency + 0.5))
+        length = 1 - b + b * lengths[counts.indices] / (mean_length or 1)
+        shares = counts.data / (counts.data + k1 * length)
+        counts.data = (np.repeat(idf, np.diff(counts.indptr)) * shares).astype(np.float32)
+        starts = np.pad(self._weights.indptr, (0, len(numbers) - len(self._numbers)), mode="edge")
+        before = sparse.csr_array(
+            (self._weights.data, self._weights.indices, starts), shape=(len(numbers), self._weights.shape[1])
+        )
+        bm25._weights, bm25._numbers = sparse.hstack([before, counts], format="csr"), numbers
+        return bm25
+
+    def __len__(self) -> int:
+        return int(self._weights.shape[1])
 
     def scores(self, query: str) -> Float[np.ndarray, "documents"]:
         """The score of every document, float32; 0 where it shares no term."""
@@ -114,6 +168,8 @@ class BM25:
         )
         shape = len(numbered), len(self._numbers)
         counts = sparse.csr_array((np.ones(len(columns), dtype=np.float32), columns, starts), shape=shape)
+        if self._by_document is None:
+            self._by_document = self._weights.T.tocsr()
         return np.asarray((self._by_document[documents] * counts).sum(axis=1), dtype=np.float32).ravel()
 
     def _known(self, query: str) -> list[int]:

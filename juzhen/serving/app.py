@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 from juzhen.serving import bodies
 from juzhen.serving.errors import ErrorReply, RequestError, json_response
+from juzhen.serving.page import add_page
 from juzhen.serving.service import Service
 
 Answer = Callable[[Any, Any], Awaitable[dict[str, Any]]]
@@ -57,7 +58,14 @@ def make_app(service: Service) -> FastAPI:
             openapi_extra={"requestBody": content},
         )
 
-    def get(path: str, reply: type[BaseModel], answer: Callable[[], Any], about: str, *statuses: int) -> None:
+    def get(
+        path: str,
+        reply: type[BaseModel],
+        answer: Callable[[], Any],
+        about: str,
+        *statuses: int,
+        refused: tuple[int, ...] = (),
+    ) -> None:
         async def endpoint() -> Response:
             return json_response(*answer())
 
@@ -67,6 +75,7 @@ def make_app(service: Service) -> FastAPI:
             403: REFUSALS[403],
         }
         responses |= {status: {"model": reply, "description": "not now"} for status in statuses}
+        responses |= {status: REFUSALS[status] for status in refused}
         app.add_api_route(path, endpoint, methods=["GET"], summary=about, responses=responses)
 
     post(
@@ -92,11 +101,21 @@ def make_app(service: Service) -> FastAPI:
         service.similarity,
         "Each text with each of others",
     )
+    post("/score", bodies.ScoreBody, bodies.ScoreReply, service.score, "The score of each pair")
+    post(
+        "/words",
+        bodies.WordsBody,
+        bodies.WordsReply,
+        service.words,
+        "The words of two texts that carry their score",
+    )
     post("/search", bodies.SearchBody, bodies.SearchReply, service.search, "The nearest texts of the index")
+    get("/index", bodies.IndexReply, lambda: (service.index_facts(),), "What is searched", refused=(404,))
     get("/v1/models", bodies.ModelsReply, lambda: (service.listed(),), "What is served")
     get("/health", bodies.StateReply, lambda: _health(service), "Whether the process works", 503)
     get("/ready", bodies.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503)
     _add_rest(app, service)
+    add_page(app)
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

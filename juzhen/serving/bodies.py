@@ -71,9 +71,42 @@ class SimilarityBody(ReadBody):
     second: OneOrMore
 
 
+Text = Annotated[str, WithJsonSchema(TEXT)]
+
+
+class ScoreBody(ReadBody):
+    """Pairs; `model` may be the cross-encoder, which reads no prompt."""
+
+    pairs: Annotated[list[tuple[Text, Text]], FailFast(), Field(min_length=1)]
+
+
+class WordsBody(ReadBody):
+    first: Text
+    second: Text
+
+
+VALUE: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
+Filter = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"anyOf": [VALUE, {"type": "array", "items": VALUE, "minItems": 1}]},
+        }
+    ),
+]
+
+
 class SearchBody(ReadBody):
     query: OneOrMore
     top_k: Annotated[int, Field(ge=1, le=1000)] = 10
+    mode: Literal["dense", "bm25", "hybrid"] = Field(
+        default="dense", description="by vectors, by shared terms, or by the ranks of both"
+    )
+    rerank: bool = Field(default=False, description="the best are put in order by the cross-encoder")
+    filter: Filter | None = Field(
+        default=None, description="metadata that a text must have; a list: any of its values"
+    )
     input_type: InputType | None = "query"
 
 
@@ -134,17 +167,60 @@ class SimilarityReply(BaseModel):
     model: str
 
 
-class Hit(BaseModel):
-    index: int
-    score: float
+class ScoreReply(BaseModel):
+    """A score for each pair."""
+
+    scores: list[float]
+    model: str
+
+
+class Part(BaseModel):
+    """A part of a text. `weight` is how much lower the score is without it; null: it is no word."""
+
     text: str
+    weight: float | None
+
+
+class WordsReply(BaseModel):
+    """The parts of a text, one after another, are the text."""
+
+    score: float
+    first: list[Part]
+    second: list[Part]
+    model: str
+
+
+class Hit(BaseModel):
+    """A text of the index. `ranks`: its place, from 1, in the lists that hold it."""
+
+    index: int
+    id: str
+    text: str
+    metadata: dict[str, Any]
+    score: float
+    ranks: dict[str, int]
 
 
 class SearchReply(BaseModel):
-    """For each query the nearest texts, best first."""
+    """For each query the nearest texts, best first. `reranker`: the model that gave the scores, where one was asked."""
 
     results: list[list[Hit]]
     model: str
+    mode: str
+    reranker: str | None
+
+
+class IndexReply(BaseModel):
+    """What `/search` looks through."""
+
+    name: str
+    texts: int
+    kind: str
+    dimension: int
+    fields: list[str]
+    modes: list[str]
+    reranks: bool
+    bytes_per_vector: float
 
 
 class Ranked(BaseModel):

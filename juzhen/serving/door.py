@@ -11,6 +11,7 @@ from typing import Any
 
 from juzhen.core.secrets import redacted
 from juzhen.serving.errors import RequestError, too_busy
+from juzhen.serving.page import PAGE_FILES
 from juzhen.serving.service import Facts, Service
 from juzhen.serving.settings import Keys
 
@@ -19,8 +20,11 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-OPEN_PATHS = ("/health", "/ready")
-"""Answered without a key: whoever watches the process has none."""
+PROBES = ("/health", "/ready")
+"""What watches the process; no line of the log is written of it."""
+
+OPEN_PATHS = (*PROBES, *PAGE_FILES)
+"""Answered without a key: a probe has none, and the page, which tells nothing, asks for it."""
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
@@ -96,7 +100,7 @@ class Door:
             path = scope["path"] if scope["path"] in self._paths else "other"
             seconds = time.perf_counter() - start
             self._service.metrics.answer(path, status, seconds)
-            if path not in OPEN_PATHS:
+            if path not in PROBES:
                 log_event(
                     "request",
                     id=number,

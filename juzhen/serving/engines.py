@@ -2,14 +2,14 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
 from juzhen.backends import open_backend
 from juzhen.core.columns import check_texts
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import nearest
 from juzhen.core.examples import Side
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import cut_texts
@@ -27,13 +27,6 @@ SIDES = {
     "search_document": Side.DOCUMENT,
 }
 """input_type of Cohere's, Jina's and Voyage's clients → the side whose prompt is meant; the others have the default."""
-
-
-class Corpus(Protocol):
-    """What /search looks through."""
-
-    def search(self, queries: np.ndarray, top_k: int) -> list[list[tuple[int, float, str]]]:
-        """For each query number, score and text of the nearest, best first."""
 
 
 class Embedder:
@@ -153,6 +146,11 @@ class Reranker:
             is_cut[:] = True
         return [(table[0], ids) for ids in table[1:]], lengths, int(is_cut.sum())
 
+    def pair_tokens(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Any], np.ndarray, int]:
+        """The same of pairs that share no query."""
+        inputs, lengths, cut = zip(*(self.tokens(first, [second]) for first, second in pairs), strict=True)
+        return [joint for (joint,) in inputs], np.concatenate(lengths), sum(cut)
+
     @torch.inference_mode()
     def compute(self, inputs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         first, second = (TokenTable.of([pair[side] for pair in inputs]) for side in (0, 1))
@@ -171,17 +169,3 @@ def pair_shares(encoder: SentenceEncoder, query: np.ndarray, documents: np.ndarr
     if encoder.score_head is None:
         return np.clip((1 + scores) / 2, 0, 1)
     return 1 / (1 + np.exp(-np.clip(scores, -80, 80)))
-
-
-class Lines:
-    """Texts of a file, whose vectors are held in memory."""
-
-    def __init__(self, encoder: SentenceEncoder, texts: Sequence[str]) -> None:
-        if not texts:
-            raise UserError("--index: the file holds no text")
-        self._encoder, self._texts = encoder, texts
-        self._vectors = encoder.encode_document(texts)
-
-    def search(self, queries: np.ndarray, top_k: int) -> list[list[tuple[int, float, str]]]:
-        hits = self._encoder.search(queries, self._vectors, min(top_k, len(self._texts)))
-        return [[(hit.document, hit.score, self._texts[hit.document]) for hit in row] for row in hits]

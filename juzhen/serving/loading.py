@@ -2,19 +2,20 @@
 
 import time
 from pathlib import Path
+from typing import Any, cast
 
-from juzhen.core.errors import UserError
-from juzhen.core.texts import text_fault
-from juzhen.data.audit.sources import text_lines
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.serving.engines import Embedder, Lines, Reranker
+from juzhen.index import Index, index_in_memory, read_rows
+from juzhen.index.qdrant import QdrantIndex, is_address
+from juzhen.serving.engines import Embedder, Reranker
+from juzhen.serving.searching import Corpus
 from juzhen.serving.service import Models
 
 
 def load_models(
-    encoder: str, rerank: str | None, index: Path | None, *, name: str | None, device: str, backend: str
+    encoder: str, rerank: str | None, index: str | Path | None, *, name: str | None, device: str, backend: str
 ) -> Models:
     """The models of runs or folders, as their files are now. Raises UserError where there is none."""
     embedder = Embedder(SentenceEncoder.load(encoder, device=device), name or model_name(encoder), backend)
@@ -31,12 +32,17 @@ def model_name(source: str) -> str:
     return (path.parent if path.name == ENCODER_FOLDER else path).name or source
 
 
-def open_corpus(path: Path, encoder: SentenceEncoder) -> Lines:
-    """What is searched: the lines of a text. Raises UserError where it holds none, or an empty one."""
-    if path.is_dir():
-        raise UserError(f"--index {path}: a folder; expected a text with a line for each document")
-    texts = text_lines(path, option="--index")
-    for number, text in enumerate(texts, start=1):
-        if fault := text_fault(text):
-            raise UserError(f"{path}:{number}: the line {fault}")
-    return Lines(encoder, texts)
+def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
+    """What is searched: an index in a folder, a collection of Qdrant, or the rows of a file, held in memory.
+
+    Raises UserError where there is none, and for an index that was built with other weights.
+    """
+    path, index = Path(source), cast(Any, None)
+    if is_address(str(source)):
+        index = QdrantIndex.open(str(source), encoder)
+    elif path.is_dir():
+        index = Index.open(path, encoder)
+    else:
+        index = index_in_memory(encoder, read_rows(path))
+    index.warm()
+    return Corpus(index, path.resolve().name)

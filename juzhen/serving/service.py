@@ -12,18 +12,25 @@ import numpy as np
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from juzhen.encoders.pooling import cut_to, unit
+from juzhen.encoders.token_table import TokenTable
+from juzhen.index import Found
+from juzhen.index.rerank import in_order_of
+from juzhen.serving.attribution import weighed, without_each, words_of
 from juzhen.serving.batching import Batcher
 from juzhen.serving.bodies import (
     EmbedBody,
     EmbeddingsBody,
     ReadBody,
     RerankBody,
+    ScoreBody,
     SearchBody,
     SimilarityBody,
+    WordsBody,
 )
-from juzhen.serving.engines import Corpus, Embedder, Reranker, pair_shares
+from juzhen.serving.engines import Embedder, Reranker, pair_shares
 from juzhen.serving.errors import RequestError
 from juzhen.serving.metrics import Metrics
+from juzhen.serving.searching import Corpus, depth_of, require_corpus
 from juzhen.serving.settings import Limits
 
 BY_COSINE = (
@@ -32,6 +39,8 @@ BY_COSINE = (
 
 QUICK_CHARACTERS = 2000
 """Texts of so many characters are tokenised at once; longer ones in a thread, while others are answered."""
+
+SIDES_OF_PAIR = "first", "second"
 
 PATIENCE = 0.5
 """Seconds after which a request looks whether its client is still there: what nobody waits for is not computed."""
@@ -129,18 +138,95 @@ class Service:
         scores = models.embedder.encoder.similarity(vectors[: len(first)], vectors[len(first) :])
         return {"scores": scores.tolist(), "model": models.embedder.name}
 
+    async def score(self, body: ScoreBody, facts: Facts) -> dict[str, Any]:
+        models, pairs = self.models, body.pairs
+        served = [models.embedder.name, *([models.reranker.name] if models.reranker else [])]
+        require_model(body.model, served)
+        first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+        texts = self._texts([*first, *second], "pairs")
+        if (judge := models.reranker) is None or body.model in (None, models.embedder.name):
+            vectors = await self._vectors(models, texts, body, facts, param="pairs")
+            encoder = models.embedder.encoder
+            halves = zip(vectors[: len(pairs)], vectors[len(pairs) :], strict=True)
+            scores = np.array([encoder.similarity(*half) for half in halves])
+        else:
+            if body.prompt_name is not None or body.input_type is not None:
+                raise RequestError(
+                    400, "prompt_name, input_type: a cross-encoder reads no prompt", param="model"
+                )
+            inputs, lengths, num_cut = await self._tokenized(judge, texts, lambda: judge.pair_tokens(pairs))
+            if num_cut and body.truncate in (False, "NONE"):
+                raise RequestError(
+                    400,
+                    f"pairs: {num_cut:,} are longer than the model reads; send shorter texts, or truncate: true",
+                    param="pairs",
+                    code="context_length_exceeded",
+                )
+            scores = await self._computed(judge, inputs, lengths, facts)
+        return {"scores": scores.tolist(), "model": body.model or models.embedder.name}
+
+    async def words(self, body: WordsBody, facts: Facts) -> dict[str, Any]:
+        models, texts = self._models(body.model), self._texts([body.first, body.second], "first and second")
+        embedder = models.embedder
+        reader = embedder.reader(body.prompt_name, body.input_type)
+
+        def tokenized() -> Any:
+            embedder.tokens(texts, reader, param="first and second", truncate=body.truncate in (True, "END"))
+            return [
+                words_of(reader, text, param=side) for side, text in zip(SIDES_OF_PAIR, texts, strict=True)
+            ]
+
+        ids, words = zip(*await self._tokenized(embedder, texts, tokenized), strict=True)
+        inputs = [without_each(*half) for half in zip(ids, words, strict=True)]
+        every = [(tokens, reader.unpooled) for half in inputs for tokens in half]
+        lengths = embedder.encoder.input_lengths(TokenTable.of([tokens for tokens, _ in every]))
+        vectors = await self._computed(embedder, every, lengths, facts)
+        first, second = vectors[: len(inputs[0])], vectors[len(inputs[0]) :]
+        of_first = embedder.encoder.similarity(first, second[:1])[:, 0]
+        of_second = embedder.encoder.similarity(first[:1], second)[0]
+        reply: dict[str, Any] = {"score": float(of_first[0]), "model": embedder.name}
+        for side, text, half, scores in zip(SIDES_OF_PAIR, texts, words, (of_first, of_second), strict=True):
+            reply[side] = weighed(text, half, (scores[0] - scores[1:]).tolist())
+        return reply
+
     async def search(self, body: SearchBody, facts: Facts) -> dict[str, Any]:
         models = self._models(body.model)
-        if models.corpus is None:
-            raise RequestError(
-                404, "there is nothing to search; start the server with --index", code="no_index"
-            )
+        corpus, queries = require_corpus(models.corpus), self._texts(body.query, "query")
+        reranker = models.reranker if body.rerank else None
+        if body.rerank and reranker is None:
+            message = "rerank: no cross-encoder is served; start the server with --rerank"
+            raise RequestError(400, message, param="rerank")
+        depth = depth_of(queries, body, most_pairs=self.limits.texts)
         if body.prompt_name is not None:
             body.input_type = None
-        vectors = await self._vectors(models, self._texts(body.query, "query"), body, facts, param="query")
-        found = await asyncio.to_thread(models.corpus.search, vectors, body.top_k)
-        results = [[dict(zip(("index", "score", "text"), hit, strict=True)) for hit in row] for row in found]
-        return {"results": results, "model": models.embedder.name}
+        vectors = None
+        if body.mode != "bm25":
+            vectors = await self._vectors(models, queries, body, facts, param="query")
+        found = await asyncio.to_thread(corpus.search, queries, body, depth, vectors)
+        if reranker is not None:
+            pairs = zip(queries, found, strict=True)
+            found = [await self._reranked(reranker, *pair, body.top_k, facts) for pair in pairs]
+        return {
+            "results": [[hit._asdict() for hit in hits] for hits in found],
+            "model": models.embedder.name,
+            "mode": body.mode,
+            "reranker": None if reranker is None else reranker.name,
+        }
+
+    def index_facts(self) -> dict[str, Any]:
+        """What is searched. Raises RequestError where nothing is."""
+        return require_corpus(self.models.corpus).facts(reranks=self.models.reranker is not None)
+
+    async def _reranked(
+        self, reranker: Reranker, query: str, hits: list[Found], top_k: int, facts: Facts
+    ) -> list[Found]:
+        if not hits:
+            return []
+        texts = [hit.text for hit in hits]
+        inputs, lengths, _ = await self._tokenized(
+            reranker, [query, *texts], lambda: reranker.tokens(query, texts)
+        )
+        return in_order_of(hits, await self._computed(reranker, inputs, lengths, facts), top_k)
 
     async def rerank(self, body: RerankBody, facts: Facts) -> dict[str, Any]:
         models = self.models

@@ -232,7 +232,9 @@ def test_matryoshka_at_several_layers(monkeypatch, project_root):
         shares = column["attention_mask"].double() / column["attention_mask"].sum(dim=1, keepdim=True)
         return torch.stack([(states[layer] * shares[..., None]).sum(dim=1) for layer in (2, 4)], dim=1)
 
-    nested = losses.NestedLayers(of=losses.Nested(of=losses.CoSENT(), dims=[32, 64, 256]), depths=[0.5])
+    nested = losses.NestedLayers(
+        of=losses.Nested(of=losses.CoSENT(), dims=[32, 64, 256], smaller_weight=1), depths=[0.5]
+    )
     states = torch.stack([texts_at_layers(model.preprocess(column)) for column in columns], dim=1)
     value = nested(states, targets)
     assert value.item() == pytest.approx(expected.item(), rel=1e-9)

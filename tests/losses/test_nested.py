@@ -32,6 +32,15 @@ def test_a_loss_of_scores_is_summed_over_prefixes():
     )
 
 
+def test_without_weights_the_largest_size_weighs_1_and_the_others_a_quarter():
+    first, second, targets = vectors(6, 8), vectors(6, 8, seed=1), torch.arange(6.0) % 3
+    plain, weighed = (
+        losses.Nested(of=losses.CoSENT(), dims=[2, 8, 4], weights=weights)
+        for weights in (None, [0.25, 1, 0.25])
+    )
+    assert plain(first, second, targets).item() == weighed(first, second, targets).item()
+
+
 def test_documents_of_a_row_are_scored_by_prefixes():
     anchors, positives, negatives = vectors(4, 6), vectors(4, 6, seed=1), vectors(4, 3, 6, seed=2)
     value = losses.Nested(of=losses.LambdaLoss(), dims=[3])(anchors, positives, negatives)
@@ -60,7 +69,7 @@ def test_a_guide_stays_whole_and_a_teacher_is_cut_with_what_is_held_to_it():
     assert whole.consumes == "guide"
     assert loss_of(whole, rows)[0].item() == pytest.approx(loss_of(losses.InfoNCEGuided(), rows)[0].item())
     student, teacher = vectors(5, 6), vectors(5, 6, seed=1).detach()
-    nested = losses.Nested(of=losses.DistillMSE(), dims=[2, 6])
+    nested = losses.Nested(of=losses.DistillMSE(), dims=[2, 6], smaller_weight=1)
     expected = F.mse_loss(student[:, :2], teacher[:, :2]) + F.mse_loss(student, teacher)
     assert_same(nested(projected=student, teacher=teacher), expected, [student])
     with pytest.raises(UserError, match=r"teacher has the shape \(5, 4\)"):

@@ -1,10 +1,12 @@
 """Opens a page in headless Chromium (Playwright) and does what it is told, as a program of its own.
 
-python browser.py PAGE STEPS [dark]     STEPS: JSON list of [what, argument]; prints a JSON list of what each gave
+python browser.py PAGE STEPS [dark]     PAGE: a file, or an address; STEPS: JSON list of [what, argument]
+Prints a JSON list of what each step gave.
 
 ["size", [width, height]] · ["js", expression] · ["until", expression that becomes true] · ["hover", selector] ·
 ["click", selector] · ["tap", selector] · ["key", name] · ["picture", path] · ["pdf", path] ·
-["choose", [selector, value]] · ["download", [selector of what starts it, path]] ·
+["choose", [selector, value]] · ["fill", [selector, text]] · ["files", [selector, path]] ·
+["download", [selector of what starts it, path]] ·
 ["requests", null]: what was asked of anybody but the page itself.
 The last entry is what the page complained about.
 """
@@ -35,7 +37,7 @@ class Browser:
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(Path(path).absolute().as_uri())
+        self.page.goto(path if path.startswith("http:") else Path(path).absolute().as_uri())
         self.settle()
 
     def settle(self) -> None:
@@ -61,6 +63,14 @@ class Browser:
 
     def tap(self, selector: str) -> None:
         self.page.tap(selector)
+        self.settle()
+
+    def fill(self, words: list[str]) -> None:
+        self.page.fill(*words)
+        self.settle()
+
+    def files(self, words: list[str]) -> None:
+        self.page.set_input_files(*words)
         self.settle()
 
     def choose(self, words: list[str]) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from juzhen.cli.verbs import GROUPS, verb
+from juzhen.cli.verbs import GROUPS, commands
 from juzhen.core.places import ROOT
 from tools.docs.markup import code, plain, table
 
@@ -26,16 +26,17 @@ def page() -> str:
     for group, verbs in GROUPS.items():
         parts.append(f"## {group[0].upper()}{group[1:]}\n")
         for name, about in verbs.items():
-            parts += [f"### juzhen {name}\n", f"**{about[0].upper()}{about[1:]}.**\n", *_verb(name)]
+            parts += [f"### juzhen {name}\n", f"**{about[0].upper()}{about[1:]}.**\n"]
+            for words, command in commands(name).items():
+                parts += ([] if words == name else [f"#### juzhen {words}\n"]) + [*_verb(words, command)]
     command, narrow = [sys.executable, "train.py", "--help"], os.environ | {"COLUMNS": "100"}
     help_text = subprocess.check_output(command, cwd=ROOT, env=narrow, stderr=subprocess.PIPE, text=True)
     parts += ["## python train.py\n", "```text", help_text.rstrip(), "```"]
     return "\n".join(parts) + "\n"
 
 
-def _verb(name: str) -> Iterator[str]:
+def _verb(name: str, command: Any) -> Iterator[str]:
     """Usage, description with its examples, arguments and options."""
-    command = verb(name)
     context = command.make_context(f"juzhen {name}", [], resilient_parsing=True)
     yield f"```text\n{command.get_usage(context).removeprefix('Usage: ')}\n```\n"
     for paragraph in command.help.split("\n\n"):

@@ -1,0 +1,305 @@
+"""`juzhen index`: texts and their vectors on disk, to be searched."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from juzhen.backends.names import BackendName
+from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache, OnBadRow, TruncateDim
+from juzhen.core.errors import UserError
+from juzhen.core.network import without_hub
+
+Folder = Annotated[Path, Argument(help="of the index")]
+Encoder = Annotated[str, Argument(help="run folder, or folder of an encoder")]
+Texts = Annotated[
+    Path,
+    Argument(
+        help="texts: .txt with one in each line, or a table: .tsv, .csv, .jsonl, .parquet; also .gz, .zst"
+    ),
+]
+TextColumn = Annotated[
+    str | None,
+    Option("--text", metavar="COLUMN", help="of a table", show_default="text, or the only column"),
+]
+IdColumn = Annotated[
+    str | None, Option("--id", metavar="COLUMN", help="names each text", show_default="numbers, from 0")
+]
+Metadata = Annotated[
+    list[str] | None,
+    Option(metavar="COLUMN…", help="what is kept beside each text, to be shown and to filter by"),
+]
+NoHeader = Annotated[bool, Option("--no-header", help="the first line is a row already")]
+Quoted = Annotated[bool, Option("--quoted", help='fields may be wrapped in double quotes ("")')]
+Workers = Annotated[int | None, Option(min=1, help="processes that encode", show_default="this one")]
+PromptName = Annotated[
+    str | None, Option(help="prompt of the encoder before each text", show_default="that for documents")
+]
+Prompt = Annotated[str | None, Option(metavar="TEXT", help="this before each text; '' for nothing")]
+
+
+def build(
+    folder: Folder,
+    encoder: Encoder,
+    file: Texts,
+    *,
+    kind: Annotated[
+        Literal["flat", "hnsw", "ivf_pq", "int8", "binary"],
+        Option(
+            help="all vectors · a graph of neighbours · codes in lists · bytes · bits; the last three are small"
+        ),
+    ] = "flat",
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    metadata: Metadata = None,
+    no_header: NoHeader = False,
+    quoted: Quoted = False,
+    on_bad_row: OnBadRow = "error",
+    tokens: Annotated[
+        Literal["characters", "jieba"],
+        Option(help="Chinese terms of BM25: characters and their pairs, or words"),
+    ] = "characters",
+    truncate_dim: TruncateDim = None,
+    prompt_name: PromptName = None,
+    prompt: Prompt = None,
+    backend: Backend = BackendName.TORCH,
+    batch_tokens: BatchTokens = BATCH_TOKENS,
+    workers: Workers = None,
+    cache: Cache = None,
+) -> None:
+    """Builds an index of the texts of a file in a new folder.
+
+    What is found has the exact score of the encoder, whatever the kind; only flat compares all texts. A build that was
+    cut off goes on when the same command is given again.
+
+    juzhen index build indexes/faq runs/NAME faq.csv --text question --id number --metadata answer
+    """
+    from juzhen.index.rows import read_rows
+
+    rows = read_rows(file, **_columns(text, id_column, metadata, no_header, quoted, on_bad_row))
+    without_hub()
+    from juzhen.index.writing import build as build_index
+
+    loaded = _loaded(encoder)
+    done = build_index(
+        folder,
+        loaded,
+        rows,
+        name=encoder,
+        kind=kind,
+        dim=truncate_dim,
+        prompt_name=prompt_name,
+        prompt=prompt,
+        tokens=tokens,
+        encoding=_encoding(loaded, backend, batch_tokens, workers, cache),
+    )
+    if done:
+        print(f"went on behind {done:,} texts that were there", file=sys.stderr)
+    print(f"{len(rows.texts):,} texts{_dropped(rows)}: {folder}")
+
+
+def add(
+    folder: Folder,
+    encoder: Encoder,
+    file: Texts,
+    *,
+    text: TextColumn = None,
+    id_column: IdColumn = None,
+    metadata: Metadata = None,
+    no_header: NoHeader = False,
+    quoted: Quoted = False,
+    on_bad_row: OnBadRow = "error",
+    backend: Backend = BackendName.TORCH,
+    batch_tokens: BatchTokens = BATCH_TOKENS,
+    workers: Workers = None,
+    cache: Cache = None,
+) -> None:
+    """Adds the texts of a file to an index, all or none; one whose id is there takes the place of that text.
+
+    When it says so they are on the disk. An encoder of other weights is refused. --cache keeps vectors for the next
+    time, should the work be cut off.
+
+    juzhen index add indexes/faq runs/NAME more.csv --text question --id number --metadata answer
+    """
+    from juzhen.index.rows import read_rows
+
+    rows = read_rows(file, **_columns(text, id_column, metadata, no_header, quoted, on_bad_row))
+    without_hub()
+    from juzhen.index.writing import add as add_rows
+
+    loaded = _loaded(encoder)
+    encoding = _encoding(loaded, backend, batch_tokens, workers, cache)
+    replaced = add_rows(folder, loaded, rows, encoding=encoding)
+    new = f", in the place of {replaced:,}" if replaced else ""
+    print(f"added {len(rows.texts):,} texts{new}{_dropped(rows)}: {folder}")
+
+
+def remove(
+    folder: Folder,
+    ids: Annotated[
+        list[str] | None, Argument(help="of texts; numbers where the index has no ids of its own")
+    ] = None,
+    *,
+    file: Annotated[Path | None, Option(help="ids, one in each line")] = None,
+) -> None:
+    """Removes the texts with these ids from an index, all or none.
+
+    juzhen index remove indexes/faq 17 18
+    """
+    from juzhen.core.opened import read_text, require_file
+
+    names = [*(ids or []), *(read_text(require_file(file)).splitlines() if file else [])]
+    if not names:
+        raise UserError("expected ids of texts, or --file with one in each line")
+    from juzhen.index.writing import remove as remove_ids
+
+    remove_ids(folder, list(dict.fromkeys(names)))
+    print(f"removed {len({*names}):,} texts: {folder}")
+
+
+def search(
+    folder: Folder,
+    queries: Annotated[list[str], Argument(help="one text or several")],
+    *,
+    encoder: Annotated[
+        str | None, Option(metavar="RUN", help="makes vectors of queries", show_default="that of the build")
+    ] = None,
+    mode: Annotated[
+        Literal["dense", "bm25", "hybrid"], Option(help="by vectors · by shared terms · by both ranks")
+    ] = "dense",
+    top_k: Annotated[int, Option(min=1, max=1000, help="texts for each query")] = 10,
+    filter: Annotated[
+        list[str] | None, Option(metavar="NAME=VALUE…", help="metadata that a text must have")
+    ] = None,
+    rerank: Annotated[
+        str | None, Option(metavar="RUN", help="a cross-encoder, which puts the best 50 in order")
+    ] = None,
+    prompt_name: Annotated[
+        str | None, Option(help="prompt of the encoder before each query", show_default="that for queries")
+    ] = None,
+    as_json: Annotated[
+        bool, Option("--json", help="an object of JSON for each query, with metadata")
+    ] = False,
+) -> None:
+    """The texts of an index that are nearest to a text.
+
+    juzhen index search indexes/faq 怎么退货 --mode hybrid --rerank runs/CE
+    """
+    without_hub()
+    from juzhen.index.index import Index
+    from juzhen.index.rerank import RERANKED, reranked
+
+    with Index.open(folder) as opened:
+        where = _where(filter or [], opened.view().facts["fields"])
+        name = encoder or opened.view().facts["encoder"]
+    loaded = None if mode == "bm25" else _loaded(name)
+    with Index.open(folder, loaded) as opened:
+        depth = top_k if rerank is None else max(top_k, RERANKED)
+        options: dict[str, Any] = {} if prompt_name is None else {"prompt_name": prompt_name}
+        found = opened.search(queries, depth, mode=mode, where=where, **options)
+    if rerank is not None:
+        from juzhen.encoders import CrossEncoder
+
+        found = reranked(CrossEncoder.load(rerank), queries, found, top_k)
+    for query, hits in zip(queries, found, strict=True):
+        if as_json:
+            records = [hit._asdict() for hit in hits]
+            print(json.dumps({"query": query, "hits": records}, ensure_ascii=False))
+            continue
+        print(query if len(queries) > 1 else "", end="\n" if len(queries) > 1 else "")
+        for hit in hits:
+            print(f"{hit.score:8.4f}  {hit.id}  {' '.join(hit.text.split())}")
+
+
+def info(folder: Folder) -> None:
+    """What an index holds: texts, encoder, kind, bytes on disk and in memory.
+
+    juzhen index info indexes/faq
+    """
+    from juzhen.index.index import Index
+    from juzhen.index.size import facts_of
+
+    with Index.open(folder) as opened:
+        facts = facts_of(opened)
+    width = max(map(len, facts))
+    print("\n".join(f"{name:{width}}  {value}" for name, value in facts.items()))
+
+
+def push(
+    folder: Folder,
+    address: Annotated[
+        str, Argument(help="http://HOST:PORT/COLLECTION of a server, or qdrant:FOLDER/COLLECTION without one")
+    ],
+) -> None:
+    """Makes a collection of Qdrant hold what an index does, for juzhen serve --index ADDRESS; again after changes.
+
+    juzhen index push indexes/faq http://127.0.0.1:6333/faq
+    """
+    from juzhen.index.qdrant import push as push_index
+
+    sent, gone = push_index(folder, address)
+    print(f"{sent:,} texts sent, {gone:,} taken away: {address}")
+
+
+COMMANDS = {"build": build, "add": add, "remove": remove, "search": search, "info": info, "push": push}
+
+
+def _columns(
+    text: str | None,
+    id_column: str | None,
+    metadata: list[str] | None,
+    no_header: bool,
+    quoted: bool,
+    on_bad_row: str,
+) -> dict[str, Any]:
+    return {
+        "text": text,
+        "id_column": id_column,
+        "metadata": metadata or [],
+        "header": not no_header,
+        "quoted": quoted,
+        "on_bad_row": on_bad_row,
+    }
+
+
+def _loaded(encoder: str) -> Any:
+    from juzhen.encoders import load_encoder
+
+    return load_encoder(encoder).eval()
+
+
+def _encoding(encoder: Any, backend: str, batch_tokens: int, workers: int | None, cache: Path | None) -> Any:
+    from juzhen.backends import Deferred
+    from juzhen.encoders.embedding_cache import EmbeddingCache
+    from juzhen.index.writing import Encoding
+
+    options: dict[str, Any] = {
+        "batch_tokens": batch_tokens,
+        "cache": None if cache is None else EmbeddingCache(cache),
+    }
+    if workers is None:
+        options["backend"] = Deferred(encoder, backend)
+    elif backend != BackendName.TORCH:
+        raise UserError("--workers, --backend: give one of the two")
+    return Encoding(options, workers)
+
+
+def _dropped(rows: Any) -> str:
+    return f", {rows.dropped:,} faulty rows left out" if rows.dropped else ""
+
+
+def _where(filters: list[str], fields: list[str]) -> dict[str, list[Any]]:
+    """Values of each name; one that spells a number or a word of JSON is taken as that, too."""
+    where: dict[str, list[Any]] = {}
+    for word in filters:
+        name, is_pair, value = word.partition("=")
+        if not is_pair:
+            raise UserError(f"--filter {word}: expected NAME=VALUE, of {', '.join(fields) or 'no metadata'}")
+        where.setdefault(name, []).append(value)
+        try:
+            where[name].append(json.loads(value))
+        except ValueError:
+            continue
+    return where

@@ -1,0 +1,64 @@
+"""`juzhen mteb`: tasks of the package mteb on a run."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Option
+
+from juzhen.cli import options
+from juzhen.core.commands import install_line
+from juzhen.core.errors import UserError
+from juzhen.core.markup import markdown_table
+from juzhen.core.network import without_hub
+from juzhen.core.places import DATASETS
+
+
+def mteb(
+    encoder: options.Encoder,
+    *,
+    tasks: Annotated[
+        list[str], Option(metavar="TASK…", help="as mteb names them: AFQMC LCQMC STSB T2Retrieval …")
+    ],
+    data_dir: options.DataDir = None,
+    split: Annotated[
+        Literal["dev", "test"] | None,
+        Option(help="split of local files", show_default="dev, or test where there is no dev"),
+    ] = None,
+    truncate_dim: options.TruncateDim = None,
+    batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
+    device: Annotated[str, Option(metavar="DEVICE", help="such as cuda:0")] = "cpu",
+    out: Annotated[Path, Option(metavar="FOLDER", help="where to write results, as mteb has them")] = Path(
+        "mteb"
+    ),
+) -> None:
+    """Scores a run by the package mteb, with the prompts of the run, and writes mteb's own results.
+
+    AFQMC, ATEC, BQ, LCQMC, PAWSX, STSB, QBQTC, Ocnli, Cmnli and TNews are read from the files of the data sets where
+    these are there; all others come from the hub. mteb.ResultCache reads what is written.
+
+    juzhen mteb runs/NAME --tasks AFQMC LCQMC STSB --data-dir data
+    """
+    if find_spec("mteb") is None:
+        raise UserError(f"juzhen mteb needs mteb; type: {install_line('mteb')}")
+    names = list(dict.fromkeys(name for word in tasks for name in word.split(",") if name))
+    from juzhen.core.weights import weights_digest
+    from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.encoders.locate import encoder_folder
+    from juzhen.evaluation.mteb_tasks import RunEncoder, open_tasks, run_tasks
+
+    folder = encoder_folder(encoder)
+    opened = open_tasks(names, ConfiguredSets(DATASETS, options.data_folder(data_dir)), split=split)
+    without_hub()
+    from juzhen.encoders.sentence_encoder import SentenceEncoder
+
+    model = RunEncoder(
+        SentenceEncoder.load(encoder, device=device),
+        (folder.parent if folder.name == "encoder" else folder).name,
+        weights_digest(folder),
+        truncate_dim=truncate_dim,
+        batch_tokens=batch_tokens,
+    )
+    rows = run_tasks(model, opened, out)
+    table = [[row["task"], row["split"], row["measure"], f"{100 * row['score']:.2f}"] for row in rows]
+    print(markdown_table(["task", "split", "measure", "×100"], table, numbers=[3]))

@@ -1,0 +1,172 @@
+"""Tasks of the package mteb: an encoder as it takes one, and tasks whose rows are local files."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mteb
+import numpy as np
+import torch
+from datasets import Dataset, DatasetDict
+from mteb.models.model_meta import ModelMeta, ScoringFunction
+
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import NLI_CLASSES, Examples, Kind, Side
+from juzhen.core.network import hub_problem
+from juzhen.core.owned import require_ours
+from juzhen.core.whole import write_json
+from juzhen.data.audit.sources import ConfiguredSets
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+
+LOCAL_SETS = {
+    "AFQMC": "afqmc",
+    "ATEC": "atec",
+    "BQ": "bq",
+    "LCQMC": "lcqmc",
+    "PAWSX": "pawsx_zh",
+    "STSB": "csts",
+    "QBQTC": "qbqtc",
+    "Ocnli": "ocnli",
+    "Cmnli": "cmnli",
+    "TNews": "tnews",
+}
+"""Task → the set of conf/dataset that has its rows."""
+
+SPLITS = {"dev": "validation", "test": "test"}
+"""What mteb calls a split."""
+
+SIDES = {None: Side.EVERY, "query": Side.QUERY, "document": Side.DOCUMENT}
+
+
+class RunEncoder:
+    """An encoder as mteb's evaluators take one: behind the prompt of the side, with the encoder's own score."""
+
+    def __init__(
+        self, encoder: SentenceEncoder, name: str, revision: str, *, truncate_dim: int | None, **options: Any
+    ):
+        self._encoder, self._options = encoder, {**options, "truncate_dim": truncate_dim}
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {
+                "name": f"juzhen/{name}",
+                "revision": revision,
+                "embed_dim": truncate_dim or encoder.dim,
+                "max_tokens": encoder.max_length,
+                "n_parameters": sum(weight.numel() for weight in encoder.parameters()),
+                "similarity_fn_name": ScoringFunction.COSINE if encoder.score_head is None else None,
+                "use_instructions": bool(encoder.prompts.texts),
+                "framework": ["PyTorch"],
+            }
+        )
+
+    def encode(self, inputs: Iterable[Mapping[str, Any]], *, prompt_type: Any = None, **_: Any) -> np.ndarray:
+        texts = [text for batch in inputs for text in batch["text"]]
+        side = SIDES[getattr(prompt_type, "value", prompt_type)]
+        vectors = self._encoder.reading(side).encode(texts, **self._options)
+        return vectors.astype(np.float64)  # in float32 sklearn's paired cosine makes ties of close scores
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> torch.Tensor:
+        options = {"truncate_dim": self._options["truncate_dim"]}
+        return torch.as_tensor(
+            self._encoder.similarity(np.asarray(embeddings1), np.asarray(embeddings2), **options)
+        )
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> torch.Tensor:
+        pairs = zip(np.asarray(embeddings1), np.asarray(embeddings2), strict=True)
+        return torch.stack([self.similarity(first, second) for first, second in pairs])
+
+
+def open_tasks(names: Sequence[str], sets: ConfiguredSets, *, split: str | None) -> list[Any]:
+    """Tasks of mteb by name, with their rows where these are local files. Raises UserError for unknown ones, and for
+    those of the hub where it cannot be reached.
+
+    split  dev or test of local files; None: the first that has a file
+    """
+    tasks = [_named(name) for name in names]
+    opened = []
+    for name, task in zip(names, tasks, strict=True):
+        if (key := LOCAL_SETS.get(name)) is not None and (rows := _read(key, sets, split)) is not None:
+            _fill(task, rows, sets.load(key, "train") if rows.kind == Kind.LABELLED_TEXT else None)
+        elif problem := hub_problem():
+            where = (
+                f"no file of {key}, {split or 'dev or test'}, below {sets.data_dir}"
+                if key
+                else "it is no local set"
+            )
+            raise UserError(
+                f"{name}: {where}, and its rows are on the hub: {problem}; local: {', '.join(LOCAL_SETS)}"
+            )
+        opened.append(task)
+    return opened
+
+
+def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[str, Any]]:
+    """Scores each task by mteb, and writes its result where mteb's ResultCache(out) looks for it.
+
+    A row for each task and split: task, split, measure, score.
+    """
+    meta = model.mteb_model_meta
+    folder = out / "results" / str(meta.name).replace("/", "__") / str(meta.revision)
+    require_ours(folder / "model_meta.json", *(folder / f"{task.metadata.name}.json" for task in tasks))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "model_meta.json", meta.to_dict())
+    rows = []
+    for task in tasks:
+        (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
+        written = result.model_dump() | {"date": result.date.timestamp() if result.date else None}
+        write_json(folder / f"{result.task_name}.json", _finite(written))
+        for split, scores in result.scores.items():
+            measure = task.metadata.main_score
+            fields = {"task": result.task_name, "split": split, "measure": measure}
+            rows += [fields | {"score": subset["main_score"]} for subset in scores]
+    return rows
+
+
+def _finite(value: Any) -> Any:
+    """Plain data with null in the place of NaN, which mteb has for a measure that a task does not have."""
+    if isinstance(value, Mapping):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _named(name: str) -> Any:
+    try:
+        return mteb.get_task(name)
+    except KeyError:
+        names = [task.metadata.name for task in mteb.get_tasks(exclude_superseded=False)]
+        raise UserError(f"{name}: no task of mteb {mteb.__version__}; {nearest(name, names)}") from None
+
+
+def _read(key: str, sets: ConfiguredSets, split: str | None) -> Examples | None:
+    return next(filter(None, (sets.load(key, name) for name in ([split] if split else SPLITS))), None)
+
+
+def _fill(task: Any, examples: Examples, train: Examples | None) -> None:
+    """Gives a task its rows, in the columns that mteb has after its own reading."""
+    split = SPLITS[examples.split]
+    splits = {split: _columns(examples)} | ({"train": _columns(train)} if train is not None else {})
+    if examples.kind == Kind.LABELLED_TEXT and train is None:
+        raise UserError(
+            f"{task.metadata.name}: a classifier learns from train, and {examples.name} has no file of it"
+        )
+    task.dataset = DatasetDict({name: Dataset.from_dict(columns) for name, columns in splits.items()})
+    task.data_loaded = True
+    task.metadata = task.metadata.model_copy(update={"eval_splits": [split]})
+
+
+def _columns(examples: Examples) -> dict[str, list[Any]]:
+    assert examples.targets is not None  # sets of LOCAL_SETS have gold values
+    texts = [[examples.sentences[number] for number in rows.tolist()] for rows in examples.columns.values()]
+    targets = examples.targets.tolist()
+    if examples.kind == Kind.LABELLED_TEXT:
+        return {"text": texts[0], "label": [int(target) for target in targets]}
+    columns = {"sentence1": texts[0], "sentence2": texts[1]}
+    if examples.kind != Kind.NLI_PAIR:
+        return columns | {"score": targets}
+    # C-MTEB leaves neutral pairs out: entailment is 1, contradiction 0.
+    positive, neutral = NLI_CLASSES.index("entailment"), NLI_CLASSES.index("neutral")
+    chosen = [row for row, target in enumerate(targets) if target != neutral]
+    chosen_columns = {name: [values[row] for row in chosen] for name, values in columns.items()}
+    return chosen_columns | {"labels": [int(targets[row] == positive) for row in chosen]}

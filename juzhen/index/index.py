@@ -1,0 +1,354 @@
+"""Search among the texts of an index: by vectors, by BM25, or by both."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from juzhen.core.array_cache import read_arrays
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
+from juzhen.encoders.embedding_cache import encoder_digest
+from juzhen.encoders.pooling import cut_to, sides
+from juzhen.encoders.search import Best, in_order, pair_products
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.index.dense import DEPTHS, SPARE, Dense, Scan, open_dense
+from juzhen.index.store import DATABASE, Store, Where
+from juzhen.metrics.bm25 import BM25, require_bm25s
+
+Mode = Literal["dense", "bm25", "hybrid"]
+MODES: tuple[Mode, ...] = ("dense", "bm25", "hybrid")
+
+FUSED = 100
+"""Texts of each list that are fused, or as many as are asked for if that is more."""
+
+RRF = 60
+"""Added to each rank (Cormack et al. 2009, https://doi.org/10.1145/1571941.1572114)."""
+
+FEW = 5_000
+"""So many texts that a filter leaves are all compared."""
+
+ATTEMPTS = 5
+"""To open derived files, which a writer replaces meanwhile."""
+
+Lists = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
+"""Numbers of texts and their scores, best first; −1 where a list has ended."""
+
+
+class Found(NamedTuple):
+    """A text that was found.
+
+    score  higher = closer; what it is depends on the mode
+    ranks  its place in each list that holds it, from 1
+    """
+
+    index: int  # type: ignore[assignment]  # as answers over HTTP call it; a tuple's method is not asked
+    id: str
+    text: str
+    metadata: dict[str, Any]
+    score: float
+    ranks: dict[str, int]
+
+
+@dataclass
+class View:
+    """An index as it is at one moment.
+
+    numbers  of the texts by their places: those of the derived files first, then those that came later
+    covered  how many of them are in the derived files
+    alive    which of them have not been removed
+    stored   the arrays of BM25 over those that are covered; None: there are none
+    """
+
+    version: int
+    facts: dict[str, Any]
+    numbers: Int[np.ndarray, "places"]
+    covered: int
+    alive: Bool[np.ndarray, "places"]
+    dense: Dense | None
+    later: Scan
+    stored: Mapping[str, np.ndarray] | None
+    lexical: BM25 | None = field(default=None)
+
+
+def bytes_per_vector(view: View) -> float:
+    """Of what is searched: the derived file by its vectors, or plain vectors where there is none."""
+    if view.dense is None or not view.covered:
+        return 4.0 * view.facts["dim"]
+    return view.dense.size_in_bytes / view.covered
+
+
+def reader_of(encoder: SentenceEncoder, prompt_name: str | None, prompt: str | None) -> SentenceEncoder:
+    """What reads the texts of an index: behind that prompt, or the encoder's own for documents."""
+    chosen = prompt_name is not None or prompt is not None
+    return encoder.with_prompt(prompt_name, prompt) if chosen else encoder.reading(Side.DOCUMENT)
+
+
+def index_digest(reader: SentenceEncoder) -> str:
+    """Of all that decides its vectors, whatever computes them."""
+    return encoder_digest(reader, "index")
+
+
+def dense_file(folder: Path, generation: str) -> Path:
+    return folder / f"dense-{generation}.bin"
+
+
+def lexical_file(folder: Path, generation: str) -> Path:
+    return folder / f"bm25-{generation}.safetensors"
+
+
+class Index:
+    """An index that is searched; what other processes add to it and remove from it is seen by the next search.
+
+    encoder  makes vectors of queries; None: only BM25 is asked
+
+    Threads may share it.
+    """
+
+    def __init__(self, store: Store, folder: Path | None, encoder: SentenceEncoder | None) -> None:
+        self.store, self.folder, self._encoder = store, folder, encoder
+        self._lock = threading.Lock()
+        self._state: View | None = None
+        facts = self.view().facts
+        if encoder is not None:
+            check_encoder(facts, encoder, str(folder))
+
+    @classmethod
+    def open(cls, folder: str | Path, encoder: SentenceEncoder | None = None) -> Self:
+        """The index in a folder. Raises UserError where there is none, and where it was built with other weights."""
+        folder = Path(folder)
+        if not (folder / DATABASE).is_file():
+            raise UserError(
+                f"{folder}: holds no index; expected a folder that juzhen index build has written"
+            )
+        return cls(Store(folder / DATABASE), folder, encoder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.store.close()
+
+    def __len__(self) -> int:
+        return int(self.view().alive.sum())
+
+    @property
+    def modes(self) -> list[Mode]:
+        """Those that work here."""
+        return [*MODES] if find_spec("bm25s") else ["dense"]
+
+    def search(
+        self,
+        queries: Sequence[str],
+        top_k: int = 10,
+        *,
+        mode: Mode = "dense",
+        where: Where | None = None,
+        vectors: Float[np.ndarray, "queries dim"] | None = None,
+        **options: Any,
+    ) -> list[list[Found]]:
+        """For each query the `top_k` best texts, best first; fewer where there are no more, or share no term.
+
+        dense   the score of the encoder, as `SentenceEncoder.search` has it
+        bm25    see `juzhen.metrics.bm25`
+        hybrid  Σ 1 / (60 + rank) over both lists, each of FUSED texts
+
+        where    metadata that a text must have
+        vectors  of the queries, as `encode_query` gives them; None: they are encoded, with the options
+
+        Of equal scores the text that came first stands first. Raises UserError for metadata that no text has.
+        """
+        view = self.view()
+        allowed = view.alive
+        if where:
+            allowed = allowed & np.isin(view.numbers, self.store.matching(where))
+        depth = top_k if mode != "hybrid" else max(FUSED, top_k)
+        lists: dict[str, Lists] = {}
+        if mode != "bm25":
+            if vectors is None:
+                vectors = self._require_encoder().encode_query(queries, **options)
+            lists["dense"] = self._dense(view, self._prepared(view, vectors), depth, allowed)
+        if mode != "dense":
+            lists["bm25"] = self._lexical(view, queries, depth, allowed)
+        if mode == "hybrid":
+            numbers, scores = fused([found for found, _ in lists.values()], top_k)
+        else:
+            numbers, scores = lists[mode]
+        rows = self.store.rows(np.unique(numbers[numbers >= 0]).tolist())
+        found = []
+        for query, (row, values) in enumerate(zip(numbers.tolist(), scores.tolist(), strict=True)):
+            ranks = {
+                name: {number: rank for rank, number in enumerate(each[0][query].tolist(), 1)}
+                for name, each in lists.items()
+            }
+            found.append(
+                [
+                    Found(
+                        *rows[number], score, {name: of[number] for name, of in ranks.items() if number in of}
+                    )
+                    for number, score in zip(row, values, strict=True)
+                    if number in rows
+                ]
+            )
+        return found
+
+    def view(self) -> View:
+        """The index as it is now."""
+        with self._lock:
+            for attempt in range(ATTEMPTS):
+                version = self.store.version
+                if self._state is not None and self._state.version == version:
+                    return self._state
+                try:
+                    self._state = self._read(version)
+                except FileNotFoundError:  # a writer has just replaced it
+                    if attempt == ATTEMPTS - 1:
+                        raise
+            assert self._state is not None
+            return self._state
+
+    def facts(self) -> dict[str, Any]:
+        """What is searched: texts, kind, dimension, fields, modes, bytes_per_vector."""
+        view = self.view()
+        return {
+            "texts": int(view.alive.sum()),
+            "kind": view.facts["kind"],
+            "dimension": view.facts["dim"],
+            "fields": view.facts["fields"],
+            "modes": self.modes,
+            "bytes_per_vector": bytes_per_vector(view),
+        }
+
+    def warm(self) -> None:
+        """Makes what the first search would wait for."""
+        if "bm25" in self.modes:
+            self._bm25(self.view())
+
+    def _read(self, version: int) -> View:
+        with self.store.snapshot():
+            facts = self.store.facts()
+            if facts.get("state") != "complete":
+                raise UserError(
+                    f"{self.folder}: its build has not ended; give the same juzhen index build again"
+                )
+            generation, live = self.store.generation(), self.store.numbers()
+            covered, dense, stored = np.empty(0, dtype=np.int64), None, None
+            if generation is not None and self.folder is not None:
+                name, covered = generation
+                dense = open_dense(dense_file(self.folder, name), facts["kind"])
+                lexical = lexical_file(self.folder, name)
+                stored = (
+                    read_arrays(lexical, False) if lexical.is_file() else None
+                )  # mapped, and not read yet
+            last = int(covered[-1]) if len(covered) else -1
+            parts = [*self.store.portions(last)]
+        later = np.concatenate([numbers for numbers, _ in parts]) if parts else np.empty(0, dtype=np.int64)
+        vectors = [vectors for _, vectors in parts] or [np.empty((0, facts["dim"]), dtype=np.float32)]
+        numbers = np.concatenate([covered, later])
+        return View(
+            version,
+            facts,
+            numbers,
+            len(covered),
+            np.isin(numbers, live, assume_unique=True),
+            dense,
+            Scan(np.concatenate(vectors), is_binary=False),
+            stored,
+        )
+
+    def _require_encoder(self) -> SentenceEncoder:
+        if self._encoder is None:
+            raise UserError(f"{self.folder}: to search by vectors takes the encoder; or choose bm25")
+        return self._encoder
+
+    def _prepared(self, view: View, vectors: Float[np.ndarray, "queries dim"]) -> np.ndarray:
+        """Vectors of queries, whose products with those of texts are the scores."""
+        encoder = self._require_encoder()
+        if view.facts["dim"] < vectors.shape[1]:
+            vectors = cut_to(vectors, view.facts["dim"], normalize=encoder.normalize)
+        return sides(vectors, encoder.score_head)[0]
+
+    def _dense(self, view: View, queries: np.ndarray, k: int, allowed: Bool[np.ndarray, "places"]) -> Lists:
+        depth = k * DEPTHS[view.facts["kind"]] + SPARE
+        places = np.flatnonzero(allowed)
+        parts = []
+        if len(places) <= FEW and len(places) < len(allowed):
+            few = Scan(self.store.vectors(view.numbers[places]), is_binary=False)
+            parts.append(_numbers(few.search(queries, k + SPARE, None), view.numbers[places]))
+        else:
+            first, second = allowed[: view.covered], allowed[view.covered :]
+            if view.dense is not None and view.covered:
+                mask = None if first.all() else first
+                found = view.dense.search(queries, min(depth, view.covered), mask)
+                parts.append(_numbers(found, view.numbers[: view.covered]))
+            if len(second):
+                found = view.later.search(queries, k + SPARE, None if second.all() else second)
+                parts.append(_numbers(found, view.numbers[view.covered :]))
+        candidates = np.concatenate(parts, axis=1) if parts else np.empty((len(queries), 0), dtype=np.int64)
+        distinct, inverse = np.unique(candidates, return_inverse=True)
+        vectors = self.store.vectors(distinct)
+        rows = np.repeat(np.arange(len(queries)), candidates.shape[1])
+        scores = pair_products(queries, vectors, rows, inverse.ravel()).reshape(candidates.shape)
+        gone = np.isnan(scores)
+        numbers, scores = in_order(np.where(gone, -1, candidates), np.where(gone, -np.inf, scores))
+        return numbers[:, :k], scores[:, :k]
+
+    def _lexical(
+        self, view: View, queries: Sequence[str], k: int, allowed: Bool[np.ndarray, "places"]
+    ) -> Lists:
+        bm25, lists = self._bm25(view), []
+        for query in queries:
+            best = Best(1, k, lowest=0)
+            best.add(np.where(allowed, bm25.scores(query), 0)[None], 0)
+            lists.append(best.lists())
+        places, scores = (np.concatenate(parts) for parts in zip(*lists, strict=True))
+        return _numbers(places, view.numbers), scores
+
+    def _bm25(self, view: View) -> BM25:
+        """Of all texts by their places; the later ones weigh as they would among the first."""
+        require_bm25s()
+        with self._lock:
+            if view.lexical is None:
+                tokens = view.facts["tokens"]
+                start = 0 if view.stored is None else view.covered
+                above = -1 if start == 0 else int(view.numbers[start - 1])
+                texts = dict(self.store.texts(above))
+                later = [texts.get(number, "") for number in view.numbers[start:].tolist()]
+                if view.stored is None:
+                    view.lexical = BM25(later, tokens=tokens)
+                else:
+                    base = BM25.of(view.stored, tokens=tokens)
+                    view.lexical = base.extended(later) if later else base
+            return view.lexical
+
+
+def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -> None:
+    """Raises UserError for an encoder whose vectors are others than those of the index."""
+    if index_digest(reader_of(encoder, facts["prompt_name"], facts["prompt"])) != facts["digest"]:
+        raise UserError(
+            f"{place}: was built with other weights or settings than this encoder has (it was {facts['encoder']}); "
+            "name that one, or build the index anew"
+        )
+
+
+def fused(lists: Sequence[Int[np.ndarray, "queries some"]], k: int) -> Lists:
+    """The `k` best by the sum of 1 / (RRF + rank) over the lists."""
+    numbers, scores = [], []
+    for rows in zip(*lists, strict=True):
+        sums: dict[int, float] = {}
+        for row in rows:
+            for rank, number in enumerate(row[row >= 0].tolist(), start=1):
+                sums[number] = sums.get(number, 0) + 1 / (RRF + rank)
+        best = sorted(sums, key=lambda number: (-sums[number], number))[:k]
+        numbers.append(np.pad(np.array(best, dtype=np.int64), (0, k - len(best)), constant_values=-1))
+        scores.append(np.pad([sums[number] for number in best], (0, k - len(best)), constant_values=-np.inf))
+    return np.stack(numbers), np.stack(scores)
+
+
+def _numbers(places: Int[np.ndarray, "queries k"], numbers: Int[np.ndarray, "places"]) -> np.ndarray:
+    return np.where(places < 0, -1, numbers[places]) if len(numbers) else np.full_like(places, -1)

@@ -1,0 +1,209 @@
+"""An index in Qdrant, for what outgrows one machine: a copy of one on disk, searched by the same calls."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+
+from juzhen.core.commands import install_line
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.texts import short
+from juzhen.encoders.pooling import cut_to, sides
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.index.index import Found, Index, check_encoder
+from juzhen.index.store import Where
+
+LOCAL = "qdrant:"
+"""Begins the address of a folder in which Qdrant's client keeps collections without a server."""
+
+COPIED = ("dim", "encoder", "digest", "prompt_name", "prompt", "fields")
+"""Facts of an index that go with it."""
+
+AT_ONCE = 500
+
+
+def is_address(text: str) -> bool:
+    return text.startswith((LOCAL, "http://", "https://"))
+
+
+def connect(address: str) -> tuple[Any, str]:
+    """A client and the name of the collection of `http://HOST:PORT/NAME` or `qdrant:FOLDER/NAME`.
+
+    QDRANT_API_KEY is sent to a server. Raises UserError where the client is not installed.
+    """
+    try:
+        from qdrant_client import QdrantClient
+    except ImportError:
+        raise UserError(f"{address}: needs qdrant-client; type: {install_line('qdrant')}") from None
+    place, _, name = address.rpartition("/")
+    if not name or not place.removeprefix(LOCAL).strip("/"):
+        raise UserError(f"{address}: expected http://HOST:PORT/COLLECTION, or {LOCAL}FOLDER/COLLECTION")
+    if address.startswith(LOCAL):
+        return QdrantClient(path=place.removeprefix(LOCAL)), name
+    return QdrantClient(url=place, api_key=os.environ.get("QDRANT_API_KEY")), name
+
+
+def push(folder: Path, address: str) -> tuple[int, int]:
+    """Makes a collection hold what an index does; gives how many texts were sent, and how many taken away.
+
+    Numbers are never given to another text, so what is there by its number stays as it is. Raises UserError for a
+    collection that is no copy of such an index.
+    """
+    from qdrant_client import models
+
+    client, name = connect(address)
+    try:
+        with Index.open(folder) as index:
+            facts = {key: index.view().facts[key] for key in COPIED}
+            if not client.collection_exists(name):
+                config = models.VectorParams(size=facts["dim"], distance=models.Distance.DOT)
+                client.create_collection(name, vectors_config=config, metadata={"juzhen": facts})
+            present = facts_of_collection(client, name, address)
+            if present["digest"] != facts["digest"] or present["dim"] != facts["dim"]:
+                raise UserError(f"{address}: holds vectors of other weights; choose another collection")
+            there = np.fromiter(_numbers(client, name), dtype=np.int64)
+            live = index.store.numbers()
+            new, gone = np.setdiff1d(live, there), np.setdiff1d(there, live)
+            for start in range(0, len(new), AT_ONCE):
+                numbers = new[start : start + AT_ONCE]
+                rows, vectors = index.store.rows(numbers.tolist()), index.store.vectors(numbers)
+                points = [
+                    models.PointStruct(id=number, vector=vector.tolist(), payload=rows[number]._asdict())
+                    for number, vector in zip(numbers.tolist(), vectors, strict=True)
+                    if number in rows and not np.isnan(vector).any()
+                ]
+                client.upsert(name, points, wait=True)
+            if len(gone):
+                client.delete(name, models.PointIdsList(points=gone.tolist()), wait=True)
+            client.update_collection(name, metadata={"juzhen": facts})
+            return len(new), len(gone)
+    finally:
+        client.close()
+
+
+def facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]:
+    """Raises UserError for a collection that is not there, or not ours."""
+    if not client.collection_exists(name):
+        raise UserError(f"{address}: there is no such collection; juzhen index push makes one")
+    facts: dict[str, Any] | None = (client.get_collection(name).config.metadata or {}).get("juzhen")
+    if facts is None:
+        raise UserError(f"{address}: this collection is none that juzhen index push has made")
+    return facts
+
+
+class QdrantIndex:
+    """As `Index`, with vectors alone: `mode` is dense."""
+
+    modes = ("dense",)
+
+    def __init__(self, client: Any, name: str, facts: dict[str, Any], encoder: SentenceEncoder) -> None:
+        self._client, self._name, self._facts, self._encoder = client, name, facts, encoder
+
+    @classmethod
+    def open(cls, address: str, encoder: SentenceEncoder) -> Self:
+        """The collection at an address. Raises UserError where there is none, and for an encoder of other weights."""
+        client, name = connect(address)
+        try:
+            facts = facts_of_collection(client, name, address)
+            check_encoder(facts, encoder, address)
+        except BaseException:
+            client.close()
+            raise
+        return cls(client, name, facts, encoder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._client.close()
+
+    def __len__(self) -> int:
+        return int(self._client.count(self._name).count)
+
+    def facts(self) -> dict[str, Any]:
+        """As `Index.facts`."""
+        return {
+            "texts": len(self),
+            "kind": "qdrant",
+            "dimension": self._facts["dim"],
+            "fields": self._facts["fields"],
+            "modes": [*self.modes],
+            "bytes_per_vector": 4.0 * self._facts["dim"],
+        }
+
+    def warm(self) -> None:
+        """Nothing is made here."""
+
+    def search(
+        self,
+        queries: Sequence[str],
+        top_k: int = 10,
+        *,
+        mode: str = "dense",
+        where: Where | None = None,
+        vectors: Float[np.ndarray, "queries dim"] | None = None,
+        **options: Any,
+    ) -> list[list[Found]]:
+        """As `Index.search`, but that Qdrant decides which of equal texts stands first."""
+        from qdrant_client import models
+
+        if mode not in self.modes:
+            raise UserError(f"mode={mode}: a collection of Qdrant is searched by vectors; choose dense")
+        if vectors is None:
+            vectors = self._encoder.encode_query(queries, **options)
+        if self._facts["dim"] < vectors.shape[1]:
+            vectors = cut_to(vectors, self._facts["dim"], normalize=self._encoder.normalize)
+        condition = None if not where else models.Filter(must=[*self._conditions(where)])
+        requests = [
+            models.QueryRequest(query=vector.tolist(), limit=top_k, filter=condition, with_payload=True)
+            for vector in sides(vectors, self._encoder.score_head)[0]
+        ]
+        return [
+            [
+                Found(int(point.id), *_row(point.payload), float(point.score), {"dense": rank})
+                for rank, point in enumerate(reply.points, start=1)
+            ]
+            for reply in self._client.query_batch_points(self._name, requests)
+        ]
+
+    def _conditions(self, where: Where) -> Iterator[Any]:
+        from qdrant_client import models
+
+        for name, value in where.items():
+            if name not in self._facts["fields"]:
+                raise UserError(f"filter: no metadata {short(name)}; {nearest(name, self._facts['fields'])}")
+            choices = value if isinstance(value, list) else [value]
+            if not choices or not all(isinstance(choice, str | int | float | None) for choice in choices):
+                raise UserError(
+                    f"filter: {short(name)}: expected a text, a number, true, false, null, or a list"
+                )
+            yield models.Filter(should=[_condition(f"metadata.{name}", choice) for choice in choices])
+
+
+def _condition(key: str, value: Any) -> Any:
+    from qdrant_client import models
+
+    if value is None:
+        return models.IsNullCondition(is_null=models.PayloadField(key=key))
+    if isinstance(value, float):
+        return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def _row(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    return payload["id"], payload["text"], payload["metadata"]
+
+
+def _numbers(client: Any, name: str) -> Iterator[int]:
+    """Of all points of a collection."""
+    offset = None
+    while True:
+        points, offset = client.scroll(
+            name, limit=10_000, offset=offset, with_payload=False, with_vectors=False
+        )
+        yield from (int(point.id) for point in points)
+        if offset is None:
+            return

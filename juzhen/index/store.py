@@ -1,0 +1,255 @@
+"""Texts, ids, metadata and vectors of an index in one database of SQLite, of which all else of it is derived."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.texts import short
+from juzhen.core.whole import open_database
+
+DATABASE = "index.sqlite"
+APPLICATION = 0x6A757A68
+"""In the header of the file, so that no other database is taken for an index."""
+FORMAT = 1
+
+SCHEMA = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE texts (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, metadata TEXT NOT NULL);
+CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+CREATE TABLE generations (name TEXT PRIMARY KEY, numbers BLOB NOT NULL);
+"""
+"""Vectors stand apart from texts, so that to look through metadata reads no vector."""
+
+AT_ONCE = 10_000
+"""Rows that are read at a time."""
+
+MOST_VALUES = 500
+"""Of a filter."""
+
+Where = Mapping[str, Any]
+"""Name of metadata → the value that a text must have, or a list of values of which it must have one."""
+
+
+class Row(NamedTuple):
+    """A text of an index. number: never given to another text · metadata: as JSON has it"""
+
+    number: int
+    id: str
+    text: str
+    metadata: dict[str, Any]
+
+
+class Store:
+    """The database of an index; threads may share it.
+
+    path    None: in memory
+    writes  as of `open_database`
+
+    Raises UserError for a file that is no index, or one of another version.
+    """
+
+    def __init__(self, path: Path | None, *, writes: bool = False) -> None:
+        self._lock = threading.RLock()
+        try:
+            self._connection = open_database(path, writes=writes)
+            if path is None or (writes and not self._number("schema_version")):
+                with self.transaction():
+                    if not self._number("schema_version"):
+                        for statement in SCHEMA.split(";"):
+                            self._connection.execute(statement)
+                        self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                        self._connection.execute(f"PRAGMA user_version = {FORMAT}")
+            is_ours = self._number("application_id") == APPLICATION
+        except sqlite3.Error as error:
+            raise UserError(f"{path}: cannot be opened as an index ({error})") from error
+        if not is_ours or self._number("user_version") != FORMAT:
+            self.close()
+            reason = "it is of another version of juzhen; build it anew" if is_ours else "it is no index"
+            raise UserError(f"{path}: {reason}")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What the block writes is there when it ends, and nothing of it after an error. One process writes at once."""
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                raise UserError(
+                    f"another process writes to this index ({error}); try again when it has ended"
+                ) from error
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that the block reads is of one moment."""
+        with self._lock:
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("ROLLBACK")
+
+    @property
+    def version(self) -> int:
+        """Another number as soon as another process has changed something."""
+        return self._number("data_version")
+
+    def facts(self) -> dict[str, Any]:
+        rows = self._all("SELECT name, value FROM facts")
+        return {name: json.loads(value) for name, value in rows}
+
+    def set_facts(self, **facts: Any) -> None:
+        rows = [(name, json.dumps(value, ensure_ascii=False)) for name, value in facts.items()]
+        self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", rows)
+
+    def add(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[str] | None,
+        metadata: Sequence[Mapping[str, Any]] | None,
+        vectors: Float[np.ndarray, "texts dim"],
+    ) -> int:
+        """Adds texts, within a transaction; a text whose id is there takes the place of that one. Gives how many did.
+
+        ids  None: their numbers
+        """
+        first = int(self.facts().get("next", 0))
+        numbers = range(first, first + len(texts))
+        ids = [str(number) for number in numbers] if ids is None else ids
+        replaced = self.remove(ids)
+        records = ["{}"] * len(texts) if metadata is None else [_as_json(record) for record in metadata]
+        self._connection.executemany(
+            "INSERT INTO texts VALUES (?, ?, ?, ?)", zip(numbers, ids, texts, records, strict=True)
+        )
+        blobs = (vector.tobytes() for vector in vectors.astype("<f4", copy=False))
+        self._connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(numbers, blobs, strict=True))
+        self.set_facts(next=numbers.stop)
+        return replaced
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Removes the texts with these ids, within a transaction; gives how many were there."""
+        number_of = "SELECT number FROM texts WHERE id = ?"
+        self._connection.executemany(
+            f"DELETE FROM vectors WHERE number = ({number_of})", [(name,) for name in ids]
+        )
+        return self._connection.executemany(
+            "DELETE FROM texts WHERE id = ?", [(name,) for name in ids]
+        ).rowcount
+
+    def absent(self, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that no text has."""
+        return [name for name in ids if not self._all("SELECT 1 FROM texts WHERE id = ?", name)]
+
+    def numbers(self) -> Int[np.ndarray, "texts"]:
+        """Of all texts, rising."""
+        rows = self._all("SELECT number FROM vectors ORDER BY number")
+        return np.fromiter((number for (number,) in rows), dtype=np.int64, count=len(rows))
+
+    def matching(self, where: Where) -> Int[np.ndarray, "some"]:
+        """Numbers, rising, of the texts whose metadata are as they must be. Raises UserError for a name that none has.
+
+        Values are compared as JSON has them: what was read from a csv is a text.
+        """
+        known = self.facts()["fields"]
+        conditions, values = [], list[Any]()
+        for name, value in where.items():
+            if name not in known:
+                hint = nearest(name, known) if known else "this index has none"
+                raise UserError(f"filter: no metadata {short(name)}; {hint}")
+            choices = value if isinstance(value, list) else [value]
+            if not choices or not all(map(_is_value, choices)):
+                raise UserError(
+                    f"filter: {short(name)}: expected a text, a number, true, false, null, or a list of them"
+                )
+            tests = f"atom IN ({', '.join('?' * len(choices))}){' OR atom IS NULL' * (None in choices)}"
+            conditions.append(f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND ({tests}))")
+            values += [name, *choices]
+        if len(values) > MOST_VALUES:
+            raise UserError(f"filter: {len(values):,} names and values; expected {MOST_VALUES} at most")
+        rows = self._all(
+            f"SELECT number FROM texts WHERE {' AND '.join(conditions)} ORDER BY number", *values
+        )
+        return np.fromiter((number for (number,) in rows), dtype=np.int64, count=len(rows))
+
+    def rows(self, numbers: Sequence[int]) -> dict[int, Row]:
+        """The texts with these numbers, without those that are no longer there."""
+        found = self._each("SELECT number, id, text, metadata FROM texts", numbers)
+        return {number: Row(number, name, text, json.loads(record)) for number, name, text, record in found}
+
+    def vectors(self, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
+        """The vectors of texts; NaN of those that are no longer there."""
+        found = dict(self._each("SELECT number, vector FROM vectors", numbers.tolist()))
+        vectors = np.full((len(numbers), self.facts()["dim"]), np.nan, dtype=np.float32)
+        for place, number in enumerate(numbers.tolist()):
+            if number in found:
+                vectors[place] = np.frombuffer(found[number], dtype="<f4")
+        return vectors
+
+    def portions(
+        self, above: int = -1
+    ) -> Iterator[tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]]:
+        """Numbers, which rise from `above` on, and vectors of all texts, AT_ONCE at a time."""
+        query = "SELECT number, vector FROM vectors WHERE number > ? ORDER BY number LIMIT ?"
+        while rows := self._all(query, above, AT_ONCE):
+            numbers = np.array([number for number, _ in rows], dtype=np.int64)
+            yield numbers, np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), -1)
+            above = int(numbers[-1])
+
+    def texts(self, above: int = -1) -> Iterator[tuple[int, str]]:
+        """Number and text of each, rising from `above` on."""
+        query = "SELECT number, text FROM texts WHERE number > ? ORDER BY number LIMIT ?"
+        while rows := self._all(query, above, AT_ONCE):
+            yield from rows
+            above = rows[-1][0]
+
+    def generation(self) -> tuple[str, Int[np.ndarray, "texts"]] | None:
+        """Name of the derived files that are in force, and the numbers of the texts that they hold, by position."""
+        rows = self._all("SELECT name, numbers FROM generations")
+        return (rows[0][0], np.frombuffer(rows[0][1], "<i8")) if rows else None
+
+    def set_generation(self, name: str, numbers: Int[np.ndarray, "texts"]) -> None:
+        """Puts it in force, within a transaction."""
+        self._connection.execute("DELETE FROM generations")
+        self._connection.execute(
+            "INSERT INTO generations VALUES (?, ?)", (name, numbers.astype("<i8").tobytes())
+        )
+
+    def drop_generation(self) -> None:
+        self._connection.execute("DELETE FROM generations")
+
+    def _each(self, query: str, numbers: Sequence[int]) -> Iterator[Any]:
+        for start in range(0, len(numbers), AT_ONCE):
+            portion = numbers[start : start + AT_ONCE]
+            yield from self._all(f"{query} WHERE number IN ({', '.join('?' * len(portion))})", *portion)
+
+    def _number(self, pragma: str) -> int:
+        return int(self._all(f"PRAGMA {pragma}")[0][0])
+
+    def _all(self, query: str, *values: Any) -> list[Any]:
+        with self._lock:
+            return self._connection.execute(query, values).fetchall()
+
+
+def _is_value(value: Any) -> bool:
+    """Whether SQLite can compare it: whole numbers have 64 bits there."""
+    return abs(value) < 2**63 if isinstance(value, int) else isinstance(value, str | float | None)
+
+
+def _as_json(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, default=str)

@@ -1,0 +1,147 @@
+"""The page of a server: what it shows in a browser, and the two answers that it asks for beside those of clients."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from chromium import browse, require_chromium
+
+from juzhen.encoders import CrossEncoder, SentenceEncoder
+
+httpx = pytest.importorskip("httpx")
+for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
+    pytest.importorskip(package)
+from running import serving  # noqa: E402  # needs those packages
+
+PAIRS = [("今天天气很好", "怎么退货"), ("A man is playing a guitar.", "好"), ("怎么退货", "怎么退货")]
+ATTACK = "</script><img src=x onerror=window.hit=1>\"'&"
+
+
+@pytest.fixture(scope="module")
+def encoder(prompted_folder):
+    return SentenceEncoder.load(prompted_folder)
+
+
+@pytest.mark.parametrize(("fields", "prompt"), [({}, ""), ({"input_type": "query"}, "问题：")])
+def test_the_weight_of_a_word_is_what_the_score_loses_without_its_tokens(client, encoder, fields, prompt):
+    first, second = "How are 你 playing?", "怎么退货"
+    reply = client.post("/words", json={"first": first, "second": second} | fields).json()
+    reader = encoder.with_prompt(None, prompt)
+    words = {"first": ["How", "are", "你", "playing", "?"], "second": ["怎", "么", "退", "货"]}
+    vectors = {side: reader.encode(text) for side, text in (("first", first), ("second", second))}
+    score = encoder.similarity(vectors["first"], vectors["second"])
+    assert reply["score"] == pytest.approx(float(score), abs=1e-6)
+    for side, other, text in (("first", "second", first), ("second", "first", second)):
+        parts = reply[side]
+        assert "".join(part["text"] for part in parts) == text
+        assert [part["text"] for part in parts if part["weight"] is not None] == words[side]
+        encoding = reader.tokenizer(prompt + text, return_offsets_mapping=True)
+        place = len(prompt)
+        for part in parts:
+            end = place + len(part["text"])
+            ids = [
+                number
+                for number, (left, right) in zip(
+                    encoding["input_ids"], encoding["offset_mapping"], strict=True
+                )
+                if left == right or not (place <= left and right <= end)
+            ]
+            place = end
+            if part["weight"] is not None:
+                (vector,) = reader.infer(reader.collate([ids]))
+                lost = score - encoder.similarity(vector, vectors[other])
+                assert part["weight"] == pytest.approx(float(lost), abs=1e-5)
+
+
+def test_a_text_with_too_many_words_is_refused(client, monkeypatch):
+    monkeypatch.setattr("juzhen.serving.attribution.MOST_WORDS", 3)
+    reply = client.post("/words", json={"first": "怎么退货", "second": "好"})
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "first")
+
+
+def test_scores_of_pairs_are_those_of_the_encoder_and_of_the_cross_encoder(client, encoder, cross_folder):
+    reply = client.post("/score", json={"pairs": PAIRS}).json()
+    expected = [encoder.similarity(*pair) for pair in PAIRS]
+    np.testing.assert_allclose(reply["scores"], expected, atol=1e-6)
+    reply = client.post("/score", json={"pairs": PAIRS, "model": "judge"}).json()
+    logits = CrossEncoder.load(cross_folder).score(PAIRS)
+    np.testing.assert_allclose(reply["scores"], 1 / (1 + np.exp(-logits)), atol=1e-6)
+    assert reply["model"] == "judge"
+    refused = {"pairs": PAIRS, "model": "judge", "prompt_name": "query"}
+    assert client.post("/score", json=refused).status_code == 400
+    assert client.post("/score", json={"pairs": [["a"]]}).status_code == 400
+
+
+def test_all_files_of_the_page_are_there_and_ask_no_other_host(prompted_folder):
+    with serving(prompted_folder, keys=["k" * 20]) as address, httpx.Client(base_url=address) as client:
+        page = client.get("/")
+        assert "default-src 'none'; script-src 'self'" in page.headers["content-security-policy"]
+        names = set(re.findall(r'(?:href|src)="([a-z]+\.(?:js|css))"', page.text)) | {
+            "words.js",
+            "parts.js",
+            "pairs.js",
+        }
+        for name in names:
+            file = client.get(f"/{name}")
+            assert file.status_code == 200
+            assert "http://" not in file.text.replace("http://www.w3.org/2000/svg", "")
+            assert "https://" not in file.text
+            assert "innerHTML" not in file.text
+        assert client.post("/score", json={"pairs": PAIRS}).status_code == 401
+
+
+IS_SHOWN = "!document.getElementById('{}').hidden"
+SCORE = "document.getElementById('score').value"
+
+
+@pytest.mark.slow
+def test_a_browser_searches_compares_and_scores_a_file(address, encoder, tmp_path):
+    require_chromium()
+    rows = [
+        ("sentence1", "sentence2", "label"),
+        *((*pair, str(place % 2)) for place, pair in enumerate(PAIRS)),
+    ]
+    rows.append((f'a,"b"\n{ATTACK}', ATTACK, "1"))
+    path, saved = tmp_path / "pairs.csv", tmp_path / "scored.tsv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    given, complaints = browse(
+        f"{address}/",
+        ["until", IS_SHOWN.format("search")],
+        ["fill", ["#query", "怎么退货"]],
+        ["until", "document.querySelectorAll('#hits-left .hit').length"],
+        ["key", "ArrowDown"],
+        ["js", "document.activeElement.children[2].textContent"],
+        ["key", "Enter"],
+        ["fill", ["#first", ATTACK]],
+        ["fill", ["#second", "怎么退货"]],
+        ["until", "document.getElementById('weighed-first').textContent.includes('onerror')"],
+        ["js", f"[{SCORE}, document.querySelectorAll('#weighed-second mark').length]"],
+        ["files", ["#file", str(path)]],
+        ["js", "[...document.querySelectorAll('#columns select')].map((select) => select.selectedOptions[0].text)"],
+        ["click", "#start"],
+        ["until", IS_SHOWN.format("scored")],
+        ["js", "[...['#pair-table tbody tr', 'rect'].map((part) => document.querySelectorAll(part).length)]"],
+        ["download", ["#save", str(saved)]],
+        ["size", [390, 844]],
+        ["click", "#language"],
+        ["js", "[document.documentElement.lang, document.documentElement.scrollWidth, window.hit ?? null]"],
+        ["requests", None],
+        scheme="dark",
+    )  # fmt: skip
+    assert complaints == []
+    assert given[4] == "怎么退货"  # the nearest text is the query
+    score = float(encoder.similarity(ATTACK, "怎么退货"))
+    assert given[9] == [f"{score:.3f}".replace("-", "−"), 4]
+    assert given[11][:3] == ["sentence1", "sentence2", "label"]
+    assert given[14][0] == 4
+    assert given[14][1] > 0
+    assert given[15] == "pairs.scored.tsv"
+    lines = [line.split("\t") for line in saved.read_text(encoding="utf-8").splitlines()]
+    assert lines[0] == ["sentence1", "sentence2", "label", "score small"]
+    np.testing.assert_allclose(
+        [float(line[3]) for line in lines[1:4]], [encoder.similarity(*pair) for pair in PAIRS], atol=1e-6
+    )
+    assert given[18] == ["zh-Hans", 390, None]
+    assert all(request.startswith((address, "blob:")) for request in given[19])
