@@ -21,7 +21,7 @@ from juzhen.encoders.projection import IDENTITY, Projection
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.export.formats import PARITY, SETTINGS, Format
 from juzhen.export.opened import open_export
-from juzhen.export.proof import ROWS, Proof, proof_texts, prove
+from juzhen.export.proof import ROWS, Proof, prove
 from juzhen.export.static import write_static
 from juzhen.export.usage import usage
 from juzhen.families import family_of
@@ -122,20 +122,9 @@ def _write_graph(encoder: Any, folder: Path, format: Format) -> None:
 
         with tempfile.TemporaryDirectory() as place:
             plain = family.export(encoder, Path(place) / "encoder.onnx", quantised=False)
-            _write_tokenizer(inner, folder)
-            convert(plain, graph, inputs=_calibration(encoder, folder) if format.is_quantised else None)
+            convert(plain, graph, quantised=format.is_quantised)
     _write_tokenizer(inner, folder)
     write_json(folder / SETTINGS, _settings(encoder, format), indent=2, in_own_folder=True)
-
-
-def _calibration(encoder: Any, folder: Path) -> list[dict[str, Any]]:
-    """Inputs of many lengths, by which ranges of 8 bits are chosen."""
-    from juzhen.export.opened import arrays, read_tokenizer
-
-    texts = proof_texts(encoder.inner)
-    tokenizer, has_types = read_tokenizer(folder), getattr(encoder, "segments", False)
-    rows = list(zip(texts, texts[::-1], strict=True)) if isinstance(encoder, CrossEncoder) else texts
-    return [arrays(tokenizer, rows[start : start + 4], has_types) for start in range(0, len(rows), 4)]
 
 
 def _write_tokenizer(inner: SentenceEncoder, folder: Path) -> None:

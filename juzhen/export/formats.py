@@ -23,7 +23,7 @@ class Format(StrEnum):
     ONNX = "onnx"  # model.onnx in float32
     ONNX_INT8 = "onnx-int8"  # model.onnx, products in 8 bits
     OPENVINO = "openvino"  # openvino_model.xml in float32
-    OPENVINO_INT8 = "openvino-int8"  # openvino_model.xml, products in 8 bits
+    OPENVINO_INT8 = "openvino-int8"  # openvino_model.xml, weights in 8 bits
     STATIC = "static"  # a table of tokens, as model2vec has it
 
     @property

@@ -228,11 +228,7 @@ def _compare_pairs(
                 continue
             rows = np.flatnonzero(~(apart <= MOST_DIFFERENCE))
             text = " | ".join(pairs[rows[0]]) if len(rows) else None
-            is_rounded = Path(name, SETTINGS).is_file() and open_export(name).settings["format"].endswith(
-                "int8"
-            )
-            reason = "precision: products in 8 bits" if is_rounded and text else ""
-            results.append(Way(name, float(apart.max()), len(rows), text, reason))
+            results.append(Way(name, float(apart.max()), len(rows), text, _rounded(name) if text else ""))
     return results
 
 
