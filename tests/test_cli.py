@@ -62,7 +62,7 @@ def test_without_the_clone_a_verb_of_the_suite_says_so(monkeypatch, tmp_path, ca
         assert f"juzhen {name} is of the suite" in told
     assert main(["archive", "runs", "--split", "dev"]) == 2
     assert (
-        "--split: there is no such option; an option of space, distil, mine, table, compare, report;"
+        "--split: there is no such option; an option of space, mteb, distil, mine, table, compare, report;"
         in capsys.readouterr().err
     )
 

@@ -165,7 +165,7 @@ SLIPS = [
     (["calibrat", "runs/x"], ["there is no such command; did you mean calibrate?"]),
     (["destil"], ["destil: there is no such command; did you mean distil?"]),
     (["table", "runs", "--markdwon", "x"], ["--markdwon: there is no such option; did you mean --markdown?"]),
-    (["archive", "runs", "--split", "dev"], ["--split: there is no such option; an option of space, distil"]),
+    (["archive", "runs", "--split", "dev"], ["--split: there is no such option; an option of space, mteb"]),
     (["table", ""], ["error: folder: expected a file or a folder, not an empty text"]),
     (["table", "runs", "--csv", " "], ["error: --csv: expected a file or a folder"]),
     (["table", "a" * 300], ["(300 characters): File name too long"]),

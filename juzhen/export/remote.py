@@ -49,7 +49,7 @@ class Server:
         data = None if body is None else json.dumps(body).encode()
         try:
             with urlopen(Request(self._base + path, data, headers), timeout=SECONDS) as answer:
-                return json.load(answer)
+                return json.loads(answer.read())
         except HTTPError as error:
             told = error.read(500).decode(errors="replace")
             raise UserError(f"{self._base}{path}: answers {error.code}: {told}") from error

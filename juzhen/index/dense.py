@@ -190,10 +190,11 @@ def write_dense(
 
 def open_dense(path: Path, kind: str) -> Dense:
     """Raises OSError for a file that is not there, and for one that is broken whatever its reader raises."""
-    require_file(path)
     if kind in ("flat", "binary"):
-        return Scan(np.load(path, mmap_mode="r", allow_pickle=False), is_binary=kind == "binary")
-    return Faiss(require_faiss(kind).read_index(str(path)), kind)
+        return Scan(
+            np.load(require_file(path), mmap_mode="r", allow_pickle=False), is_binary=kind == "binary"
+        )
+    return Faiss(require_faiss(kind).read_index(str(require_file(path))), kind)
 
 
 def num_words(dim: int) -> int:

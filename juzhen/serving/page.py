@@ -1,10 +1,12 @@
 """The page at `/`: files of the package that ask nothing of any other host."""
 
 from collections.abc import Awaitable, Callable
-from importlib.resources import files
+from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.responses import Response
+
+from juzhen.core.opened import read_bytes
 
 PAGE_FILES = {
     "/": ("index.html", "text/html"),
@@ -32,7 +34,7 @@ HEADERS = {
 
 def add_page(app: FastAPI) -> None:
     for path, (name, kind) in PAGE_FILES.items():
-        content = (files(__package__) / "web" / name).read_bytes()
+        content = read_bytes(Path(__file__).parent / "web" / name)
         app.add_api_route(path, _answer(content, kind), methods=["GET"], include_in_schema=False)
 
 

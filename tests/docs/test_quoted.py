@@ -13,7 +13,17 @@ from sweeps import status
 
 MADE = re.compile(r"juzhen \d+\.\d+\.\d+, \d{4}-\d\d-\d\d")
 MESSAGES = ("error:", "warning:", "[callbacks")
-NO_OUTPUT = ("runs/", "query-id", "from ", "grep ", "pytest", "@software")
+NO_OUTPUT = (
+    "runs/",
+    "query-id",
+    "from ",
+    "import ",
+    "juzhen parity ",
+    "JUZHEN_API_KEYS=",
+    "grep ",
+    "pytest",
+    "@software",
+)
 """Beginnings of texts that are files, trees and lines to type."""
 
 SOURCES = (

@@ -51,7 +51,7 @@ def test_the_cross_encoder_scores_each_pair_as_it_would_alone(ranked, tmp_path, 
     def spy(self, batch):
         rows, found = self.trainer.datamodule.train["simclue_rank"], encode(self, batch)
         pairs = [
-            [(rows.texts("anchor")[row], rows.texts(name)[row]) for name in NAMES[1:]]
+            [(rows.texts("anchor")[row], rows.texts(name)[row]) for name in list(COLUMNS)[1:]]
             for row in batch.rows.tolist()
         ]
         with torch.no_grad():

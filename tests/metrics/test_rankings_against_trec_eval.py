@@ -1,4 +1,6 @@
-"""Measures of rankings equal those of trec_eval, with ties, and with cut-offs beyond the corpus."""
+"""Measures of rankings equal those of trec_eval, with cut-offs beyond the corpus, and over all orders of ties."""
+
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -41,20 +43,43 @@ def trec_eval(scores, relevant, measures):
     return found
 
 
-@settings(max_examples=60)
-@given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**32 - 1))
-def test_measures_are_those_of_trec_eval(documents, queries, levels, seed):
-    draw = np.random.default_rng(seed)
-    scores = draw.integers(0, levels, (queries, documents)).astype(np.float32)  # few levels: many ties
+MEASURES = [*RANKINGS, "ndcg_at_3", "mrr_at_2", "recall_at_1", "map_at_5", "map_at_1000"]
+MEASURES += ["precision_at_3", "precision_at_50", "hit_rate_at_1", "hit_rate_at_5"]
+
+
+def judged_by_chance(draw, queries, documents):
     gains = np.where(draw.random((queries, documents)) < 0.3, draw.integers(1, 4, (queries, documents)), 0)
     gains[:, 0] = 1
-    relevant = [{int(one): float(row[one]) for one in np.flatnonzero(row)} for row in gains]
-    one = RankingSet("some", "dev", ["q"] * queries, ["d"] * documents, relevant)
-    measures = [*RANKINGS, "ndcg_at_3", "mrr_at_2", "recall_at_1", "map_at_5", "map_at_1000"]
-    measures += ["precision_at_3", "precision_at_50", "hit_rate_at_1", "hit_rate_at_5"]
-    lists = ranked_lists(one, lambda some, others: scores[some], depth=1000)
-    found = query_numbers(lists, relevant, measures)
-    for measure, expected in trec_eval(scores, relevant, measures).items():
+    return [{int(one): float(row[one]) for one in np.flatnonzero(row)} for row in gains]
+
+
+def our_numbers(scores, relevant):
+    one = RankingSet("some", "dev", ["q"] * len(scores), ["d"] * len(scores[0]), relevant)
+    return query_numbers(ranked_lists(one, lambda some, others: scores[some], depth=1000), relevant, MEASURES)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 40), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_measures_are_those_of_trec_eval(documents, queries, seed):
+    draw = np.random.default_rng(seed)
+    scores = draw.permuted(np.tile(np.arange(documents, dtype=np.float32), (queries, 1)), axis=1)
+    relevant = judged_by_chance(draw, queries, documents)
+    found = our_numbers(scores, relevant)
+    for measure, expected in trec_eval(scores, relevant, MEASURES).items():
+        np.testing.assert_allclose(found[measure], expected, atol=1e-6, err_msg=measure)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_of_tied_documents_they_are_the_mean_over_all_orders(documents, levels, seed):
+    draw = np.random.default_rng(seed)
+    scores = draw.integers(0, levels, (3, documents)).astype(np.float32)
+    relevant = judged_by_chance(draw, 3, documents)
+    found = our_numbers(scores, relevant)
+    orders = [scores + np.float32(0.1) * np.array(order) for order in permutations(range(documents))]
+    theirs = [trec_eval(broken, relevant, MEASURES) for broken in orders]
+    for measure in MEASURES:
+        expected = np.mean([numbers[measure] for numbers in theirs], axis=0)
         np.testing.assert_allclose(found[measure], expected, atol=1e-6, err_msg=measure)
 
 

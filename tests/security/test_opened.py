@@ -26,7 +26,7 @@ ALONE = re.compile(
 OTHERS = (
     "core/opened.py", "core/processor.py", "core/memory.py", "core/accelerator.py", "core/network.py",
     "encoders/micro_batches.py",
-    "cli/export.py", "encoders/special_tokens.py", "losses/__init__.py", "report/frame.py", "report/figures.py",
+    "export/usage.py", "encoders/special_tokens.py", "losses/__init__.py", "report/frame.py", "report/figures.py",
     "launch/digests.py", "chosen_losses.py", "loss_numbers.py",
 )  # fmt: skip
 """The one place; modules that read /proc as well; and those that read what they or this program have made."""
