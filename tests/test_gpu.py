@@ -1,4 +1,4 @@
-"""Whole jobs on a GPU: they learn what they learn on a processor. pytest -m gpu -n 8 takes two minutes on an H100."""
+"""Whole jobs on a GPU: they learn what they learn on a processor. pytest -m gpu -n 10 takes two minutes on an H100."""
 
 import numpy as np
 import pytest

@@ -4,6 +4,9 @@ from enum import StrEnum
 
 from juzhen.core.errors import UserError, nearest
 
+MOST_DIFFERENCE = 1e-5
+"""In float32 a number of a unit embedding, or a score as a share of the largest one, may differ from torch by this."""
+
 
 class BackendName(StrEnum):
     """What computes embeddings where nothing is learnt. The last three need an extra and run on the CPU."""

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from juzhen.backends.names import BackendName
+from juzhen.backends.names import MOST_DIFFERENCE, BackendName
 from juzhen.backends.padded import PaddedCrossEncoder, PaddedEncoder, scale_rows
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
@@ -34,10 +34,6 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """The last one only of a cross-encoder that tells its two sentences apart by segments."""
 OUTPUTS = ("embeddings", "firsts")
 PAIR_OUTPUTS = ("scores", "logits")
-
-MOST_DIFFERENCE = 1e-5
-"""A graph in float32 may differ from torch by this much in any number of a unit embedding."""
-"""A graph in float32 may differ from torch by this much in any number of a unit embedding."""
 
 LEAST_COSINE = 0.95
 """A graph with 8-bit weights must stay at least this near to torch on each sentence of the proof."""

@@ -179,7 +179,7 @@ def score_table(
 
     Raises UserError for a file that cannot be read, a row that is not like the others and an empty sentence.
     """
-    from juzhen.data.readers import DELIMITERS, read_table
+    from juzhen.data.readers import DELIMITERS, read_own_table
 
     if not path.is_file():
         raise UserError(f"--file {path}: no such file{', but something else' if path.exists() else ''}")
@@ -197,7 +197,7 @@ def score_table(
             f"--score-column {score_column!r}: expected a name without tabs, commas and line ends"
         )
     require_ours(output)
-    table = read_table(path, header=header, quoted=quoted, any_encoding=True)
+    table = read_own_table(path, header=header, quoted=quoted)
     for line, reason in sorted(table.faults.items())[:1]:
         raise UserError(f"{table.at(line)}: {reason}")
     if score_column in (table.names or ()):
@@ -220,7 +220,7 @@ def score_table(
     plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
     text = csv_text(rows, delimiter=delimiter) if quoted else plain
     with writing_to(f"--output {output}"):
-        write_text(output, f"\ufeff{text}" if table.foreign else text)
+        write_text(output, f"\ufeff{text}" if table.needs_mark else text)
     return output
 
 

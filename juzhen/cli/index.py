@@ -32,7 +32,9 @@ Metadata = Annotated[
     Option(metavar="COLUMN…", help="what is kept beside each text, to be shown and to filter by"),
 ]
 NoHeader = Annotated[bool, Option("--no-header", help="the first line is a row already")]
-Quoted = Annotated[bool, Option("--quoted", help='fields may be wrapped in double quotes ("")')]
+Quoted = Annotated[
+    bool, Option("--quoted", help='fields of a .tsv may be wrapped in double quotes (""), as those of a .csv')
+]
 Workers = Annotated[int | None, Option(min=1, help="processes that encode", show_default="this one")]
 PromptName = Annotated[
     str | None, Option(help="prompt of the encoder before each text", show_default="that for documents")
@@ -208,7 +210,8 @@ def search(
             records = [hit._asdict() for hit in hits]
             print(json.dumps({"query": query, "hits": records}, ensure_ascii=False))
             continue
-        print(query if len(queries) > 1 else "", end="\n" if len(queries) > 1 else "")
+        if len(queries) > 1:
+            print(query)
         for hit in hits:
             print(f"{hit.score:8.4f}  {hit.id}  {' '.join(hit.text.split())}")
 

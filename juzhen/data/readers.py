@@ -132,7 +132,7 @@ class FileTable:
     lines    int32 (rows,): line on which each row starts, 1-based; its number where there are no lines
     faults   line → why it could not become a row; such rows are not among the columns
     classes  column name → names of its class numbers, where the file has them
-    foreign  whether it is of a program that takes a text without a mark for another encoding than UTF-8, as Excel does
+    needs_mark  whether its program takes a text for UTF-8 only where a byte order mark stands before it, as Excel does
     """
 
     place: str
@@ -142,7 +142,7 @@ class FileTable:
     faults: dict[int, str] = field(default_factory=dict)
     has_lines: bool = True
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    foreign: bool = False
+    needs_mark: bool = False
 
     def __post_init__(self) -> None:
         if self.names is not None:  # blanks around a name are seen by nobody
@@ -187,8 +187,17 @@ def read_table(path: Path, *, header: bool, quoted: bool, any_encoding: bool = F
         raise UserError(f"{path}: the file is empty")
     if kind in DELIMITERS:
         table = _delimited(path, text, undecodable, DELIMITERS[kind], header=header, quoted=quoted)
-        return replace(table, foreign=encoding != "UTF-8" or raw.startswith(BYTE_ORDER_MARK))
+        return replace(table, needs_mark=encoding != "UTF-8" or raw.startswith(BYTE_ORDER_MARK))
     return _json_lines(path, text, undecodable)
+
+
+def read_own_table(path: Path, *, header: bool = True, quoted: bool = True) -> FileTable:
+    """A table as people have it, by columns: in any encoding that `decoded` takes, a .csv with its quotes.
+
+    quoted  whether fields of a .tsv or .txt may be in quotes, too. Raises UserError as `read_table`.
+    """
+    is_csv = ".csv" in [suffix.lower() for suffix in path.suffixes[-2:]]
+    return read_table(path, header=header, quoted=quoted or is_csv, any_encoding=True)
 
 
 def require_short_lines(path: Path, rows: Sequence[str]) -> None:

@@ -10,8 +10,6 @@ SETTINGS = "export.json"
 """What a program has to know beside the graph: kind, prompt, outputs."""
 PARITY = "parity.json"
 
-MOST_DIFFERENCE = 1e-5
-"""In float32 any number of a unit embedding, or a score as a share of the largest one, may differ by this much."""
 MOST_LOSS = 0.3
 """Points of Spearman's correlation (× 100) that 8 bits may cost on any set."""
 

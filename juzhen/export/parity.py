@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from juzhen.backends import open_backend
-from juzhen.backends.names import BackendName
+from juzhen.backends.names import MOST_DIFFERENCE, BackendName
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
@@ -21,7 +21,7 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.export.folder import finished
-from juzhen.export.formats import MOST_DIFFERENCE, SETTINGS, Format
+from juzhen.export.formats import SETTINGS, Format
 from juzhen.export.opened import Modules, open_export
 from juzhen.export.proof import reference
 from juzhen.export.reasons import reason_of

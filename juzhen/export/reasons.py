@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
+from juzhen.backends.names import MOST_DIFFERENCE
 from juzhen.core.errors import UserError
 from juzhen.encoders.parts import num_positions
 from juzhen.encoders.pooling import POOLINGS, unit
 from juzhen.encoders.proof import embedding_alone, layers_alone
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.export.formats import MOST_DIFFERENCE
 
 SHARE = 0.1
 """A mistake explains a vector if what it gives is ten times nearer than what is expected."""

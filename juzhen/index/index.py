@@ -40,7 +40,7 @@ Lists = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
 """Numbers of texts and their scores, best first; −1 where a list has ended."""
 
 
-class Found(NamedTuple):
+class IndexHit(NamedTuple):
     """A text that was found.
 
     score  higher = closer; what it is depends on the mode
@@ -151,7 +151,7 @@ class Index:
         where: Where | None = None,
         vectors: Float[np.ndarray, "queries dim"] | None = None,
         **options: Any,
-    ) -> list[list[Found]]:
+    ) -> list[list[IndexHit]]:
         """For each query the `top_k` best texts, best first; fewer where there are no more, or share no term.
 
         dense   the score of the encoder, as `SentenceEncoder.search` has it
@@ -172,7 +172,8 @@ class Index:
         if mode != "bm25":
             if vectors is None:
                 vectors = self._require_encoder().encode_query(queries, **options)
-            lists["dense"] = self._dense(view, self._prepared(view, vectors), depth, allowed)
+            prepared = prepare_queries(self._require_encoder(), vectors, view.facts["dim"])
+            lists["dense"] = self._dense(view, prepared, depth, allowed)
         if mode != "dense":
             lists["bm25"] = self._lexical(view, queries, depth, allowed)
         if mode == "hybrid":
@@ -188,7 +189,7 @@ class Index:
             }
             found.append(
                 [
-                    Found(
+                    IndexHit(
                         *rows[number], score, {name: of[number] for name, of in ranks.items() if number in of}
                     )
                     for number, score in zip(row, values, strict=True)
@@ -266,13 +267,6 @@ class Index:
             raise UserError(f"{self.folder}: to search by vectors takes the encoder; or choose bm25")
         return self._encoder
 
-    def _prepared(self, view: View, vectors: Float[np.ndarray, "queries dim"]) -> np.ndarray:
-        """Vectors of queries, whose products with those of texts are the scores."""
-        encoder = self._require_encoder()
-        if view.facts["dim"] < vectors.shape[1]:
-            vectors = cut_to(vectors, view.facts["dim"], normalize=encoder.normalize)
-        return sides(vectors, encoder.score_head)[0]
-
     def _dense(self, view: View, queries: np.ndarray, k: int, allowed: Bool[np.ndarray, "places"]) -> Lists:
         depth = k * DEPTHS[view.facts["kind"]] + SPARE
         places = np.flatnonzero(allowed)
@@ -325,6 +319,15 @@ class Index:
                     base = BM25.of(view.stored, tokens=tokens)
                     view.lexical = base.extended(later) if later else base
             return view.lexical
+
+
+def prepare_queries(
+    encoder: SentenceEncoder, vectors: Float[np.ndarray, "queries dim"], dim: int
+) -> Float[np.ndarray, "queries cut"]:
+    """Vectors of queries, cut to `dim` numbers, whose products with those of texts are the scores."""
+    if dim < vectors.shape[1]:
+        vectors = cut_to(vectors, dim, normalize=encoder.normalize)
+    return sides(vectors, encoder.score_head)[0]
 
 
 def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -> None:

@@ -11,9 +11,8 @@ from jaxtyping import Float
 from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
-from juzhen.encoders.pooling import cut_to, sides
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.index.index import Found, Index, check_encoder
+from juzhen.index.index import Index, IndexHit, check_encoder, prepare_queries
 from juzhen.index.store import Where
 
 LOCAL = "qdrant:"
@@ -146,7 +145,7 @@ class QdrantIndex:
         where: Where | None = None,
         vectors: Float[np.ndarray, "queries dim"] | None = None,
         **options: Any,
-    ) -> list[list[Found]]:
+    ) -> list[list[IndexHit]]:
         """As `Index.search`, but that Qdrant decides which of equal texts stands first."""
         from qdrant_client import models
 
@@ -154,16 +153,14 @@ class QdrantIndex:
             raise UserError(f"mode={mode}: a collection of Qdrant is searched by vectors; choose dense")
         if vectors is None:
             vectors = self._encoder.encode_query(queries, **options)
-        if self._facts["dim"] < vectors.shape[1]:
-            vectors = cut_to(vectors, self._facts["dim"], normalize=self._encoder.normalize)
         condition = None if not where else models.Filter(must=[*self._conditions(where)])
         requests = [
             models.QueryRequest(query=vector.tolist(), limit=top_k, filter=condition, with_payload=True)
-            for vector in sides(vectors, self._encoder.score_head)[0]
+            for vector in prepare_queries(self._encoder, vectors, self._facts["dim"])
         ]
         return [
             [
-                Found(int(point.id), *_row(point.payload), float(point.score), {"dense": rank})
+                IndexHit(int(point.id), *_row(point.payload), float(point.score), {"dense": rank})
                 for rank, point in enumerate(reply.points, start=1)
             ]
             for reply in self._client.query_batch_points(self._name, requests)

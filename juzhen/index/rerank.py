@@ -6,21 +6,21 @@ import numpy as np
 from scipy.special import expit
 
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.index.index import Found
+from juzhen.index.index import IndexHit
 
 RERANKED = 50
 """Texts that the cross-encoder reads for each query, or as many as are asked for if that is more."""
 
 
-def in_order_of(found: Sequence[Found], scores: np.ndarray, top_k: int) -> list[Found]:
+def in_order_of(found: Sequence[IndexHit], scores: np.ndarray, top_k: int) -> list[IndexHit]:
     """The best of them by these scores; of equal ones the one that came first stays first."""
     order = np.argsort(-scores, kind="stable")[:top_k]
     return [found[place]._replace(score=float(scores[place])) for place in order.tolist()]
 
 
 def reranked(
-    encoder: CrossEncoder, queries: Sequence[str], found: Sequence[Sequence[Found]], top_k: int
-) -> list[list[Found]]:
+    encoder: CrossEncoder, queries: Sequence[str], found: Sequence[Sequence[IndexHit]], top_k: int
+) -> list[list[IndexHit]]:
     """For each query the `top_k` best of its texts by the cross-encoder, whose scores are from 0 to 1."""
     pairs = [(query, hit.text) for query, hits in zip(queries, found, strict=True) for hit in hits]
     scores = expit(encoder.score(pairs)) if pairs else np.empty(0)

@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.numerals import is_position
 from juzhen.core.texts import short, text_fault
 from juzhen.data.audit.sources import TEXT_SUFFIXES, text_lines
-from juzhen.data.readers import FileTable, read_table
+from juzhen.data.readers import FileTable, read_own_table
 from juzhen.data.verify import listed, place_in
 
 TEXT_COLUMN = "text"
@@ -78,7 +78,7 @@ def read_rows(
         columns, ids, names = lines, None, list[str]()
         records: list[dict[str, Any]] | None = None
     else:
-        table = read_table(path, header=header, quoted=quoted)
+        table = read_own_table(path, header=header, quoted=quoted)
         columns = _column(table, text or _text_column(table), "--text")
         ids = None if id_column is None else [_as_id(value) for value in _column(table, id_column, "--id")]
         names = [_name(table, name) for name in metadata]
@@ -103,7 +103,7 @@ def read_rows(
     if faults and on_bad_row == "error":
         line = min(faults)
         raise UserError(
-            f"{table.at(line)}: {faults[line]}; --on-bad-row drop leaves such rows out and counts them"
+            f"{table.at(line)}: {faults[line]}; juzhen index build --on-bad-row drop leaves such rows out"
         )
     if not kept:
         raise UserError(f"{path}: holds no text")

@@ -24,7 +24,7 @@ from juzhen.core.whole import clear_leftovers, remove_file, whole_file
 from juzhen.encoders.pooling import require_finite_vectors, unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started
-from juzhen.index.dense import Dense, open_dense, require_kind, write_dense
+from juzhen.index.dense import LEAST, Dense, open_dense, require_kind, write_dense
 from juzhen.index.index import Index, check_encoder, dense_file, index_digest, lexical_file, reader_of
 from juzhen.index.rows import Rows
 from juzhen.index.store import DATABASE, Store
@@ -216,7 +216,7 @@ def _derive_if_due(store: Store, folder: Path, encoding: Encoding | None) -> Non
 def _derive(store: Store, folder: Path, encoding: Encoding | None) -> None:
     """Writes files of all texts and puts them in force with the transaction around."""
     facts, generation, numbers = store.facts(), store.generation(), store.numbers()
-    if not len(numbers):
+    if len(numbers) < (LEAST if facts["kind"] == "ivf_pq" else 1):  # so few are compared one by one
         store.drop_generation()
         return
     before: Dense | None = None
@@ -225,7 +225,6 @@ def _derive(store: Store, folder: Path, encoding: Encoding | None) -> None:
         is_whole = np.array_equal(covered, numbers[: len(covered)])
         if is_whole and len(numbers) < GROWN * facts.get("trained", 0):
             before = open_dense(dense_file(folder, name), facts["kind"])
-    require_kind(facts["kind"], len(numbers))
     name = f"{1 if generation is None else int(generation[0]) + 1:06d}"
     shown = None if encoding is None else encoding.progress
     with (

@@ -51,9 +51,10 @@ def save_picture(figure: Figure, *paths: Path) -> list[Path]:
             _use_chinese_font(figure)
         with (
             matplotlib.rc_context({"svg.hashsalt": "juzhen"}),
-            warnings.catch_warnings(action="ignore", category=UserWarning),  # glyphs that the font has not
+            warnings.catch_warnings(),
             whole_file(path, "wb") as file,
         ):
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure.savefig(file, format=path.suffix[1:], **options)
     return list(paths)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from juzhen.core.columns import check_texts
 from juzhen.core.errors import UserError
-from juzhen.index import Found, Index
+from juzhen.index import Index, IndexHit
 from juzhen.index.qdrant import QdrantIndex
 from juzhen.index.rerank import RERANKED
 from juzhen.serving.bodies import SearchBody
@@ -26,7 +26,7 @@ class Corpus:
 
     def search(
         self, queries: list[str], body: SearchBody, depth: int, vectors: np.ndarray | None
-    ) -> list[list[Found]]:
+    ) -> list[list[IndexHit]]:
         """Raises RequestError for a filter or a mode that does not suit the index."""
         where = body.filter or None
         try:

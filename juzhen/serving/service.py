@@ -13,7 +13,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from juzhen.encoders.pooling import cut_to, unit
 from juzhen.encoders.token_table import TokenTable
-from juzhen.index import Found
+from juzhen.index import IndexHit
 from juzhen.index.rerank import in_order_of
 from juzhen.serving.attribution import weighed, without_each, words_of
 from juzhen.serving.batching import Batcher
@@ -218,8 +218,8 @@ class Service:
         return require_corpus(self.models.corpus).facts(reranks=self.models.reranker is not None)
 
     async def _reranked(
-        self, reranker: Reranker, query: str, hits: list[Found], top_k: int, facts: Facts
-    ) -> list[Found]:
+        self, reranker: Reranker, query: str, hits: list[IndexHit], top_k: int, facts: Facts
+    ) -> list[IndexHit]:
         if not hits:
             return []
         texts = [hit.text for hit in hits]

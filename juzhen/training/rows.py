@@ -9,7 +9,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.numerals import number_or_nan
 from juzhen.data.configured import configured_set
-from juzhen.data.readers import FileTable, read_table
+from juzhen.data.readers import FileTable, read_own_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig, Source, SplitRequest
 from juzhen.data.verify import verified
@@ -50,7 +50,7 @@ def as_examples(
         return examples
     if isinstance(rows, str | Path):
         name = Path(rows).name.partition(".")[0]
-        table = read_table(Path(rows), header=True, quoted=True, any_encoding=True)
+        table = read_own_table(Path(rows))
     else:
         name, table = "rows", _table(rows)
     kind, columns = _kind(table)

@@ -11,7 +11,7 @@ from jobs import tiny_encoder
 from juzhen.core.errors import UserError
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.search import recall
-from juzhen.index import Index, Rows, add, build, remove, writing
+from juzhen.index import Index, Rows, add, build, read_rows, remove, writing
 from juzhen.index.dense import KINDS
 from juzhen.index.store import DATABASE, Store
 from juzhen.metrics.bm25 import BM25
@@ -91,6 +91,22 @@ def test_what_is_added_and_removed_counts_at_once_and_after_files_are_made_anew(
         second = index.search(QUERIES, 10)
         assert second[0][0].text == "怎么退货"
         assert all(hit.id not in ("t2", "t4") for row in second for hit in row)
+
+
+def test_an_index_that_is_too_small_for_codes_is_compared_one_by_one(built, encoder, rows):
+    folder = built("ivf_pq")  # of 300 texts; it needs 256
+    remove(folder, [f"t{number}" for number in range(100)])
+    assert not [*folder.glob("dense-*")]
+    with Index.open(folder, encoder) as index:
+        left = [*range(100, len(rows.texts))]
+        assert pairs(index.search(QUERIES, 5)) == exact(encoder, rows.texts[100:], 5, left)
+
+
+def test_a_table_of_a_spreadsheet_is_read(tmp_path):
+    table = tmp_path / "faq.csv"
+    table.write_bytes('编号,问题\n7,"怎么退货,要运费吗"\n8,如何还款\n'.encode("gb18030"))
+    read = read_rows(table, text="问题", id_column="编号")
+    assert (read.texts, read.ids) == (["怎么退货,要运费吗", "如何还款"], ["7", "8"])
 
 
 def test_bm25_and_hybrid_are_their_formulas(built, encoder, rows):
