@@ -197,7 +197,7 @@ def add_until_killed(folder, encoder, kill, told):
     for turn in range(10**6):
         name = f"k{kill}-{turn}"
         texts, ids = zip(
-            *((f"{name}的第{number}句", f"{name}-{number}") for number in range(30)), strict=True
+            *((f"{name}的第r{number}句", f"{name}-{number}") for number in range(30)), strict=True
         )
         add(folder, encoder, Rows(texts, ids))
         os.write(told, f"{name}\n".encode())
@@ -230,7 +230,7 @@ def test_twenty_kills_lose_nothing_that_was_said_to_be_there(built, encoder, mon
             assert len(ids) == len(index)
             assert (len(ids) - 300) % 30 == 0  # all of an addition, or none
             for name in names[-1:]:
-                text = f"{name}的第7句"
+                text = f"{name}的第r7句"
                 assert index.search([text], 1, mode="bm25")[0][0].text == text
             assert len(index.search(QUERIES, 10)[0]) == 10
     print(f"20 kills; {said} additions were said to be there")
