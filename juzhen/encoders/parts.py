@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.core.threads import limit_threads
+from juzhen.encoders.architectures import set_attention
 from juzhen.encoders.first_look import check_vocabulary, find_encoder
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import encoder_source, scores_pairs
@@ -52,6 +53,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         architecture = read_architecture(layout.transformer, dropout=config.dropout)
+        set_attention(architecture, config.attention)
         if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
