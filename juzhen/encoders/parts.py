@@ -18,6 +18,7 @@ from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.projection import load_projections
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.special_tokens import append_end_token
 from juzhen.encoders.templates import Templates
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 
@@ -66,6 +67,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
             tokenizer = AutoTokenizer.from_pretrained(
                 layout.transformer, local_files_only=True, trust_remote_code=False
             )
+            append_end_token(tokenizer, layout.transformer)
     check_vocabulary(tokenizer.get_vocab(), len(token_embeddings(backbone).weight), shown=config.path)
     options = {
         "pooling": layout.pooling_for(config.pooling),

@@ -60,7 +60,7 @@ def write_tokenizer(folder: Path, *, ends: str | None, side: str = "right", segm
     names = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
     known = tokenizer_config() | {"model_max_length": 64, "model_input_names": names, "padding_side": side}
     if ends is not None:
-        known |= {"eos_token": END, "pad_token": END}
+        known |= {"eos_token": END, "pad_token": END, "tokenizer_class": "PreTrainedTokenizerFast"}
     (folder / "tokenizer_config.json").write_text(json.dumps(known | settings), encoding="utf-8")
 
 

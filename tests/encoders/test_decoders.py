@@ -1,11 +1,14 @@
 """Decoders and rotary encoders: packed, padded, alone and by sentence-transformers they are the same numbers."""
 
+import json
+
 import decoders
 import numpy as np
 import pytest
 import torch
 from decoders import BERTS, DECODERS, ENCODERS, PADDED
 
+from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.spec import BackboneConfig
 
@@ -120,3 +123,58 @@ def test_sentence_transformers_reads_and_writes_the_same(family, side, tmp_path)
         near(encoder.encode(TEXTS, **options), expected)
         near(again.encode(TEXTS, batch_size=1, **options), expected)
         near(again.encode(TEXTS * 11, batch_size=64, **options)[-len(TEXTS) :], expected)
+
+
+BEGINS = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [
+        {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"Sequence": {"id": "B", "type_id": 0}},
+    ],
+    "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]}},
+}
+"""Llama's tokenizer.json: a token before each text, none behind it."""
+
+
+@pytest.mark.parametrize("says", [True, False, None])
+@pytest.mark.parametrize("ends", ["template", "none", "begins"])
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama", "mistral"])
+def test_the_end_token_stands_once_where_the_folder_says_so(family, ends, says, tmp_path):
+    folder, end = decoders.write(family, tmp_path / "m"), decoders.VOCABULARY.index(decoders.END)
+    settings = {} if says is None else {"add_eos_token": says}
+    decoders.write_tokenizer(folder, ends="none" if ends == "begins" else ends, **settings)
+    if ends == "begins":
+        content = json.loads((folder / "tokenizer.json").read_text())
+        (folder / "tokenizer.json").write_text(json.dumps(content | {"post_processor": BEGINS}))
+    encoder = load(folder, pooling="last", max_length=8)
+    rows = [row.tolist() for row in encoder.tokenize(["x", "a dog runs through", ""])]
+    expected = int(says is True or ends == "template")
+    assert [row.count(end) for row in rows] == [expected] * 3
+    assert all(row[-1] == end for row in rows if expected)
+    assert [row.count(2) for row in rows] == [int(ends == "begins")] * 3
+    assert len(rows[1]) == 8, "the end token outlives the cut"
+    again = SentenceEncoder.load(save_encoder(encoder, tmp_path / "saved", card={}))
+    assert [row.tolist() for row in again.tokenize(["x", "a dog runs through", ""])] == rows
+    assert again.encode(TEXTS).tobytes() == encoder.encode(TEXTS).tobytes()
+
+
+def test_an_end_token_without_a_name_is_refused(tmp_path):
+    folder = decoders.write("llama", tmp_path / "m", ends="none")
+    settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"add_eos_token": True}
+    del settings["eos_token"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match="add_eos_token is true, and there is no eos_token"):
+        SentenceEncoder.load(folder)
+
+
+def test_a_tokenizer_without_end_and_padding_works(tmp_path):
+    folder = decoders.write("llama", tmp_path / "m", ends="none")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    for name in ("eos_token", "pad_token"):
+        del settings[name]
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    encoder = load(folder, pooling="last")
+    assert (encoder.tokenizer.eos_token, encoder.tokenizer.pad_token) == (None, None)
+    near(encoder.encode(TEXTS), [encoder.encode(text) for text in TEXTS])
