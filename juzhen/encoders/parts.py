@@ -11,12 +11,14 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.core.threads import limit_threads
+from juzhen.encoders.architectures import set_attention
 from juzhen.encoders.first_look import check_vocabulary, find_encoder
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.projection import load_projections
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.special_tokens import append_end_token
 from juzhen.encoders.templates import Templates
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 
@@ -52,6 +54,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         architecture = read_architecture(layout.transformer, dropout=config.dropout)
+        set_attention(architecture, config.attention)
         if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
@@ -64,6 +67,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
             tokenizer = AutoTokenizer.from_pretrained(
                 layout.transformer, local_files_only=True, trust_remote_code=False
             )
+            append_end_token(tokenizer, layout.transformer)
     check_vocabulary(tokenizer.get_vocab(), len(token_embeddings(backbone).weight), shown=config.path)
     options = {
         "pooling": layout.pooling_for(config.pooling),

@@ -124,8 +124,7 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
     def of(parts: Parts) -> "SentenceEncoder":
         """The encoder that is made of `parts`; a PromptEncoder where they hold templates."""
         encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
-        if not encoder._packs:  # tests prove those that are packed
-            prove(encoder)
+        prove(encoder)
         if parts.templates is not None:
             encoder = PromptEncoder.around(encoder, parts.templates)
         if parts.folder is not None:
