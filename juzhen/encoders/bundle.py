@@ -13,6 +13,7 @@ import transformers
 from safetensors.torch import save_file, save_model
 
 from juzhen.core.whole import whole_folder, write_json, write_text
+from juzhen.encoders.adapters import has_adapter, is_ours_alone, save_adapter
 from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.grades import GRADES
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE
@@ -80,7 +81,8 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], pla
 
 def loads_elsewhere(encoder: PooledEncoder) -> bool:
     """Whether sentence-transformers can compute what the encoder computes."""
-    return encoder.templates is None and bool(_their_pooling(encoder)) and encoder.score_head is None
+    has_own = encoder.templates is not None or encoder.score_head is not None
+    return not has_own and bool(_their_pooling(encoder)) and not is_ours_alone(encoder.backbone)
 
 
 def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
@@ -88,8 +90,11 @@ def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | 
 
     segments  the tokenizer says which of two sentences a token belongs to; None: as it does now
     """
-    with quiet():
-        encoder.backbone.save_pretrained(folder)
+    if has_adapter(encoder.backbone):
+        save_adapter(encoder.backbone, folder)
+    else:
+        with quiet():
+            encoder.backbone.save_pretrained(folder)
     tokenizer = copy.copy(encoder.tokenizer)
     if tokenizer.is_fast:
         # The last call leaves its truncation behind; equal encoders should give equal files.
