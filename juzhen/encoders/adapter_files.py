@@ -15,7 +15,14 @@ BASE_FILE = "base.json"
 
 OUR_KEYS = {
     "LORA": ("r", "lora_alpha", "lora_dropout", "target_modules", "use_dora", "fan_in_fan_out"),
-    "VERA": ("r", "vera_dropout", "target_modules", "projection_prng_key", "save_projection", "fan_in_fan_out"),
+    "VERA": (
+        "r",
+        "vera_dropout",
+        "target_modules",
+        "projection_prng_key",
+        "save_projection",
+        "fan_in_fan_out",
+    ),
 }
 """Kind of peft → keys of adapter_config.json that are read; all others are at their defaults in what we write."""
 
@@ -84,7 +91,9 @@ def weight_files(folder: Path) -> list[Path]:
 
 def base_digest(folder: Path) -> str:
     """16 hex digits over the weights of a transformer's folder."""
-    parts = [_file_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in weight_files(folder)]
+    parts = [
+        _file_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in weight_files(folder)
+    ]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 
@@ -99,6 +108,6 @@ def require_base(base: Base, folder: Path, *, adapter: Path) -> None:
     """Raises UserError where the weights in `folder` are not those that the adapter was trained beside."""
     if (digest := base_digest(folder)) != base.digest:
         raise UserError(
-            f"{adapter}: this adapter was trained beside other weights than those of {base.path} (digest {base.digest}, "
-            f"now {digest}); put those back, or name where they are as path in its {BASE_FILE}"
+            f"{adapter}: this adapter was trained beside other weights than those of {base.path} "
+            f"(digest {base.digest}, now {digest}); put those back, or name where they are as path in its {BASE_FILE}"
         )

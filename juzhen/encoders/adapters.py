@@ -16,16 +16,12 @@ from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.whole import write_json
-from juzhen.encoders.adapter_files import BASE_FILE, Base, base_digest, read_adapter_settings, weight_files
-from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS
+from juzhen.encoders.adapter_files import Base, base_digest
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.spec import AdapterConfig
@@ -33,16 +29,14 @@ from juzhen.encoders.spec import AdapterConfig
 NAME = "default"
 """What peft calls the one adapter of a backbone."""
 
-PREFIX = "base_model.model."
-"""What peft puts before the names of weights in files."""
-
 ATTENTION = re.compile(r"(?:^|[._])(?:\w*attention\w*|\w*attn\w*)\.", re.IGNORECASE)
 """In the name of a linear layer that belongs to attention."""
 
-PROJECTIONS = ("vera_A", "vera_B")
-
-_BASE = "_juzhen_base"
+SOURCE = "_juzhen_base"
 """Attribute of a backbone that says where its weights are from: (Base, folder of the transformer)."""
+
+WRITTEN = "_juzhen_written"
+"""Attribute with the changes of the frozen weights by which they last were those of their files."""
 
 _HOLDER = "_juzhen_shared"
 """Attribute of a backbone whose weights several may have: what keeps them."""
@@ -55,13 +49,13 @@ def require_peft() -> None:
 
 def remember_base(backbone: PreTrainedModel, base: Base, folder: Path) -> None:
     """Says where the weights of a backbone are from, so that an adapter can name them."""
-    vars(backbone)[_BASE] = base, folder, _changes(backbone)
+    vars(backbone)[SOURCE] = base, folder, _changes(backbone)
 
 
 def remember_layers(backbone: PreTrainedModel, whole: PreTrainedModel, layers: int) -> None:
     """The same of a backbone that has the first layers of another one; new layers are from nowhere."""
-    if _BASE in vars(whole) and layers < whole.config.num_hidden_layers:
-        base, folder, _ = vars(whole)[_BASE]
+    if SOURCE in vars(whole) and layers < whole.config.num_hidden_layers:
+        base, folder, _ = vars(whole)[SOURCE]
         remember_base(backbone, replace(base, layers=layers), folder)
 
 
@@ -70,7 +64,7 @@ def _changes(backbone: nn.Module) -> int:
 
 
 def has_adapter(backbone: nn.Module) -> bool:
-    return hasattr(backbone, "peft_config")
+    return "peft_config" in vars(backbone)
 
 
 def is_ours_alone(backbone: nn.Module) -> bool:
@@ -87,15 +81,15 @@ def is_ours_alone(backbone: nn.Module) -> bool:
 
 
 def base_of(backbone: nn.Module) -> Base:
-    return cast(Base, vars(backbone)[_BASE][0])
+    return cast(Base, vars(backbone)[SOURCE][0])
 
 
 def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) -> None:
-    """Puts a new adapter beside the weights of `backbone`, in place, which are frozen from then on. It changes nothing yet.
+    """Puts a new adapter beside the weights of `backbone`, in place, which are frozen then. It changes nothing yet.
 
     seed  draws what is random of it
 
-    Raises UserError without peft, for weights that could not be found again, and for an adapter that does not suit them.
+    Raises UserError without peft, for weights that could not be found again, and for what does not suit them.
     """
     require_peft()
     if has_adapter(backbone):
@@ -103,23 +97,25 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
             "adapter: this encoder has one already, which learns on without another; leave adapter out, or merge it "
             "first (juzhen export … --format sentence-transformers)"
         )
-    if _BASE not in vars(backbone):
+    if SOURCE not in vars(backbone):
         raise UserError(
             "adapter: the weights beside it are saved nowhere (drawn at random, or new layers), so that it could not "
             "be loaded again; save the encoder, and start from its folder"
         )
-    base, folder, changes = vars(backbone)[_BASE]
+    base, folder, changes = vars(backbone)[SOURCE]
     if _changes(backbone) != changes:
-        raise UserError("adapter: the weights have learnt since they were loaded; save the encoder, and load it again")
+        raise UserError(
+            "adapter: the weights have learnt since they were loaded; save the encoder, and load it again"
+        )
     settings = _settings(backbone, config, seed)
     digest = base_digest(folder)
-    _hold(backbone, config.base)
-    _inject(backbone, settings, seed=seed)
+    hold(backbone, config.base)
+    inject(backbone, settings, seed=seed)
     base = replace(base, digest=digest, precision=config.base)
     remember_base(backbone, base, folder)
 
 
-def _hold(backbone: PreTrainedModel, precision: str) -> None:
+def hold(backbone: PreTrainedModel, precision: str) -> None:
     """Weights that are frozen, in fewer bytes. In 4 bits they are read so, by `from_weights`."""
     if precision == "bfloat16":
         backbone.to(torch.bfloat16)
@@ -147,7 +143,9 @@ def _settings(backbone: PreTrainedModel, config: AdapterConfig, seed: int) -> di
     numbers: dict[str, Any] = {"r": config.rank, "target_modules": targets}
     if config.kind == "vera":
         if config.alpha is not None:
-            raise UserError(f"alpha={config.alpha:g}: vera learns how much its matrices count; leave alpha at null")
+            raise UserError(
+                f"alpha={config.alpha:g}: vera learns how much its matrices count; leave alpha at null"
+            )
         key = seed % 2**31
         return {"peft_type": "VERA", **numbers, "vera_dropout": config.dropout, "projection_prng_key": key}
     alpha = 2 * config.rank if config.alpha is None else config.alpha
@@ -186,10 +184,14 @@ def _ends(name: str, target: str) -> bool:
 
 def _sides(layer: nn.Module) -> tuple[int, int]:
     weight: Any = layer
-    return (weight.in_features, weight.out_features) if hasattr(layer, "in_features") else tuple(weight.weight.shape)
+    return (
+        (weight.in_features, weight.out_features)
+        if hasattr(layer, "in_features")
+        else tuple(weight.weight.shape)
+    )
 
 
-def _inject(backbone: PreTrainedModel, settings: dict[str, Any], *, seed: int) -> None:
+def inject(backbone: PreTrainedModel, settings: dict[str, Any], *, seed: int) -> None:
     import peft
     from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING
 
@@ -201,7 +203,9 @@ def _inject(backbone: PreTrainedModel, settings: dict[str, Any], *, seed: int) -
         naming("adapter: peft cannot put one into this architecture"),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore")  # of VeRA's matrices, and of GPT-2's layers, which are the other way round
+        warnings.simplefilter(
+            "ignore"
+        )  # of VeRA's matrices, and of GPT-2's layers, which are the other way round
         torch.default_generator.manual_seed(seed)
         config = (
             peft.LoraConfig(**numbers)
@@ -221,73 +225,6 @@ def is_learnt(name: str) -> bool:
     return f".{NAME}" in name and ("lora_" in name or "vera_lambda" in name)
 
 
-def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
-    """Writes the adapter alone, as peft has it, and the account of its base. Raises UserError where that has changed."""
-    from peft import get_peft_model_state_dict
-
-    source = cast(Any, backbone)
-    config, (base, place, _) = source.peft_config[NAME], vars(backbone)[_BASE]
-    _require_unchanged(backbone, place)
-    tensors = get_peft_model_state_dict(backbone, adapter_name=NAME, save_embedding_layers=False)
-    tensors = {f"{PREFIX}{name}": values.detach().cpu().contiguous() for name, values in tensors.items()}
-    settings = config.to_dict() | {"base_model_name_or_path": _their_name(base, place), "inference_mode": True}
-    if projections := _projections(backbone):
-        tensors |= {f"base_model.{name}": values.cpu().contiguous() for name, values in projections.items()}
-        settings["save_projection"] = True
-    save_file(tensors, folder / ADAPTER_WEIGHTS, {"format": "pt"})
-    plain = {key: sorted(value) if isinstance(value, set) else value for key, value in settings.items()}
-    write_json(folder / ADAPTER, _as_json(plain), indent=2, in_own_folder=True)
-    sizes = getattr(backbone.config, "matryoshka_dimensions", None)
-    account = vars(base) | {"nested_dims": list(sizes or ())}
-    write_json(folder / BASE_FILE, account, indent=2, in_own_folder=True)
-
-
-def _as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what JSON has no word for, which is at its default."""
-    plain = (str, int, float, bool, list, dict, type(None))
-    return {key: getattr(value, "value", value) for key, value in values.items() if isinstance(value, plain)}
-
-
-def _their_name(base: Base, place: Path) -> str:
-    """By what other programs find the base: an id of the hub, or a folder."""
-    from juzhen.encoders.locate import locate_folder
-
-    return base.path if locate_folder(base.path) is None else str(place)
-
-
-def _projections(backbone: nn.Module) -> dict[str, Tensor]:
-    """VeRA's shared random matrices."""
-    for module in backbone.modules():
-        if getattr(module, "vera_A", None) is not None:
-            layer: Any = module
-            return {name: getattr(layer, name)[NAME] for name in PROJECTIONS}
-    return {}
-
-
-def _require_unchanged(backbone: PreTrainedModel, place: Path) -> None:
-    """Raises UserError where a frozen weight is not what the files of the base hold: the adapter would be another's."""
-    if _changes_of_base(backbone) == vars(backbone).get("_juzhen_written"):
-        return
-    held = dict(base_weights(backbone))
-    for path in weight_files(place):
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118
-                values = held.get(name, held.get(name.removeprefix(f"{backbone.base_model_prefix}.")))
-                if values is None or values.dtype not in (torch.float32, torch.bfloat16):
-                    continue
-                stored = file.get_tensor(name).to(values.dtype)
-                if stored.shape == values.shape and not torch.equal(stored, values.cpu()):
-                    raise UserError(
-                        f"adapter: {name}, which is frozen beside it, is not what {path} holds; merge the adapter and "
-                        "save the whole"
-                    )
-    vars(backbone)["_juzhen_written"] = _changes_of_base(backbone)
-
-
-def _changes_of_base(backbone: nn.Module) -> int:
-    return sum(values._version for _, values in base_weights(backbone))
-
-
 def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The weights beside the adapter, by the names that they have without it."""
     for name, values in backbone.named_parameters():
@@ -295,43 +232,15 @@ def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name.replace(".base_layer.", "."), values.detach()
 
 
-def load_adapter(backbone: PreTrainedModel, folder: Path, base: Base, place: Path) -> None:
-    """Puts the adapter of a folder beside the weights of `backbone`, in place. Raises UserError where it does not fit."""
-    require_peft()
-    settings = read_adapter_settings(folder)
-    if not isinstance(settings.get("target_modules"), list):
-        raise UserError(f"{folder / ADAPTER}: target_modules: expected a list of names")
-    _hold(backbone, base.precision)
-    _inject(backbone, settings, seed=0)
-    with naming(f"{folder / ADAPTER_WEIGHTS}: the adapter does not load"):
-        tensors = load_file(folder / ADAPTER_WEIGHTS)
-    for name, values in _projections(backbone).items():
-        values.copy_(tensors.pop(f"base_model.{name}", values))
-    _fill(backbone, tensors, shown=folder / ADAPTER_WEIGHTS)
-    if base.nested_dims:
-        backbone.config.matryoshka_dimensions = list(base.nested_dims)
-    remember_base(backbone, base, place)
-
-
-@torch.no_grad()
-def _fill(backbone: nn.Module, tensors: dict[str, Tensor], *, shown: Path) -> None:
-    """Copies what a file holds into the adapter. Raises UserError for a tensor too many, too few or of another size."""
-    of_files = {_name_in_files(name): values for name, values in backbone.named_parameters() if is_learnt(name)}
-    wrong = sorted(
-        name
-        for name in of_files.keys() | tensors.keys()
-        if name not in of_files or name not in tensors or of_files[name].shape != tensors[name].shape
-    )
-    if wrong:
-        raise UserError(f"{shown}: {wrong[0]} does not fit the settings beside it ({len(wrong)} such tensors)")
-    for name, values in of_files.items():
-        values.copy_(tensors[name])
-
-
-def _name_in_files(name: str) -> str:
-    """DoRA's lengths have a name of their own there."""
-    plain = name.replace(f".{NAME}", "")
-    return PREFIX + (plain.removesuffix(".weight") if "lora_magnitude_vector" in plain else plain)
+def beside_adapters(module: nn.Module) -> set[str]:
+    """Names of the parameters of a module that are frozen beside an adapter."""
+    return {
+        f"{path}.{name}"
+        for path, backbone in module.named_modules()
+        if "peft_config" in vars(backbone)
+        for name, _ in backbone.named_parameters()
+        if not is_learnt(name)
+    }
 
 
 @torch.no_grad()
@@ -349,7 +258,7 @@ def merged(encoder: Any) -> Any:
             layer.merge()
             parent, _, child = name.rpartition(".")
             setattr(backbone.get_submodule(parent), child, layer.get_base_layer())
-    for attribute in ("peft_config", _BASE, _HOLDER, "_juzhen_written"):
+    for attribute in ("peft_config", SOURCE, _HOLDER, WRITTEN):
         vars(backbone).pop(attribute, None)
     return whole.requires_grad_(True)
 
@@ -381,7 +290,7 @@ def sharing_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -
     return backbone
 
 
-def counts(module: nn.Module) -> dict[str, int]:
+def parameter_counts(module: nn.Module) -> dict[str, int]:
     """How many numbers of a module learn, and how many it has."""
     sizes = [(values.numel(), values.requires_grad) for values in module.parameters()]
     return {"learnt": sum(size for size, learns in sizes if learns), "all": sum(size for size, _ in sizes)}

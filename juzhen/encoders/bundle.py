@@ -13,7 +13,8 @@ import transformers
 from safetensors.torch import save_file, save_model
 
 from juzhen.core.whole import whole_folder, write_json, write_text
-from juzhen.encoders.adapters import has_adapter, is_ours_alone, save_adapter
+from juzhen.encoders.adapter_folder import save_adapter
+from juzhen.encoders.adapters import has_adapter, is_ours_alone
 from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.grades import GRADES
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE

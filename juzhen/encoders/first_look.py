@@ -131,7 +131,9 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
     look_at_adapter(config, files)
     architecture = _architecture(layout.transformer)
     if (tokenizer := read_tokenizer_file(files.tokenizer)) is not None:
-        check_vocabulary(without_added(tokenizer.get_vocab(), files), architecture.get("vocab_size"), shown=config.path)
+        check_vocabulary(
+            without_added(tokenizer.get_vocab(), files), architecture.get("vocab_size"), shown=config.path
+        )
     if config.initialize == "pretrained":
         _look_at_weights(layout.transformer, architecture)
 
@@ -150,8 +152,8 @@ def look_at_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
         )
     if config.initialize == "random":
         raise UserError(
-            "initialize=random: an adapter learns beside weights that have learnt something, and is saved without them; "
-            "choose initialize=pretrained, or leave adapter out"
+            "initialize=random: an adapter learns beside weights that have learnt something, and is saved without "
+            "them; choose initialize=pretrained, or leave adapter out"
         )
     if adapter.base == "nf4" and find_spec("bitsandbytes") is None:
         raise UserError(

@@ -12,8 +12,15 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from juzhen.core.errors import UserError
 from juzhen.core.threads import limit_threads
 from juzhen.encoders.adapter_files import Base
-from juzhen.encoders.adapters import load_adapter, remember_base, sharing_weights
-from juzhen.encoders.first_look import EncoderFiles, check_vocabulary, find_encoder, look_at_adapter, without_added
+from juzhen.encoders.adapter_folder import load_adapter
+from juzhen.encoders.adapters import remember_base, sharing_weights
+from juzhen.encoders.first_look import (
+    EncoderFiles,
+    check_vocabulary,
+    find_encoder,
+    look_at_adapter,
+    without_added,
+)
 from juzhen.encoders.layers import other_layers
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import encoder_source, is_built_in, locate_folder, scores_pairs
@@ -66,14 +73,20 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
             backbone = _with_adapter(config, files, architecture)
         else:
             backbone = from_weights(str(layout.transformer), architecture, **_in_bits(config.adapter))
-            path = config.path if locate_folder(config.path) is None or is_built_in(config.path) else str(files.folder)
+            path = (
+                config.path
+                if locate_folder(config.path) is None or is_built_in(config.path)
+                else str(files.folder)
+            )
             base = Base(path, files.commit, "", dropout=config.dropout)
             remember_base(backbone, base, layout.transformer)
         with naming(f"{layout.transformer}: the tokenizer does not load"):
             tokenizer = AutoTokenizer.from_pretrained(
                 files.tokenizer, local_files_only=True, trust_remote_code=False
             )
-    check_vocabulary(without_added(tokenizer.get_vocab(), files), len(token_embeddings(backbone).weight), shown=config.path)
+    check_vocabulary(
+        without_added(tokenizer.get_vocab(), files), len(token_embeddings(backbone).weight), shown=config.path
+    )
     options = {
         "pooling": layout.pooling_for(config.pooling),
         "normalize": bool(layout.normalize) if config.normalize is None else config.normalize,
@@ -90,7 +103,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
 def _with_adapter(
     config: BackboneConfig, files: EncoderFiles, architecture: PretrainedConfig
 ) -> PreTrainedModel:
-    """The weights of a base, those in memory where another adapter beside them is in use, and the adapter of a folder."""
+    """The weights of a base, those in memory where another adapter beside them is in use, and an adapter of files."""
     base, place = cast(Base, files.base), files.layout.transformer
     dropout = base.dropout if config.dropout is None else config.dropout
 

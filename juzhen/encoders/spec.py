@@ -23,11 +23,15 @@ class AdapterConfig:
     )
     rank: int = Field(default=16, ge=1, description="columns of a matrix; more: more to learn with")
     alpha: float | None = Field(
-        default=None, gt=0, description="what is learnt counts alpha / rank times; null: 2 × rank; vera has none"
+        default=None,
+        gt=0,
+        description="what is learnt counts alpha / rank times; null: 2 × rank; vera has none",
     )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="of what goes into the matrices")
     targets: list[str] | None = Field(
-        default=None, min_length=1, description="ends of names of linear layers, as [query, value]; null: attention's"
+        default=None,
+        min_length=1,
+        description="ends of names of linear layers, as [query, value]; null: attention's",
     )
     base: Literal["float32", "bfloat16", "nf4"] = Field(
         default="float32",
@@ -81,5 +85,6 @@ class BackboneConfig:
         default=None, description="peak learning rate that suits its size; the optimizer takes it from here"
     )
     adapter: AdapterConfig | None = Field(
-        default=None, description="what learns in the place of all weights, as adapter=lora has it; null: all learn"
+        default=None,
+        description="what learns in the place of all weights, as adapter=lora has it; null: all learn",
     )
