@@ -47,6 +47,7 @@ def again(desk, **changes):
     return show_finished(replace(read_job(desk.config), **changes))
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_shown_again_and_says_so(desk):
     assert again(desk)
     assert "already finished (2" in (told := desk.capsys.readouterr().out)
@@ -177,6 +178,7 @@ def test_a_run_that_learnt_nothing_yet_may_have_its_data_mended(desk, made):
     assert told["train/demo_sts"]["files"][0]["bytes"] == len(CHANGED.encode())
 
 
+@pytest.mark.slow
 def test_showing_again_needs_no_torch(desk, made):
     code = "import sys, train\ntry: train.main()\nfinally: print('torch' in sys.modules)"
     words = desk.words(*PART, "resume=auto")
