@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError, nearest
 from juzhen.encoders.adapter_files import Base, base_digest
+from juzhen.encoders.locate import locate_folder
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.spec import AdapterConfig
@@ -232,6 +233,20 @@ def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name.replace(".base_layer.", "."), values.detach()
 
 
+def adapter_facts(backbone: nn.Module) -> dict[str, str]:
+    """Of an adapter what a card says; {} of whole weights."""
+    if not has_adapter(backbone):
+        return {}
+    base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
+    kind = (
+        "DoRA"
+        if getattr(config, "use_dora", False)
+        else {"LORA": "LoRA", "VERA": "VeRA"}[config.peft_type.value]
+    )
+    place = f"{base.path}{f' at {base.revision}' if base.revision else ''}, weights {base.digest}"
+    return {"adapter": f"{kind} of rank {config.r}", "beside the weights of": place}
+
+
 def beside_adapters(module: nn.Module) -> set[str]:
     """Names of the parameters of a module that are frozen beside an adapter."""
     return {
@@ -261,6 +276,13 @@ def merged(encoder: Any) -> Any:
     for attribute in ("peft_config", SOURCE, _HOLDER, WRITTEN):
         vars(backbone).pop(attribute, None)
     return whole.requires_grad_(True)
+
+
+def for_others(encoder: Any) -> Any:
+    """What is uploaded of an encoder: an adapter alone where its base is on the hub, else the merged weights."""
+    backbone = encoder.inner.backbone
+    is_here = has_adapter(backbone) and locate_folder(base_of(backbone).path) is not None
+    return merged(encoder) if is_here else encoder
 
 
 class _Holder:

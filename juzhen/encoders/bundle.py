@@ -191,11 +191,16 @@ def _write_cross_encoder(encoder: Any, folder: Path, card: dict[str, Any], place
     if encoder.grades != GRADES.get(encoder.outputs, ()):
         settings["grades"] = list(encoder.grades)
     _json(folder / PAIRS_FILE, settings)
-    if encoder.symmetric:
+    is_theirs = not encoder.symmetric and not is_ours_alone(inner.backbone)
+    if not is_theirs:
         _refuse_elsewhere(folder, "CrossEncoder")
     else:
         _write_their_cross_encoder(encoder, folder, pooling | layers)
-    write_text(folder / "README.md", pair_card(encoder, settings, card, place=place), in_own_folder=True)
+    write_text(
+        folder / "README.md",
+        pair_card(encoder, settings, card, loads_elsewhere=is_theirs, place=place),
+        in_own_folder=True,
+    )
     write_thresholds(folder, card)
 
 

@@ -13,6 +13,10 @@ from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.adapters import base_weights, has_adapter, merged, parameter_counts
 from juzhen.encoders.spec import AdapterConfig, BackboneConfig
+from juzhen.export import export_encoder
+from juzhen.export.formats import Format
+from juzhen.merging.models import Models
+from juzhen.training.fit import fit
 from tools.build_vocabulary import tokenizer, tokenizer_config
 
 pytest.importorskip("peft")
@@ -233,3 +237,34 @@ def test_settings_that_import_code_are_not_read(bert_folder, tmp_path):
     (folder / "adapter_config.json").write_text(json.dumps(settings | {"peft_type": "LOHA"}))
     with pytest.raises(UserError, match=r"LOHA adapters are not read here"):
         SentenceEncoder.load(folder)
+
+
+def test_exports_hold_the_merged_weights(bert_folder, tmp_path):
+    encoder = with_adapter(bert_folder)
+    proof = export_encoder(encoder, tmp_path / "whole", Format.SENTENCE_TRANSFORMERS, limit=8)
+    assert not proof.fault()
+    loaded = SentenceEncoder.load(tmp_path / "whole")
+    assert not has_adapter(loaded.backbone)
+    vectors = encoder.encode(TEXTS)
+    assert_close(loaded.encode(TEXTS), vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    assert has_adapter(encoder.backbone)
+
+
+def test_runs_with_adapters_are_merged_by_what_they_compute(bert_folder):
+    first, second = with_adapter(bert_folder, 1), with_adapter(bert_folder, 2)
+    whole = Models([first, second], ["first", "second"]).merge(
+        "linear", [0.5, 0.5], density=1.0, scale=1.0, seed=0
+    )
+    weights = [merged(encoder).state_dict() for encoder in (first, second)]
+    for name, values in whole.state_dict().items():
+        if values.is_floating_point():
+            torch.testing.assert_close(values, (weights[0][name] + weights[1][name]) / 2)
+
+
+def test_fit_teaches_an_adapter(bert_folder, tmp_path):
+    rows = [("今天天气很好", "今天天气好", 1), ("今天天气很好", "我你他们", 0)] * 4
+    encoder = fit(str(bert_folder), rows, epochs=2, batch_size=4, learning_rate=1e-2, adapter="lora")
+    assert has_adapter(encoder.backbone)
+    again = SentenceEncoder.load(encoder.save(tmp_path / "adapter"))
+    assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+    assert np.abs(again.encode(TEXTS) - SentenceEncoder.load(bert_folder).encode(TEXTS)).max() > 1e-4
