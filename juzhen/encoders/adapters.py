@@ -64,8 +64,8 @@ def _changes(backbone: nn.Module) -> int:
     return sum(values._version for values in backbone.parameters())
 
 
-def has_adapter(backbone: nn.Module) -> bool:
-    return "peft_config" in vars(backbone)
+def has_adapter(backbone: nn.Module | None) -> bool:
+    return "peft_config" in getattr(backbone, "__dict__", {})
 
 
 def is_ours_alone(backbone: nn.Module) -> bool:
