@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.encoders.spec import AdapterConfig
     from juzhen.evaluation.space import space
     from juzhen.merging.merge import merge
     from juzhen.mining.groups import clusters, communities, paraphrases
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from juzhen.training.fit import fit
 
 __all__ = [
+    "AdapterConfig",
     "CrossEncoder",
     "MiningOptions",
     "PromptEncoder",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 HOMES = {
+    "AdapterConfig": "encoders.spec",
     "CrossEncoder": "encoders.cross_encoder",
     "MiningOptions": "mining.options",
     "PromptEncoder": "encoders.sentence_encoder",
