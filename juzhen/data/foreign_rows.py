@@ -25,7 +25,7 @@ LABELS = ("label", "labels", "score", "scores")
 MEDIA = re.compile(r"(positive_|negative_)?(images|videos|audios)")
 
 
-class Fault(Exception):
+class RowError(Exception):
     """Why a line of the file is no row."""
 
 
@@ -92,7 +92,7 @@ def as_fields(
         try:
             row = read(record)
             _require_kind(row, kind, scores=teacher_scores)
-        except Fault as fault:
+        except RowError as fault:
             faults.setdefault(line, str(fault))
         else:
             rows.append(row if teacher_scores is not False else replace(row, scores=None))
@@ -121,25 +121,25 @@ def _records(table: FileTable) -> Iterator[dict[str, Any]]:
 
 
 def _require_kind(row: Row, kind: Kind, *, scores: bool | None) -> None:
-    """Raises Fault for a row that is not of the kind, and for what of it would be lost."""
+    """Raises RowError for a row that is not of the kind, and for what of it would be lost."""
     target = TARGET_COLUMN.get(kind)
     if kind not in (Kind.TRIPLET, Kind.POSITIVE_PAIR) and not (target and len(TEXT_COLUMNS[kind]) == 2):
-        raise Fault(f"rows of this format are no {kind}; say kind: triplet or positive_pair")
+        raise RowError(f"rows of this format are no {kind}; say kind: triplet or positive_pair")
     if target and row.label is None:
-        raise Fault(f"no label, which a {kind} has; say kind: triplet or positive_pair")
+        raise RowError(f"no label, which a {kind} has; say kind: triplet or positive_pair")
     if target and row.negatives:
-        raise Fault(f"negatives, which a {kind} does not have; say kind: triplet")
+        raise RowError(f"negatives, which a {kind} does not have; say kind: triplet")
     if row.label is not None and not target:
-        raise Fault(f"a label, which a {kind} does not have; say kind: labelled_pair or scored_pair")
+        raise RowError(f"a label, which a {kind} does not have; say kind: labelled_pair or scored_pair")
     if kind is Kind.TRIPLET and not row.negatives:
-        raise Fault("no negative; say kind: positive_pair to read positives alone")
+        raise RowError("no negative; say kind: positive_pair to read positives alone")
     if kind is not Kind.TRIPLET and row.scores is not None and scores is not False:
-        raise Fault(
+        raise RowError(
             f"scores of a teacher, and a {kind} has no place for them; say kind: triplet with negatives, or "
             "teacher_scores: false in the layout to leave them out"
         )
     if scores and row.scores is None:
-        raise Fault("no scores of a teacher, and the layout says teacher_scores: true")
+        raise RowError("no scores of a teacher, and the layout says teacher_scores: true")
 
 
 def _flat(
@@ -186,31 +186,31 @@ def _flag_embedding(record: Mapping[str, Any]) -> Row:
 def _ms_swift(record: Mapping[str, Any]) -> Row:
     """`messages`, `positive_messages`, `negative_messages` and, of pairs, `label`."""
     if media := next((key for key in record if MEDIA.fullmatch(key) and record[key]), None):
-        raise Fault(f"{media}: only texts are read")
+        raise RowError(f"{media}: only texts are read")
     anchor = _message(record.get("messages"), "messages")
     positives = _messages(record.get("positive_messages"), "positive_messages")
     negatives = _messages(record.get("negative_messages") or [], "negative_messages")
     if not positives:
-        raise Fault("positive_messages is empty")
+        raise RowError("positive_messages is empty")
     return Row(anchor, positives, negatives, label=record.get("label"))
 
 
 def _messages(value: Any, key: str) -> list[str]:
     if not isinstance(value, list):
-        raise Fault(f"{key} is {_what(value)}, expected a list of conversations, each of them a list")
+        raise RowError(f"{key} is {_what(value)}, expected a list of conversations, each of them a list")
     return [_message(messages, f"{key}[{number}]") for number, messages in enumerate(value)]
 
 
 def _message(value: Any, key: str) -> str:
     """The text of a conversation of one message; an instruction of the system stands before it, and a blank."""
     if not isinstance(value, list) or not all(isinstance(message, dict) for message in value):
-        raise Fault(
+        raise RowError(
             f'{key} is {_what(value)}, expected a list of messages such as {{"role": …, "content": …}}'
         )
     system = [message for message in value if message.get("role") == "system"]
     spoken = [message for message in value if message.get("role") != "system"]
     if len(spoken) != 1 or len(system) > 1:
-        raise Fault(f"{key} has {len(spoken)} messages beside the system's, expected one")
+        raise RowError(f"{key} has {len(spoken)} messages beside the system's, expected one")
     texts = [_text(message.get("content"), f"{key}.content") for message in (*system, *spoken)]
     return " ".join(texts)
 
@@ -219,10 +219,10 @@ def _sentence_transformers(record: Mapping[str, Any]) -> Row:
     """Texts in the order of the columns, whatever their names, and a label, a margin, or scores of a teacher."""
     gold = [key for key in record if key in LABELS]
     if len(gold) > 1:
-        raise Fault(f"{' and '.join(gold)}: expected one column of gold values")
+        raise RowError(f"{' and '.join(gold)}: expected one column of gold values")
     texts = [key for key in record if key not in LABELS]
     if len(texts) < 2:
-        raise Fault(f"{len(texts)} columns of texts, expected two at least")
+        raise RowError(f"{len(texts)} columns of texts, expected two at least")
     anchor, positive, *negatives = (_text(record[key], key) for key in texts)
     value = record[gold[0]] if gold else None
     if not gold:
@@ -256,7 +256,7 @@ def _text(value: Any, key: str, *, may_be_empty: bool = False) -> str:
     if value == "" and may_be_empty:
         return ""
     if fault := text_fault(value):
-        raise Fault(f"{key} {fault}")
+        raise RowError(f"{key} {fault}")
     return str(value)
 
 
@@ -265,9 +265,9 @@ def _texts(record: Mapping[str, Any], key: str, *, may_lack: bool = False) -> li
     if value is None and may_lack:
         return []
     if not isinstance(value, list):
-        raise Fault(f"{key} is {_what(value)}, expected a list of texts")
+        raise RowError(f"{key} is {_what(value)}, expected a list of texts")
     if not value and not may_lack:
-        raise Fault(f"{key} is an empty list")
+        raise RowError(f"{key} is an empty list")
     return [_text(text, f"{key}[{number}]") for number, text in enumerate(value)]
 
 
@@ -276,14 +276,14 @@ def _numbers(record: Mapping[str, Any], key: str, count: int) -> list[float]:
     if value is None and not count:
         return []
     if not isinstance(value, list):
-        raise Fault(f"{key} is {_what(value)}, expected a list of {count} numbers")
+        raise RowError(f"{key} is {_what(value)}, expected a list of {count} numbers")
     wrong = next(
         (v for v in value if isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v)),
         None,
     )
     if wrong is not None or len(value) != count:
         what = f"{_what(wrong)} in it" if wrong is not None else f"{len(value)} numbers"
-        raise Fault(f"{key} has {what}, expected {count} finite numbers, one for each text")
+        raise RowError(f"{key} has {what}, expected {count} finite numbers, one for each text")
     return [float(number) for number in value]
 
 

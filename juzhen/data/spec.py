@@ -64,8 +64,8 @@ class LayoutConfig:
     )
     teacher_scores: bool | None = Field(
         default=None,
-        description="with `format`: true: each row must have a teacher's scores · false: they are left out · null: read "
-        "where they are",
+        description="with `format`: true: each row must have a teacher's scores · false: they are left out · null: "
+        "read where they are",
     )
     header: bool = Field(default=True, description="tsv and csv: the first line names the columns")
     quoted: bool = Field(default=False, description="tsv and csv: fields may be wrapped in double quotes")

@@ -1,4 +1,4 @@
-"""Training rows of FlagEmbedding, ms-swift and sentence-transformers: by a yaml, by `juzhen new`, and what is refused."""
+"""Training rows of FlagEmbedding, ms-swift and sentence-transformers: by a yaml and by `juzhen new`, and refusals."""
 
 import json
 
@@ -82,9 +82,9 @@ def test_scores_of_a_teacher_stand_beside_their_documents_or_are_refused(tmp_pat
         read(tmp_path, SCORED, "flag_embedding", kind="positive_pair")
     pairs = read(tmp_path, SCORED, "flag_embedding", kind="positive_pair", teacher_scores=False)
     assert texts(pairs)[0] == ("a", "b")
-    with pytest.raises(UserError, match="rows.jsonl:1: no scores of a teacher, and the layout says"):
+    with pytest.raises(UserError, match=r"rows.jsonl:1: no scores of a teacher, and the layout says"):
         read(tmp_path, FLAG, "flag_embedding", teacher_scores=True)
-    with pytest.raises(UserError, match="rows.jsonl:2: no scores of a teacher, and other rows have them"):
+    with pytest.raises(UserError, match=r"rows.jsonl:2: no scores of a teacher, and other rows have them"):
         read(tmp_path, [SCORED[0], FLAG[1]], "flag_embedding")
 
 
@@ -181,5 +181,5 @@ def test_labels_of_ms_swift_are_classes_or_scores(tmp_path):
     path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     assert guess(read_raw(path)).kind is Kind.LABELLED_PAIR
     path.write_text(json.dumps({"query": "a", "pos": "text", "neg": ["c"]}), encoding="utf-8")
-    with pytest.raises(UserError, match="pairs.jsonl:1: pos is the text 'text', expected a list"):
+    with pytest.raises(UserError, match=r"pairs.jsonl:1: pos is the text 'text', expected a list"):
         read_raw(path)
