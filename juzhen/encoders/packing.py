@@ -158,7 +158,8 @@ def packed_attention(
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **options
         )
-    attend = ragged_kernel(query, key, value, rate=dropout) or _by_groups
+    hides = any(group.hides for group in tokens.groups)
+    attend = (None if hides else ragged_kernel(query, key, value, rate=dropout)) or _by_groups
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
     return attend(queries, keys, values, tokens, scale=scaling, rate=dropout).unsqueeze(0), None
 
