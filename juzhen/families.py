@@ -18,8 +18,8 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.fitted import Fusion
 from juzhen.core.measures import UNSCORED
 from juzhen.core.named import LEXICAL, TF_IDF
-from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.asking_collate import AskingCollator, as_asked
+from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator

@@ -93,7 +93,9 @@ class ColBERT(SentenceModule):
             encoder = load_multi_vector(found)
             said = _said(settings, encoder)
             if said:
-                raise UserError(f"model.{said[0]}: {found} is a ColBERT that was made otherwise; leave it out")
+                raise UserError(
+                    f"model.{said[0]}: {found} is a ColBERT that was made otherwise; leave it out"
+                )
             return encoder
         if start is not None:
             from juzhen.encoders import load_encoder

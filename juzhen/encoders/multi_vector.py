@@ -23,9 +23,9 @@ from juzhen.core.maxsim import row_maxsims
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import limit_threads, tell_of_fork
 from juzhen.encoders.decision import Decides
+from juzhen.encoders.layout import gives_tokens
 from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import check_files, encoder_folder, encoder_source, locate_folder
-from juzhen.encoders.layout import gives_tokens
 from juzhen.encoders.multi_vector_bundle import write_multi_vector
 from juzhen.encoders.multi_vector_layout import Reading, read_multi_vector, require_reading
 from juzhen.encoders.parts import num_positions
@@ -149,8 +149,7 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
                 _keep_whole(tokenizer, layout.prompts)
         limits = [size for size in (num_positions(backbone), tokenizer.model_max_length) if size]
         lengths = {
-            name: getattr(layout.reading, name) or min(limits)
-            for name in ("query_length", "document_length")
+            name: getattr(layout.reading, name) or min(limits) for name in ("query_length", "document_length")
         }
         encoder = cls(
             backbone,
@@ -262,8 +261,8 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
         is_query  the texts are queries; False: documents. Raises UserError for a text that is empty or no string
         """
         sentences, is_one = as_texts(texts)
-        reader = self.reading(Side.QUERY) if is_query else self
-        vectors = reader._encoded(list(sentences), batch_tokens, show_progress)
+        side = Side.QUERY if is_query else Side.DOCUMENT
+        vectors = self.vectors(list(sentences), side, batch_tokens, show_progress)
         return vectors[0] if is_one else [vectors[row] for row in range(len(vectors))]
 
     def encode_query(self, texts: str | Iterable[str], **options: Any) -> Any:
@@ -274,12 +273,16 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
         """`encode` of documents."""
         return self.encode(texts, is_query=False, **options)
 
-    def _encoded(self, texts: Sequence[str], batch_tokens: int, progress: bool | None) -> TokenVectors:
+    def vectors(
+        self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
+    ) -> TokenVectors:
+        """Those of the tokens of each text that are scored, read as queries or as documents."""
         tell_of_fork()
-        vectors, table = TokenVectors(len(texts)), self.tokenize(texts)
+        reader = self.reading(side)
+        vectors, table = TokenVectors(len(texts)), reader.tokenize(texts)
         with progress_bar("encoding texts", len(texts), shown=progress) as advance:
             for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens):
-                vectors.take(rows, *self.infer_tokens(self.collate(table[rows])))
+                vectors.take(rows, *reader.infer_tokens(reader.collate(table[rows])))
                 advance(len(rows))
         return vectors
 
@@ -299,11 +302,10 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
         self, queries: str | Iterable[str], documents: str | Iterable[str], **options: Any
     ) -> Float[np.ndarray, "queries documents"]:
         """The score of each query with each document, as texts. Options and errors: as `encode`."""
-        asked, answers = as_texts(queries)[0], as_texts(documents)[0]
-        how = (options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress"))
-        vectors = self._encoded(list(answers), *how)
-        asking = self.reading(Side.QUERY)._encoded(list(asked), *how)
-        return asking.matrix(vectors, np.arange(len(asking)), np.arange(len(vectors)))
+        how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
+        asking = self.vectors(as_texts(queries)[0], Side.QUERY, *how)
+        answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, *how)
+        return asking.matrix(answers, np.arange(len(asking)), np.arange(len(answers)))
 
     def score(
         self,
@@ -317,10 +319,9 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
         """The score of each pair in its order, float32; the first text of a pair is the query. Of one pair a number."""
         first, other, is_one = as_pairs(side_by_side(pairs, second))
         tables = [list(dict.fromkeys(texts)) for texts in (first, other)]
-        readers = self.reading(Side.QUERY), self
         queries, documents = (
-            reader._encoded(texts, batch_tokens, show_progress)
-            for reader, texts in zip(readers, tables, strict=True)
+            self.vectors(texts, side, batch_tokens, show_progress)
+            for side, texts in zip((Side.QUERY, Side.DOCUMENT), tables, strict=True)
         )
         places = [{text: number for number, text in enumerate(table)} for table in tables]
         rows = [

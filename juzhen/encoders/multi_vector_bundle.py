@@ -38,9 +38,9 @@ scores = encoder.similarity(["怎么退货"], ["如何申请退款", "今天天�
 A score is the mean over the tokens of the query of the nearest token of the document. {elsewhere}
 """
 ELSEWHERE = {
-    True: "sentence-transformers 6 gives the same (`MultiVectorEncoder(\"{place}\")`), and PyLate this score times the "
-    "number of tokens (`pylate.models.ColBERT(\"{place}\")`).",
-    False: "sentence-transformers 6 gives the same: `MultiVectorEncoder(\"{place}\")`.",
+    True: 'sentence-transformers 6 gives the same (`MultiVectorEncoder("{place}")`), and PyLate this score times the '
+    'number of tokens (`pylate.models.ColBERT("{place}")`).',
+    False: 'sentence-transformers 6 gives the same: `MultiVectorEncoder("{place}")`.',
 }
 
 
@@ -63,7 +63,11 @@ def write_multi_vector(encoder: Any, folder: Path, card: dict[str, Any], *, plac
         kinds.append((layer.kind, path))
         _json(folder / path / "config.json", layer.config() | ({} if is_pylate else TOKENS))
     if not is_pylate:
-        skips = {"skiplist_words": list(rules.skipped), "skiplist_tasks": ["document"], "keep_only_token_ids": None}
+        skips = {
+            "skiplist_words": list(rules.skipped),
+            "skiplist_tasks": ["document"],
+            "keep_only_token_ids": None,
+        }
         for kind, settings in (("MultiVectorMask", skips), ("Normalize", TOKENS)):
             path = f"{len(kinds)}_{kind}"
             (folder / path).mkdir()

@@ -168,7 +168,9 @@ def require_reading(reading: Reading, *, most: int | None, least: int) -> None:
     for name in ("query_length", "document_length"):
         value = getattr(reading, name)
         if value < least or (most is not None and value > most):
-            raise UserError(f"{name}={short(str(value))}: expected {least} to {most or 'any number of'} tokens")
+            raise UserError(
+                f"{name}={short(str(value))}: expected {least} to {most or 'any number of'} tokens"
+            )
     if reading.expand_to > reading.query_length:
         raise UserError(
             f"queries are filled up to {reading.expand_to} tokens and cut at {reading.query_length}; expected no more"

@@ -45,9 +45,7 @@ class TokenVectors(Sequence[np.ndarray]):
         assert vectors is not None, f"text {row} has not been encoded"
         return vectors
 
-    def pairs(
-        self, documents: "TokenVectors", first: Numbers, second: Numbers
-    ) -> Float[np.ndarray, "pairs"]:
+    def pairs(self, documents: "TokenVectors", first: Numbers, second: Numbers) -> Float[np.ndarray, "pairs"]:
         """The MaxSim of text `first[i]` of these with text `second[i]` of the others: queries with documents."""
         scores = np.empty(len(first), dtype=np.float32)
         order = np.argsort(first, kind="stable")

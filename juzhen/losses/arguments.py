@@ -38,7 +38,9 @@ def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> C
         sizes: dict[str, tuple[int, str]] = {}
         for name, expected in axes.items():
             if expected and values.get(name) is not None:
-                has_tokens = tokens and expected[-1] == "dim" and getattr(values[name], "ndim", 0) > len(expected)
+                has_tokens = (
+                    tokens and expected[-1] == "dim" and getattr(values[name], "ndim", 0) > len(expected)
+                )
                 of_tokens = (*expected[:-1], f"length of {name}", "dim") if has_tokens else expected
                 values[name] = _fitting(name, values[name], of_tokens, sizes)
         return function(**values)
