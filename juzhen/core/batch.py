@@ -58,6 +58,7 @@ class Group(Movable):
 
     slots  place of each token in the padded form (sentences × length), None when all have the same length
     mask   True on tokens of the padded form, None when all have the same length
+    hides  the mask leaves tokens out that look at the others: only attention that takes a mask can do that
     """
 
     num_sentences: int
@@ -65,6 +66,7 @@ class Group(Movable):
     num_tokens: int
     slots: Int[Tensor, "tokens"] | None
     mask: Bool[Tensor, "sentences 1 1 length"] | None
+    hides: bool = False
 
 
 @dataclass

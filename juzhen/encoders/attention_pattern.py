@@ -26,8 +26,7 @@ class Pattern:
     def mask(self, group: Group, device: torch.device) -> Tensor | None:
         """True where a token of a padded group may look, (sentences or 1, 1, length or 1, length); None: anywhere.
 
-        Padding is behind a sentence, where a causal token does not look. A token of the padding sees itself, since
-        the softmax of nothing would be NaN.
+        A token of the padding, and one that is hidden, sees itself, since the softmax of nothing would be NaN.
         """
         pattern = self.within(group.length)
         if pattern == Pattern():
@@ -38,7 +37,10 @@ class Pattern:
         if pattern.reach is not None:
             seen = seen & (ahead.abs() <= pattern.reach)
         seen = seen[None, None]
-        return seen if pattern.causal or group.mask is None else (seen & group.mask) | (ahead == 0)
+        # Padding is behind a sentence, where a causal token does not look.
+        if group.mask is None or (pattern.causal and not group.hides):
+            return seen
+        return (seen & group.mask) | (ahead == 0)
 
 
 EVERYWHERE = Pattern()

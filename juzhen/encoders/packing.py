@@ -158,7 +158,8 @@ def packed_attention(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **options
         )
     pattern = pattern_of(module, is_causal=is_causal, sliding_window=sliding_window).within(tokens.longest)
-    attend = ragged_kernel(query, key, value, rate=dropout, pattern=pattern) or _by_groups
+    hides = any(group.hides for group in tokens.groups)
+    attend = (None if hides else ragged_kernel(query, key, value, rate=dropout, pattern=pattern)) or _by_groups
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
     attended = attend(queries, keys, values, tokens, scale=scaling, rate=dropout, pattern=pattern)
     return attended.unsqueeze(0), None
@@ -212,8 +213,7 @@ def _attended(
     """
     learns = torch.is_grad_enabled() and query.requires_grad
     is_fused = query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16))
-    # Padding is behind a sentence, where a causal token does not look.
-    is_causal = is_fused and pattern.within(group.length) == Pattern(causal=True)
+    is_causal = is_fused and not group.hides and pattern.within(group.length) == Pattern(causal=True)
     mask = None if is_causal else pattern.mask(group, query.device)
     if is_fused:
         return F.scaled_dot_product_attention(

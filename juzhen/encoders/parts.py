@@ -60,6 +60,11 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     """
     files = find_encoder(config)
     layout = files.layout
+    if layout.reader is not None:
+        raise UserError(
+            f"{config.path}: holds a {layout.reader}, whose states are no embeddings of sentences; load it by "
+            f"{layout.reader}.load(…)"
+        )
     look_at_adapter(config, files)
     limit_threads()
     with quiet(), torch.random.fork_rng(devices=[]):
