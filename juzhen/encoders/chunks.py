@@ -76,8 +76,8 @@ def require_plain(encoder: PooledEncoder, what: str) -> None:
     """Raises UserError for an encoder that reads texts through templates: these have no chunks."""
     if encoder.templates is not None:
         raise UserError(
-            f"{what}: this encoder reads texts through templates, which belong to whole texts; leave it out (long texts "
-            "are cut), or take an encoder without templates"
+            f"{what}: this encoder reads texts through templates, which belong to whole texts; leave it out "
+            "(long texts are cut), or take an encoder without templates"
         )
 
 

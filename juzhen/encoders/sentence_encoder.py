@@ -17,12 +17,13 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
-from juzhen.encoders.chunks import LongTexts, ReadsLongTexts, computed
+from juzhen.encoders.chunks import LongTexts, computed
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_folder, encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
+from juzhen.encoders.passages import EncodesPassages
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, pair_scores, sides, unit
 from juzhen.encoders.projection import BilinearScore
@@ -80,7 +81,7 @@ class Options(TypedDict, total=False):
     overlap: int | None
 
 
-class SentenceEncoder(Decides, Shareable, ReadsLongTexts, PooledEncoder):
+class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
     """Texts to embeddings.
 
     As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.encoders.chunks import windows
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
@@ -83,3 +84,23 @@ def test_refused(bert_folder, load, options, message):
     encoder = load(bert_folder, max_length=16)
     with pytest.raises(UserError, match=message):
         encoder.encode("今天", **options)
+
+
+def test_lines_that_are_cut_are_named_and_listed(folder, tmp_path, capsys):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join([text_of(3), text_of(40), text_of(31)]) + "\n", encoding="utf-8")
+    report, output = tmp_path / "cut.tsv", tmp_path / "lines.npy"
+    assert main(["encode", str(folder), str(lines), "--cut-report", str(report)]) == 0
+    printed = capsys.readouterr().err
+    assert (
+        "2 of 3 lines are longer than 32 tokens and were cut: 2, 3. --cut-report FILE lists them" in printed
+    )
+    assert report.read_text() == "line\ttokens\tlost\n2\t42\t10\n3\t33\t1\n"
+    cut = np.load(output)
+    assert main(["encode", str(folder), str(lines), "--long-texts", "chunk", "--overlap", "4"]) == 0
+    assert "were cut" not in capsys.readouterr().err
+    whole = np.load(output)
+    assert np.allclose(whole[0], cut[0], atol=1e-6)
+    assert not np.allclose(whole[1], cut[1], atol=1e-3)
+    assert main(["encode", str(folder), str(lines), "--overlap", "4"]) == 2
+    assert "--long-texts chunk" in capsys.readouterr().err
