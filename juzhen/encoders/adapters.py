@@ -71,8 +71,8 @@ def has_adapter(backbone: nn.Module | None) -> bool:
 def is_ours_alone(backbone: nn.Module) -> bool:
     """Whether sentence-transformers would load an adapter as another one, or not at all.
 
-    It knows neither the first layers of a base, nor another attention, nor fewer bits. transformers leaves DoRA's lengths out, with a warning
-    (5.20), and does not load VeRA.
+    It knows neither the first layers of a base, nor another attention, nor fewer bits. transformers leaves DoRA's
+    lengths out, with a warning (5.20), and does not load VeRA.
     """
     if not has_adapter(backbone):
         return False

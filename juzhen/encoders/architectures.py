@@ -126,7 +126,10 @@ def set_attention(architecture: PretrainedConfig, attention: str | None) -> None
 def use_packed_attention(backbone: PreTrainedModel) -> bool:
     """Turns packed attention on where the architecture is known to allow it; says whether it did."""
     if why_padded(backbone.config) is not None:
-        if getattr(backbone.config, "attn_logit_softcapping", None) and backbone.config.model_type == "gemma2":
+        if (
+            getattr(backbone.config, "attn_logit_softcapping", None)
+            and backbone.config.model_type == "gemma2"
+        ):
             backbone.set_attn_implementation("eager")  # transformers' fused attention cannot cap
         return False
     backbone.set_attn_implementation(PACKED)

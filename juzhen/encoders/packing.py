@@ -85,6 +85,7 @@ PACKED = "packed"
 LENGTH_RATIO = 1.3
 """Longest to shortest sentence of a group. Measured: 1.0 costs many small kernels, 2.5 more padding."""
 
+
 def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens: int | None = None) -> Tokens:
     """Tokens of the sentences, packed from the shortest to the longest.
 
@@ -159,7 +160,9 @@ def packed_attention(
         )
     pattern = pattern_of(module, is_causal=is_causal, sliding_window=sliding_window).within(tokens.longest)
     hides = any(group.hides for group in tokens.groups)
-    attend = (None if hides else ragged_kernel(query, key, value, rate=dropout, pattern=pattern)) or _by_groups
+    attend = (
+        None if hides else ragged_kernel(query, key, value, rate=dropout, pattern=pattern)
+    ) or _by_groups
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
     attended = attend(queries, keys, values, tokens, scale=scaling, rate=dropout, pattern=pattern)
     return attended.unsqueeze(0), None

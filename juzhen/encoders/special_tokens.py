@@ -42,7 +42,9 @@ def append_end_token(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         return
     end = tokenizer.eos_token
     if end is None:
-        raise UserError(f"{path}: add_eos_token is true, and there is no eos_token; name one, or set it to false")
+        raise UserError(
+            f"{path}: add_eos_token is true, and there is no eos_token; name one, or set it to false"
+        )
     before = tokenizer.convert_ids_to_tokens(tokenizer("")["input_ids"])
     first, second = (
         [*(f"{token}:{part}" for token in before), f"${text}:{part}", f"{end}:{part}"]

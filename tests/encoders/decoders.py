@@ -40,11 +40,15 @@ SEGMENTS = ("bert", "albert", "electra", "nomic_bert", "deberta-v2")
 def architecture(family: str, **settings: object) -> PretrainedConfig:
     config = config_of(family)
     known = config.to_dict().keys() | config.attribute_map.keys()
-    values = {name: value for name, value in (SIZES | {"vocab_size": len(VOCABULARY)}).items() if name in known}
+    values = {
+        name: value for name, value in (SIZES | {"vocab_size": len(VOCABULARY)}).items() if name in known
+    }
     return type(config)(**config.to_dict() | values | SETTINGS.get(family, {}) | settings)
 
 
-def write_tokenizer(folder: Path, *, ends: str | None, side: str = "right", segments: bool = False, **settings) -> None:
+def write_tokenizer(
+    folder: Path, *, ends: str | None, side: str = "right", segments: bool = False, **settings
+) -> None:
     """ends: template (Qwen3-Embedding: the file appends END), none (nothing is put around a text), None: [CLS] [SEP]."""
     content = tokenizer(VOCABULARY)
     if ends is not None:
@@ -53,7 +57,11 @@ def write_tokenizer(folder: Path, *, ends: str | None, side: str = "right", segm
         content["post_processor"] = {
             "type": "TemplateProcessing",
             "single": [{"Sequence": {"id": "A", "type_id": 0}}, *after],
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}, *after],
+            "pair": [
+                {"Sequence": {"id": "A", "type_id": 0}},
+                {"Sequence": {"id": "B", "type_id": 0}},
+                *after,
+            ],
             "special_tokens": {END: {"id": END, "ids": [number], "tokens": [END]}} if after else {},
         }
     (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
@@ -64,7 +72,9 @@ def write_tokenizer(folder: Path, *, ends: str | None, side: str = "right", segm
     (folder / "tokenizer_config.json").write_text(json.dumps(known | settings), encoding="utf-8")
 
 
-def write(family: str, folder: Path, *, side: str = "right", ends: str | None = "decoder", **settings) -> Path:
+def write(
+    family: str, folder: Path, *, side: str = "right", ends: str | None = "decoder", **settings
+) -> Path:
     """The folder of a tiny random model; decoders end each text with END, encoders have [CLS] and [SEP]."""
     folder.mkdir(parents=True, exist_ok=True)
     with torch.random.fork_rng(devices=[]):

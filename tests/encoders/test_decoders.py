@@ -67,7 +67,9 @@ def test_an_encoder_gives_what_transformers_gives_for_each_text_alone(family, tm
 
 def outcome(encoder, texts):
     """Embeddings, and gradients of all weights for a sum that weighs them."""
-    direction = torch.randn(len(texts), encoder.dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    direction = torch.randn(
+        len(texts), encoder.dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     encoder.zero_grad()
     embeddings = encoder(encoder.collate(encoder.tokenize(texts)))
     (embeddings * direction).sum().backward()
@@ -80,7 +82,9 @@ def outcome(encoder, texts):
 def test_packed_equals_padded_with_gradients(family, attention, tmp_path):
     if attention and family not in DECODERS:
         pytest.skip("it looks both ways")
-    encoder = load(decoders.write(family, tmp_path / "m"), pooling=pooling_of(family), attention=attention).double()
+    encoder = load(
+        decoders.write(family, tmp_path / "m"), pooling=pooling_of(family), attention=attention
+    ).double()
     packed = outcome(encoder, TEXTS)
     encoder._packs = False
     encoder.backbone.set_attn_implementation("sdpa")
@@ -106,7 +110,15 @@ def test_sentence_transformers_reads_and_writes_the_same(family, side, tmp_path)
     theirs = pytest.importorskip("sentence_transformers", minversion="6")
     from sentence_transformers.sentence_transformer import modules
 
-    if side == "left" and family in (*BERTS, "electra", "albert", "deberta-v2", "mpnet", "distilbert", "gpt2"):
+    if side == "left" and family in (
+        *BERTS,
+        "electra",
+        "albert",
+        "deberta-v2",
+        "mpnet",
+        "distilbert",
+        "gpt2",
+    ):
         pytest.skip("counts learnt positions from the padding")
     folder = decoders.write(family, tmp_path / "m", side=side)
     mode = "lasttoken" if pooling_of(family) == "last" else "mean"
