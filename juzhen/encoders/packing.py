@@ -158,6 +158,9 @@ def packed_attention(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **options
         )
     pattern = pattern_of(module, is_causal=is_causal, sliding_window=sliding_window).within(tokens.longest)
+    if torch.is_autocast_enabled(query.device.type):  # turned and normalized, queries are in float32; values are not
+        precision = torch.get_autocast_dtype(query.device.type)
+        query, key, value = (states.to(precision) for states in (query, key, value))
     attend = ragged_kernel(query, key, value, rate=dropout, pattern=pattern) or _by_groups
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
     attended = attend(queries, keys, values, tokens, scale=scaling, rate=dropout, pattern=pattern)
