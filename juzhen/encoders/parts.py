@@ -12,10 +12,11 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from juzhen.core.errors import UserError
 from juzhen.core.threads import limit_threads
 from juzhen.encoders.architectures import set_attention
-from juzhen.encoders.first_look import check_vocabulary, find_encoder
+from juzhen.encoders.first_look import check_vocabulary, find_encoder, most_positions
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import encoder_source, scores_pairs
 from juzhen.encoders.projection import load_projections
+from juzhen.encoders.remarks import remarks
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.special_tokens import append_end_token
@@ -30,6 +31,7 @@ class Parts:
     options    keywords that a PooledEncoder takes
     templates  that sentences are read through; None: there are none
     folder     where the weights and what else was learnt lie; None: the weights are random
+    remarks    lines that a user should hear once
     """
 
     backbone: PreTrainedModel
@@ -37,6 +39,7 @@ class Parts:
     options: dict[str, Any]
     templates: Templates | None
     folder: Path | None
+    remarks: tuple[str, ...] = ()
 
 
 def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
@@ -79,7 +82,8 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         "prompts": layout.prompts.configured(config),
     }
     folder = files.folder if config.initialize == "pretrained" else None
-    return Parts(backbone, tokenizer, options, layout.templates, folder)
+    said = remarks(config, layout, backbone.config, tokenizer, pooling=options["pooling"])
+    return Parts(backbone, tokenizer, options, layout.templates, folder, said)
 
 
 def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
@@ -120,7 +124,7 @@ def num_positions(backbone: PreTrainedModel) -> int | None:
 
     RoBERTa and its kin count positions from padding_idx + 1, so two of their 514 rows are never used.
     """
-    limit = getattr(backbone.config, "max_position_embeddings", None)
+    limit = most_positions(backbone.config.to_dict())
     for name, module in backbone.named_modules():
         if (
             name.endswith("position_embeddings")
@@ -128,4 +132,4 @@ def num_positions(backbone: PreTrainedModel) -> int | None:
             and module.padding_idx is not None
         ):
             limit = module.num_embeddings - module.padding_idx - 1
-    return limit if limit is not None and limit > 0 else None
+    return limit

@@ -11,6 +11,7 @@ from decoders import BERTS, DECODERS, ENCODERS, PADDED
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.architectures import looks_ahead
+from juzhen.encoders.first_look import look_at_encoder
 from juzhen.encoders.spec import BackboneConfig
 
 TEXTS = [
@@ -227,3 +228,43 @@ def test_an_encoder_like_embedding_gemma(tmp_path):
     assert not looks_ahead(causal.backbone.config)
     again = SentenceEncoder.load(save_encoder(causal, tmp_path / "causal", card={}))
     near(again.encode(TEXTS), causal.encode(TEXTS))
+
+
+def test_what_a_user_should_hear_is_said_once(tmp_path):
+    folder = decoders.write("qwen3", tmp_path / "m", ends="none")
+    (plain, end) = load(folder, pooling="last").remarks, load(folder).remarks
+    assert len(plain) == len(end) == 1
+    assert "add_eos_token" in plain[0]
+    assert end[0].startswith("pooling=mean: the folder names none, and qwen3 looks to the left")
+    encoder = load(folder, pooling="mean", attention="bidirectional")
+    assert encoder.remarks == ("attention=bidirectional: the weights have learnt the other one; they need training",)
+    saved = save_encoder(encoder, tmp_path / "saved", card={})
+    assert "bidirectional" in (saved / "README.md").read_text()
+    assert load(saved).remarks == ()
+    assert load(saved, pooling="cls").remarks[0].startswith("pooling=cls: this encoder was trained with mean")
+    (line,) = load(decoders.write("mpnet", tmp_path / "mpnet")).remarks
+    assert line.startswith("sentences are padded to the longest beside them: mpnet is not among")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "modeling.Model"}}))
+    assert "brings code of its own, which is not run: qwen3" in load(folder, pooling="mean").remarks[0]
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": {}, "model_type": "neobert"}))
+    with pytest.raises(UserError, match="neobert"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("rotation", "limit"),
+    [
+        ({"rope_type": "default"}, 40),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 40}, 160),
+        ({"rope_type": "dynamic", "factor": 4.0}, 40),
+    ],
+)
+def test_no_text_is_longer_than_the_positions_reach(rotation, limit, tmp_path):
+    folder = decoders.write("qwen3", tmp_path / "m", max_position_embeddings=40)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": rotation | {"rope_theta": 1e4}}))
+    assert load(folder, pooling="last", max_length=limit)._packs == (rotation["rope_type"] != "dynamic")
+    beyond = BackboneConfig(path=str(folder), max_length=limit + 1)
+    with pytest.raises(UserError, match=f"max_length={limit + 1}: .* has positions for {limit} tokens"):
+        look_at_encoder(beyond)
