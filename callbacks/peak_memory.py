@@ -9,14 +9,17 @@ from juzhen.core import memory
 class PeakMemory(pl.Callback):
     """The most memory that was taken from the first step to the last, validations included, in this session.
 
-    mib  of the CUDA device that trains, else of the whole process; None before the end of training
+    mib         of the CUDA device that trains, else of the whole process; None before the end of training
+    before_mib  what was taken before the first step: libraries, rows, weights
     """
 
     def __init__(self) -> None:
         self.mib: float | None = None
+        self.before_mib: float | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         forget_peak(pl_module.device)
+        self.before_mib = round(taken_mib(pl_module.device), 1)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.mib = round(peak_mib(pl_module.device), 1)
@@ -27,6 +30,11 @@ def forget_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     memory.forget_peak()
+
+
+def taken_mib(device: torch.device) -> float:
+    """Memory that is taken now, in MiB."""
+    return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else memory.resident_mib()
 
 
 def peak_mib(device: torch.device) -> float:

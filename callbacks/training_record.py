@@ -12,6 +12,7 @@ from callbacks.set_weights import SetWeights
 from callbacks.throughput import Throughput
 from callbacks.trainer import BEST, LAST, BestOnDev
 from datamodules.datamodule import Selection, SentenceDataModule
+from juzhen.encoders.adapters import parameter_counts
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str, Any]:
@@ -41,6 +42,8 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         },
         "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
         **({"mining": mining.summary()} if mining else {}),
+        "parameters": parameter_counts(trainer.lightning_module),
+        "memory_before_mib": memory.before_mib if memory else None,
         "peak_memory_mib": memory.mib if memory else None,
     }
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from juzhen.encoders.multi_vector import MultiVectorEncoder
     from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.encoders.spec import AdapterConfig
     from juzhen.evaluation.space import space
     from juzhen.merging.merge import merge
     from juzhen.mining.groups import clusters, communities, paraphrases
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from juzhen.training.fit import fit
 
 __all__ = [
+    "AdapterConfig",
     "CrossEncoder",
     "MiningOptions",
     "MultiVectorEncoder",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 HOMES = {
+    "AdapterConfig": "encoders.spec",
     "CrossEncoder": "encoders.cross_encoder",
     "MiningOptions": "mining.options",
     "MultiVectorEncoder": "encoders.multi_vector",

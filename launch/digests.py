@@ -108,6 +108,8 @@ def examples_digest(examples: Examples) -> str:
 def start_digest(encoder: nn.Module | None, job: JobConfig) -> str:
     """Hex digits over the weights that a job starts from, and over how they are read."""
     backbone = {key: value for key, value in vars(job.backbone).items() if key not in ALREADY_IN_THE_START}
+    if (adapter := backbone.pop("adapter")) is not None:
+        backbone["adapter"] = vars(adapter)
     backbone["prompt"] = [getattr(encoder, "prompt", ""), getattr(encoder, "unpooled", 0)]
     if isinstance(encoder, PooledEncoder) and encoder.sides.any():
         backbone["sides"] = [[reader.prompt, reader.unpooled] for reader in map(encoder.reading, Side)]

@@ -26,8 +26,9 @@ from juzhen.core.named import (
 )
 from juzhen.core.opened import open_input, read_yaml
 from juzhen.core.reading import as_read
+from juzhen.encoders.adapter_files import BASE_FILE
 from juzhen.encoders.layout import read_layout
-from juzhen.encoders.locate import encoder_source
+from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, encoder_source
 
 
 def run_key(config: Mapping[str, Any] | DictConfig) -> str:
@@ -134,13 +135,18 @@ def deciding_augmentation(settings: Mapping[str, Any]) -> dict[str, Any]:
     return deciding
 
 
+WHOLE_OR_ADAPTER = ("model.safetensors", ADAPTER_WEIGHTS)
+
+
 def _weights_digest(folder: Path) -> str:
     """Digest of the weights below a run or encoder folder; the path itself where there are none (the job will say)."""
     for encoder in (folder / "encoder", folder):
-        if (encoder / "model.safetensors").is_file():
-            # A head, or layers after pooling, lie in files of their own.
-            files = [encoder / "model.safetensors"]
+        first = [encoder / name for name in WHOLE_OR_ADAPTER if (encoder / name).is_file()]
+        if first:
+            # A head, or layers after pooling, lie in files of their own, and so does what an adapter says of its base.
+            files = first[:1]
             files += sorted(path for path in encoder.rglob("*.safetensors") if path not in files)
+            files += [path for path in (encoder / name for name in (ADAPTER, BASE_FILE)) if path.is_file()]
             digests = [_file_digest(path, path.stat().st_mtime_ns) for path in files] + _prompt(encoder)
             return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
     return str(folder)

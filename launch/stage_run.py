@@ -26,6 +26,7 @@ from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.examples import Examples
 from juzhen.core.named import name_of
+from juzhen.core.numerals import percent
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.core.threads import limit_threads
@@ -33,6 +34,7 @@ from juzhen.core.weights import weights_digest
 from juzhen.core.whole import remove_file
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
+from juzhen.encoders.adapters import parameter_counts
 from juzhen.encoders.cut import Cut
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.evaluation.decisions import fitted_thresholds
@@ -126,6 +128,7 @@ class StageRun:
             log.info("stage %s: %s", stage.name, _chooses(data))
             step = self._fit()
             training = describe_training(trainer, data)
+            _say(trained_line(training), trainer)
             log.info("stage %s: the weights of step %d are kept: %s", stage.name, step, training["chosen_by"])
             if self.entry.shared and trainer.is_global_zero:
                 self._hand_over(training)
@@ -155,7 +158,7 @@ class StageRun:
 
     def _fit(self) -> int:
         """Gives the step whose weights are kept."""
-        parameters = sum(parameter.numel() for parameter in self.module.parameters())
+        parameters = parameter_counts(self.module)["learnt"]
         require_free_space(self.entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         newest = saved_state(self.entry.checkpoints)
         if newest is not None:
@@ -285,6 +288,20 @@ def _chooses(data: SentenceDataModule) -> str:
     return (
         "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
         "choose. A suite adds some, such as suite=demo"
+    )
+
+
+def trained_line(training: Mapping[str, Any]) -> str | None:
+    """How many numbers have learnt, and the memory of the process; None where all have."""
+    parameters, before, peak = (
+        training[key] for key in ("parameters", "memory_before_mib", "peak_memory_mib")
+    )
+    if parameters["learnt"] == parameters["all"] or before is None:
+        return None
+    share = percent(parameters["learnt"], parameters["all"])
+    return (
+        f"{parameters['learnt']:,} of {parameters['all']:,} numbers have learnt ({share}); memory {before:,.0f} MiB "
+        f"before the first step, {peak:,.0f} at most"
     )
 
 

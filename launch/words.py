@@ -31,7 +31,7 @@ NUMBER = re.compile(
 ELEMENT = re.compile(r"(?:^|(?<=[\[,]))([^\[\],]+)(?=[\],]|$)")
 """A value, or one of those of a sweep or a list."""
 
-GROUP_PLACES = {"mining": "callbacks.mining", "weights": "callbacks.weights"}
+GROUP_PLACES = {"adapter": "backbone.adapter", "mining": "callbacks.mining", "weights": "callbacks.weights"}
 """Group → where its choice stands, of those that stand elsewhere than their name says."""
 
 

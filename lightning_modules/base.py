@@ -25,6 +25,7 @@ from juzhen.core.row_scores import SetRows
 from juzhen.core.tensors import TENSORS
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
+from juzhen.encoders.adapters import beside_adapters
 from juzhen.encoders.transformer import has_dropout
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
@@ -282,6 +283,20 @@ class SentenceModule(pl.LightningModule):
     def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
         """All that is planned, scored, from what `output` gave for its rows; options as of `measure`."""
         return measure(self.evaluator, plan, outputs, **options)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Weights that are frozen beside an adapter are left out: they lie in the files of its base."""
+        for name in beside_adapters(self):
+            checkpoint["state_dict"].pop(name, None)
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As torch's; what `on_save_checkpoint` leaves out stays as it is."""
+        beside = beside_adapters(self)
+        report = super().load_state_dict(state, strict=strict and not beside, assign=assign)
+        missing = {*report.missing_keys} - beside
+        if strict and (missing or report.unexpected_keys):
+            raise RuntimeError(f"weights missing: {missing}; not known here: {report.unexpected_keys}")
+        return report
 
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.

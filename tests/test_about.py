@@ -63,6 +63,7 @@ def test_a_command_of_a_program_lists_no_version(capsys):
     assert "--version" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_help_names_completion_as_it_is_typed(monkeypatch, capsys, project_root):
     monkeypatch.chdir(project_root)
     monkeypatch.setattr(sys, "argv", ["train.py", "--help"])

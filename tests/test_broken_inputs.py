@@ -116,7 +116,7 @@ BROKEN_FILES = {
 
 
 @pytest.mark.parametrize("name", BROKEN_FILES)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_a_broken_file(desk, name):
     content, parts = BROKEN_FILES[name]
     path = desk.write("train.tsv", content if isinstance(content, bytes) else content.encode())
@@ -139,6 +139,7 @@ def test_not_utf8(desk):
     says(desk.refuses(*OWN), "train.tsv:2:", "not UTF-8", "iconv -f gb18030")
 
 
+@pytest.mark.slow
 def test_a_rate_that_no_precision_can_hold(desk):
     words = ("optimizer.lr=1e30", "optimizer.weight_decay=0")
     says(desk.refuses(*words), "no finite numbers any more", "optimizer.lr too high")
@@ -234,6 +235,7 @@ def test_a_place_where_there_is_nothing(desk, words, parts):
     says(desk.refuses(*here(words)), *here(parts))
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number(desk, monkeypatch):
     with_logs = CoSENT.with_logs
     steps = iter(range(9))
@@ -348,6 +350,7 @@ def test_predict_from_nowhere(desk, capsys):
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_a_result_that_is_damaged(desk):
     folder = desk.run()
     path = f"{folder}/result.json"
@@ -356,6 +359,7 @@ def test_a_result_that_is_damaged(desk):
     says(desk.refuses("resume=auto"), path, "not a result")
 
 
+@pytest.mark.slow
 def test_an_encoder_that_lost_its_weights(desk):
     folder = desk.run()
     shutil.rmtree(f"{folder}/encoder")

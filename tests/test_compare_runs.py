@@ -45,6 +45,7 @@ def correlation(first, other, gold, axis=-1):
     return of(other) - of(first)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_correlation_is_that_of_scipy():
     first, other = drawn()
     (gap,) = differences(first, other, metric=None, seed=0)

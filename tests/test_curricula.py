@@ -42,6 +42,7 @@ def values(run: Path) -> dict[str, float]:
     return {key: score.value for key, score in Result.read(run).scores.items()}
 
 
+@pytest.mark.slow
 def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_backbone, steps, tests, capsys):
     words = (*WORDS, "suite=demo")
     first = run_job(tmp_path, tiny_backbone, *words, "dataset=[demo_nli,demo_sts]")
@@ -154,6 +155,7 @@ def test_one_set_first_with_one_loss_and_then_with_another(tmp_path, tiny_backbo
     assert Result.read(run / "stages" / "0-coarse").data["train/demo_qmc"]["kind"] == "labelled_pair"
 
 
+@pytest.mark.slow
 def test_sets_of_a_mixture_have_losses_and_batch_sizes_of_their_own(tmp_path, tiny_backbone, steps):
     """And what each set costs, and how often it came, is told apart."""
     run = run_job(
@@ -200,6 +202,7 @@ BLEND = (
 )
 
 
+@pytest.mark.slow
 def test_a_step_of_a_blend_has_a_batch_of_every_set(tmp_path, tiny_backbone, steps, capsys):
     run = run_job(tmp_path, tiny_backbone, *BLEND, "training.duration=5 steps")
     assert steps == 5 * [("demo_sts", "CoSENT", 8), ("demo_qmc", "CoSENT", 4)]
@@ -219,6 +222,7 @@ def test_a_step_of_a_blend_has_a_batch_of_every_set(tmp_path, tiny_backbone, ste
 
 
 @pytest.mark.parametrize("sample_by", ["blend", "drawn"])
+@pytest.mark.sampled(2)
 def test_a_mixture_that_was_killed_goes_on(tmp_path, tiny_backbone, sample_by):
     words = (*BLEND, f"schedule.sample_by={sample_by}", "training.duration=6 steps", "backbone.dropout=0.1")
     whole = run_job(tmp_path / "whole", tiny_backbone, *words)
@@ -238,6 +242,7 @@ def test_a_loss_that_does_not_fit_a_late_stage_is_refused_before_the_first(tmp_p
     assert steps == []
 
 
+@pytest.mark.slow
 def test_the_three_stages_learn_what_the_recipe_says_and_the_end_says_what_each_changed(
     tmp_path, tiny_backbone, steps, capsys
 ):

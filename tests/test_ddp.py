@@ -118,6 +118,15 @@ def test_two_processes_equal_one(tmp_path, project_root, tiny_backbone, override
         assert logged(two, key) == pytest.approx(logged(one, key), rel=1e-4)
 
 
+def test_two_processes_learn_the_adapter_of_one(tmp_path, project_root, encoder_folder):
+    overrides = ("adapter=lora", "backbone.initialize=pretrained", "hardware.micro_batch_tokens=60")
+    one, _ = start(project_root, tmp_path / "one", encoder_folder, *overrides)
+    two, _ = start(project_root, tmp_path / "two", encoder_folder, *overrides, *TWO)
+    assert logged(two) == pytest.approx(logged(one), rel=1e-5)
+    learnt = [load_file(run / "encoder" / "adapter_model.safetensors") for run in (one, two)]
+    torch.testing.assert_close(learnt[1], learnt[0], rtol=1e-4, atol=1e-6)
+
+
 def test_two_processes_in_pieces_equal_one_whole(tmp_path, project_root, tiny_backbone):
     overrides = ("loss=cosent", "training.accumulate=2")
     one, _ = start(project_root, tmp_path / "one", tiny_backbone, *overrides)

@@ -154,7 +154,7 @@ def quick_or_slow(line):
 
 
 @pytest.mark.parametrize("line", map(quick_or_slow, training_commands()))
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(48)
 def test_every_training_command_is_accepted(line, extended_root):
     words = shlex.split(line)[2:]
     if is_sweep_of_a_suite(line):
@@ -172,6 +172,7 @@ def test_every_sweep_is_accepted_with_its_suite(line, extended_root):
 
 
 @pytest.mark.parametrize("name", WITH_COMMANDS)
+@pytest.mark.sampled(3)
 def test_the_other_commands_exist(name):
     verbs = re.findall(r"^([a-z-]+):.*## ", page("Makefile"), flags=re.MULTILINE)
     for program, arguments in programs(name):
@@ -335,6 +336,7 @@ def watch_a_run(root, backbone, folder):
     assert plain.run_dir == str(run)
 
 
+@pytest.mark.slow
 def test_the_callback_of_contributing_watches_a_run(extended_root, tiny_backbone, tmp_path, capfd):
     assert in_a_fork(watch_a_run, extended_root, tiny_backbone, tmp_path) == 0, capfd.readouterr().err
 

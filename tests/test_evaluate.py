@@ -68,6 +68,7 @@ def grown(tmp_path_factory, tiny_backbone):
     return whole, run, data, later
 
 
+@pytest.mark.slow
 def test_a_file_that_came_later_gives_the_numbers_of_a_run_that_had_it(grown, steps, capsys):
     whole, run, data, later = grown
     before = Result.read(run)

@@ -86,6 +86,7 @@ def answers(place):
     return found
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_before_torch_is_loaded_and_leave_no_folder(place, answers):
     for (words, part), (status, told, seconds) in zip(mistakes(place).items(), answers[:-1], strict=True):
         assert status == 2, (words, status, told)

@@ -113,6 +113,7 @@ def test_the_key_follows_what_decides_the_numbers_only():
     assert key_of("dataset=[demo_sts,demo_nli]") != key_of("dataset=[demo_nli,demo_sts]")
 
 
+@pytest.mark.slow
 def test_another_precision_is_another_run_and_is_trained(tmp_path, tiny_backbone):
     words = (*STEPS, "resume=auto", "evaluation.splits=[dev]")
     full, half, again = (
@@ -376,6 +377,7 @@ def test_patience_ends_a_training_that_learns_nothing(tmp_path, tiny_backbone):
     )
 
 
+@pytest.mark.slow
 def test_the_debug_recipe_runs(tmp_path, tiny_backbone):
     config = compose_job(
         "debug=fast",

@@ -106,6 +106,7 @@ def test_a_table_shows_sizes_beside_whole_embeddings(run, capsys):
         (["loss=matryoshka", "model.score=bilinear"], "does not read the score of a pair"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_cannot_be_learnt_at_several_sizes_is_refused_before_rows_are_read(
     words, message, tmp_path, tiny_backbone, monkeypatch
 ):

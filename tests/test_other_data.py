@@ -47,6 +47,7 @@ def again(desk, **changes):
     return show_finished(replace(read_job(desk.config), **changes))
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_shown_again_and_says_so(desk):
     assert again(desk)
     assert "already finished (2" in (told := desk.capsys.readouterr().out)
@@ -54,9 +55,11 @@ def test_a_finished_run_is_shown_again_and_says_so(desk):
 
 
 def test_files_that_were_not_touched_are_not_opened(desk, monkeypatch):
+    for path in desk.data_dir.rglob("*.tsv"):
+        path.touch()
     monkeypatch.setattr("juzhen.data.source.load_examples", lambda *a, **b: pytest.fail("read again"))
     with pytest.raises(pytest.fail.Exception, match="read again"):
-        again(desk)  # the fixture has written them anew
+        again(desk)
     monkeypatch.undo()
     assert again(desk)
     monkeypatch.setattr("juzhen.data.source.load_examples", lambda *a, **b: pytest.fail("read again"))
@@ -177,6 +180,7 @@ def test_a_run_that_learnt_nothing_yet_may_have_its_data_mended(desk, made):
     assert told["train/demo_sts"]["files"][0]["bytes"] == len(CHANGED.encode())
 
 
+@pytest.mark.slow
 def test_showing_again_needs_no_torch(desk, made):
     code = "import sys, train\ntry: train.main()\nfinally: print('torch' in sys.modules)"
     words = desk.words(*PART, "resume=auto")

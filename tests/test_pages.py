@@ -58,7 +58,7 @@ def run_blocks(name, folder, cross_encoder):
 
 
 @pytest.mark.parametrize("name", with_programs())
-@pytest.mark.sampled(24)
+@pytest.mark.slow
 def test_the_programs_of_a_page_run_in_order(name, cross_encoder, tmp_path, capfd):
     assert in_a_fork(run_blocks, name, tmp_path, cross_encoder) == 0, capfd.readouterr().err
 
@@ -86,6 +86,7 @@ def test_headings_are_in_order_and_pictures_have_texts(name):
     assert not re.findall(r"!\[\s*\]\(", page(name))
 
 
+@pytest.mark.slow
 def test_every_key_of_the_configuration_is_in_the_reference_and_explained():
     from conf.job import JobConfig
     from tools.docs.keys import key_rows, sections, shown_values

@@ -2,6 +2,7 @@
 
 import shutil
 
+import pytest
 from jobs import compose_job, run_job
 from omegaconf import open_dict
 
@@ -25,6 +26,7 @@ def test_jobs_without_a_prompt_keep_their_keys():
     assert len({run_key(one) for one in (config, *others)}) == 3
 
 
+@pytest.mark.slow
 def test_a_job_trains_and_saves_with_its_prompt(tiny_backbone, tmp_path):
     plain = run_job(tmp_path / "plain", tiny_backbone)
     run = run_job(tmp_path / "prompted", tiny_backbone, *PROMPT, "backbone.include_prompt=false")

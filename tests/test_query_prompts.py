@@ -336,6 +336,7 @@ def test_what_the_starting_weights_are_knows_all_prompts(prompted, tiny_backbone
     assert len({start_digest(one, job) for one in (prompted(), others, plain)}) == 3
 
 
+@pytest.mark.slow
 def test_a_job_learns_and_is_scored_by_prompts_as_its_saved_encoder_is(tmp_path, tiny_backbone):
     words = (
         "dataset=[demo_retrieval]",

@@ -49,6 +49,7 @@ def test_a_retrieval_set_is_learnt_from_and_evaluated_on(runs):
         assert_whole(result, f"{split}/demo_retrieval", (*RANKINGS, "recall_at_1000"))
 
 
+@pytest.mark.slow
 def test_late_columns_are_those_of_the_evaluator_and_stand_in_tables(runs, tmp_path, capsys):
     folder = runs["late"].parent
     arguments = [word for name in SETS for word in ("--dataset", name)]
@@ -83,6 +84,7 @@ def test_late_columns_are_those_of_the_evaluator_and_stand_in_tables(runs, tmp_p
     assert "demo_qmc (" not in capsys.readouterr().out.splitlines()[2], "a set of pairs has no recall"
 
 
+@pytest.mark.slow
 def test_bm25_is_a_row_of_retrieval_columns_and_of_no_others(tmp_path, tiny_backbone, capsys):
     pytest.importorskip("bm25s")
     few = (*FEW, "dataset=[]", "suite=demo", "+dataset@evaluate.demo_retrieval=demo_retrieval")

@@ -6,6 +6,7 @@ import re
 import shutil
 import tomllib
 
+import pytest
 from forks import python
 
 SUITE = (
@@ -65,6 +66,7 @@ def test_the_package_asks_for_none_of_them(project_root):
     assert "juzhen-embeddings[suite]" in extras["dev"]
 
 
+@pytest.mark.slow
 def test_load_fit_encode_score_mine_evaluate_and_report(project_root, encoder_folder, tmp_path):
     for run in sorted((project_root / "results" / "transfer" / "runs").iterdir())[:3]:
         shutil.copytree(run, tmp_path / "runs" / run.name)

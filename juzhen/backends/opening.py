@@ -14,6 +14,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
+from juzhen.encoders.adapters import merged
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.sentence_encoder import Backend
 
@@ -52,6 +53,7 @@ def open_backend(encoder: PooledEncoder, name: str) -> Backend:
             raise UserError(
                 f"backend {name}: an encoder with templates is not exported; use torch or torch_bf16"
             )
+        encoder = merged(encoder)
         if name is BackendName.OPENVINO:  # their packages may be missing
             from juzhen.backends.openvino_backend import OpenVinoBackend
 

@@ -35,6 +35,7 @@ def push(
         raise UserError(f"{name}: expected the name of a repository, owner/name")
     from huggingface_hub import get_token
 
+    from juzhen.encoders.adapters import for_others
     from juzhen.encoders.bundle import write_encoder
     from juzhen.encoders.locate import encoder_folder
     from juzhen.encoders.sharing import require_hub_token, upload
@@ -47,7 +48,7 @@ def push(
         folder = Path(encoder)
         if not (folder / PARITY).is_file():
             folder = Path(made)
-            source = find_family(encoder).load(encoder_folder(encoder))
+            source = for_others(find_family(encoder).load(encoder_folder(encoder)))
             write_encoder(source, folder, {"name": name.rpartition("/")[2]}, place=name)
         files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != LIST]
         for file in files:

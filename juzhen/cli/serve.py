@@ -33,6 +33,13 @@ def serve(
             "collection of Qdrant, as of juzhen index push",
         ),
     ] = None,
+    adapter: Annotated[
+        list[str] | None,
+        Option(
+            metavar="RUN",
+            help="a further adapter beside the same weights, which requests name as their model; may be repeated",
+        ),
+    ] = None,
     name: Annotated[
         str | None, Option(help="what clients call the model", show_default="name of the folder")
     ] = None,
@@ -62,6 +69,7 @@ def serve(
 
     juzhen serve runs/NAME
     juzhen serve runs/NAME --rerank runs/CE --index indexes/faq --port 8001
+    juzhen serve runs/FAQ --adapter runs/LEGAL --adapter runs/NEWS
     """
     if missing := [
         package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None
@@ -83,6 +91,7 @@ def serve(
 
     limit_threads()
     limits = Limits(batch_tokens=batch_tokens, queue_tokens=queue_tokens, seconds=timeout)
-    load = partial(load_models, encoder, rerank, index, name=name, device=device, backend=backend)
+    options = {"name": name, "device": device, "backend": backend, "adapters": adapter or ()}
+    load = partial(load_models, encoder, rerank, index, **options)
     with bind(host, port) as bound:
         run(load, load(), bound, limits=limits, keys=keys)

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError
 from juzhen.distillation.vocabulary import most_needed, with_tokens
+from juzhen.encoders.adapters import merged
 from juzhen.encoders.backbone import with_layers
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import from_scratch, quiet, token_embeddings
@@ -47,6 +48,7 @@ def student_of(
 
     Raises UserError for what the teacher cannot give.
     """
+    teacher = merged(teacher)
     architecture = teacher.backbone.config
     texts = as_text_list(texts, "texts")
     dim = architecture.hidden_size if dim is None else dim

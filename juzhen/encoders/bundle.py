@@ -13,6 +13,8 @@ import transformers
 from safetensors.torch import save_file, save_model
 
 from juzhen.core.whole import whole_folder, write_json, write_text
+from juzhen.encoders.adapter_folder import save_adapter
+from juzhen.encoders.adapters import has_adapter, is_ours_alone
 from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.grades import GRADES
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE
@@ -83,7 +85,8 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], pla
 
 def loads_elsewhere(encoder: PooledEncoder) -> bool:
     """Whether sentence-transformers can compute what the encoder computes."""
-    return encoder.templates is None and bool(_their_pooling(encoder)) and encoder.score_head is None
+    has_own = encoder.templates is not None or encoder.score_head is not None
+    return not has_own and bool(_their_pooling(encoder)) and not is_ours_alone(encoder.backbone)
 
 
 def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
@@ -91,8 +94,11 @@ def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | N
 
     segments  the tokenizer says which of two sentences a token belongs to; None: as it does now
     """
-    with quiet():
-        encoder.backbone.save_pretrained(folder)
+    if has_adapter(encoder.backbone):
+        save_adapter(encoder.backbone, folder)
+    else:
+        with quiet():
+            encoder.backbone.save_pretrained(folder)
     tokenizer = copy.copy(encoder.tokenizer)
     if tokenizer.is_fast:
         # The last call leaves its truncation behind; equal encoders should give equal files.
@@ -188,11 +194,16 @@ def _write_cross_encoder(encoder: Any, folder: Path, card: dict[str, Any], place
     if encoder.grades != GRADES.get(encoder.outputs, ()):
         settings["grades"] = list(encoder.grades)
     _json(folder / PAIRS_FILE, settings)
-    if encoder.symmetric:
+    is_theirs = not encoder.symmetric and not is_ours_alone(inner.backbone)
+    if not is_theirs:
         _refuse_elsewhere(folder, "CrossEncoder")
     else:
         _write_their_cross_encoder(encoder, folder, pooling | layers)
-    write_text(folder / "README.md", pair_card(encoder, settings, card, place=place), in_own_folder=True)
+    write_text(
+        folder / "README.md",
+        pair_card(encoder, settings, card, loads_elsewhere=is_theirs, place=place),
+        in_own_folder=True,
+    )
     write_thresholds(folder, card)
 
 

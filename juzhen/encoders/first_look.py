@@ -1,17 +1,22 @@
 """What the files of an encoder tell before torch is loaded: seconds sooner, and in the words of who loads them."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
+from juzhen.encoders.adapter_files import Base, is_adapter, read_base, require_base
 from juzhen.encoders.layout import Layout, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.templates import INJECTED
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -25,12 +30,18 @@ class EncoderFiles:
 
     shown        how messages name the folder of the transformer
     on_hub_only  its weights: the hub may hold converted ones that the repository lacks, and transformers knows where
+    base         of an adapter: what it stands beside, whose folder is the transformer's here; None: whole weights
+    tokenizer    the folder of the tokenizer
+    commit       of the hub, where the files are from there; else what the configuration says
     """
 
     folder: Path
     layout: Layout
     shown: str
     on_hub_only: bool
+    tokenizer: Path
+    base: Base | None = None
+    commit: str | None = None
 
 
 def find_encoder(config: BackboneConfig) -> EncoderFiles:
@@ -42,11 +53,34 @@ def find_encoder(config: BackboneConfig) -> EncoderFiles:
     is_local = folder is not None
     folder = folder or download(config.path, config.revision)
     layout = read_layout(folder)
+    if is_adapter(layout.transformer):
+        return _beside_base(config, folder, layout)
     on_hub_only = not is_local and layout.transformer == folder and not has_weights(folder)
     shown = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
     needs_weights = config.initialize == "pretrained" and not on_hub_only
     check_files(layout.transformer, needs_weights=needs_weights, shown=shown)
-    return EncoderFiles(folder, layout, shown, on_hub_only)
+    commit = config.revision if is_local else _commit(folder) or config.revision
+    return EncoderFiles(folder, layout, shown, on_hub_only, layout.transformer, commit=commit)
+
+
+def _commit(folder: Path) -> str | None:
+    """What the hub's cache calls the folder of a commit."""
+    return folder.name if re.fullmatch("[0-9a-f]{40}", folder.name) else None
+
+
+def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> EncoderFiles:
+    """The files of an adapter and of its base. Raises UserError where the base is gone, or another one."""
+    own = layout.transformer
+    base = read_base(own)
+    try:
+        files = find_encoder(BackboneConfig(path=base.path, revision=base.revision))
+    except UserError as error:
+        raise UserError(f"{own}: the base of this adapter is not there: {error}") from error
+    if files.base is not None:
+        raise UserError(f"{own}: the base of this adapter is an adapter, too ({base.path}); merge that first")
+    require_base(base, files.layout.transformer, adapter=own)
+    layout = replace(layout, transformer=files.layout.transformer)
+    return replace(files, folder=folder, layout=layout, tokenizer=own, base=base)
 
 
 def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
@@ -71,10 +105,10 @@ def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
     folder = encoder_folder(start) if start is not None else locate_folder(config.path)
     if folder is None:
         return True  # who loads it sees
-    folder = read_layout(folder).transformer
-    if _architecture(folder).get("type_vocab_size", 2) < 2:
+    files = find_encoder(BackboneConfig(path=str(folder), initialize="random"))
+    if _architecture(files.layout.transformer).get("type_vocab_size", 2) < 2:
         return False
-    tokenizer = read_tokenizer_file(folder)
+    tokenizer = read_tokenizer_file(files.tokenizer)
     return tokenizer is None or any(tokenizer.encode("a", "b").type_ids)
 
 
@@ -90,14 +124,48 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
         config = BackboneConfig(path=str(encoder_folder(start)), initialize="pretrained")
     if locate_folder(config.path) is None and hub_problem() is None:
         return
-    layout = find_encoder(config).layout
+    files = find_encoder(config)
+    layout = files.layout
     layout.prompts.configured(config)
     layout.pooling_for(config.pooling)
+    look_at_adapter(config, files)
     architecture = _architecture(layout.transformer)
-    if (tokenizer := read_tokenizer_file(layout.transformer)) is not None:
-        check_vocabulary(tokenizer.get_vocab(), architecture.get("vocab_size"), shown=config.path)
+    if (tokenizer := read_tokenizer_file(files.tokenizer)) is not None:
+        check_vocabulary(
+            without_added(tokenizer.get_vocab(), files), architecture.get("vocab_size"), shown=config.path
+        )
     if config.initialize == "pretrained":
         _look_at_weights(layout.transformer, architecture)
+
+
+def look_at_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
+    """Raises UserError for an adapter that could not be put beside these weights, as far as files and packages say."""
+    adapter = config.adapter
+    if (adapter is not None or files.base is not None) and find_spec("peft") is None:
+        raise UserError(f"an adapter needs peft, which is not installed; type: {install_line('peft')}")
+    if adapter is None:
+        return
+    if files.base is not None:
+        raise UserError(
+            f"{config.path}: holds an adapter already, which goes on learning where no other is asked for; leave "
+            "adapter out, or start from its merged weights (juzhen export … --format sentence-transformers)"
+        )
+    if config.initialize == "random":
+        raise UserError(
+            "initialize=random: an adapter learns beside weights that have learnt something, and is saved without "
+            "them; choose initialize=pretrained, or leave adapter out"
+        )
+    if adapter.base == "nf4" and find_spec("bitsandbytes") is None:
+        raise UserError(
+            "base=nf4: weights in 4 bits (QLoRA) need a CUDA device and bitsandbytes, which is not installed; type: "
+            f"{install_line('qlora')}, or choose base=bfloat16"
+        )
+
+
+def without_added(vocabulary: Mapping[str, int], files: EncoderFiles) -> Mapping[str, int]:
+    """A tokenizer's vocabulary without the token of templates, which a base does not have and loading adds."""
+    added = (INJECTED,) if files.base is not None and files.layout.templates is not None else ()
+    return {token: number for token, number in vocabulary.items() if token not in added}
 
 
 def _require_prompt_of(start: str, config: BackboneConfig) -> None:

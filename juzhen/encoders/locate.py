@@ -27,7 +27,7 @@ HEAD_FILE = "head.safetensors"
 """Beside the transformer of a cross-encoder."""
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-ADAPTER = "adapter_config.json"
+ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _TOKENIZERS = (
     "tokenizer.json",
@@ -58,6 +58,11 @@ def locate_folder(path: str) -> Path | None:
     if is_path or source.exists():
         raise UserError(f"{path}: no such folder{_hint(source)}")
     return None
+
+
+def is_built_in(path: str) -> bool:
+    """Whether a path names what is installed with juzhen, wherever that is."""
+    return path.startswith(f"{BUILTIN}/") and (PACKAGE / path).is_dir()
 
 
 def _siblings(missing: Path) -> list[str]:
@@ -156,9 +161,9 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
 
 def check_weights_index(folder: Path) -> None:
     """Raises UserError for a list of weights that names anything but safetensors files of the same folder."""
-    if (folder / ADAPTER).is_file():
+    if (folder / ADAPTER).is_file():  # of our own one, the base's folder is looked at in its place
         raise UserError(
-            f"{folder}: holds an adapter ({ADAPTER}); merge it into its model first (merge_and_unload)"
+            f"{folder}: holds weights beside an adapter ({ADAPTER}); merge it into its model first (merge_and_unload)"
         )
     path = folder / WEIGHTS[1]
     with naming(f"{path}: no list of weights"):

@@ -3,6 +3,7 @@
 from typing import Any
 
 from juzhen.core.markup import in_markdown
+from juzhen.encoders.adapters import adapter_facts
 from juzhen.encoders.licence import licence_note
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -48,12 +49,13 @@ scores = encoder.score([("今天天气很好", "今天是个好天气")])
 """
 
 _USE_CROSS_ELSEWHERE = {
-    False: """
+    True: """
 sentence-transformers 6 gives the same numbers, the logits: `CrossEncoder("<this folder>").predict(pairs)`. Older
 versions put a new head of random weights over the transformer; do not use them.
 """,
-    True: """
-A score is the mean of both orders of a pair. sentence-transformers cannot compute that, and stops at `modules.json`.
+    False: """
+sentence-transformers cannot compute it, and stops at `modules.json`. Where the table says symmetric, a score is the
+mean of both orders of a pair.
 """,
 }
 
@@ -76,6 +78,7 @@ def model_card(
         "dimensions": encoder.dim,
         "tokens at most": encoder.max_length,
     }
+    features |= adapter_facts(encoder.backbone)
     features |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
     features |= {"may be cut to": encoder.nested_dims} if encoder.nested_dims else {}
     features |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
@@ -109,15 +112,18 @@ def _sizes(encoder: PooledEncoder, loads_elsewhere: bool) -> str:
     )
 
 
-def pair_card(encoder: Any, settings: dict[str, Any], facts: dict[str, Any], *, place: str = HERE) -> str:
+def pair_card(
+    encoder: Any, settings: dict[str, Any], facts: dict[str, Any], *, loads_elsewhere: bool, place: str = HERE
+) -> str:
     """Markdown of a cross-encoder; arguments as of `model_card`, and what its settings file says."""
     facts = dict(facts)
     title = facts.pop("name", "Cross-encoder")
     features = {"architecture": encoder.backbone.config.model_type} | settings
     features["tokens at most"] = encoder.inner.max_length
+    features |= adapter_facts(encoder.backbone)
     text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n"
     note = f"{licence_note(encoder.inner.licence)}\n"
-    use = f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[encoder.symmetric]}".replace(HERE, place)
+    use = f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[loads_elsewhere]}".replace(HERE, place)
     return _head("", encoder.inner) + text + note + fact_table(features | facts) + use
 
 

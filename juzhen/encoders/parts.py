@@ -1,22 +1,34 @@
 """The parts of a sentence encoder as a folder or the hub has them: any Hugging Face encoder, and what follows it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError
 from juzhen.core.threads import limit_threads
-from juzhen.encoders.first_look import check_vocabulary, find_encoder
+from juzhen.encoders.adapter_files import Base
+from juzhen.encoders.adapter_folder import load_adapter
+from juzhen.encoders.adapters import remember_base, sharing_weights
+from juzhen.encoders.architectures import set_attention
+from juzhen.encoders.first_look import (
+    EncoderFiles,
+    check_vocabulary,
+    find_encoder,
+    look_at_adapter,
+    without_added,
+)
+from juzhen.encoders.layers import other_layers
 from juzhen.encoders.layout import Layout
-from juzhen.encoders.locate import encoder_source, scores_pairs
+from juzhen.encoders.locate import encoder_source, is_built_in, locate_folder, scores_pairs
 from juzhen.encoders.projection import load_projections
 from juzhen.encoders.settings_file import naming, read_settings
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.spec import AdapterConfig, BackboneConfig
+from juzhen.encoders.special_tokens import append_end_token
 from juzhen.encoders.templates import Templates
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 
@@ -53,23 +65,37 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
             f"{config.path}: holds a {layout.reader}, whose states are no embeddings of sentences; load it by "
             f"{layout.reader}.load(…)"
         )
+    look_at_adapter(config, files)
     limit_threads()
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         architecture = read_architecture(layout.transformer, dropout=config.dropout)
+        set_attention(architecture, config.attention or (files.base.attention if files.base else None))
         if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
             backbone = from_scratch(architecture, shown=files.shown)
         elif files.on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)
+        elif files.base is not None:
+            backbone = _with_adapter(config, files, architecture)
         else:
-            backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
+            backbone = from_weights(str(layout.transformer), architecture, **_in_bits(config.adapter))
+            path = (
+                config.path
+                if locate_folder(config.path) is None or is_built_in(config.path)
+                else str(files.folder)
+            )
+            base = Base(path, files.commit, "", dropout=config.dropout, attention=config.attention)
+            remember_base(backbone, base, layout.transformer)
         with naming(f"{layout.transformer}: the tokenizer does not load"):
             tokenizer = AutoTokenizer.from_pretrained(
-                layout.transformer, local_files_only=True, trust_remote_code=False
+                files.tokenizer, local_files_only=True, trust_remote_code=False
             )
-    check_vocabulary(tokenizer.get_vocab(), len(token_embeddings(backbone).weight), shown=config.path)
+            append_end_token(tokenizer, files.tokenizer)
+    check_vocabulary(
+        without_added(tokenizer.get_vocab(), files), len(token_embeddings(backbone).weight), shown=config.path
+    )
     options = {
         "pooling": layout.pooling_for(config.pooling),
         "normalize": bool(layout.normalize) if config.normalize is None else config.normalize,
@@ -81,6 +107,43 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     }
     folder = files.folder if config.initialize == "pretrained" else None
     return Parts(backbone, tokenizer, options, layout.templates, folder)
+
+
+def _with_adapter(
+    config: BackboneConfig, files: EncoderFiles, architecture: PretrainedConfig
+) -> PreTrainedModel:
+    """The weights of a base, those in memory where another adapter beside them is in use, and an adapter of files."""
+    base, place = cast(Base, files.base), files.layout.transformer
+    dropout = base.dropout if config.dropout is None else config.dropout
+    base = replace(base, attention=config.attention or base.attention)
+
+    def load() -> PreTrainedModel:
+        whole = from_weights(str(place), architecture, **_in_bits(AdapterConfig(base=base.precision)))
+        return whole if base.layers is None else other_layers(whole, base.layers, seed=0)
+
+    if config.dropout is None and dropout is not None:
+        architecture = read_architecture(place, dropout=dropout)
+        set_attention(architecture, base.attention)
+    if files.layout.templates is None:
+        backbone = sharing_weights((place, base, dropout), load)
+    else:  # a token is added to the table of its own
+        backbone = load()
+    load_adapter(backbone, files.tokenizer, base, place)
+    return backbone
+
+
+def _in_bits(adapter: AdapterConfig | None) -> dict[str, Any]:
+    """How `from_weights` reads a folder: whole, or in 4 bits."""
+    if adapter is None or adapter.base != "nf4":
+        return {"local_files_only": True}
+    if not torch.cuda.is_available():
+        raise UserError(
+            "base=nf4: weights in 4 bits (QLoRA) are computed with on CUDA devices alone, and there is none; choose "
+            "base=bfloat16 or base=float32"
+        )
+    numbers = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+    bits = BitsAndBytesConfig(**numbers, bnb_4bit_compute_dtype=torch.bfloat16)
+    return {"local_files_only": True, "quantization_config": bits, "device_map": {"": 0}}
 
 
 def embedding_size(source: str | Path, *, revision: str | None = None) -> int:

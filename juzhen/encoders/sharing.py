@@ -9,6 +9,7 @@ from torch import nn
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.network import hub_problem
 from juzhen.core.owned import LIST
+from juzhen.encoders.adapters import for_others
 from juzhen.encoders.bundle import save_encoder, write_encoder
 
 
@@ -42,12 +43,13 @@ class Shareable(nn.Module):
         token     None: that of HF_TOKEN or of `hf auth login`
         card      as of `save`; the name of the README is that of the repository
 
-        Raises UserError without a token, without a network, and with what the hub refuses.
+        An adapter whose base is no model of the hub is merged into its weights. Raises UserError without a token,
+        without a network, and with what the hub refuses.
         """
         require_hub_token(repo_id, token)
         with tempfile.TemporaryDirectory() as folder:
             name = repo_id.rpartition("/")[2]
-            write_encoder(self, Path(folder), {"name": name} | (card or {}), place=repo_id)
+            write_encoder(for_others(self), Path(folder), {"name": name} | (card or {}), place=repo_id)
             return upload(
                 Path(folder), repo_id, private=private, revision=revision, token=token, message=message
             )

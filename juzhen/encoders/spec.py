@@ -13,6 +13,33 @@ NO_PROMPT = "none"
 
 
 @dataclass(config=SCHEMA, kw_only=True)
+class AdapterConfig:
+    """A few matrices that learn beside the frozen weights of the backbone."""
+
+    kind: Literal["lora", "dora", "vera"] = Field(
+        default="lora",
+        description="lora (Hu et al. 2021) · dora: direction and length apart (Liu et al. 2024) · vera: vectors over "
+        "shared random matrices (Kopiczko et al. 2023)",
+    )
+    rank: int = Field(default=16, ge=1, description="columns of a matrix; more: more to learn with")
+    alpha: float | None = Field(
+        default=None,
+        gt=0,
+        description="what is learnt counts alpha / rank times; null: 2 × rank; vera has none",
+    )
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="of what goes into the matrices")
+    targets: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        description="ends of names of linear layers, as [query, value]; null: attention's",
+    )
+    base: Literal["float32", "bfloat16", "nf4"] = Field(
+        default="float32",
+        description="how the frozen weights are held; nf4: 4 bits (QLoRA), which needs CUDA and bitsandbytes",
+    )
+
+
+@dataclass(config=SCHEMA, kw_only=True)
 class BackboneConfig:
     """The pretrained transformer, and how its token states become one embedding."""
 
@@ -26,6 +53,10 @@ class BackboneConfig:
     )
     pooling: Annotated[str, Among(POOLINGS)] | None = Field(
         default=None, description="null: what the folder says, else mean"
+    )
+    attention: Literal["causal", "bidirectional"] | None = Field(
+        default=None,
+        description="of a decoder, whether a token looks to the left alone or both ways; null: what the folder says",
     )
     normalize: bool | None = Field(
         default=None, description="embeddings of length 1; null: what the folder says, else no"
@@ -56,4 +87,8 @@ class BackboneConfig:
     )
     learning_rate: float | None = Field(
         default=None, description="peak learning rate that suits its size; the optimizer takes it from here"
+    )
+    adapter: AdapterConfig | None = Field(
+        default=None,
+        description="what learns in the place of all weights, as adapter=lora has it; null: all learn",
     )

@@ -10,8 +10,9 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.neighbours import NUM_CANDIDATES
 from juzhen.data.leaks import Seen
 from juzhen.data.text import TextTable
+from juzhen.encoders.chunks import most_tokens
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.cut import Cut, most_tokens
+from juzhen.encoders.cut import Cut
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.plan import EvaluationPlan
 from juzhen.families import family_of

@@ -15,6 +15,7 @@ from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
+from juzhen.encoders.adapters import has_adapter
 from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name
@@ -68,6 +69,7 @@ class LateColumns:
     without_leaks: bool = False
     progress: bool = False
     _read: tuple[str, JobData | None] = ("", None)
+    _beside: Any = None
 
     def add(self, run: FinishedRun, sets: Descriptions) -> Changes:
         """Scores `sets` and writes the result again; the caller holds the lock of the run.
@@ -109,7 +111,11 @@ class LateColumns:
         evaluation, before = Evaluation({}), dict[str, Score]()
         rows: Described = {}
         if data.evaluation:
-            evaluation, rows = self._scored(lexical or run.folder, data, settings, seen)
+            encoder = lexical or open_encoder(run.folder)
+            evaluation, rows = self._scored(encoder, data, settings, seen)
+            # The next run's adapter may stand beside the same weights, which then are not read again.
+            beside = getattr(encoder, "inner", encoder)
+            self._beside = encoder if has_adapter(getattr(beside, "backbone", None)) else None
         scores = evaluation.scores | data.missing
         if result.untrained and (
             self.again or any(_key(rows) not in result.data for rows in data.evaluation)

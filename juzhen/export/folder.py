@@ -13,6 +13,7 @@ from juzhen.core.markup import in_markdown
 from juzhen.core.opened import read_text
 from juzhen.core.whole import whole_folder, write_json, write_text
 from juzhen.data.spec import DatasetConfig
+from juzhen.encoders.adapters import merged
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.model_card import fact_table
@@ -56,7 +57,8 @@ def export_encoder(
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder) as part:
-        prepared: Any = encoder if isinstance(encoder, CrossEncoder) else finished(encoder, dim, format)
+        whole = merged(encoder)  # the proof compares with the adapter as it is
+        prepared: Any = whole if isinstance(encoder, CrossEncoder) else finished(whole, dim, format)
         if format is Format.STATIC:
             write_static(prepared, part, dim=dim)
         elif format.graph is None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from juzhen.core.errors import UserError
+from juzhen.encoders.adapters import merged
 from juzhen.merging.methods import METHODS
 
 EXACTLY = ("pooling", "normalize", "max_length", "prompts", "templates")
@@ -30,6 +31,10 @@ class Models:
         self, encoders: Sequence[Any], names: Sequence[str], base: Any = None, base_name: str = ""
     ) -> None:
         self.names = list(names)
+        encoders = [
+            merged(encoder) for encoder in encoders
+        ]  # the mean of two adapters is not that of their products
+        base = None if base is None else merged(base)
         first = encoders[0]
         for encoder, name in zip(encoders[1:], names[1:], strict=True):
             _require_alike(first, encoder, f"{names[0]} and {name}")

@@ -107,7 +107,9 @@ def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
     """The encoder that all runs started from, and what it is called. Raises UserError where that is not one."""
     starts = []
     for result in parents:
-        backbone = {key: value for key, value in result.config["backbone"].items() if key != "name"}
+        backbone = {
+            key: value for key, value in result.config["backbone"].items() if key not in ("name", "adapter")
+        }
         draws = backbone.get("initialize") == "random" or backbone.get("layers") is not None
         starts.append((result.config.get("init_from"), backbone, result.seed if draws else None))
     if any(start != starts[0] for start in starts):

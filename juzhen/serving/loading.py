@@ -1,29 +1,59 @@
 """From what was typed to what is served: runs, their names, and the texts that are searched."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from juzhen.core.errors import UserError
+from juzhen.encoders.adapters import base_of, has_adapter
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index import Index, index_in_memory, read_rows
 from juzhen.index.qdrant import QdrantIndex, is_address
 from juzhen.serving.engines import Embedder, Reranker
+from juzhen.serving.models import Models
 from juzhen.serving.searching import Corpus
-from juzhen.serving.service import Models
 
 
 def load_models(
-    encoder: str, rerank: str | None, index: str | Path | None, *, name: str | None, device: str, backend: str
+    encoder: str,
+    rerank: str | None,
+    index: str | Path | None,
+    *,
+    adapters: Sequence[str] = (),
+    name: str | None,
+    device: str,
+    backend: str,
 ) -> Models:
-    """The models of runs or folders, as their files are now. Raises UserError where there is none."""
+    """The models of runs or folders, as their files are now. Raises UserError where there is none.
+
+    adapters  runs whose adapters stand beside the weights that the encoder's adapter stands beside
+    """
     embedder = Embedder(SentenceEncoder.load(encoder, device=device), name or model_name(encoder), backend)
+    others = tuple(_beside(source, embedder, device, backend) for source in adapters)
+    names = [embedder.name, *(other.name for other in others)]
+    if repeated := sorted({each for each in names if names.count(each) > 1}):
+        raise UserError(
+            f"--adapter: several are called {', '.join(repeated)}; rename the folders, or give --name"
+        )
     reranker = None
     if rerank is not None:
         reranker = Reranker(CrossEncoder.load(rerank, device=device), model_name(rerank))
     corpus = None if index is None else open_corpus(index, embedder.encoder)
-    return Models(embedder, reranker, corpus, int(time.time()))
+    return Models(embedder, reranker, corpus, int(time.time()), others)
+
+
+def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder:
+    """The encoder of a further adapter. Raises UserError for weights that would be in memory a second time."""
+    encoder = SentenceEncoder.load(source, device=device)
+    backbones = encoder.backbone, first.encoder.backbone
+    if not all(map(has_adapter, backbones)) or len({base_of(backbone).digest for backbone in backbones}) > 1:
+        raise UserError(
+            f"--adapter {source}: {first.name} and it are not adapters of one base; start a server of its own for it"
+        )
+    return Embedder(encoder, model_name(source), backend)
 
 
 def model_name(source: str) -> str:

@@ -17,7 +17,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from juzhen.core.errors import UserError
 from juzhen.serving.app import LOOPBACK, make_app
 from juzhen.serving.door import Door, log_event
-from juzhen.serving.service import Models, Service
+from juzhen.serving.models import Models
+from juzhen.serving.service import Service
 from juzhen.serving.settings import Keys, Limits
 
 KEPT_ALIVE = 75

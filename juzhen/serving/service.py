@@ -4,13 +4,12 @@ import asyncio
 import base64
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from juzhen.core.errors import UserError, nearest
-from juzhen.core.texts import short
+from juzhen.core.errors import UserError
 from juzhen.encoders.pooling import cut_to, unit
 from juzhen.encoders.token_table import TokenTable
 from juzhen.index import IndexHit
@@ -27,10 +26,11 @@ from juzhen.serving.bodies import (
     SimilarityBody,
     WordsBody,
 )
-from juzhen.serving.engines import Embedder, Reranker, pair_shares
+from juzhen.serving.engines import Reranker, pair_shares
 from juzhen.serving.errors import RequestError
 from juzhen.serving.metrics import Metrics
-from juzhen.serving.searching import Corpus, depth_of, require_corpus
+from juzhen.serving.models import Models, require_model
+from juzhen.serving.searching import depth_of, require_corpus
 from juzhen.serving.settings import Limits
 
 BY_COSINE = (
@@ -44,16 +44,6 @@ SIDES_OF_PAIR = "first", "second"
 
 PATIENCE = 0.5
 """Seconds after which a request looks whether its client is still there: what nobody waits for is not computed."""
-
-
-@dataclass(frozen=True)
-class Models:
-    """What is served between two loads."""
-
-    embedder: Embedder
-    reranker: Reranker | None = None
-    corpus: Corpus | None = None
-    created: int = 0
 
 
 @dataclass
@@ -140,8 +130,9 @@ class Service:
 
     async def score(self, body: ScoreBody, facts: Facts) -> dict[str, Any]:
         models, pairs = self.models, body.pairs
-        served = [models.embedder.name, *([models.reranker.name] if models.reranker else [])]
-        require_model(body.model, served)
+        require_model(body.model, [*models.embedders, *([models.reranker.name] if models.reranker else [])])
+        if body.model in models.embedders:
+            models = self._models(body.model)
         first, second = ([pair[side] for pair in pairs] for side in (0, 1))
         texts = self._texts([*first, *second], "pairs")
         if (judge := models.reranker) is None or body.model in (None, models.embedder.name):
@@ -191,6 +182,11 @@ class Service:
 
     async def search(self, body: SearchBody, facts: Facts) -> dict[str, Any]:
         models = self._models(body.model)
+        if models.embedder is not self.models.embedder:
+            message = (
+                f"model {models.embedder.name}: what is searched was encoded by {self.models.embedder.name}"
+            )
+            raise RequestError(400, message, param="model")
         corpus, queries = require_corpus(models.corpus), self._texts(body.query, "query")
         reranker = models.reranker if body.rerank else None
         if body.rerank and reranker is None:
@@ -235,7 +231,7 @@ class Service:
         if not texts:
             raise RequestError(400, "documents: an empty list; expected a text at least", param="documents")
         if (reranker := models.reranker) is None:
-            require_model(body.model, [models.embedder.name])
+            models = self._models(body.model)
             scores, warnings = await self._by_embeddings(models, body, texts, facts)
         else:
             require_model(body.model, [reranker.name])
@@ -270,11 +266,12 @@ class Service:
 
     def listed(self) -> dict[str, Any]:
         """What is served, as OpenAI lists models."""
-        models, embedder = self.models, self.models.embedder
+        models, data = self.models, []
         card = {"object": "model", "created": models.created, "owned_by": "juzhen"}
-        encoder = embedder.encoder
-        facts = {"task": "embeddings", "dimension": encoder.dim, "max_tokens": encoder.max_length}
-        data = [{"id": embedder.name, **card, **facts, "prompts": sorted(encoder.prompts.texts)}]
+        for name, embedder in models.embedders.items():
+            encoder = embedder.encoder
+            facts = {"task": "embeddings", "dimension": encoder.dim, "max_tokens": encoder.max_length}
+            data.append({"id": name, **card, **facts, "prompts": sorted(encoder.prompts.texts)})
         if (reranker := models.reranker) is not None:
             facts = {"task": "rerank", "max_tokens": reranker.encoder.inner.max_length}
             data.append({"id": reranker.name, **card, **facts, "prompts": []})
@@ -341,8 +338,9 @@ class Service:
             answer.cancel()
 
     def _models(self, name: str | None) -> Models:
-        require_model(name, [self.models.embedder.name])
-        return self.models
+        embedders = self.models.embedders
+        require_model(name, [*embedders])
+        return self.models if name is None else replace(self.models, embedder=embedders[name])
 
     def _texts(self, value: Any, param: str) -> list[str]:
         """A text or a list of them. Raises RequestError for all else, and where the limits are passed."""
@@ -373,15 +371,6 @@ class Service:
                 f"{param}: {len(values):,} texts in one request; at most {self.limits.texts:,}",
                 param=param,
             )
-
-
-def require_model(name: str | None, served: Sequence[str]) -> None:
-    """Raises RequestError for the name of a model that is not served. None: whichever is served."""
-    if name is not None and name not in served:
-        hint = nearest(name, served) if len(name) < 200 else f"known: {', '.join(served)}"
-        raise RequestError(
-            404, f"model {short(name)} is not served here; {hint}", param="model", code="model_not_found"
-        )
 
 
 def _is_numbers(value: Any) -> bool:

@@ -4,7 +4,7 @@ import inspect
 from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,8 +19,10 @@ from juzhen.core.measures import chooses
 from juzhen.core.progress import progress_bar
 from juzhen.data.sampler import BatchStream
 from juzhen.data.views import apply_view
+from juzhen.encoders.adapters import add_adapter
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+from juzhen.encoders.spec import AdapterConfig
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.evaluation.run import evaluate
 from juzhen.losses.loss import Loss
@@ -46,6 +48,7 @@ def fit(
     weight_decay: float = 0.01,
     clip_norm: float | None = 1.0,
     layer_decay: float | None = None,
+    adapter: AdapterConfig | Literal["lora", "dora", "vera"] | None = None,
     seed: int = 42,
     device: str | torch.device = "cpu",
     bf16: bool = False,
@@ -62,6 +65,8 @@ def fit(
     loss   a loss of `juzhen.losses`, as an object, a class or a name; one with a head is best named, for its sizes
     warmup  share of the steps in which the learning rate rises from 0 to `learning_rate`; then it goes by `decay`:
            linear, to 0 at the end · constant · inverse_sqrt
+    adapter  a few matrices that learn in the place of all weights, by peft; None: all learn, or the adapter that the
+           encoder has
     layer_decay  learning rate of a layer as a share of that of the layer above, as of `adamw`; None: all alike
     dev    after each epoch these rows are scored, and the best weights are kept; None: the last ones are
     bf16   compute in bfloat16, with weights in float32
@@ -70,6 +75,9 @@ def fit(
     """
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(encoder)
+    if adapter is not None:
+        config = AdapterConfig(kind=adapter) if isinstance(adapter, str) else adapter
+        add_adapter(encoder.backbone, config, seed=seed)
     if isinstance(encoder, PromptEncoder):
         raise UserError(
             "an encoder that reads sentences through templates is trained by the suite, not by fit"

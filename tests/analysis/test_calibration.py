@@ -108,6 +108,7 @@ def runs(tmp_path_factory, tiny_backbone):
     return joint, run_job(folder, tiny_backbone, *steps, "loss=cosent")
 
 
+@pytest.mark.slow
 def test_calibrate_writes_what_it_prints(runs, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.delenv("COLUMNS", raising=False)  # Markdown, as in a pipe
@@ -227,6 +228,7 @@ def test_a_calibrated_run_gives_probabilities(runs, fitted, predicted, capsys):
     assert 0 < float(capsys.readouterr().out) < 1
 
 
+@pytest.mark.slow
 def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
     words = ["--fuse", *map(str, runs), "--calibration", str(fitted / "fusion-demo_sts.json")]
     assert main(["score", *words, "今天下雨", "今天有雨"]) == 0

@@ -52,7 +52,7 @@ def audited(run, folder):
 
 
 @pytest.mark.parametrize("model", ["crops", "mlm"])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
     tmp_path, tiny_backbone, data, capsys, model, without_promised_rows
 ):

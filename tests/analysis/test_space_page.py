@@ -91,6 +91,7 @@ def test_both_maps_have_one_scale_and_many_groups_are_told_apart(space):
     assert groups.max() == 23
 
 
+@pytest.mark.slow
 def test_a_pointer_names_a_text_in_both_maps_and_what_is_typed_is_found(page):
     require_chromium()
     given, complaints = browse(

@@ -67,6 +67,7 @@ def test_the_moving_average_is_validated_and_kept(tmp_path, tiny_backbone, monke
     assert result.scores["dev/demo_sts/spearman"].value == pytest.approx(best, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_killed_after_a_validation_it_ends_with_the_same_average(tmp_path, tiny_backbone):
     job = (*QUICK, "callbacks=[ema]", "training.checkpoint_every=1 steps", "training.patience=null")
     whole = run_job(tmp_path / "whole", tiny_backbone, *job)

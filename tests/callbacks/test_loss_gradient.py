@@ -50,6 +50,7 @@ def test_a_sentence_of_several_rows_counts_once(tiny_backbone):
     torch.testing.assert_close(kept.grad[0], (kept[1] + kept[2]).detach())
 
 
+@pytest.mark.slow
 def test_it_is_logged_and_changes_nothing(tmp_path, tiny_backbone):
     watched = run_job(tmp_path / "a", tiny_backbone, *QUICK)
     alone = run_job(tmp_path / "b", tiny_backbone, *QUICK, "callbacks.loss_gradient=null")
@@ -118,6 +119,7 @@ RANGE = ("callbacks.loss_gradient.low=1000", "callbacks.loss_gradient.high=2000"
 
 
 @pytest.mark.parametrize(("words", "told"), [(("loss=cosent",), True), (("loss=cosine",), False)])
+@pytest.mark.sampled(2)
 def test_only_losses_of_comparisons_have_a_range(words, told, tmp_path, tiny_backbone, caplog):
     with caplog.at_level(logging.WARNING):
         run_job(tmp_path, tiny_backbone, *QUICK, *words, *RANGE)

@@ -87,6 +87,7 @@ def whole(tmp_path_factory, tiny_backbone):
     return run, batches, states
 
 
+@pytest.mark.slow
 def test_batches_have_the_negatives_in_force_and_no_generator_is_touched(whole):
     run, batches, states = whole
     assert [line["step"] for line in lines(run)] == [0, 2, 3, 4, 5, 6, 7, 9]
@@ -103,6 +104,7 @@ def test_batches_have_the_negatives_in_force_and_no_generator_is_touched(whole):
 
 
 @pytest.mark.parametrize("step", [2, 5])
+@pytest.mark.sampled(2)
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path, tiny_backbone, whole, step):
     run, *_ = whole
     job = (*JOB, EASY, "resume=auto")
@@ -112,6 +114,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path, tiny_backbone, whole, step):
     assert {line["step"]: line for line in told(finished)} == {line["step"]: line for line in told(run)}
 
 
+@pytest.mark.slow
 def test_a_signal_at_a_mining_is_obeyed_at_once_and_the_mining_made_up_for(tmp_path, tiny_backbone, whole):
     job = (*JOB, EASY, "resume=auto")
     assert interrupt(tmp_path, tiny_backbone, 5, "SIGTERM", *job) == 128 + signal.SIGTERM
@@ -148,6 +151,7 @@ def killed(*given):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_mined_once_and_in_a_mixture(tmp_path, tiny_backbone):
     run = run_job(
         tmp_path,

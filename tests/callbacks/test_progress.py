@@ -36,6 +36,7 @@ print("Spearman x100")
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100])
+@pytest.mark.sampled(3)
 def test_a_line_fits_the_terminal_and_messages_stand_above_it(columns):
     screen = python_in_a_terminal("-c", WORK, columns=columns)
     assert screen.status == 0
@@ -112,6 +113,7 @@ def test_a_job_leaves_nothing_but_its_result_on_stdout(tmp_path, tiny_backbone, 
     assert not (run / PROGRESS_FILE).exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_how_far_it_is_and_goes_on_with_the_right_total(
     tmp_path, tiny_backbone, capsys
 ):
@@ -177,6 +179,7 @@ def test_a_real_run_in_a_terminal_before_and_after_ctrl_c(tmp_path, tiny_backbon
     assert not [line for line in again.lines if "Spearman" in line]
 
 
+@pytest.mark.slow
 def test_bars_of_other_libraries_stay_out_of_pipes():
     program = (
         "from juzhen.cli.program import run_program\n"

@@ -26,6 +26,7 @@ def study(folder: Path, pruner: dict) -> "optuna.Study":
     return made
 
 
+@pytest.mark.slow
 def test_a_pruned_run_leaves_no_result_and_goes_on_for_another_trial(tmp_path, tiny_backbone, capsys):
     strict = study(tmp_path / "strict", {"_target_": "optuna.pruners.ThresholdPruner", "lower": 2.0})
     mild = study(tmp_path / "mild", {"_target_": "optuna.pruners.NopPruner"})

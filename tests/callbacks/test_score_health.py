@@ -38,6 +38,7 @@ def runs(tmp_path_factory, tiny_backbone):
     return watched, run_job(folder / "b", tiny_backbone, *JOINT, "callbacks.score_health=null")
 
 
+@pytest.mark.slow
 def test_scores_of_a_cross_encoder_are_watched(runs):
     lines = [json.loads(line) for line in (runs[0] / "scores.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [3, 6]

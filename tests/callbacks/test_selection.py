@@ -19,6 +19,7 @@ EQUAL = (
 LONG = ("training.duration=8 steps", "training.validate_every=1 steps", "training.patience=2")
 
 
+@pytest.mark.slow
 def test_a_dev_split_of_equal_gold_values_chooses_nothing_and_says_so(tmp_path, tiny_backbone, capsys):
     desk = Desk(tmp_path, tiny_backbone, capsys)
     desk.write("dev.tsv", EQUAL.encode())

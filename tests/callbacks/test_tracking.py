@@ -47,6 +47,7 @@ def test_a_key_and_an_answer_are_online(monkeypatch, open_port, tmp_path, mode):
     assert wandb_mode("auto") == "offline"
 
 
+@pytest.mark.slow
 def test_a_job_with_a_key_and_no_network_does_not_wait(
     monkeypatch, closed_port, tmp_path, tiny_backbone, capfd
 ):
@@ -123,6 +124,7 @@ def test_steps_are_in_the_file_of_wandb_while_the_run_goes_on(tmp_path, tiny_bac
     assert before_the_end[0]["step"] >= 2
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_the_numbers_of_its_first_session(tmp_path, tiny_backbone):
     words = ("training.duration=2 steps", "logger.every_steps=1")
     run = run_job(tmp_path, tiny_backbone, *words)

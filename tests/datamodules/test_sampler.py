@@ -110,6 +110,7 @@ def test_sets_come_in_turn():
 
 @given(st.integers(0, 3), st.integers(0, 90))
 @settings(max_examples=20)
+@pytest.mark.slow
 def test_sets_are_drawn_by_their_shares(seed, start):
     """The four tasks of weights 2, 1, 1 and 0.5."""
     weights = {"retrieval": 2.0, "sts": 1.0, "classes": 1.0, "clusters": 0.5}

@@ -180,6 +180,7 @@ def test_what_cannot_be_scored_is_refused(read_as, kind, texts, message):
         read_as(examples(kind, texts), limit=None, seed=0)
 
 
+@pytest.mark.slow
 def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny_backbone, capsys):
     table = tmp_path / "silver" / "nli_scored.tsv"
     assert main(["distil", str(teacher), "demo_nli", "--triplets", "--out", str(table), "--limit", "20"]) == 0

@@ -44,7 +44,7 @@ def test_a_temperature_is_drawn_and_its_numbers_are_those_of_the_page():
 
 
 @pytest.mark.parametrize(("name", "make"), DRAWN, ids=[name for name, _ in DRAWN])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_the_example_of_a_loss_has_something_to_teach(name, make):
     moves = pulls(name, make())
     assert all(one.isfinite().all() for one in moves.values())

@@ -83,6 +83,7 @@ def test_a_graph_with_projections_is_the_encoder(graph, opened):
     np.testing.assert_allclose(computed, embed(graph[0], "torch"), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_sentences_one_by_one_are_those_of_a_batch(graph, opened):
     backend = opened("onnx")
     alone = np.concatenate([embed(graph[0], backend, [text]) for text in TEXTS])
@@ -201,6 +202,7 @@ def test_a_graph_that_computes_something_else_is_refused(graph, opened, load, be
         opened("onnx", projected(load(bert_folder, pooling="cls")))
 
 
+@pytest.mark.slow
 def test_an_architecture_that_cannot_be_exported_is_named(bert_folder, load, monkeypatch):
     require(BackendName.ONNX)
     encoder = load(bert_folder)

@@ -32,6 +32,7 @@ assert child.exitcode == 0, child.exitcode
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.slow
 def test_a_fork_encodes_with_one_thread_and_says_so_once(encoder_folder):
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     ended = python("-c", FORKS, encoder_folder, env=environment, timeout=120)

@@ -52,7 +52,7 @@ def run_search(example, folder):
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_the_search_of_the_readme_runs_with_any_cross_encoder(
     project_root, pair_folder, tmp_path, page, capfd
 ):

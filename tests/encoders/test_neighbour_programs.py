@@ -67,6 +67,7 @@ each_program = pytest.mark.parametrize(
 
 
 @each_program
+@pytest.mark.sampled(3)
 def test_a_program_runs_here(program, paths, tmp_path):
     assert value_of(program.ours, OURS, paths | {"folder": str(tmp_path / "ours")}) is not None
 

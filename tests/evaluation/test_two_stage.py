@@ -89,6 +89,7 @@ def test_what_two_stages_cannot_do_is_refused(ranking, encoder, reader):
         two_stage(reader, reader, ranking, depths=[3])
 
 
+@pytest.mark.slow
 def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_path, capsys):
     save_encoder(encoder, tmp_path / "one", card={})
     save_encoder(reader, tmp_path / "two", card={})

@@ -107,6 +107,7 @@ def test_folders(whole, layout, size):
         ("own", "juzhen.json"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_layouts(whole, layout, name, size):
     """The small files alone, which takes no model."""
     source, folder = whole / layout, whole / "layouts"

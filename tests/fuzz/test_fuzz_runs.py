@@ -54,6 +54,7 @@ def shown(what):
 
 
 @sizes
+@pytest.mark.slow
 def test_results(folder, size):
     """Read, shown, gathered in tables beside one that is whole, filled in, exported."""
     for name, value in (("whole", VALID[0]), ("broken", VALID[1])):
@@ -82,6 +83,7 @@ def test_results(folder, size):
 
 
 @sizes
+@pytest.mark.slow
 def test_reports(folder, size):
     for name, value in (("whole", VALID[0]), ("broken", VALID[1])):
         (folder / name).mkdir(exist_ok=True)
@@ -170,6 +172,7 @@ def test_journals(folder, size):
 
 
 @sizes
+@pytest.mark.slow
 def test_published_numbers(folder, size):
     shipped = (ROOT / "juzhen" / "report" / "published" / "chinese_transfer.csv").read_bytes()
     ours = b"".join(shipped.splitlines(keepends=True)[:6])

@@ -37,6 +37,7 @@ def test_descriptions(folder, size):
 
 
 @sizes
+@pytest.mark.slow
 def test_sets_of_ones_own(folder, size):
     """As the program takes them: composed, typed, checked."""
     place = folder / "conf"

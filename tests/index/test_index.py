@@ -48,6 +48,7 @@ def test_flat_gives_what_a_search_over_all_gives(built, encoder, rows):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(3)
 def test_every_kind_gives_exact_scores_and_most_of_the_nearest(built_once, encoder, rows, kind):
     with Index.open(built_once(kind), encoder) as index:
         found = index.search(QUERIES, 10)

@@ -5,10 +5,7 @@ from jobs import tiny_encoder
 
 from juzhen.core.errors import UserError
 from juzhen.index import Index, Rows, add, remove
-from juzhen.index.qdrant import QdrantIndex, push
 from juzhen.serving.loading import open_corpus
-
-pytest.importorskip("qdrant_client")
 
 QUERIES = ["怎么退货", "火车的第8个问题"]
 
@@ -19,6 +16,9 @@ def plain(found):
 
 @pytest.mark.slow  # the client alone takes seconds to load
 def test_a_collection_follows_its_index(built, encoder, tmp_path, tiny_backbone):
+    pytest.importorskip("qdrant_client")
+    from juzhen.index.qdrant import QdrantIndex, push
+
     folder, address = built(), f"qdrant:{tmp_path}/store/faq"
     remove(folder, ["t299"])  # the text of t0 again, of which either may stand first
     assert push(folder, address) == (299, 0)

@@ -225,7 +225,7 @@ def split(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("line", "hint"), WRONG.items(), ids=WRONG.keys())
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_wrong_command_line_is_answered_with_the_right_word(tree: Path, line: str, hint: str) -> None:
     with pytest.raises(UserError) as caught:
         check(tree, *split(line))
@@ -293,6 +293,7 @@ def in_a_process(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str
     return python("-c", SCRIPT, tree, *arguments)
 
 
+@pytest.mark.slow
 def test_a_check_is_quick_and_loads_no_torch(tree: Path) -> None:
     done = in_a_process(tree, "name=trial", "loss=by_kind")
     assert done.returncode == 0, done.stderr
@@ -325,6 +326,7 @@ sys.exit(run_program(run))
 
 
 @pytest.mark.parametrize("arguments", [["seed=2"], ["-m", "seed=1,2,3"]])
+@pytest.mark.sampled(2)
 def test_a_mistake_found_inside_a_job_is_shown_without_a_traceback(
     tmp_path: Path, arguments: list[str]
 ) -> None:

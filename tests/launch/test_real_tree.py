@@ -45,7 +45,7 @@ def check(*arguments: str) -> None:
 @pytest.mark.parametrize(
     "group", marked([name for name in GROUPS if name not in ("dataset", "sweep")], LONG_GROUPS)
 )
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_every_option_of_a_group_is_accepted(group: str) -> None:
     small = [] if group in ("suite", "experiment") else ["suite=none"]
     options = (
@@ -82,7 +82,7 @@ def test_every_dataset_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", marked(SWEEPS, LONG_SWEEPS))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
     check(
         "-m", f"sweep={name}", "suite=none"
@@ -126,6 +126,7 @@ def test_mistakes_in_the_real_tree_are_named(argument: str, hint: str) -> None:
         check(argument)
 
 
+@pytest.mark.slow
 def test_the_help_text_lists_the_groups_and_needs_no_torch() -> None:
     script = "import runpy, sys; sys.argv = ['train.py', '--help']; " + (
         "runpy.run_path('train.py', run_name='__main__')"

@@ -24,6 +24,7 @@ def plans(*overrides):
     return plan_job(read_job(config))
 
 
+@pytest.mark.slow
 def test_a_mixture_is_one_stage_and_a_curriculum_one_per_set():
     (mixture,) = plans("dataset=[demo_nli,demo_sts]")
     assert (mixture.name, mixture.datasets) == ("demo_nli+demo_sts", ("demo_nli", "demo_sts"))
@@ -48,6 +49,7 @@ def test_a_stage_has_numbers_of_its_own():
     assert (first.job.training.duration, second.job.training.duration) == ("3 epochs", "1.5 epochs")
 
 
+@pytest.mark.slow
 def test_a_set_comes_again_with_another_loss():
     first, second = plans(*TWICE)
     assert [plan.job.loss["name"] for plan in (first, second)] == ["cosent", "cosine"]

@@ -125,6 +125,7 @@ def trained(tmp_path, tiny_backbone, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_steps_that_compare_nothing_move_no_weight(trained):
     """Neither by decay nor by the momentum of the steps before."""
     one = trained(1, "training.duration=1 steps")

@@ -94,6 +94,7 @@ def test_a_run_begins_with_the_cosine_and_learns_the_form(run, tmp_path, tiny_ba
     assert not (cosine / "encoder" / SCORE_FILE).exists()
 
 
+@pytest.mark.slow
 def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, capsys):
     dev = ScoredRun(run, data_dir=None, batch_tokens=512).scored("demo_sts", "dev")
     encoder = load_encoder(run).eval()

@@ -63,7 +63,7 @@ def test_a_batch_is_each_sentence_in_each_template(tiny_backbone):
 
 
 @pytest.mark.parametrize(("model", "loss"), LOSS_OF.items())
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 def test_every_configuration_trains(model, loss, tmp_path, tiny_backbone):
     words = (
         f"model={model}",

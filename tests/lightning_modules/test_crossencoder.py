@@ -43,6 +43,7 @@ def typed_job(*overrides):
     return whole_job("suite=none", *overrides)
 
 
+@pytest.mark.slow
 def test_every_loss_fits_or_is_refused_with_a_reason():
     nodes = losses_for(options("model")["crossencoder"])
     nodes = {loss: node for loss, node in nodes.items() if "_target_" in node}
@@ -72,7 +73,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
 
 
 @pytest.mark.parametrize("loss", FITS)
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 def test_every_loss_that_fits_takes_steps(loss, tmp_path, tiny_backbone):
     dataset = min(FITS[loss] & {"demo_nli"} or {"demo_qmc"})
     run = run_job(tmp_path, tiny_backbone, *JOINT, f"dataset=[{dataset}]", f"loss={loss}", "debug_rows=24")
@@ -159,6 +160,7 @@ def test_a_head_is_kept_where_it_fits_and_new_where_it_does_not(run, tmp_path, t
     assert torch.equal(CrossEncoder.load(again).head.weight, classes.head.weight)
 
 
+@pytest.mark.slow
 def test_a_bi_encoder_gets_a_head(tmp_path, tiny_backbone):
     still = ("training.duration=1 steps", "optimizer.lr=1e-30", "debug_rows=24", "evaluation.splits=[dev]")
     apart = run_job(tmp_path, tiny_backbone, *still)

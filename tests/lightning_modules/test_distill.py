@@ -105,6 +105,7 @@ def test_the_next_stage_goes_on_with_the_layer_that_was_kept(tmp_path, tiny_back
     assert len(load_encoder(run / "encoder").output_layers) == 1
 
 
+@pytest.mark.slow
 def test_a_positive_shall_have_its_anchors_vector(tmp_path, tiny_backbone, monkeypatch):
     seen = []
     encode = DistillTranslations.encode
@@ -192,6 +193,7 @@ def test_another_teacher_in_the_same_folder_is_another_run(tmp_path):
     assert run_key(job) != key
 
 
+@pytest.mark.slow
 def test_a_teacher_reads_behind_the_prompt_that_it_is_given(tmp_path, tiny_backbone, teacher, monkeypatch):
     prompted = "model.teacher_prompt='问：'"
     words = ("model=distill", "loss=distill", TEACHER)

@@ -68,6 +68,7 @@ def run(tmp_path_factory, tiny_backbone):
     return run_job(tmp_path_factory.mktemp("graded"), tiny_backbone, *words)
 
 
+@pytest.mark.slow
 def test_a_training_leaves_a_head_of_the_grades_that_any_reader_scores_alike(run):
     result, encoder = Result.read(run), CrossEncoder.load(run)
     assert encoder.grades == tuple(number / 10 for number in range(11))

@@ -22,7 +22,7 @@ def ranked(tmp_path):
 
 @pytest.mark.parametrize("model", [BiEncoder, CrossEncoderModule])
 @pytest.mark.parametrize("loss", ["margin_mse", "list_kl", "list_mle", "lambda_loss"])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 def test_scores_of_rows_meet_their_documents(model, loss, ranked, tmp_path, tiny_backbone, monkeypatch):
     seen, encode = [], model.encode
 

@@ -119,7 +119,7 @@ def test_the_page_names_every_number_of_every_loss(documented):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(36)
 def test_a_class_its_file_and_its_page_have_the_same_numbers(loss):
     """By itself a loss has the number for cosines or that for logits, and its docstring and the page say which."""
     config = loss_numbers.options("loss")[loss]

@@ -75,6 +75,7 @@ def test_the_loss_falls_and_dev_with_it(tmp_path, tiny_backbone, text_folder):
     assert loss.count == accuracy.count > 100
 
 
+@pytest.mark.slow
 def test_the_result_has_what_selected_and_pairs_are_scored_too(run):
     result = Result.read(run)
     assert result.training["selected_on"] == ["text_tatoeba"]
@@ -87,6 +88,7 @@ def test_the_result_has_what_selected_and_pairs_are_scored_too(run):
     assert "test/text_tatoeba/spearman" not in result.scores
 
 
+@pytest.mark.slow
 def test_the_encoder_it_leaves_starts_another_job(run, tmp_path, tiny_backbone):
     encoder = load_encoder(run)
     assert "cls." not in "".join(dict(encoder.backbone.named_parameters()))

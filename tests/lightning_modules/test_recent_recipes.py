@@ -44,6 +44,7 @@ def test_what_is_off_leaves_runs_their_keys():
 
 
 @pytest.mark.parametrize("words", [(), ("model=crossencoder", "loss=bce")], ids=["biencoder", "crossencoder"])
+@pytest.mark.sampled(2)
 def test_layers_that_are_computed_again_learn_the_same(tmp_path, tiny_backbone, words):
     words = ("training.duration=3 steps", "evaluation.splits=[]", *words)
     plain = run_job(tmp_path / "plain", tiny_backbone, *words)
@@ -51,6 +52,7 @@ def test_layers_that_are_computed_again_learn_the_same(tmp_path, tiny_backbone, 
     assert weights(again) == weights(plain)
 
 
+@pytest.mark.slow
 def test_a_queue_and_frozen_layers_go_on_after_a_kill(tmp_path, tiny_backbone):
     words = (*UNFREEZING, "dataset=[demo_qmc]", "loss=info_nce_queue", "loss.size=24", "resume=auto")
     words += ("callbacks.unfreezing.layer_every=4 steps", "optimizer.layer_decay=0.8")
@@ -62,6 +64,7 @@ def test_a_queue_and_frozen_layers_go_on_after_a_kill(tmp_path, tiny_backbone):
     assert logged(whole, "train/layers")[0] == 1
 
 
+@pytest.mark.slow
 def test_frozen_layers_stay_as_they_are(tmp_path, tiny_backbone):
     words = (*UNFREEZING, "training.duration=4 steps", "callbacks.unfreezing.layer_every=100 steps")
     words += ("dataset=[demo_nli]", "loss=softmax", "hardware.micro_batch_tokens=40", "backbone.layers=3")
@@ -105,6 +108,7 @@ def test_sets_do_not_share_a_queue():
     ],
     ids=["head", "crossencoder", "contrast"],
 )
+@pytest.mark.sampled(3)
 def test_two_passes_disagree_by_their_dropout(tmp_path, tiny_backbone, words):
     run = run_job(tmp_path, tiny_backbone, "training.duration=2 steps", "evaluation.splits=[]", *words)
     name = words[0].removeprefix("dataset=[").removesuffix("]")

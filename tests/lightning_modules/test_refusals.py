@@ -91,7 +91,7 @@ CASES = [(f"{job} {more}", message) for job, cases in REFUSED.items() for more, 
 
 
 @pytest.mark.parametrize(("words", "message"), CASES, ids=[words for words, _ in CASES])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_refusals_come_before_rows_are_read(words, message, tmp_path, tiny_backbone, monkeypatch):
     forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=message):

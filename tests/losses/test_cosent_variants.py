@@ -59,6 +59,7 @@ def test_weights_of_0_and_1_are_plain_cosent():
     assert one == pytest.approx(other, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_sampled_sum_is_unbiased():
     """The mean of many estimates of the sum in the logarithm, within 4 standard errors of the exact sum."""
     rows = encoded_rows(Kind.SCORED_PAIR, count=12)

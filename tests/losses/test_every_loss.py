@@ -34,6 +34,7 @@ def test_every_loss_is_expected():
 
 @pytest.mark.parametrize("case", SETTINGS, ids=lambda case: case.name)
 @pytest.mark.parametrize("count", [1, 2, 9])
+@pytest.mark.sampled(3)
 def test_value_and_gradient_equal_the_loop(case: Case, count: int):
     loss, rows = case.build(), case.rows(count=count, seed=count)
     value, expected = value_of(loss, rows)[0], case.expected(loss, rows)
@@ -42,6 +43,7 @@ def test_value_and_gradient_equal_the_loop(case: Case, count: int):
 
 
 @each_case
+@pytest.mark.sampled(3)
 def test_every_input_gets_a_gradient(case: Case):
     loss, rows = case.build(), case.rows(count=24, seed=1)
     inputs = leaves(loss, rows)
@@ -51,7 +53,7 @@ def test_every_input_gets_a_gradient(case: Case):
 
 
 @each_case
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_row_order_does_not_matter(case: Case):
     loss, rows = case.build(), case.rows(count=24, seed=2)
     order = torch.randperm(24, generator=torch.Generator().manual_seed(3))
@@ -62,7 +64,7 @@ def test_row_order_does_not_matter(case: Case):
 
 
 @each_case
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_couples_is_true_to_its_word(case: Case):
     """A loss that does not couple is the mean of its rows: a batch may be split. One that couples is not."""
     loss, rows = case.build(), case.rows(count=24, seed=4)
@@ -77,6 +79,7 @@ def test_couples_is_true_to_its_word(case: Case):
 
 
 @each_case
+@pytest.mark.sampled(3)
 def test_half_precision_inputs_are_computed_in_full(case: Case):
     """Only the rounding of the inputs is left: the same rounded numbers in float64 give the same loss."""
     loss, rows = case.build(), case.rows(count=24, seed=5, dtype=torch.bfloat16)
@@ -96,6 +99,7 @@ def test_half_precision_inputs_are_computed_in_full(case: Case):
 
 
 @each_case
+@pytest.mark.sampled(3)
 def test_autocast_does_not_round_the_loss(case: Case):
     loss, rows = case.build().float(), case.rows(count=24, seed=6, dtype=torch.float32)
     value = value_of(loss, rows)[0]
@@ -110,7 +114,7 @@ def test_autocast_does_not_round_the_loss(case: Case):
 
 @each_case
 @pytest.mark.parametrize("size", [0.0, 1.0, 1e4])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_extreme_scores_stay_finite(case: Case, size: float):
     """All scores equal, all at the ends of the cosine, and as large as a cross-encoder's worst logits."""
     loss, rows = case.build().float(), case.rows(count=8, seed=7, dtype=torch.float32)
@@ -132,6 +136,7 @@ def test_extreme_scores_stay_finite(case: Case, size: float):
 
 
 @each_case
+@pytest.mark.sampled(3)
 def test_logs_are_detached_scalars(case: Case):
     _, logs = value_of(case.build(), case.rows())
     assert logs
@@ -149,6 +154,7 @@ def test_declaration(case: Case):
 
 
 @each_case
+@pytest.mark.sampled(3)
 def test_contrast_is_true_to_its_word(case: Case):
     """What it names is what the gradient cannot do without: rows that do not differ in it teach nothing."""
     loss, rows = case.build(), case.rows(count=8, seed=8)

@@ -60,6 +60,7 @@ texts_of_rows = st.lists(st.tuples(*[st.integers(0, 2)] * 3), min_size=1, max_si
 
 @given(texts=texts_of_rows, symmetric=st.booleans(), has_negatives=st.booleans())
 @settings(max_examples=60)
+@pytest.mark.slow
 def test_equals_the_loop_whatever_repeats(texts, symmetric, has_negatives):
     kind = Kind.TRIPLET if has_negatives else Kind.POSITIVE_PAIR
     rows = encoded_rows(kind, count=len(texts), num_negatives=int(has_negatives))

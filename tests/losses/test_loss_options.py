@@ -124,7 +124,7 @@ def test_every_loss_has_a_file():
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "by_kind"])
 @pytest.mark.parametrize("model", ["biencoder", "crossencoder"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 def test_a_file_gives_its_class_what_it_takes_and_no_more_is_needed(name, model):
     config = losses_for(options("model")[model])[name]
     assert isinstance(build_loss(config, dim=4, num_classes=3), Loss)

@@ -18,7 +18,7 @@ STEADY = ("logger.every_steps=1", "seed=42", "hardware.precision=32-true", "trai
 @pytest.mark.parametrize(
     "loss", ["by_kind", *(name for name, one in EXPECTED.items() if one.kinds == "classes")]
 )
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 def test_classes_of_texts_are_learnt(loss, news, tmp_path, tiny_backbone):
     """by_kind takes prototypes for them."""
     words = (*STEADY, *news, f"loss={loss}", "training.patience=null")
@@ -33,7 +33,7 @@ def test_classes_of_texts_are_learnt(loss, news, tmp_path, tiny_backbone):
     ("loss", "dropout", "is_itself"),
     [("simcse", 0.0, True), ("simcse", 0.3, False), ("simcse_nt_xent", 0.3, False)],
 )
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 def test_simcse_sees_two_views(loss, dropout, is_itself, tmp_path, tiny_backbone):
     """Without dropout a sentence is itself, with a cosine of 1; with dropout it is only near itself."""
     words = (f"loss={loss}", "dataset=[demo_sts]", f"backbone.dropout={dropout}")

@@ -136,6 +136,7 @@ def test_what_becomes_of_suspected_answers(how, expected, tmp_path):
     how=st.sampled_from(["drop", "relabel", "mask"]),
     first_rank=st.integers(1, 4),
 )
+@pytest.mark.slow
 def test_no_answer_and_nothing_refused_is_a_negative(
     tmp_path_factory, seed, share, hard_share, temperature, how, first_rank
 ):
@@ -257,6 +258,7 @@ def test_rows_may_be_compared_with_their_own_positive(tmp_path):
     st.sampled_from([None, 0.5]),
     st.sampled_from(["drop", "mask"]),
 )
+@pytest.mark.slow
 def test_no_negative_of_a_row_is_refused_by_its_own_positive(
     tmp_path_factory, seed, share, margin, threshold, how
 ):

@@ -174,6 +174,7 @@ def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
     assert sorted(one.name for one in tmp_path.iterdir()) == [LIST, "hard.parquet", "portions"]
 
 
+@pytest.mark.slow
 def test_a_job_learns_from_what_the_verb_has_mined(
     tmp_path, tiny_backbone, encoder_folder, project_root, capsys
 ):

@@ -221,7 +221,7 @@ def test_the_program_refuses_the_folder_it_stands_in_and_changes_nothing(tmp_pat
 @pytest.mark.parametrize(
     "words", [["output_dir=file"], ["-m", "output_dir=/proc/x"], ["-m", "output_dir=file"]]
 )
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 def test_the_program_says_so_before_torch_where_it_cannot_write(tmp_path, words):
     write(tmp_path, "file")
     done = program(*words, cwd=tmp_path)

@@ -10,13 +10,19 @@ from juzhen.serving.settings import Keys, Limits
 
 
 @contextmanager
-def serving(encoder, rerank=None, index=None, *, keys=(), change=lambda server: None, **limits):
+def serving(encoder, rerank=None, index=None, *, adapters=(), keys=(), change=lambda server: None, **limits):
     """The address of a server that runs while the block does; `change` sees it before it starts."""
     bound, started, servers = bind("127.0.0.1", 0), threading.Event(), []
 
     def load():
         return load_models(
-            str(encoder), rerank and str(rerank), index, name=None, device="cpu", backend="torch"
+            str(encoder),
+            rerank and str(rerank),
+            index,
+            adapters=[*map(str, adapters)],
+            name=None,
+            device="cpu",
+            backend="torch",
         )
 
     models = load()

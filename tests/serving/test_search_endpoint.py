@@ -104,6 +104,7 @@ def test_what_cannot_be_searched_is_refused_with_the_field(client, body, param):
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
 
 
+@pytest.mark.slow
 def test_without_a_cross_encoder_and_with_other_weights(
     prompted_folder, cross_folder, folder, tmp_path, encoder
 ):

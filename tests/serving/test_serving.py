@@ -82,6 +82,7 @@ def test_requests_at_once_get_their_own_vectors(address, encoder):
         list(pool.map(ask, range(16)))
 
 
+@pytest.mark.slow
 def test_the_client_of_openai(address, encoder):
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
@@ -244,6 +245,7 @@ def test_strangers_at_the_loopback_are_kept_out(address):
             connection.sendall(b"a" * 10**8)
 
 
+@pytest.mark.slow
 def test_a_full_queue_and_late_answers(prompted_folder, monkeypatch):
     """With the thread of batches held, what comes next is refused, or ends in time."""
     hold, servers = threading.Event(), []

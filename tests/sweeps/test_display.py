@@ -26,7 +26,7 @@ print("DONE")
 
 
 @pytest.mark.parametrize("columns", [80, 100])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_in_a_terminal_the_table_has_progress_score_and_estimate(tmp_path, columns):
     screen = python_in_a_terminal("-c", SWEEP, tmp_path / "runs", columns=columns, STEP_SECONDS="0.4")
     assert screen.status == 0, screen.text
@@ -40,6 +40,7 @@ def test_in_a_terminal_the_table_has_progress_score_and_estimate(tmp_path, colum
     assert not [line for line in screen.lines if "┃" in line]
 
 
+@pytest.mark.slow
 def test_in_a_pipe_each_change_is_a_line(tmp_path):
     done = python("-c", SWEEP, tmp_path / "runs")
     assert done.returncode == 0, done.stderr

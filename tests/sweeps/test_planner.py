@@ -95,6 +95,7 @@ def test_a_sweep_that_is_killed_is_taken_up_where_it_was(tmp_path):
     assert all(len(set(steps)) == 10 and len(steps) <= 12 for steps in taken)
 
 
+@pytest.mark.slow
 def test_a_killed_cell_goes_on(tmp_path):
     folder = tmp_path / "runs"
     sweep = start_sweep(folder, "fine", "fine", seconds=0.2)
@@ -110,6 +111,7 @@ def test_a_killed_cell_goes_on(tmp_path):
     assert len((folder / name / "taken").read_text().split()) <= 11
 
 
+@pytest.mark.slow
 def test_two_sweeps_share_one_folder(tmp_path):
     folder, kinds = tmp_path / "runs", ["fine"] * 5
     sweeps = [start_sweep(folder, *kinds) for _ in range(2)]
@@ -166,6 +168,7 @@ def test_threads_are_shared_out_and_gpus_come_in_turn(monkeypatch):
     assert machine(jobs=3, threads=None, gpus=None, devices=0).threads == 2
 
 
+@pytest.mark.slow
 def test_a_cell_that_another_sweep_holds_is_left_to_it(tmp_path):
     folder = tmp_path / "runs"
     _, (held, free) = plan(folder, ["fine", "fine"])

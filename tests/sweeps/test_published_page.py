@@ -69,6 +69,7 @@ def test_rows_compose_to_the_training_that_they_are_named_for(some_jobs):
     }
 
 
+@pytest.mark.slow
 def test_a_figure_finds_the_stage_that_gives_it(some_jobs, numbers):
     known = offers(some_jobs)
 

@@ -88,6 +88,7 @@ def test_numbers_of_english_and_chinese_pages_are_filled_between_markers(report,
     assert "trained on" not in chinese
 
 
+@pytest.mark.slow
 def test_a_page_without_markers_is_left_and_one_without_an_end_is_an_error(report, tmp_path, capsys):
     page = tmp_path / "plain.md"
     page.write_text("nothing here\n", encoding="utf-8")
@@ -129,6 +130,7 @@ def _placed(word, places):
     return word
 
 
+@pytest.mark.slow
 def test_a_report_needs_no_torch_and_few_seconds(tmp_path, make_result):
     runs = write_results(tmp_path / "runs", small_picture(make_result))
     program = (

@@ -88,6 +88,7 @@ def published(table):
     ]
 
 
+@pytest.mark.slow
 def test_shape_is_the_rank_correlation_of_shared_cells(made):
     ours = {"a": (80, 50, 30, 10), "b": (70, 60, 45, 8), "c": (60, 40, 20, 30), "d": (75, 45, 35, 5)}
     theirs = {"a": (82, 41, 32, 9), "b": (75, 66, 40, 11), "c": (55, 48, 10, 51), "x": (1, 1, 1, 1)}

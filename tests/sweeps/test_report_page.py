@@ -128,6 +128,7 @@ def test_rows_of_a_table_are_as_long_as_its_head(page):
         assert len(set(rows)) == 1
 
 
+@pytest.mark.slow
 def test_tables_without_a_line_are_absent(page, make_result):
     text = page.read_text(encoding="utf-8")
     assert "Nothing here to answer this from." not in text
@@ -338,6 +339,7 @@ def test_nothing_of_a_stranger_runs(attack):
     assert given[5] == []
 
 
+@pytest.mark.slow
 def test_a_pointer_shows_a_cell_and_keys_move_on(browse):
     given = browse(
         ["until", READY],
@@ -385,6 +387,7 @@ def test_a_pointer_shows_a_cell_and_keys_move_on(browse):
     assert given[20] == []
 
 
+@pytest.mark.slow
 def test_rows_and_columns_are_sorted_by_either_with_what_is_missing_last(browse):
     head = "#grid thead th[data-column='3'] button"  # pawsx_zh: csts has no score
     steps = [step for _ in range(3) for step in (["click", head], ["js", LABELS])]
@@ -403,6 +406,7 @@ def test_rows_and_columns_are_sorted_by_either_with_what_is_missing_last(browse)
     assert given[11][:2] == ["lexical", "untrained"]
 
 
+@pytest.mark.slow
 def test_colours_follow_the_choice(browse):
     heat = "[...document.querySelectorAll('#grid tbody tr:nth-child(4) td')].map((cell) => cell.dataset.heat)"
     given = browse(["until", READY], ["js", heat], ["choose", ["#colour-by", "gain"]], ["js", heat])
@@ -410,6 +414,7 @@ def test_colours_follow_the_choice(browse):
     assert [step[0] for step in given[3]] == ["g"] * 4
 
 
+@pytest.mark.slow
 def test_sections_say_something_or_are_absent(browse, make_result, tmp_path):
     sections = "[...document.querySelectorAll('main > section')].filter((part) => !part.hidden).map((part) => part.id)"
     alone = tmp_path / "alone.html"
@@ -418,6 +423,7 @@ def test_sections_say_something_or_are_absent(browse, make_result, tmp_path):
     assert browse(["until", READY], ["js", sections], page=alone)[1] == ["matrix", "run", "tables"]
 
 
+@pytest.mark.slow
 def test_a_phone_scrolls_only_frames_sideways_and_a_tap_opens_the_panel_at_the_foot(browse):
     box = "(({left, right, bottom}) => [left, innerWidth - right, innerHeight - bottom])"
     given = browse(
@@ -439,6 +445,7 @@ def test_a_phone_scrolls_only_frames_sideways_and_a_tap_opens_the_panel_at_the_f
     assert given[7] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_dark_is_dark_light_is_light_and_the_switch_says_which(browse):
     ground = "getComputedStyle(document.body).backgroundColor"
     colours = f"[{ground}, document.querySelector('#run svg').getAttribute('style')]"
@@ -451,6 +458,7 @@ def test_dark_is_dark_light_is_light_and_the_switch_says_which(browse):
     assert dark[1] == light[4] != light[1]
 
 
+@pytest.mark.slow
 def test_what_is_seen_is_saved_as_svg_with_words_and_no_style_of_the_page(browse, tmp_path):
     files = [tmp_path / f"{name}.svg" for name in ("matrix", "costs")]
     given = browse(
@@ -472,6 +480,7 @@ def test_what_is_seen_is_saved_as_svg_with_words_and_no_style_of_the_page(browse
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_the_panel_of_a_run_is_drawn(browse, run_with_rows, tmp_path):
     path = tmp_path / "rows.html"
     path.write_text(

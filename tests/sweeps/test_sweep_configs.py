@@ -106,6 +106,7 @@ def swept(*words: str, waiting: list[str], **options: object) -> list[list[str]]
         return sweeper.split_arguments(OverridesParser.create().parse_overrides(list(words)), None)[0]
 
 
+@pytest.mark.slow
 def test_a_key_that_only_some_rows_have_is_set_in_these():
     """It goes before what the row says; a grid over it does not repeat the others."""
     found = swept(*MINED, waiting=["callbacks.mining.depth=20,30"], rows=TWO_ROWS)
@@ -173,6 +174,7 @@ def test_a_sweep_runs_with_such_a_key(tmp_path):
         (["hydra/launcher=slurm", "hydra.launcher.jobs=3"], 3, None),
     ],
 )
+@pytest.mark.sampled(4)
 def test_a_launcher_is_given_what_it_has(words, jobs, threads):
     register_resolvers()
     with opened(CONF, None) as hydra:

@@ -67,6 +67,7 @@ def committed():
     return build_matrix(results, metric="spearman")
 
 
+@pytest.mark.slow
 def test_the_committed_matrix_fits_a_terminal_with_all_its_values(committed, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["table", str(COMMITTED)]) == 0

@@ -145,6 +145,7 @@ def on_a_node(tmp_path, project_root, **environment):
     return subprocess.Popen([sys.executable, "-c", NODE, *map(str, words)], env=os.environ | told)
 
 
+@pytest.mark.slow
 def test_a_cell_on_a_node_sees_no_cluster_and_tells_how_it_goes(tmp_path, project_root):
     node = on_a_node(tmp_path, project_root, STEP_SECONDS="0.1", SLURM_NTASKS="1")
     wait_for((tmp_path / "state").exists, "the cell has not begun")

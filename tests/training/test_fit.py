@@ -37,6 +37,7 @@ def encoder(encoder_folder):
         (InfoNCE(), "demo_order", Kind.POSITIVE_PAIR, ["loss=info_nce"]),
     ],
 )
+@pytest.mark.sampled(4)
 def test_it_learns_the_weights_of_the_suite(loss, dataset, kind, words, encoder, encoder_folder, tmp_path):
     words = [f"loss={loss}"] if isinstance(loss, str) else words
     run = run_job(

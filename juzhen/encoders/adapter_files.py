@@ -1,0 +1,115 @@
+"""The folder of an adapter: its own few weights, and by what the base is found again and known. Needs no torch."""
+
+import hashlib
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.opened import open_input
+from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, WEIGHTS
+from juzhen.encoders.settings_file import naming, read_settings
+
+BASE_FILE = "base.json"
+
+OUR_KEYS = {
+    "LORA": ("r", "lora_alpha", "lora_dropout", "target_modules", "use_dora", "fan_in_fan_out"),
+    "VERA": (
+        "r",
+        "vera_dropout",
+        "target_modules",
+        "projection_prng_key",
+        "save_projection",
+        "fan_in_fan_out",
+    ),
+}
+"""Kind of peft → keys of adapter_config.json that are read; all others are at their defaults in what we write."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """The weights that an adapter stands beside, and how they are read.
+
+    path, revision  as of `BackboneConfig`
+    digest          of the files of weights
+    layers          its first ones; None: all
+    dropout         None: as its config.json says
+    attention       of a decoder: causal, bidirectional; None: as its config.json says
+    precision       that the weights are held in: float32, bfloat16, nf4
+    nested_dims     sizes to which embeddings have learnt to be cut
+    """
+
+    path: str
+    revision: str | None
+    digest: str
+    layers: int | None = None
+    dropout: float | None = None
+    attention: str | None = None
+    precision: str = "float32"
+    nested_dims: tuple[int, ...] = ()
+
+
+def is_adapter(folder: Path) -> bool:
+    return (folder / ADAPTER).is_file()
+
+
+def read_base(folder: Path) -> Base:
+    """What the folder of an adapter says of its base. Raises UserError for one that does not say it by a digest."""
+    path = folder / BASE_FILE
+    if not path.is_file():
+        raise UserError(
+            f"{folder}: holds an adapter ({ADAPTER}) that does not name the digest of its base ({BASE_FILE}), as that "
+            "of juzhen does; merge it into its model first (merge_and_unload)"
+        )
+    with naming(f"{path}: no account of a base"):
+        settings = read_settings(path)
+        known = {field.name: settings[field.name] for field in fields(Base) if field.name in settings}
+        return Base(**known | {"nested_dims": tuple(known.get("nested_dims", ()))})
+
+
+def read_adapter_settings(folder: Path) -> dict[str, Any]:
+    """Kind, and the numbers that peft makes it by. A key that would change the numbers, or import code, is refused."""
+    path = folder / ADAPTER
+    with naming(f"{path}: no settings of an adapter"):
+        settings = read_settings(path)
+        kind = str(settings["peft_type"])
+    if kind not in OUR_KEYS:
+        raise UserError(f"{path}: {kind} adapters are not read here; known: {', '.join(OUR_KEYS)}")
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise UserError(f"{folder}: {ADAPTER_WEIGHTS} is missing; put it back")
+    return {"peft_type": kind} | {key: settings[key] for key in OUR_KEYS[kind] if key in settings}
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of the transformer's weights in a folder. Raises UserError where there are none of safetensors."""
+    if (folder / WEIGHTS[0]).is_file():
+        return [folder / WEIGHTS[0]]
+    if not (folder / WEIGHTS[1]).is_file():
+        raise UserError(f"{folder}: no {WEIGHTS[0]}, by which the base of an adapter would be known again")
+    names = read_settings(folder / WEIGHTS[1])["weight_map"].values()
+    return [folder / name for name in sorted(set(names))]
+
+
+def base_digest(folder: Path) -> str:
+    """16 hex digits over the weights of a transformer's folder."""
+    parts = [
+        _file_digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in weight_files(folder)
+    ]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=256)
+def _file_digest(path: Path, modified_ns: int, size: int) -> str:
+    """Digest of a file; the other two only tell the cache when it is out of date."""
+    with open_input(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_base(base: Base, folder: Path, *, adapter: Path) -> None:
+    """Raises UserError where the weights in `folder` are not those that the adapter was trained beside."""
+    if (digest := base_digest(folder)) != base.digest:
+        raise UserError(
+            f"{adapter}: this adapter was trained beside other weights than those of {base.path} "
+            f"(digest {base.digest}, now {digest}); put those back, or name where they are as path in its {BASE_FILE}"
+        )

@@ -1,0 +1,37 @@
+"""The models that are served between two loads, and the names by which requests choose them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from juzhen.core.errors import nearest
+from juzhen.core.texts import short
+from juzhen.serving.engines import Embedder, Reranker
+from juzhen.serving.errors import RequestError
+from juzhen.serving.searching import Corpus
+
+
+@dataclass(frozen=True)
+class Models:
+    """What is served between two loads.
+
+    adapters  further encoders, each under its name, whose weights are those of `embedder` beside their adapter
+    """
+
+    embedder: Embedder
+    reranker: Reranker | None = None
+    corpus: Corpus | None = None
+    created: int = 0
+    adapters: tuple[Embedder, ...] = ()
+
+    @property
+    def embedders(self) -> dict[str, Embedder]:
+        return {embedder.name: embedder for embedder in (self.embedder, *self.adapters)}
+
+
+def require_model(name: str | None, served: Sequence[str]) -> None:
+    """Raises RequestError for the name of a model that is not served. None: whichever is served."""
+    if name is not None and name not in served:
+        hint = nearest(name, served) if len(name) < 200 else f"known: {', '.join(served)}"
+        raise RequestError(
+            404, f"model {short(name)} is not served here; {hint}", param="model", code="model_not_found"
+        )

@@ -1,0 +1,147 @@
+"""Jobs whose encoders learn by an adapter: every model, less memory in every way, stages, resume, keys, refusals."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from jobs import interrupt, key_of, logged, run_job, typed_job, weights
+from safetensors.torch import load_file
+
+from juzhen.core.errors import UserError
+from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.adapters import has_adapter
+from juzhen.encoders.locate import ADAPTER_WEIGHTS
+
+pytest.importorskip("peft")
+
+LORA = ("adapter=lora", "backbone.adapter.rank=4", "backbone.initialize=pretrained", "optimizer.lr=1e-2")
+STEPS = ("training.duration=4 steps", "logger.every_steps=1")
+
+
+def adapter_of(run: Path) -> dict[str, torch.Tensor]:
+    assert not (run / "encoder" / "model.safetensors").exists()
+    return load_file(run / "encoder" / ADAPTER_WEIGHTS)
+
+
+def moved(run: Path) -> bool:
+    return any(values.any() for name, values in adapter_of(run).items() if "lora_B" in name)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, encoder_folder) -> Path:
+    """A run of a bi-encoder."""
+    return run_job(tmp_path_factory.mktemp("plain"), encoder_folder, *LORA, *STEPS, "backbone.dropout=0.0")
+
+
+def test_a_run_tells_what_has_learnt(plain):
+    training = json.loads((plain / "result.json").read_text())["training"]
+    sizes = {name: values.numel() for name, values in adapter_of(plain).items()}
+    assert training["parameters"]["learnt"] == sum(sizes.values()) < training["parameters"]["all"] / 10
+    assert 0 < training["memory_before_mib"] <= training["peak_memory_mib"]
+    assert moved(plain)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("hardware.micro_batch_tokens=40",),
+        ("hardware.gradient_checkpointing=true",),
+        ("hardware.gradient_checkpointing=true", "hardware.micro_batch_tokens=40"),
+    ],
+    ids=["micro-batches", "checkpointing", "both"],
+)
+def test_less_memory_gives_the_same_weights(tmp_path, encoder_folder, plain, words):
+    run = run_job(tmp_path, encoder_folder, *LORA, *STEPS, "backbone.dropout=0.0", *words)
+    assert run.name == plain.name
+    assert logged(run) == pytest.approx(logged(plain), rel=1e-5)
+    torch.testing.assert_close(adapter_of(run), adapter_of(plain), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("model=crossencoder", "loss=cosent"),
+        ("model=cot", "loss=info_nce_pool", "model.untrained_mask=true"),
+        ("model=distill", "loss=distill", "model.teacher=builtin/mini_zh"),
+        ("hardware.precision=bf16-mixed", "adapter=dora"),
+        ("adapter=vera", "backbone.adapter.rank=8", "hardware.micro_batch_tokens=40"),
+        ("backbone.adapter.base=bfloat16", "callbacks=[default,ema]"),
+    ],
+    ids=["cross-encoder", "templates", "a student", "dora in bf16", "vera", "bf16 base"],
+)
+def test_models_and_kinds(tmp_path, encoder_folder, words):
+    run = run_job(tmp_path, encoder_folder, *LORA, "training.duration=2 steps", *words)
+    learnt = adapter_of(run)
+    assert any(
+        values.abs().max() > 0 for name, values in learnt.items() if "lora_B" in name or "lambda_b" in name
+    )
+
+
+def test_stages_go_on_with_the_adapter_and_share_it(tmp_path, encoder_folder):
+    words = (*LORA, "training.duration=2 steps", "schedule=serial", "dataset=[demo_sts,demo_qmc]")
+    words += (f"schedule.store={tmp_path / 'store'}",)
+    first = run_job(tmp_path / "first", encoder_folder, *words)
+    again = run_job(tmp_path / "again", encoder_folder, *words)
+    before = load_file(next((first / "stages").glob("0-*")) / "encoder" / ADAPTER_WEIGHTS)
+    after = adapter_of(first)
+    assert before.keys() == after.keys()
+    assert any(not torch.equal(before[name], after[name]) for name in after)
+    assert weights(first, "adapter_model") == weights(again, "adapter_model")
+
+
+def test_init_from_a_run_goes_on_with_its_adapter(tmp_path, encoder_folder, plain):
+    run = run_job(
+        tmp_path, encoder_folder, f"init_from={plain}", "optimizer.lr=1e-2", "training.duration=2 steps"
+    )
+    before, after = adapter_of(plain), adapter_of(run)
+    assert before.keys() == after.keys()
+    assert any(not torch.equal(before[name], after[name]) for name in after)
+    assert has_adapter(SentenceEncoder.load(run).backbone)
+
+
+@pytest.mark.slow
+def test_killed_and_continued_bit_by_bit(tmp_path, encoder_folder):
+    words = (
+        *LORA,
+        "training.duration=8 steps",
+        "training.checkpoint_every=2 steps",
+        "training.validate_every=3 steps",
+    )
+    words += ("backbone.dropout=0.1", "backbone.adapter.dropout=0.1", "hardware.micro_batch_tokens=60")
+    whole = run_job(tmp_path / "whole", encoder_folder, *words)
+    (tmp_path / "cut").mkdir()
+    assert interrupt(tmp_path / "cut", encoder_folder, 5, "SIGKILL", *words, "resume=auto") == -signal.SIGKILL
+    (checkpoint,) = (tmp_path / "cut").glob("*/checkpoints/resume.ckpt")
+    state = torch.load(checkpoint, weights_only=True)["state_dict"]
+    assert not [name for name in state if "embeddings" in name]  # the base lies in its own files
+    finished = run_job(tmp_path / "cut", encoder_folder, *words, "resume=auto")
+    assert weights(finished, "adapter_model") == weights(whole, "adapter_model")
+
+
+def test_the_key_holds_the_adapter():
+    words = [
+        (),
+        ("backbone.adapter.rank=8",),
+        ("backbone.adapter.alpha=8",),
+        ("backbone.adapter.targets=[query]",),
+    ]
+    keys = {key_of("adapter=lora", *more) for more in words} | {
+        key_of(),
+        key_of("adapter=dora"),
+        key_of("adapter=vera"),
+    }
+    assert len(keys) == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("backbone.adapter.rank=0",), r"rank=0"),
+        (("backbone.adapter.kind=lorra",), "kind=lorra"),
+    ],
+)
+def test_slips_of_the_pen(words, message):
+    with pytest.raises(UserError, match=message):
+        typed_job("adapter=lora", *words)
