@@ -6,6 +6,7 @@ A new kind is a class of encoders that names its family, and one object in FAMIL
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ import torch
 from jaxtyping import Float
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.fitted import Fusion
 from juzhen.core.measures import UNSCORED
 from juzhen.core.named import LEXICAL, TF_IDF
@@ -181,7 +182,17 @@ class MultiVectorEncoders(Family):
         return MaxSimEvaluator(encoder)
 
     def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
-        return cut_sentences(encoder, as_asked(examples), None)
+        asked = as_asked(examples)
+        sides, numbers = asked.read_as(slice(None)), np.stack(list(asked.columns.values()))
+        cuts = []
+        for side in (Side.QUERY, Side.DOCUMENT):
+            rows = {"text": numbers[sides == side].ravel()}
+            of_texts = np.full(len(asked.sentences), side, dtype=np.int8)
+            texts = replace(asked, kind=Kind.SENTENCE, columns=rows, targets=None, sides=of_texts)
+            cut = cut_sentences(encoder, texts, None)
+            cuts.append(replace(cut, max_length=encoder.reading(side).max_length))
+        most = max(cuts, key=lambda cut: cut.cut)  # in whose length all are told
+        return replace(most, looked_at=sum(c.looked_at for c in cuts), cut=sum(c.cut for c in cuts))
 
 
 class CrossEncoders(Family):

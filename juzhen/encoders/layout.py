@@ -35,8 +35,8 @@ class Layout:
 
     None means that the folder does not say. `pooling_error` holds why the folder's pooling cannot be
     computed; it matters only when the configuration does not choose another one. `head` has the folders of the layers
-    that score pairs, where sentence-transformers wrote a cross-encoder in modules. `reader` is the class that alone reads
-    such a folder, where its states are no embeddings of sentences.
+    that score pairs, where sentence-transformers wrote a cross-encoder in modules. `reader` is the class that alone
+    reads such a folder, where its states are no embeddings of sentences.
     """
 
     transformer: Path

@@ -48,8 +48,8 @@ class Loss(nn.Module, ABC):
                  (one vector per text), "logits" (one number per class), "layers" (a cosine per row and layer),
                  "lists" (a similarity per row and document),
                  "teacher" (a teacher's vector per text) or "guide" (embeddings, and a guide's vector per text)
-    reads_tokens with consumes = "embeddings": True when it takes texts with a vector per token, (batch, length, dim), too,
-                 since all that it asks of them is how near the anchor is to the others
+    reads_tokens with consumes = "embeddings": True when it takes texts with a vector per token, too, (batch, length,
+                 dim), since all that it asks of them is how near the anchor is to the others
     couples      True when the loss of a row depends on the other rows of the batch: such a batch may not be
                  split without gradient caching
     compares     True when the value is one logarithm over comparisons of rows, and not a mean over rows: the length of

@@ -29,6 +29,7 @@ from juzhen.encoders import packing
 from juzhen.encoders.packing import ragged_kernel
 from juzhen.losses import nested
 from launch.stage_run import StageRun
+from lightning_modules.colbert import ColBERT
 from lightning_modules.distill import Taught
 
 STEPS = 2
@@ -123,7 +124,8 @@ def take_steps(run: StageRun) -> None:
         assert seen.kernels == {f"aten::{name}"}, seen.kernels
         module.eval()
         with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16, enabled=mixed):
-            assert all(module.output(batch).device == DEVICE for batch in planned)
+            if not isinstance(module, ColBERT):  # its vectors go to the processor's memory, batch by batch
+                assert all(module.output(batch).device == DEVICE for batch in planned)
     raise Taken
 
 
