@@ -161,7 +161,7 @@ class Index:
             return self._hits(view, queries, top_k, mode, vectors, allowed)
         if not view.facts.get("passages"):
             raise UserError(
-                f"{self.folder}: per_document: holds whole texts and no passages; juzhen index build --chunk-tokens N "
+                f"per_document: {self.folder} holds whole texts and no passages; juzhen index build --chunk-tokens N "
                 "stores passages"
             )
         most, depth = int(allowed.sum()), PER_DOCUMENT * top_k

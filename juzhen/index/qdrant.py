@@ -145,6 +145,7 @@ class QdrantIndex:
         mode: str = "dense",
         where: Where | None = None,
         vectors: Float[np.ndarray, "queries dim"] | None = None,
+        per_document: bool = False,
         **options: Any,
     ) -> list[list[IndexHit]]:
         """As `Index.search`, but that Qdrant decides which of equal texts stands first."""
@@ -152,6 +153,8 @@ class QdrantIndex:
 
         if mode not in self.modes:
             raise UserError(f"mode={mode}: a collection of Qdrant is searched by vectors; choose dense")
+        if per_document:
+            raise UserError("per_document: a collection of Qdrant gives passages one by one; leave it out")
         if vectors is None:
             vectors = self._encoder.encode_query(queries, **options)
         condition = None if not where else models.Filter(must=[*self._conditions(where)])
