@@ -31,6 +31,7 @@ BESIDE = {
     "juzhen/losses/arguments.py": "refuses tensors that do not fit each other",
     "lightning_modules/comparisons.py": "counts the batches that compare nothing, and knows them by their rows",
     "juzhen/encoders/cut.py": "counts the texts that are longer than is read",
+    "juzhen/encoders/chunks.py": "counts the tokens of those; where they are read in pieces, it is on the walk",
 }
 """Files that are shown the pair, and give back what no score is made of."""
 
