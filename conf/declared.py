@@ -46,6 +46,7 @@ class Declared:
     settings: type[BaseModel]
     input_kinds: tuple[Kind, ...] | None = None
     consumes: str | None = None
+    reads_tokens: bool | None = None
     provides: tuple[str, ...] | None = None
     input_kind: Kind | None = None
     loss_kind: Kind | None = None

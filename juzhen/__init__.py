@@ -10,6 +10,7 @@ from juzhen.core.lazy import lazily
 if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.encoders.multi_vector import MultiVectorEncoder
     from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.encoders.spec import AdapterConfig
@@ -24,6 +25,7 @@ __all__ = [
     "AdapterConfig",
     "CrossEncoder",
     "MiningOptions",
+    "MultiVectorEncoder",
     "PromptEncoder",
     "SentenceEncoder",
     "clusters",
@@ -41,6 +43,7 @@ HOMES = {
     "AdapterConfig": "encoders.spec",
     "CrossEncoder": "encoders.cross_encoder",
     "MiningOptions": "mining.options",
+    "MultiVectorEncoder": "encoders.multi_vector",
     "PromptEncoder": "encoders.sentence_encoder",
     "SentenceEncoder": "encoders.sentence_encoder",
     "clusters": "mining.groups",

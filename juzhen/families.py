@@ -6,6 +6,7 @@ A new kind is a class of encoders that names its family, and one object in FAMIL
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,23 +15,26 @@ import torch
 from jaxtyping import Float
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.fitted import Fusion
 from juzhen.core.measures import UNSCORED
 from juzhen.core.named import LEXICAL, TF_IDF
+from juzhen.encoders.asking_collate import AskingCollator, as_asked
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
 from juzhen.encoders.cut import Cut, cut_pairs, cut_sentences
-from juzhen.encoders.layout import MODULES_FILE, read_layout
+from juzhen.encoders.layout import MODULES_FILE, gives_tokens, read_layout
 from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder, scores_pairs
+from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.packing import pack
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.text_collate import TemplateCollator
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
+from juzhen.evaluation.multi_vector import MaxSimEvaluator
 from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
 from juzhen.evaluation.spec import HardwareConfig
 
@@ -154,6 +158,43 @@ class TemplateEncoders(BiEncoders):
         return TemplateCollator(tokenize, encoder)
 
 
+class MultiVectorEncoders(Family):
+    """Texts to a vector for each token; the first text of a row asks, the others answer."""
+
+    unscored = MaxSimEvaluator.unscored
+    has_embeddings = False
+
+    def holds(self, folder: Path) -> bool:
+        return gives_tokens(folder)
+
+    def load(self, source: str | Path, **options: Any) -> MultiVectorEncoder:
+        return MultiVectorEncoder.load(source, **options)
+
+    def save(self, encoder: MultiVectorEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
+        return save_encoder(encoder, folder, card=card)
+
+    def _collator(
+        self, encoder: MultiVectorEncoder, tokenize: CachedTokenizer, options: dict[str, Any]
+    ) -> SentenceCollator:
+        return AskingCollator(tokenize, encoder.collate, sides=tokenize, **options)
+
+    def evaluator(self, encoder: MultiVectorEncoder, **options: Any) -> MaxSimEvaluator:
+        return MaxSimEvaluator(encoder)
+
+    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+        asked = as_asked(examples)
+        sides, numbers = asked.read_as(slice(None)), np.stack(list(asked.columns.values()))
+        cuts = []
+        for side in (Side.QUERY, Side.DOCUMENT):
+            rows = {"text": numbers[sides == side].ravel()}
+            of_texts = np.full(len(asked.sentences), side, dtype=np.int8)
+            texts = replace(asked, kind=Kind.SENTENCE, columns=rows, targets=None, sides=of_texts)
+            cut = cut_sentences(encoder, texts, None)
+            cuts.append(replace(cut, max_length=encoder.reading(side).max_length))
+        most = max(cuts, key=lambda cut: cut.cut)  # in whose length all are told
+        return replace(most, looked_at=sum(c.looked_at for c in cuts), cut=sum(c.cut for c in cuts))
+
+
 class CrossEncoders(Family):
     """Two sentences as one input."""
 
@@ -214,6 +255,7 @@ class LexicalBaselines(Family):
 FAMILIES: dict[str, Family] = {
     "bi_encoder": BiEncoders(),
     "template": TemplateEncoders(),
+    "multi_vector": MultiVectorEncoders(),
     "cross_encoder": CrossEncoders(),
     "lexical": LexicalBaselines(),
 }

@@ -50,6 +50,13 @@ def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> Non
         config = job.dataset[name]
         is_on_hub = (config.source or job.source) == Source.HUB
         columns = (config.hub if is_on_hub else config.layouts[config.layout]).columns
+        if not is_on_hub and (layout := config.layouts[config.layout]).format is not None:
+            if config.kind != Kind.TRIPLET or not layout.teacher_scores:
+                raise UserError(
+                    f"loss={name_of(match.loss)} needs what a teacher scores each document of a row; where {name} has "
+                    f"these, say kind: triplet and teacher_scores: true in its layout {config.layout}"
+                )
+            continue
         if config.kind != Kind.TRIPLET or TEACHER_SCORE.format("positive") not in columns:
             raise UserError(
                 f"loss={name_of(match.loss)} needs what a teacher scores each document of a row, and {name} has no "

@@ -68,6 +68,7 @@ GROUPS = {
         ["model=crossencoder", "loss=bce", QMC],
         ["model=crossencoder", "loss=cosent"],
         ["model=crossencoder", "loss=ce", NLI],
+        ["model=colbert", "loss=info_nce", QMC, "model.expansion_attends=true"],
         ["model=crops", "loss=info_nce"],
         ["model=views", "loss=info_nce", VIEWS],
         ["model=cot", "loss=info_nce_pool", "model.untrained_mask=true"],

@@ -55,9 +55,11 @@ def test_a_finished_run_is_shown_again_and_says_so(desk):
 
 
 def test_files_that_were_not_touched_are_not_opened(desk, monkeypatch):
+    for path in desk.data_dir.rglob("*.tsv"):
+        path.touch()
     monkeypatch.setattr("juzhen.data.source.load_examples", lambda *a, **b: pytest.fail("read again"))
     with pytest.raises(pytest.fail.Exception, match="read again"):
-        again(desk)  # the fixture has written them anew
+        again(desk)
     monkeypatch.undo()
     assert again(desk)
     monkeypatch.setattr("juzhen.data.source.load_examples", lambda *a, **b: pytest.fail("read again"))

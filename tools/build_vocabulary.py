@@ -1,4 +1,4 @@
-"""Writes the built-in encoder's config.json and vocabulary: `python -m tools.build_vocabulary`.
+"""Writes config.json and vocabulary of the built-in encoder and decoder: `python -m tools.build_vocabulary`.
 
 The vocabulary is a closed list, not learnt from a corpus, so the same files come out on every machine:
 
@@ -18,7 +18,7 @@ from juzhen.cli.program import run_program
 from juzhen.core.places import BUILTIN
 from juzhen.core.whole import write_json, write_text
 
-FOLDER = BUILTIN / "encoder"
+FOLDER, DECODER = BUILTIN / "encoder", BUILTIN / "decoder"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHANUMERIC = string.digits + string.ascii_lowercase
 GREEK = "αβγδεζηθικλμνξοπρςστυφχψω"
@@ -36,13 +36,15 @@ LATER_HANZI = (
 TRADITIONAL = "這個們說時為來對學會與從過還沒嗎麼開見間問請額銀帳換國長門東車馬鳥魚龍點電話頭買賣錢號網"
 """The commonest traditional forms, which turn up in texts that are otherwise simplified."""
 
+START = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
 LAYERS, WIDTH, HEADS, INNER, POSITIONS = 4, 256, 4, 1024, 512
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
-    write_files(folder)
-    print(f"{len(vocabulary())} tokens written to {folder}")
+    encoder, decoder = (Path(sys.argv[1]), Path(sys.argv[2])) if len(sys.argv) > 2 else (FOLDER, DECODER)
+    write_files(encoder)
+    write_decoder(decoder)
+    print(f"{len(vocabulary())} tokens written to {encoder} and {decoder}")
 
 
 def write_files(folder: Path) -> None:
@@ -54,6 +56,24 @@ def write_files(folder: Path) -> None:
     write_json(folder / "config.json", model_config(len(tokens)), **options)
     write_json(folder / "tokenizer_config.json", tokenizer_config(), **options)
     write_json(folder / "tokenizer.json", tokenizer(tokens), **options)
+
+
+def write_decoder(folder: Path) -> None:
+    """Writes config.json, tokenizer.json and tokenizer_config.json of a decoder over the same vocabulary.
+
+    A text begins with its first token and ends with one [SEP], whose state has read it all.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tokens = vocabulary()
+    options = {"in_own_folder": folder == DECODER}
+    files = tokenizer(tokens)
+    around = files["post_processor"]
+    around |= {name: [part for part in around[name] if part != START] for name in ("single", "pair")}
+    around["special_tokens"].pop("[CLS]")
+    settings = tokenizer_config() | {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "[SEP]"}
+    write_json(folder / "config.json", decoder_config(len(tokens)), **options)
+    write_json(folder / "tokenizer_config.json", settings, **options)
+    write_json(folder / "tokenizer.json", files, **options)
 
 
 def vocabulary() -> list[str]:
@@ -91,6 +111,29 @@ def model_config(vocab_size: int) -> dict[str, Any]:
         "num_hidden_layers": LAYERS,
         "pad_token_id": SPECIAL.index("[PAD]"),
         "type_vocab_size": 2,
+        "vocab_size": vocab_size,
+    }
+
+
+def decoder_config(vocab_size: int) -> dict[str, Any]:
+    """Qwen3 with 6 layers of 256, 6.3 million weights."""
+    return {
+        "architectures": ["Qwen3Model"],
+        "attention_dropout": 0.0,
+        "eos_token_id": SPECIAL.index("[SEP]"),
+        "head_dim": 64,
+        "hidden_act": "silu",
+        "hidden_size": WIDTH,
+        "initializer_range": 0.02,
+        "intermediate_size": 704,
+        "max_position_embeddings": POSITIONS,
+        "model_type": "qwen3",
+        "num_attention_heads": HEADS,
+        "num_hidden_layers": 6,
+        "num_key_value_heads": 2,
+        "pad_token_id": SPECIAL.index("[PAD]"),
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": True,
         "vocab_size": vocab_size,
     }
 

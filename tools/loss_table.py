@@ -77,7 +77,8 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
 def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> SimpleNamespace:
     """As much of a job as is asked before anything is loaded: one set of the given kind."""
     settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
-    scored = SimpleNamespace(columns=[TEACHER_SCORE.format("positive")])  # whatever a loss reads is there
+    # Whatever a loss reads is there.
+    scored = SimpleNamespace(columns=[TEACHER_SCORE.format("positive")], format=None)
     read = {"view": None, "source": None, "learning": None, "layout": "a", "layouts": {"a": scored}}
     graded = {"grades": [0, 1], "score_range": [0, 1]}
     return SimpleNamespace(
@@ -88,6 +89,7 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> Simpl
         schedule=SimpleNamespace(sets={}, stages={}),
         training=SimpleNamespace(stratify_by="none"),
         backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),
+        augmentation=SimpleNamespace(views=()),
         init_from=None,
         cache_dir=".cache",
         evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),

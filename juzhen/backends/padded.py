@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from juzhen.encoders.architectures import without_cache
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -12,7 +13,7 @@ from juzhen.encoders.pooling import POOLINGS
 
 
 class PaddedSentences:
-    """What `juzhen.encoders.pooling` asks of token states that are padded on the right.
+    """What `juzhen.encoders.pooling` asks of token states that are padded on either side.
 
     mask      1 on tokens, 0 on padding
     unpooled  tokens at the start of each sentence that are not pooled; its last one always is
@@ -22,7 +23,7 @@ class PaddedSentences:
         length = mask.sum(1)
         self.skipped = (length - 1).clamp(min=0, max=unpooled)
         self.count = length - self.skipped
-        self.places = torch.ones_like(mask).cumsum(1)
+        self.places = mask.cumsum(1)
         self.mask = mask * (self.places > self.skipped.unsqueeze(1)) if unpooled else mask
 
     def sum(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
@@ -33,6 +34,11 @@ class PaddedSentences:
 
     def first(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
         return (states * (self.mask.cumsum(1) == 1) * self.mask).sum(1)
+
+    def last(self, states: Float[Tensor, "sentences length dim"]) -> Float[Tensor, "sentences dim"]:
+        # By the tokens behind it, of which there are none: right on either side of the padding.
+        behind = self.mask.sum(1, keepdim=True) - self.mask.cumsum(1)
+        return (states * (behind == 0) * self.mask).sum(1)
 
 
 class PaddedEncoder(nn.Module):
@@ -74,7 +80,11 @@ class PaddedEncoder(nn.Module):
             types = torch.zeros_like(input_ids)
         segments = {} if types is None else {"token_type_ids": types}
         output = encoder.backbone(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=needs_layers, **segments
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            output_hidden_states=needs_layers,
+            **segments,
+            **without_cache(encoder.backbone),
         )
         layers: tuple[Tensor, ...] = (output.last_hidden_state,)
         if needs_layers and len(output.hidden_states) > 2:

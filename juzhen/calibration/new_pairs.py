@@ -100,13 +100,13 @@ class Scorer:
         family, encoder = self._loaded
         if not family.has_embeddings and (self.cache is not None or self.backend != BackendName.TORCH):
             raise UserError(
-                f"{self.encoder} holds a cross-encoder, which has no embeddings: leave out --cache and --backend"
+                f"{self.encoder} holds {_kind(encoder)}, which has no embeddings: leave out --cache and --backend"
             )
         for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL):
             if {*columns} == {*TEXT_COLUMNS[kind]}:
                 family.require_order(encoder, source, kind, False)
         if not family.has_embeddings and self.truncate_dim is not None:
-            raise UserError(f"--truncate-dim: {self.encoder} holds a cross-encoder, which has no embeddings")
+            raise UserError(f"--truncate-dim: {self.encoder} holds {_kind(encoder)}, which has no embeddings")
         if family.has_embeddings:
             options["truncate_dim"] = self.truncate_dim
             options["backend"] = Deferred(encoder, self.backend)
@@ -248,3 +248,8 @@ def _text_columns(table: "FileTable", names: Sequence[str], *, are_default: bool
     if not len(table.lines):
         raise UserError(f"{table.place}: no rows below the header")
     return columns
+
+
+def _kind(encoder: Any) -> str:
+    """What an encoder without embeddings of texts is, for messages."""
+    return "a cross-encoder" if encoder.family == "cross_encoder" else "an encoder of token vectors"

@@ -2,12 +2,21 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
-from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache, Encoder, TruncateDim
+from juzhen.cli.options import (
+    BATCH_TOKENS,
+    Backend,
+    BatchTokens,
+    Cache,
+    Encoder,
+    LongTexts,
+    Overlap,
+    TruncateDim,
+)
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 from juzhen.core.opened import require_file
@@ -46,13 +55,22 @@ def encode(
     prompt: Annotated[
         str | None, Option(metavar="TEXT", help="this before every line; '' for nothing")
     ] = None,
+    long_texts: LongTexts = "cut",
+    overlap: Overlap = None,
+    cut_report: Annotated[
+        Path | None,
+        Option(metavar="FILE.tsv", help="a row for each line that was cut: its number, tokens, tokens lost"),
+    ] = None,
 ) -> None:
     """Writes the embeddings of the lines of a text as a NumPy array, float32, a row for each line.
 
     --precision int8 writes a byte for each number, and beside it FILE.ranges.npy, the ends between which they are
     spread; binary a bit for each, 1 where it is above 0.
 
+    Lines that were cut are counted, and the first ones named.
+
     juzhen encode runs/NAME lines.txt
+    juzhen encode runs/NAME reports.txt --long-texts chunk
     cut -f2 pairs.tsv | juzhen encode runs/NAME - --output firsts.npy
     """
     from juzhen.data.audit.sources import text_lines
@@ -67,7 +85,11 @@ def encode(
         raise UserError("--ranges is of --precision int8")
     if workers is not None and backend != BackendName.TORCH:
         raise UserError("--workers, --backend: give one of the two")
-    require_ours(output, *([kept_ranges] if writes_ranges else []))
+    if overlap is not None and long_texts == "cut":
+        raise UserError("--overlap is of --long-texts chunk")
+    if cut_report is not None and long_texts != "cut":
+        raise UserError("--cut-report: with --long-texts chunk nothing is cut; leave out one of the two")
+    require_ours(output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else []))
     texts = (
         sys.stdin.read().removesuffix("\n").split("\n") if is_stream else text_lines(file, option="encode")
     )
@@ -85,6 +107,7 @@ def encode(
     loaded = load_encoder(encoder).eval()
     if prompt_name is not None or prompt is not None:
         loaded = loaded.with_prompt(prompt_name, prompt)
+    loaded = loaded.with_long_texts(long_texts, overlap)
     embeddings = loaded.encode(
         texts,
         truncate_dim=truncate_dim,
@@ -103,6 +126,11 @@ def encode(
     for path, array in arrays.items():
         with writing_to(f"--output {path}"), whole_file(path, "wb") as stream:
             np.save(stream, array)
+    lost = loaded.lost_tokens(texts)
+    if cut_report is not None:
+        write_cut_report(cut_report, lost, loaded.max_length)
+    if line := cut_lines(lost, loaded.max_length):
+        print(line, file=sys.stderr)
     if loaded.score_head is not None:
         print(
             "pairs of this encoder are scored by uᵀWv and not by the cosine of these: juzhen score",
@@ -110,3 +138,32 @@ def encode(
         )
     made = "" if precision == "float32" else f", in {precision}"
     print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers{made}: {output}", file=sys.stderr)
+
+
+SHOWN = 5
+"""Lines that are named."""
+
+
+def cut_lines(lost: Any, max_length: int) -> str | None:
+    """How many lines were cut, and which are the first; None where none was.
+
+    lost  tokens of each line that were left out
+    """
+    lines = [number for number, count in enumerate(lost.tolist(), start=1) if count]
+    if not lines:
+        return None
+    named = ", ".join(f"{number:,}" for number in lines[:SHOWN]) + (", …" if lines[SHOWN:] else "")
+    return (
+        f"{len(lines):,} of {len(lost):,} lines are longer than {max_length} tokens and were cut: {named}. "
+        "--cut-report FILE lists them; --long-texts chunk reads them whole"
+    )
+
+
+def write_cut_report(path: Path, lost: Any, max_length: int) -> None:
+    rows = [
+        f"{number}\t{max_length + count}\t{count}\n"
+        for number, count in enumerate(lost.tolist(), start=1)
+        if count
+    ]
+    with writing_to(f"--cut-report {path}"), whole_file(path, "w") as stream:
+        stream.write("line\ttokens\tlost\n" + "".join(rows))

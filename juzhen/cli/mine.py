@@ -128,11 +128,12 @@ def mine(
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.data.loading import cut
     from juzhen.data.rankings import as_judgements, as_ranking
-    from juzhen.encoders import CrossEncoder, SentenceEncoder
+    from juzhen.encoders import CrossEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.encoders.locate import encoder_folder
     from juzhen.mining import negatives as miner
     from juzhen.mining.summary import misfit, report_lines
+    from juzhen.mining.token_candidates import load_source
 
     folder = options.data_folder(data_dir)
     where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": on_bad_row}
@@ -150,7 +151,7 @@ def mine(
         )
     mined = miner.mine(
         ranking,
-        [source if source == miner.BM25 else SentenceEncoder.load(source) for source in sources],
+        [source if source == miner.BM25 else load_source(source) for source in sources],
         rules,
         folder=portions,
         judge=None if judge is None else CrossEncoder.load(judge),

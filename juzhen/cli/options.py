@@ -25,6 +25,13 @@ Cache = Annotated[Path | None, Option(metavar="FOLDER", help="keep embeddings he
 TruncateDim = Annotated[
     int | None, Option(metavar="N", min=1, help="only the first N numbers of embeddings", show_default="all")
 ]
+LongTexts = Annotated[
+    Literal["cut", "chunk"],
+    Option(help="of more tokens than the encoder reads: cut there · chunk: the mean of their chunks"),
+]
+Overlap = Annotated[
+    int | None, Option(metavar="N", min=0, help="tokens that neighbouring chunks share", show_default="0")
+]
 Seed = Annotated[int, Option(min=0, max=LARGEST, help="of all that is drawn")]
 
 DataDir = Annotated[

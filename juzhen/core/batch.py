@@ -58,6 +58,7 @@ class Group(Movable):
 
     slots  place of each token in the padded form (sentences × length), None when all have the same length
     mask   True on tokens of the padded form, None when all have the same length
+    hides  the mask leaves tokens out that look at the others: only attention that takes a mask can do that
     """
 
     num_sentences: int
@@ -65,6 +66,7 @@ class Group(Movable):
     num_tokens: int
     slots: Int[Tensor, "tokens"] | None
     mask: Bool[Tensor, "sentences 1 1 length"] | None
+    hides: bool = False
 
 
 @dataclass
@@ -181,6 +183,23 @@ class Batch(Movable):
     def pin_memory(self) -> Self:
         """The same batch where a GPU fetches it by itself. A DataLoader calls this where it is asked to pin."""
         return mapped(self, lambda tensor: tensor.pin_memory())
+
+
+LONG = 1_024
+"""Tokens of a text from which on attention, whose memory grows with their square, decides what fits."""
+
+
+def num_fitting(length: int, max_tokens: int) -> int:
+    """Texts of `length` tokens, padding included, that go through an encoder together; one at least.
+
+    Up to LONG tokens each, they have `max_tokens` together; of longer texts the squares of their lengths count, so that
+    one of 8,192 goes alone and no short one is padded to it.
+
+    >>> [num_fitting(length, 16_384) for length in (16, 1024, 2048, 4096, 8192)]
+    [1024, 16, 4, 1, 1]
+    """
+    cost = length if length <= LONG else -(-length * length // LONG)
+    return max(max_tokens // max(cost, 1), 1)
 
 
 def text_tensors(columns: Sequence[Float[Tensor, "batch dim"]]) -> dict[str, Tensor]:

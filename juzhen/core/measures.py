@@ -41,6 +41,12 @@ UNSCORED_BY_PAIRS: Mapping[Kind, str] = {
 }
 """The same of a cross-encoder."""
 
+UNSCORED_BY_TOKENS: Mapping[Kind, str] = {
+    **UNSCORED,
+    Kind.LABELLED_TEXT: "classes are told apart on one vector per text, and late interaction has one per token",
+}
+"""The same of an encoder of token vectors."""
+
 UNSCORED_BY_BM25: Mapping[Kind, str] = {
     kind: "BM25 puts the documents of a query in order; TF-IDF scores pairs by the characters that they share"
     for kind in Kind

@@ -139,6 +139,23 @@ RULES: tuple[Rule, ...] = (
         "pair_embeddings",
     ),
     Rule(
+        lambda job: is_model(job, "ColBERT"),
+        {
+            "backbone.pooling": "mean",
+            "backbone.normalize": False,
+            "backbone.layer_norm": None,
+            "backbone.include_prompt": None,
+            "backbone.default_prompt_name": None,
+        },
+        "token_pooling",
+    ),
+    Rule(
+        lambda job: is_model(job, "ColBERT"),
+        {"evaluation.backend": "torch", "evaluation.cache_embeddings": False}
+        | dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
+        "token_embeddings",
+    ),
+    Rule(
         lambda job: is_model(job, "CrossEncoderModule", *FROM_TEXT),
         {"training.share_sentences": True},
         "not_shared",

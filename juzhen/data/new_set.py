@@ -97,6 +97,7 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
     (the same texts, another label), and rows that pair a text with itself where that teaches nothing.
     """
     rows = table.cells[[*guess.columns.values()]].set_axis([*guess.columns], axis=1)
+    lines, rows = rows.index, rows.reset_index(drop=True)  # of one line there may be several rows
     reasons = pd.Series("", index=rows.index, dtype=object)
 
     def refuse(where: pd.Series, reason: str | pd.Series) -> None:
@@ -105,6 +106,9 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
     for field in guess.texts:
         faults = rows[field].map(text_fault)
         refuse(faults.notna(), f"{field} " + faults.fillna(""))
+    for field in guess.teacher_scores:
+        is_number = np.isfinite(pd.to_numeric(rows[field], errors="coerce"))
+        refuse(~is_number, f"{field} is " + rows[field] + ", which is no number")
     if guess.target:
         rows = rows.assign(**{guess.target: _written_labels(rows[guess.target], guess, refuse)})
     keys = pd.DataFrame({field: rows[field].map(normalize) for field in guess.texts})
@@ -118,8 +122,9 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
         labels = rows.loc[good.index, guess.target].groupby([*good.to_numpy(object).T])
         refuse(labels.transform("nunique").reindex(rows.index, fill_value=0) > 1, "contradicts another row")
     refuse(good.duplicated().reindex(rows.index, fill_value=False), "repeats an earlier row")
-    left_out = table.faults | reasons[reasons != ""].to_dict()
-    return rows[reasons == ""], dict(sorted(left_out.items()))
+    is_good = (reasons == "").to_numpy()
+    left_out = table.faults | dict(zip(lines[~is_good].tolist(), reasons[~is_good], strict=True))
+    return rows[is_good].set_axis(lines[is_good], axis=0), dict(sorted(left_out.items()))
 
 
 def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:

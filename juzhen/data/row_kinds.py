@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import NLI_CLASSES, negative_columns
+from juzhen.core.examples import NLI_CLASSES, TEACHER_SCORE, negative_columns
 from juzhen.core.kinds import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
 from juzhen.data.sniff import (
     ID_NAMES,
@@ -31,6 +31,9 @@ NLI_WORDS = ("entail(s|ment)?|蕴[含涵]", "neutral|中[立性]", "contradict(s
 
 NO_LABEL = ("-", "-1", "")
 """How sets say that annotators did not agree: such rows are left out."""
+
+TEACHER_SCORES = re.compile(TEACHER_SCORE.format(r"(positive|negative(_\d+)?)"))
+"""Columns of what a teacher scores each document of a triplet."""
 
 KINDS: tuple[Kind, ...] = tuple(kind for kind in TEXT_COLUMNS if kind not in JUDGED)
 """What a table of one file can be."""
@@ -54,7 +57,11 @@ class Guess:
 
     @property
     def texts(self) -> list[str]:
-        return [name for name in self.columns if name != self.target]
+        return [name for name in self.columns if name != self.target and name not in self.teacher_scores]
+
+    @property
+    def teacher_scores(self) -> list[str]:
+        return [name for name in self.columns if TEACHER_SCORES.fullmatch(name)]
 
     @property
     def target(self) -> str | None:
@@ -77,8 +84,9 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
                 f"--kind {kind}: its fields are {listed(_needed(kind))}; those of --columns are a {named}"
             )
         return _classified(table, named, places)
-    cells, notes = table.cells, list[str]()
-    free = [name for name in table.names if not _is_id(name, cells[name])]
+    cells, notes = table.cells, [*table.notes]
+    scores = [name for name in table.names if TEACHER_SCORES.fullmatch(name)]
+    free = [name for name in table.names if name not in scores and not _is_id(name, cells[name])]
     target = _target(cells, free)
     texts = [name for name in free if name != target and _is_text(name, cells[name])]
     if not texts:
@@ -110,6 +118,8 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
             f"{_advice(table)}"
         )
     places = dict(zip(fields, texts, strict=True))
+    if kind is Kind.TRIPLET and {*scores} == {TEACHER_SCORE.format(field) for field in fields[1:]}:
+        places |= {name: name for name in scores}
     if target_field and target:
         places[target_field] = target
     return _classified(table, kind, places, notes)
@@ -121,7 +131,11 @@ def _needed(kind: Kind) -> list[str]:
 
 def _kind_of_fields(columns: Mapping[str, str]) -> Kind:
     """The kind whose fields these are. Raises UserError where there is none."""
-    fields = {field for field in columns if not field.startswith("negative_")}
+    fields = {
+        field
+        for field in columns
+        if not field.startswith("negative_") and not TEACHER_SCORES.fullmatch(field)
+    }
     for kind in KINDS:
         if fields == {*_needed(kind)}:
             return kind

@@ -21,7 +21,9 @@ from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.opened import open_input
 from juzhen.data.files import COMPRESSIONS
+from juzhen.data.foreign_rows import TOOLS, as_fields, format_of
 from juzhen.data.readers import decoded, decompressed, read_table, require_short_lines
+from juzhen.data.verify import refuse_faults
 
 DELIMITERS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
 """Suffix → the delimiters that are tried, the likeliest first."""
@@ -54,14 +56,17 @@ class RawTable:
     """The cells of a file as texts, "" where there is nothing.
 
     cells    a column for each of the file; the index is the line of a row, or its number where there are no lines
+             Several rows may be of one line
     format   how the file is written, for people
     faults   line → why it is no row
+    notes    what a person may know better, one sentence each
     """
 
     path: Path
     cells: pd.DataFrame
     format: str
     faults: dict[int, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -154,8 +159,20 @@ def _sheet_rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _named_columns(path: Path, suffix: str) -> RawTable:
-    """Formats that name their columns themselves. Of negatives there may be a list, as FlagEmbedding writes them."""
+    """Formats that name their columns themselves. Of negatives there may be a list."""
     table = read_table(path, header=True, quoted=True)
+    if (written := format_of(table)) is not None:
+        format, kind = written
+        notes: list[str] = []
+        table = as_fields(table, format, kind, tell=notes.append)
+        cells = {
+            name: [*map(_as_text, values)] for name, values in zip(table.names, table.columns, strict=True)
+        }
+        frame = pd.DataFrame(cells, table.lines, dtype=str)
+        described = f"{suffix[1:]}, rows of {TOOLS[format]}"
+        if frame.empty:
+            refuse_faults(table, table.faults, "error")
+        return RawTable(path, frame, described, dict(table.faults), tuple(notes))
     columns: dict[str, Sequence[Any]] = {}
     for name, values in zip(_distinct(table.names or []), table.columns, strict=True):
         cells = values.to_pylist() if hasattr(values, "to_pylist") else values

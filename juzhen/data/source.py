@@ -11,6 +11,7 @@ import numpy as np
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.data.files import BUILTIN_DATA, on_disk, present_forms
+from juzhen.data.foreign_rows import as_fields
 from juzhen.data.hub import read_hub
 from juzhen.data.judgements import judged, kind_of_rows
 from juzhen.data.rankings import as_retrieval
@@ -168,9 +169,13 @@ def _from_file(request: SplitRequest, folder: Path) -> Examples | None:
     if path is None:
         return None
     promised = (config.rows if layout.rows is None else layout.rows).get(request.split)
-    table = read_table(path, header=layout.header, quoted=layout.quoted)
-    if config.kind not in JUDGED:
-        return verified(table, request, columns=layout.columns, promised=promised)
+    table, columns = read_table(path, header=layout.header, quoted=layout.quoted), layout.columns
+    if layout.format is not None:
+        options = {"num_negatives": layout.negatives, "teacher_scores": layout.teacher_scores}
+        table = as_fields(table, layout.format, Kind(config.kind), **options)
+        columns = {name: name for name in table.names or ()}
+    if config.kind not in JUDGED or layout.format is not None:
+        return verified(table, request, columns=columns, promised=promised)
 
     def part(name: str) -> FileTable:
         path = _file(request, name, folder, required=True)

@@ -50,7 +50,23 @@ class LayoutConfig:
     files: dict[str, Any] = Field(
         description="split → path below data_dir, or a list of paths, read one after another"
     )
-    columns: dict[str, Any] = Field(description="field of the example → column name, or 0-based position")
+    columns: dict[str, Any] = Field(
+        default_factory=dict, description="field of the example → column name, or 0-based position"
+    )
+    format: Literal["flag_embedding", "ms_swift", "sentence_transformers"] | None = Field(
+        default=None,
+        description="rows as another tool writes them, in place of `columns`; null: by `columns`",
+    )
+    negatives: int | None = Field(
+        default=None,
+        ge=1,
+        description="with `format`: so many of a row, those of a row with fewer again; null: as many as all rows have",
+    )
+    teacher_scores: bool | None = Field(
+        default=None,
+        description="with `format`: true: each row must have a teacher's scores · false: they are left out · null: "
+        "read where they are",
+    )
     header: bool = Field(default=True, description="tsv and csv: the first line names the columns")
     quoted: bool = Field(default=False, description="tsv and csv: fields may be wrapped in double quotes")
     rows: dict[str, int | None] | None = Field(default=None, description="promised, instead of the dataset's")
@@ -64,6 +80,14 @@ class LayoutConfig:
         default=None, ge=1, description="windows of them that are scored; null: all"
     )
     hub: HubConfig | None = None  # where this copy is on the hub, in place of the set's `hub`
+
+    @model_validator(mode="after")
+    def _is_read_in_one_way(self) -> Self:
+        if self.format and self.columns:
+            raise ValueError(f"format={self.format} says what the columns are; leave `columns` out")
+        if not self.format and (self.negatives or self.teacher_scores is not None):
+            raise ValueError("negatives, teacher_scores: for rows of a `format`; leave them out")
+        return self
 
 
 @dataclass(config=SCHEMA, kw_only=True)

@@ -35,6 +35,7 @@ class Base:
     digest          of the files of weights
     layers          its first ones; None: all
     dropout         None: as its config.json says
+    attention       of a decoder: causal, bidirectional; None: as its config.json says
     precision       that the weights are held in: float32, bfloat16, nf4
     nested_dims     sizes to which embeddings have learnt to be cut
     """
@@ -44,6 +45,7 @@ class Base:
     digest: str
     layers: int | None = None
     dropout: float | None = None
+    attention: str | None = None
     precision: str = "float32"
     nested_dims: tuple[int, ...] = ()
 

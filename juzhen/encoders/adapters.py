@@ -74,14 +74,15 @@ def has_adapter(backbone: nn.Module | None) -> bool:
 def is_ours_alone(backbone: nn.Module) -> bool:
     """Whether sentence-transformers would load an adapter as another one, or not at all.
 
-    It knows neither the first layers of a base nor fewer bits. transformers leaves DoRA's lengths out, with a warning
-    (5.20), and does not load VeRA.
+    It knows neither the first layers of a base, nor another attention, nor fewer bits. transformers leaves DoRA's
+    lengths out, with a warning (5.20), and does not load VeRA.
     """
     if not has_adapter(backbone):
         return False
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
     is_plain = config.peft_type.value == "LORA" and not config.use_dora
-    return not is_plain or base.layers is not None or base.precision != "float32"
+    is_whole = base.layers is None and base.attention is None and base.precision == "float32"
+    return not (is_plain and is_whole)
 
 
 def base_of(backbone: nn.Module) -> Base:

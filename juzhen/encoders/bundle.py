@@ -47,12 +47,15 @@ def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> P
 
 def write_encoder(encoder: Any, folder: Path, card: dict[str, Any], *, place: str = HERE) -> None:
     """Fills an empty folder as `save_encoder` does. place: what the README calls the folder."""
+    if hasattr(encoder, "write_files"):
+        encoder.write_files(folder, card, place)
+        return
     write = _write_files if isinstance(encoder, PooledEncoder) else _write_cross_encoder
     write(encoder, folder, card, place)
 
 
 def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], place: str) -> None:
-    _save_transformer(encoder, folder)
+    save_transformer(encoder, folder)
     if encoder.score_head is not None:
         encoder.score_head.save(folder)
     pooling = _their_pooling(encoder)
@@ -86,7 +89,7 @@ def loads_elsewhere(encoder: PooledEncoder) -> bool:
     return not has_own and bool(_their_pooling(encoder)) and not is_ours_alone(encoder.backbone)
 
 
-def _save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
+def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
     """Backbone and tokenizer as transformers writes them; the tokenizer knows the maximal length.
 
     segments  the tokenizer says which of two sentences a token belongs to; None: as it does now
@@ -178,7 +181,7 @@ def _refuse_elsewhere(folder: Path, name: str) -> None:
 
 def _write_cross_encoder(encoder: Any, folder: Path, card: dict[str, Any], place: str) -> None:
     inner = encoder.inner
-    _save_transformer(inner, folder, segments=encoder.segments if encoder.marks_segments else None)
+    save_transformer(inner, folder, segments=encoder.segments if encoder.marks_segments else None)
     save_model(encoder.head, str(folder / HEAD_FILE))
     pooling = _their_pooling(inner)
     layers = _write_layers(inner, folder, start=len(pooling) + 1)

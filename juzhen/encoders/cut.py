@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from unicodedata import normalize
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from juzhen.core.examples import Examples
 from juzhen.core.numerals import percent
 from juzhen.data.text import TextTable
+from juzhen.encoders.chunks import lost_tokens
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.token_table import TEXTS_PER_CALL
 
 SAMPLED = 1000
 """Rows of running text that are looked at: it is tokenised when it is learnt from, and not before."""
@@ -45,31 +44,7 @@ def cut_texts(
 
     lengths  tokens of each as the encoder reads it, or more; None: not known. What fills the encoder is tokenised again
     """
-    lengths = most_tokens(encoder, texts) if lengths is None else lengths
-    long = np.flatnonzero(lengths >= encoder.max_length)
-    is_cut = np.zeros(len(texts), dtype=bool)
-    for start in range(0, len(long), TEXTS_PER_CALL):
-        chosen = long[start : start + TEXTS_PER_CALL]
-        uncut = encoder.tokenizer(
-            encoder.prompted([texts[row] for row in chosen.tolist()]),
-            truncation=False,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,  # it would warn of what is asked here
-        )["input_ids"]
-        is_cut[chosen] = [len(ids) > encoder.max_length for ids in uncut]
-    return is_cut
-
-
-def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray, "texts"]:
-    """Tokens that each text has at most: one is a byte at least, and special ones come on top.
-
-    Tokenizers may fold signs first: ㍿ is then four characters.
-    """
-    special = encoder.tokenizer.num_special_tokens_to_add()
-    folded = (text if text.isascii() else normalize("NFKC", text) for text in encoder.prompted(texts))
-    return np.array([len(text.encode()) + special for text in folded], dtype=np.int64)
+    return lost_tokens(encoder, texts, lengths) > 0
 
 
 def cut_sentences(encoder: PooledEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:

@@ -183,6 +183,8 @@ def encoder_digest(encoder: PooledEncoder, variant: str) -> str:
         settings.append(encoder.templates.as_dict())
     if encoder.prompt:
         settings.append([encoder.prompt, encoder.unpooled])
+    if (overlap := getattr(encoder, "chunk_overlap", None)) is not None:
+        settings.append(["chunks", overlap])
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
     digest.update(tokenizer_digest(encoder.tokenizer))
     for name, tensor in sorted(encoder.state_dict().items()):

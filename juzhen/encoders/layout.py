@@ -6,6 +6,7 @@ not computed here is an error, never skipped: the embeddings would be other ones
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ PAIRS_FILE = "crossencoder.json"
 LENGTH_FILE = "sentence_bert_config.json"
 CLASSIFIES = "sequence-classification"
 """What sentence-transformers calls the task of a cross-encoder that is one model of transformers with its own head."""
+PYLATE, TOKEN_VECTORS = "ColBERT", "MultiVectorEncoder"
+"""What PyLate and sentence-transformers call an encoder with a vector for each token."""
 
 
 @dataclass
@@ -32,7 +35,8 @@ class Layout:
 
     None means that the folder does not say. `pooling_error` holds why the folder's pooling cannot be
     computed; it matters only when the configuration does not choose another one. `head` has the folders of the layers
-    that score pairs, where sentence-transformers wrote a cross-encoder in modules.
+    that score pairs, where sentence-transformers wrote a cross-encoder in modules. `reader` is the class that alone
+    reads such a folder, where its states are no embeddings of sentences.
     """
 
     transformer: Path
@@ -44,6 +48,7 @@ class Layout:
     templates: Templates | None = None
     prompts: Prompts = field(default_factory=Prompts)
     head: list[Path] = field(default_factory=list)
+    reader: str | None = None
 
     def pooling_for(self, chosen: str | None) -> str:
         """The pooling that was asked for, else the folder's, else mean. Raises UserError where that is none of ours."""
@@ -57,9 +62,20 @@ def read_layout(folder: Path) -> Layout:
     with naming(f"{folder}: {OWN_FILE} or {MODULES_FILE} cannot be understood"):
         if (folder / OWN_FILE).is_file():
             return _own(folder, read_settings(folder / OWN_FILE))
+        if gives_tokens(folder):
+            prompts = prompts_of(read_settings(folder / PROMPTS_FILE))
+            return Layout(transformer=folder, prompts=prompts, reader="MultiVectorEncoder")
         if (folder / MODULES_FILE).is_file() and not (folder / PAIRS_FILE).is_file():
             return _sentence_transformers(folder)
     return Layout(transformer=folder)
+
+
+def gives_tokens(folder: Path) -> bool:
+    """Whether a folder holds an encoder of token vectors. Broken files are for who reads them to tell of."""
+    with suppress(UserError):
+        if (folder / MODULES_FILE).is_file() and (folder / PROMPTS_FILE).is_file():
+            return read_settings(folder / PROMPTS_FILE).get("model_type") in (PYLATE, TOKEN_VECTORS)
+    return False
 
 
 def _own(folder: Path, settings: Mapping[str, Any]) -> Layout:

@@ -20,11 +20,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.backends.cuda import SDPAParams, can_use_efficient_attention, can_use_flash_attention
-from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from juzhen.core.batch import Group, Tokens
+from juzhen.encoders.attention_pattern import EVERYWHERE, Pattern, pattern_of
 from juzhen.encoders.token_table import TokenTable
 
 LEVELS = 2**16
@@ -81,16 +82,8 @@ def use_cheap_dropout(module: nn.Module) -> None:
 PACKED = "packed"
 """Name under which transformers knows this attention."""
 
-POSITION_OFFSETS = {"bert": False, "roberta": True, "xlm-roberta": True, "camembert": True}
-"""Model type → whether positions start after the padding number (as in RoBERTa). Other types are padded."""
-
 LENGTH_RATIO = 1.3
 """Longest to shortest sentence of a group. Measured: 1.0 costs many small kernels, 2.5 more padding."""
-
-FILL_FROM, FILL_TO = 512, 64
-"""Rows of at least so many tokens are filled up to a multiple of 64: a bf16 product on a CPU has code generated and
-kept for each new shape, and every batch has another number of tokens. Measured: a fifth less time, a third of the
-memory (LOG.md)."""
 
 
 def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens: int | None = None) -> Tokens:
@@ -144,27 +137,50 @@ def _group(lengths: np.ndarray) -> Group:
 def packed_attention(
     module: nn.Module,
     query: Float[Tensor, "one heads tokens head_dim"],
-    key: Float[Tensor, "one heads tokens head_dim"],
-    value: Float[Tensor, "one heads tokens head_dim"],
+    key: Float[Tensor, "one key_heads tokens head_dim"],
+    value: Float[Tensor, "one key_heads tokens head_dim"],
     attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
     dropout: float = 0.0,
     tokens: Tokens | None = None,
+    is_causal: bool | None = None,
+    sliding_window: int | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of each sentence to itself, (1, tokens, heads, head_dim); without `tokens` it is plain sdpa."""
+    """Attention of each sentence to itself, (1, tokens, heads, head_dim); without `tokens` it is plain sdpa.
+
+    With fewer heads of keys than of queries, neighbouring queries share one (Ainslie et al. 2023,
+    https://arxiv.org/abs/2305.13245). `attention_mask` is not read where there are `tokens`.
+    """
     if tokens is None:
+        options |= {"is_causal": is_causal, "sliding_window": sliding_window}
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **options
         )
-    attend = ragged_kernel(query, key, value, rate=dropout) or _by_groups
+    pattern = pattern_of(module, is_causal=is_causal, sliding_window=sliding_window).within(tokens.longest)
+    if torch.is_autocast_enabled(
+        query.device.type
+    ):  # turned and normalized, queries are in float32; values are not
+        precision = torch.get_autocast_dtype(query.device.type)
+        query, key, value = (states.to(precision) for states in (query, key, value))
+    hides = any(group.hides for group in tokens.groups)
+    ragged = None if hides else ragged_kernel(query, key, value, rate=dropout, pattern=pattern)
+    attend = ragged or _by_groups
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
-    return attend(queries, keys, values, tokens, scale=scaling, rate=dropout).unsqueeze(0), None
+    attended = attend(queries, keys, values, tokens, scale=scaling, rate=dropout, pattern=pattern)
+    return attended.unsqueeze(0), None
 
 
 def _by_groups(
-    query: Tensor, key: Tensor, value: Tensor, tokens: Tokens, *, scale: float | None, rate: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    tokens: Tokens,
+    *,
+    scale: float | None,
+    rate: float,
+    pattern: Pattern = EVERYWHERE,
 ) -> Float[Tensor, "tokens heads head_dim"]:
     """Neighbours of like length together, padded to the longest of them."""
     sizes = [group.num_tokens for group in tokens.groups]
@@ -174,14 +190,27 @@ def _by_groups(
     parts = []
     for group, states in zip(tokens.groups, columns, strict=True):
         queries, keys, values = (_unpacked(packed, group) for packed in states)
-        attended = _attended(queries, keys, values, group.mask, scale=scale, rate=rate)
+        keys, values = (_shared(states, query.shape[1]) for states in (keys, values))
+        attended = _attended(queries, keys, values, group, pattern, scale=scale, rate=rate)
         attended = attended.transpose(1, 2).flatten(0, 1)
         parts.append(attended if group.slots is None else attended.index_select(0, group.slots))
     return torch.cat([*parts, torch.zeros_like(filling[0])])
 
 
+def _shared(states: Tensor, heads: int) -> Tensor:
+    """Keys or values (sentences, key heads, …), each head as often as there are heads of queries for it."""
+    return states if states.shape[1] == heads else states.repeat_interleave(heads // states.shape[1], dim=1)
+
+
 def _attended(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scale: float | None, rate: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    group: Group,
+    pattern: Pattern,
+    *,
+    scale: float | None,
+    rate: float,
 ) -> Tensor:
     """Attention within padded sentences, (sentences, heads, length, head_dim).
 
@@ -190,9 +219,14 @@ def _attended(
     products do.
     """
     learns = torch.is_grad_enabled() and query.requires_grad
-    if query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16)):
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate, scale=scale)
-    sentences, heads, length, head_dim = query.shape
+    is_fused = query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16))
+    is_causal = is_fused and not group.hides and pattern.within(group.length) == Pattern(causal=True)
+    mask = None if is_causal else pattern.mask(group, query.device)
+    if is_fused:
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=rate, is_causal=is_causal, scale=scale
+        )
+    sentences, heads, _, head_dim = query.shape
     precision, scale = query.dtype, head_dim**-0.5 if scale is None else scale
     taken = torch.float32 if precision is torch.bfloat16 else precision
     # Each is copied once: cast in the order in which products want it.
@@ -203,7 +237,7 @@ def _attended(
     bias = query.new_zeros(1)
     if mask is not None:
         bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-        bias = bias.expand(sentences, heads, 1, length).flatten(0, 1)
+        bias = bias.expand(sentences, heads, -1, -1).flatten(0, 1) if len(bias) > 1 else bias[0]
     with torch.autocast("cpu", enabled=False):
         weights = torch.baddbmm(bias, query, key.transpose(1, 2), alpha=scale).softmax(-1)
         attended = torch.bmm(drop(weights, rate) if rate else weights, value)
@@ -229,75 +263,71 @@ ALIGNED = 8
 
 
 def ragged_kernel(
-    query: Float[Tensor, "one heads tokens head_dim"], key: Tensor, value: Tensor, *, rate: float
+    query: Float[Tensor, "one heads tokens head_dim"],
+    key: Tensor,
+    value: Tensor,
+    *,
+    rate: float,
+    pattern: Pattern = EVERYWHERE,
 ) -> Kernel | None:
     """The kernel that the device of these states has for them: flash in half precision, the other one in float32.
 
-    None where there is none: on other devices than CUDA, for odd widths, on GPUs too old for both.
+    None where there is none: on other devices than CUDA, for odd widths, on GPUs too old for both, and for a window in
+    float32, which groups of like length then have.
     """
     if query.device.type != "cuda" or query.shape[-1] % ALIGNED:
         return None
-    params = SDPAParams(query, key, value, None, rate, False, False)
-    if can_use_flash_attention(params):
+    shares = query.shape[1] != key.shape[1]
+    if can_use_flash_attention(SDPAParams(query, key, value, None, rate, pattern.causal, shares)):
         return flash
+    if pattern.reach is not None:
+        return None
+    if shares:  # its heads are repeated before they come to this kernel
+        key, value = query, query
+    params = SDPAParams(query, key, value, None, rate, pattern.causal, False)
     return memory_efficient if can_use_efficient_attention(params) else None
 
 
 def flash(
-    query: States, key: States, value: States, tokens: Tokens, *, scale: float | None, rate: float
+    query: States,
+    key: States,
+    value: States,
+    tokens: Tokens,
+    *,
+    scale: float | None,
+    rate: float,
+    pattern: Pattern = EVERYWHERE,
 ) -> States:
-    """float16 and bfloat16 only. The default of `scale` is 1/√head_dim."""
+    """float16 and bfloat16 only; keys may have fewer heads. The default of `scale` is 1/√head_dim."""
     ends, longest = tokens.boundaries, tokens.longest
+    window = {}
+    if pattern.reach is not None:
+        right = 0 if pattern.causal else pattern.reach
+        window = {"window_size_left": pattern.reach, "window_size_right": right}
     return torch.ops.aten._flash_attention_forward(
-        query, key, value, ends, ends, longest, longest, rate, False, False, scale=scale
+        query, key, value, ends, ends, longest, longest, rate, pattern.causal, False, scale=scale, **window
     )[0]
 
 
 def memory_efficient(
-    query: States, key: States, value: States, tokens: Tokens, *, scale: float | None, rate: float
+    query: States,
+    key: States,
+    value: States,
+    tokens: Tokens,
+    *,
+    scale: float | None,
+    rate: float,
+    pattern: Pattern = EVERYWHERE,
 ) -> States:
-    """float32 too, and GPUs that are too old for flash. The default of `scale` is 1/√head_dim."""
+    """float32 too, and GPUs that are too old for flash; no window. The default of `scale` is 1/√head_dim."""
     ends, longest = tokens.boundaries, tokens.longest
     learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
+    key, value = (_shared(states, query.shape[1]) for states in (key, value))
     rows = (states.unsqueeze(0) for states in (query, key, value))
+    # 1: a token attends to those before it in its sentence.
     return torch.ops.aten._efficient_attention_forward(
-        *rows, None, ends, ends, longest, longest, rate, 0, learns, scale=scale
+        *rows, None, ends, ends, longest, longest, rate, int(pattern.causal), learns, scale=scale
     )[0].squeeze(0)
-
-
-def use_packed_attention(backbone: PreTrainedModel) -> bool:
-    """Turns packed attention on where the architecture is known to allow it; says whether it did."""
-    config = backbone.config
-    if config.model_type not in POSITION_OFFSETS or getattr(config, "is_decoder", False):
-        return False
-    backbone.set_attn_implementation(PACKED)
-    return True
-
-
-def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dict[str, Any]:
-    """Keyword arguments with which the backbone reads packed tokens as one row.
-
-    On a CPU the row of a large batch is filled up to a multiple of FILL_TO: its last states are to be thrown away.
-    """
-    offset = first_position(backbone.config)
-    missing = 0
-    if tokens.input_ids.device.type == "cpu" and len(tokens.input_ids) >= FILL_FROM:
-        missing = -len(tokens.input_ids) % FILL_TO
-    input_ids = F.pad(tokens.input_ids, (0, missing), value=pad).unsqueeze(0)
-    segments = torch.zeros_like(input_ids)
-    if tokens.segments is not None:
-        segments = F.pad(tokens.segments, (0, missing)).unsqueeze(0)
-    return {
-        "input_ids": input_ids,
-        "position_ids": F.pad(tokens.positions + offset, (0, missing), value=offset).unsqueeze(0),
-        "token_type_ids": segments,
-        "tokens": tokens,
-    }
-
-
-def first_position(architecture: PretrainedConfig) -> int:
-    """The number of the first position of a sentence, for architectures of POSITION_OFFSETS."""
-    return 1 + architecture.pad_token_id if POSITION_OFFSETS[architecture.model_type] else 0
 
 
 def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:
@@ -333,6 +363,9 @@ class PackedSentences:
 
     def first(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
         return states[self.tokens.starts + self.skipped.squeeze(-1)].float()
+
+    def last(self, states: Float[Tensor, "tokens dim"]) -> Float[Tensor, "sentences dim"]:
+        return states[self.tokens.lengths.cumsum(0) - 1].float()
 
     def _pooled(self, states: Float[Tensor, "tokens dim"], *, filling: float) -> Float[Tensor, "tokens dim"]:
         """The states in float32, with `filling` for those of a prompt that is not pooled."""

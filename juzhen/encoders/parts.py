@@ -1,6 +1,6 @@
 """The parts of a sentence encoder as a folder or the hub has them: any Hugging Face encoder, and what follows it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,19 +14,23 @@ from juzhen.core.threads import limit_threads
 from juzhen.encoders.adapter_files import Base
 from juzhen.encoders.adapter_folder import load_adapter
 from juzhen.encoders.adapters import remember_base, sharing_weights
+from juzhen.encoders.architectures import set_attention
 from juzhen.encoders.first_look import (
     EncoderFiles,
     check_vocabulary,
     find_encoder,
     look_at_adapter,
+    most_positions,
     without_added,
 )
 from juzhen.encoders.layers import other_layers
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import encoder_source, is_built_in, locate_folder, scores_pairs
 from juzhen.encoders.projection import load_projections
+from juzhen.encoders.remarks import remarks
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import AdapterConfig, BackboneConfig
+from juzhen.encoders.special_tokens import append_end_token
 from juzhen.encoders.templates import Templates
 from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
 
@@ -38,6 +42,7 @@ class Parts:
     options    keywords that a PooledEncoder takes
     templates  that sentences are read through; None: there are none
     folder     where the weights and what else was learnt lie; None: the weights are random
+    remarks    lines that a user should hear once
     """
 
     backbone: PreTrainedModel
@@ -45,6 +50,7 @@ class Parts:
     options: dict[str, Any]
     templates: Templates | None
     folder: Path | None
+    remarks: tuple[str, ...] = ()
 
 
 def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
@@ -58,11 +64,17 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     """
     files = find_encoder(config)
     layout = files.layout
+    if layout.reader is not None:
+        raise UserError(
+            f"{config.path}: holds a {layout.reader}, whose states are no embeddings of sentences; load it by "
+            f"{layout.reader}.load(…)"
+        )
     look_at_adapter(config, files)
     limit_threads()
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         architecture = read_architecture(layout.transformer, dropout=config.dropout)
+        set_attention(architecture, config.attention or (files.base.attention if files.base else None))
         if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
@@ -78,12 +90,13 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
                 if locate_folder(config.path) is None or is_built_in(config.path)
                 else str(files.folder)
             )
-            base = Base(path, files.commit, "", dropout=config.dropout)
+            base = Base(path, files.commit, "", dropout=config.dropout, attention=config.attention)
             remember_base(backbone, base, layout.transformer)
         with naming(f"{layout.transformer}: the tokenizer does not load"):
             tokenizer = AutoTokenizer.from_pretrained(
                 files.tokenizer, local_files_only=True, trust_remote_code=False
             )
+            append_end_token(tokenizer, files.tokenizer)
     check_vocabulary(
         without_added(tokenizer.get_vocab(), files), len(token_embeddings(backbone).weight), shown=config.path
     )
@@ -97,7 +110,8 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         "prompts": layout.prompts.configured(config),
     }
     folder = files.folder if config.initialize == "pretrained" else None
-    return Parts(backbone, tokenizer, options, layout.templates, folder)
+    said = remarks(config, layout, backbone.config, tokenizer, pooling=options["pooling"])
+    return Parts(backbone, tokenizer, options, layout.templates, folder, said)
 
 
 def _with_adapter(
@@ -106,6 +120,7 @@ def _with_adapter(
     """The weights of a base, those in memory where another adapter beside them is in use, and an adapter of files."""
     base, place = cast(Base, files.base), files.layout.transformer
     dropout = base.dropout if config.dropout is None else config.dropout
+    base = replace(base, attention=config.attention or base.attention)
 
     def load() -> PreTrainedModel:
         whole = from_weights(str(place), architecture, **_in_bits(AdapterConfig(base=base.precision)))
@@ -113,6 +128,7 @@ def _with_adapter(
 
     if config.dropout is None and dropout is not None:
         architecture = read_architecture(place, dropout=dropout)
+        set_attention(architecture, base.attention)
     if files.layout.templates is None:
         backbone = sharing_weights((place, base, dropout), load)
     else:  # a token is added to the table of its own
@@ -173,7 +189,7 @@ def num_positions(backbone: PreTrainedModel) -> int | None:
 
     RoBERTa and its kin count positions from padding_idx + 1, so two of their 514 rows are never used.
     """
-    limit = getattr(backbone.config, "max_position_embeddings", None)
+    limit = most_positions(backbone.config.to_dict())
     for name, module in backbone.named_modules():
         if (
             name.endswith("position_embeddings")
@@ -181,4 +197,4 @@ def num_positions(backbone: PreTrainedModel) -> int | None:
             and module.padding_idx is not None
         ):
             limit = module.num_embeddings - module.padding_idx - 1
-    return limit if limit is not None and limit > 0 else None
+    return limit

@@ -17,15 +17,9 @@ from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
+from juzhen.encoders.architectures import packed_inputs, use_packed_attention, without_cache
 from juzhen.encoders.micro_batches import in_micro_batches
-from juzhen.encoders.packing import (
-    PackedSentences,
-    pack,
-    packed_inputs,
-    padded_inputs,
-    use_cheap_dropout,
-    use_packed_attention,
-)
+from juzhen.encoders.packing import PackedSentences, pack, padded_inputs, use_cheap_dropout
 from juzhen.encoders.pooling import POOLINGS, check_pooling
 from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompted import BEHIND_TEMPLATES, Prompted
@@ -99,6 +93,8 @@ class PooledEncoder(Prompted):
         self.score_head: BilinearScore | None = None
         self.licence: str | None = None
         """Of the weights that it began with, which what is trained from them is under, too."""
+        self.remarks: tuple[str, ...] = ()
+        """Lines that a user should hear once."""
         self.templates: Templates | None = None
         self.micro_batch_tokens: int | None = None
         self.truncate_dim: int | None = None
@@ -309,7 +305,7 @@ class PooledEncoder(Prompted):
         if self._packs:
             return packed_inputs(self.backbone, tokens, pad=self.pad), (0, slice(len(tokens.input_ids)))
         input_ids, mask = padded_inputs(tokens, pad=self.pad)
-        inputs = {"input_ids": input_ids, "attention_mask": mask}
+        inputs = {"input_ids": input_ids, "attention_mask": mask} | without_cache(self.backbone)
         if self.gives_segments or tokens.segments is not None:
             inputs[TYPES] = types = torch.zeros_like(input_ids)
             if tokens.segments is not None:

@@ -33,6 +33,7 @@ class Sentences(Protocol):
     def sum(self, states: Any) -> Any: ...
     def max(self, states: Any) -> Any: ...
     def first(self, states: Any) -> Any: ...
+    def last(self, states: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ POOLINGS: dict[str, Pooling] = {
     "max": Pooling(lambda layers, sentences: sentences.max(layers[-1]), "pooling_mode_max_tokens"),
     "first_last": Pooling(first_last, "pooling_mode_mean_tokens", reads_first_layer=True),
     "weighted": Pooling(weighted, "pooling_mode_weightedmean_tokens"),
+    "last": Pooling(lambda layers, sentences: sentences.last(layers[-1]), "pooling_mode_lasttoken"),
 }
 """Values of `backbone.pooling`."""
 

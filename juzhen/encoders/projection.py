@@ -98,8 +98,11 @@ class Projection(OutputLayer):
         } | ({"use_residual": True} if self.adds_input else {})
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Reads a `Dense` folder. Raises UserError for pickled weights and for variants we do not compute."""
+    def load(cls, folder: Path, *, of_tokens: bool = False) -> Self:
+        """Reads a `Dense` folder. Raises UserError for pickled weights and for variants we do not compute.
+
+        of_tokens  it stands over the states of tokens, as PyLate has it without a word
+        """
         config = read_settings(folder / "config.json")
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
         if str(activation) not in ACTIVATIONS:
@@ -109,7 +112,12 @@ class Projection(OutputLayer):
         source, target = (
             config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")
         )
-        if source != "sentence_embedding" or target not in (source, SCORES):
+        if of_tokens:
+            source = config.get("module_input_name") or "token_embeddings"
+            target = config.get("module_output_name") or source
+            if (source, target) != ("token_embeddings",) * 2:
+                raise UserError(f"{folder}: only a Dense layer over the states of tokens is supported here")
+        elif source != "sentence_embedding" or target not in (source, SCORES):
             raise UserError(f"{folder}: only plain Dense layers over the sentence embedding are supported")
         with naming(f"{folder}/config.json"):
             sizes = config["in_features"], config["out_features"]

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.errors import UserError
+from juzhen.encoders.architectures import is_proved, without_cache
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.settings_file import naming
@@ -34,7 +35,7 @@ def layers_alone(encoder: PooledEncoder, text: str) -> tuple[Float[Tensor, "toke
     )
     taken = inspect.signature(encoder.backbone.forward).parameters
     needs_first = POOLINGS[encoder.pooling].reads_first_layer
-    options = {"output_hidden_states": True} if needs_first else {}
+    options = {"output_hidden_states": needs_first} | without_cache(encoder.backbone)
     output = encoder.backbone(**{name: values for name, values in inputs.items() if name in taken}, **options)
     last = output.last_hidden_state[0]
     return (output.hidden_states[1][0], last) if needs_first and len(output.hidden_states) > 2 else (last,)
@@ -56,8 +57,13 @@ def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[
 
 
 def prove(encoder: PooledEncoder) -> None:
-    """Raises UserError for an architecture whose states of a text depend on the batch, or that reads no plain text."""
+    """Raises UserError for an architecture whose states of a text depend on the batch, or that reads no plain text.
+
+    Architectures that tests prove in every configuration are not computed.
+    """
     config, was_training = encoder.backbone.config, encoder.training
+    if is_proved(config):
+        return
     family = config.model_type
     if getattr(config, "attention_type", None) == "block_sparse":
         raise UserError(

@@ -17,11 +17,13 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
+from juzhen.encoders.chunks import LongTexts, computed
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_folder, encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
+from juzhen.encoders.passages import EncodesPassages
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, pair_scores, sides, unit
 from juzhen.encoders.projection import BilinearScore
@@ -33,7 +35,7 @@ from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
 from juzhen.encoders.templates import Templates
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
+from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.encoders.workers import Workers, started
 
 Vectors = np.ndarray | Tensor | list[np.ndarray] | list[Tensor]
@@ -75,9 +77,11 @@ class Options(TypedDict, total=False):
     workers: int | Sequence[str | torch.device] | Workers | None
     backend: Backend | None
     cache: EmbeddingCache | None
+    long_texts: LongTexts | None
+    overlap: int | None
 
 
-class SentenceEncoder(Decides, Shareable, PooledEncoder):
+class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
     """Texts to embeddings.
 
     As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
@@ -124,14 +128,13 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
     def of(parts: Parts) -> "SentenceEncoder":
         """The encoder that is made of `parts`; a PromptEncoder where they hold templates."""
         encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
-        if not encoder._packs:  # tests prove those that are packed
-            prove(encoder)
+        prove(encoder)
         if parts.templates is not None:
             encoder = PromptEncoder.around(encoder, parts.templates)
         if parts.folder is not None:
             encoder.licence = licence_of(parts.folder)
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
-        encoder._is_finished = True
+        encoder.remarks, encoder._is_finished = parts.remarks, True
         encoder._is_loaded_from(parts.folder)
         return encoder
 
@@ -163,6 +166,8 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
         workers: int | Sequence[str | torch.device] | Workers | None = None,
         backend: Backend | None = None,
         cache: EmbeddingCache | None = None,
+        long_texts: LongTexts | None = None,
+        overlap: int | None = None,
     ) -> Float[np.ndarray, "*sentences dim"] | Float[Tensor, "*sentences dim"]:
         """Embeddings of the texts in their order, float32, without gradients and without dropout; of one text a vector.
 
@@ -179,12 +184,14 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
                    several calls; None: this process alone
         backend    what computes, as `open_backend(encoder, "onnx")` gives it; None: the encoder itself
         cache      where embeddings are looked up first and kept afterwards; None: nowhere
+        long_texts, overlap  as of `with_long_texts`
 
         Raises UserError for a text that is empty or no string, and for a prompt that is not there.
         """
         if backend is not None and workers is not None:
             raise UserError("workers, backend: give one of the two")
         encoder = self if prompt_name is None and prompt is None else self.with_prompt(prompt_name, prompt)
+        encoder = encoder.with_long_texts(long_texts, overlap)
         sentences, is_one = as_texts(texts)
         size = self.size_of(truncate_dim)
         if normalize is False and self.normalize:
@@ -357,17 +364,9 @@ class SentenceEncoder(Decides, Shareable, PooledEncoder):
             for start in range(0, len(pending), size):
                 rows = pending[start : start + size]
                 chosen = [sentences[row] for row in rows]
-                table = self.tokenize(chosen)
-                batches = list(batches_by_length(self.input_lengths(table), batch_tokens=batch_tokens))
-                tables = (table[batch] for batch in batches)
-                encoded = (
-                    (compute(self.collate(batch)) for batch in tables)
-                    if workers is None
-                    else workers.encode(tables, unpooled=self.unpooled)
+                embeddings[rows] = computed(
+                    self, chosen, compute, workers, batch_tokens=batch_tokens, advance=advance
                 )
-                for batch, vectors in zip(batches, encoded, strict=True):
-                    embeddings[rows[batch]] = vectors
-                    advance(len(batch))
                 if shelf is not None:
                     shelf.add(chosen, embeddings[rows])
         return embeddings

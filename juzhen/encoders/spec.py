@@ -54,6 +54,10 @@ class BackboneConfig:
     pooling: Annotated[str, Among(POOLINGS)] | None = Field(
         default=None, description="null: what the folder says, else mean"
     )
+    attention: Literal["causal", "bidirectional"] | None = Field(
+        default=None,
+        description="of a decoder, whether a token looks to the left alone or both ways; null: what the folder says",
+    )
     normalize: bool | None = Field(
         default=None, description="embeddings of length 1; null: what the folder says, else no"
     )

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import tokenizers
 import transformers
+from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerBase
+
+from juzhen.core.errors import UserError
+from juzhen.encoders.settings_file import read_settings
+
+TOKENIZER_SETTINGS = "tokenizer_config.json"
 
 
 def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> tuple[int, int]:
@@ -22,6 +28,33 @@ def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> t
     if prompt:
         before = _shared(*(tokenizer(prompt + text)["input_ids"] for text in ("a", "今")))
     return before, after
+
+
+def append_end_token(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Has the tokenizer put its end token behind each text, where its settings say so and its file does not yet.
+
+    Transformers 5 passes over `add_eos_token` where there is a tokenizer.json, and embeddings of the last token would
+    be silently others than those of the author. Raises UserError where the settings name no such token.
+    """
+    path = folder / TOKENIZER_SETTINGS
+    wants_end = path.is_file() and read_settings(path).get("add_eos_token") is True
+    if not wants_end or not tokenizer.is_fast or special_around(tokenizer)[1]:
+        return
+    end = tokenizer.eos_token
+    if end is None:
+        raise UserError(
+            f"{path}: add_eos_token is true, and there is no eos_token; name one, or set it to false"
+        )
+    before = tokenizer.convert_ids_to_tokens(tokenizer("")["input_ids"])
+    first, second = (
+        [*(f"{token}:{part}" for token in before), f"${text}:{part}", f"{end}:{part}"]
+        for part, text in enumerate("AB")
+    )
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=first,
+        pair=[*first, *second],
+        special_tokens=[(token, tokenizer.convert_tokens_to_ids(token)) for token in {*before, end}],
+    )
 
 
 def _shared(first: Sequence[int], second: Sequence[int]) -> int:

@@ -12,7 +12,8 @@ from transformers import AddedToken, PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Group, Tokens
 from juzhen.core.errors import UserError
-from juzhen.encoders.packing import first_position, pack
+from juzhen.encoders.architectures import first_position
+from juzhen.encoders.packing import pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.template_tokens import Frame, TemplateTokens, blanks, mask_table, read_template, wrap
 from juzhen.encoders.templates import INJECTED, SENTENCE, Templates

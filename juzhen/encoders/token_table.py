@@ -183,6 +183,8 @@ def _key(encoder: Tokenizing, texts: Sequence[str]) -> str:
     """Digest of all that decides the token numbers of `texts`."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(f"{encoder.max_length} {len(texts)} {encoder.prompt}".encode())
+    if filled_up := getattr(encoder, "expanded_to", 0):
+        digest.update(f" filled up to {filled_up}".encode())
     digest.update(tokenizer_digest(encoder.tokenizer))
     for start in range(0, len(texts), TEXTS_PER_CALL):
         portion = texts[start : start + TEXTS_PER_CALL]

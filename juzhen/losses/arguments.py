@@ -17,12 +17,14 @@ LEAST = {"batch": 1, "negatives": 1, "documents": 2, "classes": 2}
 """Axis → smallest size that leaves something to compare, or to take a mean of."""
 
 
-def checks_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> Callable[..., Any]:
     """`function`, whose tensors must have the axes of their annotations, or of their names in `TENSORS`.
 
     An axis has one size in all of them. What stands for one number per row may be a column: (N, 1) is read as (N,). Of
     GOLD, values on a CPU may not be NaN, and classes must be whole; on a GPU nobody asks, since that would wait for it.
     Raises UserError for all else.
+
+    tokens  texts may have a vector per token, (…, length, dim), each column of them as many
     """
     parameters = signature(function).parameters
     names = tuple(parameters)
@@ -36,7 +38,11 @@ def checks_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
         sizes: dict[str, tuple[int, str]] = {}
         for name, expected in axes.items():
             if expected and values.get(name) is not None:
-                values[name] = _fitting(name, values[name], expected, sizes)
+                has_tokens = (
+                    tokens and expected[-1] == "dim" and getattr(values[name], "ndim", 0) > len(expected)
+                )
+                of_tokens = (*expected[:-1], f"length of {name}", "dim") if has_tokens else expected
+                values[name] = _fitting(name, values[name], of_tokens, sizes)
         return function(**values)
 
     return checked

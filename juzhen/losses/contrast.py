@@ -113,6 +113,7 @@ class InfoNCE(Loss):
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     consumes = "embeddings"
+    reads_tokens = True
     couples = True
     contrast = Contrast.TEXTS
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
@@ -145,7 +146,7 @@ class InfoNCE(Loss):
 
 
 def numbers_of_texts(
-    text_ids: Int[Tensor, "batch texts"] | None, *, anchors: Float[Tensor, "batch dim"], count: int
+    text_ids: Int[Tensor, "batch texts"] | None, *, anchors: Float[Tensor, "batch ... dim"], count: int
 ) -> Int[Tensor, "batch texts"]:
     """`text_ids`, the number of each text of a row, equal for equal texts; None: all `count` of each row differ."""
     if text_ids is None:
@@ -154,9 +155,9 @@ def numbers_of_texts(
 
 
 def batch_candidates(
-    anchors: Float[Tensor, "batch dim"],
-    positives: Float[Tensor, "batch dim"],
-    negatives: Float[Tensor, "batch negatives dim"] | None,
+    anchors: Float[Tensor, "batch ... dim"],
+    positives: Float[Tensor, "batch ... dim"],
+    negatives: Float[Tensor, "batch negatives ... dim"] | None,
     text_ids: Int[Tensor, "batch texts"] | None,
 ) -> tuple[Float[Tensor, "batch candidates"], Bool[Tensor, "batch candidates"]]:
     """Cosines of each anchor with all positives of the batch and then all explicit negatives; who is excluded.
@@ -227,6 +228,7 @@ class InfoNCEWeighted(Loss):
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
     consumes = "embeddings"
+    reads_tokens = True
     couples = True
     contrast = Contrast.TEXTS
     paper = "Lan et al. 2025, https://arxiv.org/abs/2503.04812"
@@ -299,6 +301,7 @@ class InfoNCEOwn(Loss):
 
     input_kinds = (Kind.TRIPLET,)
     consumes = "embeddings"
+    reads_tokens = True
     couples = False
     contrast = Contrast.NEGATIVES
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
@@ -366,6 +369,7 @@ class SimCSE(InfoNCE):
     """
 
     input_kinds = (Kind.SENTENCE,)
+    reads_tokens = False
     needs_two_views = True
     paper = "Gao et al. 2021, https://arxiv.org/abs/2104.08821"
     choose_when = "sentences without labels"

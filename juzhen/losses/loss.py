@@ -48,6 +48,8 @@ class Loss(nn.Module, ABC):
                  (one vector per text), "logits" (one number per class), "layers" (a cosine per row and layer),
                  "lists" (a similarity per row and document),
                  "teacher" (a teacher's vector per text) or "guide" (embeddings, and a guide's vector per text)
+    reads_tokens with consumes = "embeddings": True when it takes texts with a vector per token, too, (batch, length,
+                 dim), since all that it asks of them is how near the anchor is to the others
     couples      True when the loss of a row depends on the other rows of the batch: such a batch may not be
                  split without gradient caching
     compares     True when the value is one logarithm over comparisons of rows, and not a mean over rows: the length of
@@ -70,6 +72,7 @@ class Loss(nn.Module, ABC):
 
     input_kinds: ClassVar[tuple[Kind, ...]]
     consumes: ClassVar[str]
+    reads_tokens: ClassVar[bool] = False
     couples: bool
     compares: ClassVar[bool] = False
     needs_two_views: ClassVar[bool] = False
@@ -92,7 +95,8 @@ class Loss(nn.Module, ABC):
                 raise TypeError(
                     f"{cls.__name__}.with_logs: {', '.join(sorted(unknown))} not in juzhen/core/tensors.py"
                 )
-            cls.with_logs = checks_arguments(cls.with_logs)  # type: ignore[method-assign]
+            check = checks_arguments(cls.with_logs, tokens=cls.reads_tokens)
+            cls.with_logs = check  # type: ignore[method-assign]
         dataclass(kw_only=True, eq=False, repr=False)(cls)
 
     def __post_init__(self) -> None:

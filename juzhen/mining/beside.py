@@ -13,8 +13,9 @@ from juzhen.core.opened import require_file
 from juzhen.core.owned import own_folder
 from juzhen.core.whole import remove_file, remove_folder, whole_file
 from juzhen.encoders.bundle import save_encoder
-from juzhen.encoders.sentence_encoder import SentenceEncoder, load_encoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.mining.in_training import InForce, Request
+from juzhen.mining.token_candidates import load_source
 
 WEIGHTS, FOUND = "encoder", "found.npz"
 OF_MINING = r"(encoder|found\.npz)"
@@ -74,7 +75,7 @@ class MiningBeside:
 def _work(folder: Path, requests: Mapping[str, Request], device: str, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is told to the first process, which ends this one
     torch.set_num_threads(threads)
-    encoder = load_encoder(folder / WEIGHTS).to(device)
+    encoder = load_source(folder / WEIGHTS).train().to(device)
     mined = {
         f"{name}/{column}": values
         for name, request in requests.items()

@@ -1,18 +1,21 @@
 """Negatives that are mined again and again, by the encoder that learns from them."""
 
 from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.data.rankings import as_ranking, as_retrieval
+from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.mining.candidates import Advance, DenseRetriever, Found, Numbers, Retriever, Scores
 from juzhen.mining.filters import REASONS, Known, Reason, chosen
 from juzhen.mining.negatives import PORTION
 from juzhen.mining.options import LOWEST, OWN, MiningOptions
 from juzhen.mining.portion import Miner
+from juzhen.mining.token_candidates import MaxSimRetriever
 
 EASIER, FAR = 1.15, 0.8
 """A negative has become easy when EASIER × its score is below that at its mining, and its size below FAR.
@@ -109,7 +112,8 @@ class MinedRows:
         before  negatives whose hard ones stay as long as they are candidates that the rules keep and have not become
                 easy; None: all are found anew
         """
-        source = DenseRetriever(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
+        kind: Any = MaxSimRetriever if isinstance(encoder, MultiVectorEncoder) else DenseRetriever
+        source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
         options = replace(options, share_of=self._share_of)
         sources: list[Retriever] = (
             [source] if before is None else [source, NegativesInForce(before, self._starts)]

@@ -21,6 +21,7 @@ from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
+from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.mining.candidates import BM25Retriever, DenseRetriever, Retriever
@@ -28,6 +29,7 @@ from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
 from juzhen.mining.options import IDENTITY, OF_MINING, MiningOptions, require_portions
 from juzhen.mining.portion import WRITING, Judge, Miner, require_portion
+from juzhen.mining.token_candidates import MaxSimRetriever
 
 BM25 = "bm25"
 
@@ -220,7 +222,10 @@ def _source(
 ) -> Retriever:
     if isinstance(source, str):
         return BM25Retriever(ranking)
-    return DenseRetriever(source, ranking, name="encoder" if number == 1 else f"encoder_{number}", **settings)
+    name = "encoder" if number == 1 else f"encoder_{number}"
+    if isinstance(source, MultiVectorEncoder):
+        return MaxSimRetriever(source, ranking, name=name, **settings)
+    return DenseRetriever(source, ranking, name=name, **settings)
 
 
 def _judge(encoder: CrossEncoder, batch_tokens: int) -> Judge:
@@ -252,7 +257,8 @@ def _fitted(
     rows = np.arange(len(pairs))
     relevant = [{row: 1.0} for row in rows.tolist()]
     ranking = RankingSet(pairs.name, pairs.split, first, second, relevant, symmetric=symmetric)
-    scores = DenseRetriever(scorer, ranking, **settings | {"index": "exact"}).score(rows, rows)
+    kind: Any = MaxSimRetriever if isinstance(scorer, MultiVectorEncoder) else DenseRetriever
+    scores = kind(scorer, ranking, **settings | {"index": "exact"}).score(rows, rows)
     return fit_false_negatives(scores, pairs.targets, rate=rate)
 
 

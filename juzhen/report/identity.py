@@ -71,7 +71,7 @@ PHRASES = {
 """Setting → how a label says it."""
 
 WORDS = {
-    "model.name": {"biencoder": "", "crossencoder": "cross-encoder"},
+    "model.name": {"biencoder": "", "crossencoder": "cross-encoder", "colbert": "ColBERT"},
     "hardware.precision": {"32-true": "", "bf16-mixed": "bf16", "16-mixed": "fp16"},
     "hardware.compile": {"True": "compiled"},
     "evaluation.backend": {"torch": ""},

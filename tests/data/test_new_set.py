@@ -130,27 +130,27 @@ def test_formats_with_names_of_columns(tmp_path, suffix):
     assert table.cells.iloc[0].tolist() == PAIRS[0]
 
 
-def test_lists_of_negatives_become_columns_and_lists_of_positives_are_refused(tmp_path):
+def test_lists_of_negatives_become_columns_and_lists_of_others_are_refused(tmp_path):
     path = tmp_path / "mined.jsonl"
     rows = [
-        {"query": a, "pos": [b], "neg": [f"{b}吗", f"{a}呢", "无关"][: 2 + n % 2]}
+        {"question": a, "positive": [b], "negatives": [f"{b}吗", f"{a}呢", "无关"][: 2 + n % 2]}
         for n, (a, b, _) in enumerate(PAIRS)
     ]
     path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
     table = read_raw(path)
     assert guess(table).columns == {
-        "anchor": "query",
-        "positive": "pos",
-        "negative": "neg",
-        "negative_2": "neg 2",
+        "anchor": "question",
+        "positive": "positive",
+        "negative": "negatives",
+        "negative_2": "negatives 2",
     }
     assert clean(table, guess(table))[0].iloc[0].tolist() == [
         *PAIRS[0][:2],
         f"{PAIRS[0][1]}吗",
         f"{PAIRS[0][0]}呢",
     ]
-    path.write_text(json.dumps({"query": "好", "pos": ["a", "b"], "neg": ["c"]}), encoding="utf-8")
-    with pytest.raises(UserError, match="column pos holds lists of 2"):
+    path.write_text(json.dumps({"question": "好", "positive": ["a", "b"], "negatives": ["c"]}))
+    with pytest.raises(UserError, match="column positive holds lists of 2"):
         read_raw(path)
 
 

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from decoders import write
 from families import TOKENS, config_of, made
 from safetensors.torch import load_file, save_file
 
@@ -268,3 +269,20 @@ def test_fit_teaches_an_adapter(bert_folder, tmp_path):
     again = SentenceEncoder.load(encoder.save(tmp_path / "adapter"))
     assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
     assert np.abs(again.encode(TEXTS) - SentenceEncoder.load(bert_folder).encode(TEXTS)).max() > 1e-4
+
+
+def test_an_adapter_of_a_decoder_keeps_the_attention_that_it_was_trained_with(tmp_path):
+    base = write("qwen3", tmp_path / "base")
+    config = BackboneConfig(
+        path=str(base), pooling="last", attention="bidirectional", adapter=AdapterConfig(rank=4)
+    )
+    encoder = load_backbone(config, seed=0)
+    learn(encoder)
+    vectors = encoder.eval().encode(TEXTS)
+    folder = save_encoder(encoder, tmp_path / "adapter", card={})
+    assert np.array_equal(SentenceEncoder.load(folder).encode(TEXTS), vectors)
+    assert_close(merged(encoder).encode(TEXTS), vectors)
+    causal = load_backbone(BackboneConfig(path=str(folder), attention="causal"), seed=0).eval()
+    assert np.abs(causal.encode(TEXTS) - vectors).max() > 1e-3
+    again = save_encoder(causal, tmp_path / "causal", card={})
+    assert np.array_equal(SentenceEncoder.load(again).encode(TEXTS), causal.encode(TEXTS))

@@ -104,7 +104,7 @@ def test_sentence_transformers_pooling_is_honoured(folder, load, config, expecte
     [
         ({"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}, r"cls \+ max"),
         ({"pooling_mode": ["mean", "max"]}, r"mean \+ max"),
-        ({"pooling_mode": "lasttoken"}, "lasttoken"),
+        ({"pooling_mode": "last_word"}, "last_word"),
     ],
 )
 def test_a_pooling_we_lack_is_an_error_unless_another_is_chosen(folder, load, config, named):

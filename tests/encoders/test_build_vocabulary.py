@@ -1,23 +1,31 @@
 import pytest
 from forks import python
-from transformers import BertTokenizer
+from transformers import AutoTokenizer, BertTokenizer
 
-from tools.build_vocabulary import SPECIAL, gb2312_hanzi, vocabulary, write_files
+from tools.build_vocabulary import SPECIAL, gb2312_hanzi, vocabulary, write_decoder, write_files
 
 
-def test_the_committed_files_are_what_the_script_writes(project_root, tmp_path):
-    write_files(tmp_path)
+@pytest.mark.parametrize(("name", "write"), [("encoder", write_files), ("decoder", write_decoder)])
+def test_the_committed_files_are_what_the_script_writes(project_root, tmp_path, name, write):
+    write(tmp_path)
     for path in tmp_path.glob("[!.]*"):
-        assert (
-            path.read_bytes() == (project_root / "juzhen" / "builtin" / "encoder" / path.name).read_bytes()
-        ), path.name
+        assert path.read_bytes() == (project_root / "juzhen" / "builtin" / name / path.name).read_bytes(), (
+            path.name
+        )
 
 
 @pytest.mark.slow
 def test_the_command_writes_the_same_in_a_fresh_process(project_root, tmp_path):
-    python("-m", "tools.build_vocabulary", tmp_path, check=True, env={"PYTHONHASHSEED": "7"})
+    folders = tmp_path / "encoder", tmp_path / "decoder"
+    python("-m", "tools.build_vocabulary", *folders, check=True, env={"PYTHONHASHSEED": "7"})
     vocab = (project_root / "juzhen" / "builtin" / "encoder" / "vocab.txt").read_bytes()
-    assert (tmp_path / "vocab.txt").read_bytes() == vocab
+    assert (folders[0] / "vocab.txt").read_bytes() == vocab
+
+
+def test_a_text_of_the_decoder_ends_once(project_root):
+    decoder = AutoTokenizer.from_pretrained(project_root / "juzhen" / "builtin" / "decoder")
+    assert decoder.convert_ids_to_tokens(decoder("你好")["input_ids"]) == ["你", "好", "[SEP]"]
+    assert decoder("你好" * 9, truncation=True, max_length=4)["input_ids"][-1] == decoder.eos_token_id
 
 
 def test_all_of_gb2312_is_there_and_nothing_twice():

@@ -116,7 +116,7 @@ def models(parts, path):
         "last": (weighed(0.0, 0.0, 3.0, start=0), None),
         "all layers": (weighed(1.0, 1.0, 1.0, start=0), "first and the last, equal"),
         "layers at cls": (weighed(1.0, 1.0, pooling="cls"), "only the mean"),
-        "lasttoken": ([transformer(), parts.Pooling(32, "lasttoken")], "pooling lasttoken"),
+        "lasttoken": ([transformer(), parts.Pooling(32, "lasttoken")], None),
         "two": ([transformer(), parts.Pooling(32, ("cls", "mean"))], r"pooling cls \+ mean"),
         "sqrt": ([transformer(), parts.Pooling(32, "mean_sqrt_len_tokens")], "mean_sqrt_len_tokens"),
         "late": ([*plain, parts.Normalize(), parts.Dense(32, 8)], "Dense stands in an order"),

@@ -33,6 +33,8 @@ def expected(name: str, first, last):
             return torch.stack([max(column) for column in last.T])
         case "first_last":
             return (sum(first) / len(first) + sum(last) / len(last)) / 2
+        case "last":
+            return last[-1]
         case "weighted":
             weights = range(1, len(last) + 1)
             return sum(w * state for w, state in zip(weights, last, strict=True)) / sum(weights)

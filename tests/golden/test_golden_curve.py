@@ -22,6 +22,12 @@ CURVES = {
         "dataset=[demo_nli]",
         "backbone.dropout=0.0",
     ),
+    "colbert_info_nce_without_dropout": (
+        "model=colbert",
+        "loss=info_nce",
+        "dataset=[demo_qmc]",
+        "backbone.dropout=0.0",
+    ),
 }
 """File name → what the run is, besides the small job of tests/jobs.py.
 

@@ -1,0 +1,294 @@
+"""Training rows as other tools write them: FlagEmbedding, ms-swift, and the columns of sentence-transformers.
+
+Each becomes a table with the fields of a kind (`juzhen.core.kinds`) as columns, and a row for each positive. Rows have
+the lines of the file. A string where a list belongs would be read sign by sign; it is a fault with its line.
+"""
+
+import logging
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import TARGET_COLUMN, TEACHER_SCORE, TEXT_COLUMNS, Kind, negative_columns
+from juzhen.core.texts import short, text_fault
+from juzhen.data.readers import FileTable
+
+log = logging.getLogger(__name__)
+
+LABELS = ("label", "labels", "score", "scores")
+"""Columns that sentence-transformers takes for gold values; all others are texts, in their order."""
+MEDIA = re.compile(r"(positive_|negative_)?(images|videos|audios)")
+
+
+class RowError(Exception):
+    """Why a line of the file is no row."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the file: `texts` are anchor and positives, each of which is a row with the same negatives.
+
+    scores  a teacher's, of all positives and then of all negatives; None: the line has none
+    label   gold value of a pair; None: it has none
+    """
+
+    anchor: str
+    positives: list[str]
+    negatives: list[str]
+    scores: list[float] | None = None
+    label: Any = None
+
+
+def format_of(table: FileTable) -> tuple[str, Kind] | None:
+    """Which tool wrote a table, by its columns and most of its rows, and of what kind these are; None: none of them."""
+    names = table.names or ()
+    if {"messages", "positive_messages"} <= {*names}:
+        labels = sum(record.get("label") is not None for record in _records(table))
+        if 2 * labels > len(table.lines):
+            return "ms_swift", Kind.SCORED_PAIR
+        format, negatives = "ms_swift", "negative_messages"
+    elif {"query", "pos"} <= {*names}:
+        lists = sum(
+            isinstance(record[key], list)
+            for record in _records(table)
+            for key in ("pos", "neg")
+            if key in record
+        )
+        if not lists:
+            return None
+        format, negatives = "flag_embedding", "neg"
+    else:
+        return None
+    with_negatives = sum(bool(record.get(negatives)) for record in _records(table))
+    return format, Kind.TRIPLET if 2 * with_negatives > len(table.lines) else Kind.POSITIVE_PAIR
+
+
+def as_fields(
+    table: FileTable,
+    format: str,
+    kind: Kind,
+    *,
+    num_negatives: int | None = None,
+    teacher_scores: bool | None = None,
+    tell: Callable[[str], None] = log.info,
+) -> FileTable:
+    """The table with the fields of `kind` as columns.
+
+    format  of FORMATS
+    num_negatives   of each row: the first ones, and where there are fewer, these over again; None: as many as every
+                    row has
+    teacher_scores  False: they are not read · True: each row must have them · None: read where the file has them
+    tell    gets a sentence on negatives that are not read
+
+    Raises UserError for a kind that such rows are not, and for scores that a kind has no place for.
+    """
+    read, rows, lines, faults = FORMATS[format], list[Row](), list[int](), dict(table.faults)
+    for line, record in zip(table.lines.tolist(), _records(table), strict=True):
+        try:
+            row = read(record)
+            _require_kind(row, kind, scores=teacher_scores)
+        except RowError as fault:
+            faults.setdefault(line, str(fault))
+        else:
+            rows.append(row if teacher_scores is not False else replace(row, scores=None))
+            lines.append(line)
+    scored = [row.scores is not None for row in rows]
+    if any(scored) and not all(scored):
+        without = next(line for line, is_scored in zip(lines, scored, strict=True) if not is_scored)
+        raise UserError(
+            f"{table.at(without)}: no scores of a teacher, and other rows have them; mend the file, or say "
+            "teacher_scores: false in the layout"
+        )
+    counts = [len(row.negatives) for row in rows] or [1]
+    if kind is Kind.TRIPLET and num_negatives is None and min(counts) < max(counts):
+        tell(
+            f"{table.place}: rows have {min(counts)} to {max(counts)} negatives, and the first {min(counts)} of each "
+            "are read; say negatives: in the layout for another number"
+        )
+    count = (num_negatives or min(counts)) if kind is Kind.TRIPLET else 0
+    return _flat(table, rows, lines, faults, kind, count)
+
+
+def _records(table: FileTable) -> Iterator[dict[str, Any]]:
+    columns = [values.to_pylist() if hasattr(values, "to_pylist") else values for values in table.columns]
+    names = table.names or []
+    return (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
+
+
+def _require_kind(row: Row, kind: Kind, *, scores: bool | None) -> None:
+    """Raises RowError for a row that is not of the kind, and for what of it would be lost."""
+    target = TARGET_COLUMN.get(kind)
+    if kind not in (Kind.TRIPLET, Kind.POSITIVE_PAIR) and not (target and len(TEXT_COLUMNS[kind]) == 2):
+        raise RowError(f"rows of this format are no {kind}; say kind: triplet or positive_pair")
+    if target and row.label is None:
+        raise RowError(f"no label, which a {kind} has; say kind: triplet or positive_pair")
+    if target and row.negatives:
+        raise RowError(f"negatives, which a {kind} does not have; say kind: triplet")
+    if row.label is not None and not target:
+        raise RowError(f"a label, which a {kind} does not have; say kind: labelled_pair or scored_pair")
+    if kind is Kind.TRIPLET and not row.negatives:
+        raise RowError("no negative; say kind: positive_pair to read positives alone")
+    if kind is not Kind.TRIPLET and row.scores is not None and scores is not False:
+        raise RowError(
+            f"scores of a teacher, and a {kind} has no place for them; say kind: triplet with negatives, or "
+            "teacher_scores: false in the layout to leave them out"
+        )
+    if scores and row.scores is None:
+        raise RowError("no scores of a teacher, and the layout says teacher_scores: true")
+
+
+def _flat(
+    table: FileTable,
+    rows: Sequence[Row],
+    lines: Sequence[int],
+    faults: dict[int, str],
+    kind: Kind,
+    count: int,
+) -> FileTable:
+    """A row of the table for each positive of a row."""
+    fields, target = list(TEXT_COLUMNS[kind]), TARGET_COLUMN.get(kind)
+    fields += negative_columns(count)[1:]
+    is_scored = bool(rows) and rows[0].scores is not None
+    names = fields + [TEACHER_SCORE.format(field) for field in fields[1:] if is_scored]
+    names += [target] if target else []
+    cells, of_rows = list[list[Any]](), list[int]()
+    for row, line in zip(rows, lines, strict=True):
+        places = [number % len(row.negatives) for number in range(count)]
+        for number, positive in enumerate(row.positives):
+            cell: list[Any] = [row.anchor, positive, *(row.negatives[place] for place in places)]
+            if row.scores is not None:
+                cell += [row.scores[number], *(row.scores[len(row.positives) + place] for place in places)]
+            cells.append(cell + ([row.label] if target else []))
+            of_rows.append(line)
+    columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in names]
+    return replace(
+        table, names=names, columns=columns, lines=np.asarray(of_rows, np.int32), faults=faults, classes={}
+    )
+
+
+def _flag_embedding(record: Mapping[str, Any]) -> Row:
+    """`query`, `pos`, `neg`, and of a teacher `pos_scores`, `neg_scores`; a `prompt` stands before its query."""
+    positives, negatives = _texts(record, "pos"), _texts(record, "neg", may_lack=True)
+    scores = None
+    if record.get("pos_scores") is not None or record.get("neg_scores") is not None:
+        scores = _numbers(record, "pos_scores", len(positives)) + _numbers(
+            record, "neg_scores", len(negatives)
+        )
+    prompt = _text(record.get("prompt") or "", "prompt", may_be_empty=True)
+    return Row(prompt + _text(record.get("query"), "query"), positives, negatives, scores)
+
+
+def _ms_swift(record: Mapping[str, Any]) -> Row:
+    """`messages`, `positive_messages`, `negative_messages` and, of pairs, `label`."""
+    if media := next((key for key in record if MEDIA.fullmatch(key) and record[key]), None):
+        raise RowError(f"{media}: only texts are read")
+    anchor = _message(record.get("messages"), "messages")
+    positives = _messages(record.get("positive_messages"), "positive_messages")
+    negatives = _messages(record.get("negative_messages") or [], "negative_messages")
+    if not positives:
+        raise RowError("positive_messages is empty")
+    return Row(anchor, positives, negatives, label=record.get("label"))
+
+
+def _messages(value: Any, key: str) -> list[str]:
+    if not isinstance(value, list):
+        raise RowError(f"{key} is {_what(value)}, expected a list of conversations, each of them a list")
+    return [_message(messages, f"{key}[{number}]") for number, messages in enumerate(value)]
+
+
+def _message(value: Any, key: str) -> str:
+    """The text of a conversation of one message; an instruction of the system stands before it, and a blank."""
+    if not isinstance(value, list) or not all(isinstance(message, dict) for message in value):
+        raise RowError(
+            f'{key} is {_what(value)}, expected a list of messages such as {{"role": …, "content": …}}'
+        )
+    system = [message for message in value if message.get("role") == "system"]
+    spoken = [message for message in value if message.get("role") != "system"]
+    if len(spoken) != 1 or len(system) > 1:
+        raise RowError(f"{key} has {len(spoken)} messages beside the system's, expected one")
+    texts = [_text(message.get("content"), f"{key}.content") for message in (*system, *spoken)]
+    return " ".join(texts)
+
+
+def _sentence_transformers(record: Mapping[str, Any]) -> Row:
+    """Texts in the order of the columns, whatever their names, and a label, a margin, or scores of a teacher."""
+    gold = [key for key in record if key in LABELS]
+    if len(gold) > 1:
+        raise RowError(f"{' and '.join(gold)}: expected one column of gold values")
+    texts = [key for key in record if key not in LABELS]
+    if len(texts) < 2:
+        raise RowError(f"{len(texts)} columns of texts, expected two at least")
+    anchor, positive, *negatives = (_text(record[key], key) for key in texts)
+    value = record[gold[0]] if gold else None
+    if not gold:
+        return Row(anchor, [positive], negatives)
+    if not isinstance(value, list) and not negatives:
+        return Row(anchor, [positive], [], label=value)
+    # MarginMSE: one margin per negative, the score of the positive less that of the negative; or all scores.
+    is_margins = not isinstance(value, list) or len(value) == len(negatives)
+    values = value if isinstance(value, list) else [value]
+    scores = _numbers({gold[0]: values}, gold[0], len(negatives) if is_margins else 1 + len(negatives))
+    return Row(
+        anchor, [positive], negatives, [0.0, *(-margin for margin in scores)] if is_margins else scores
+    )
+
+
+FORMATS: dict[str, Callable[[Mapping[str, Any]], Row]] = {
+    "flag_embedding": _flag_embedding,
+    "ms_swift": _ms_swift,
+    "sentence_transformers": _sentence_transformers,
+}
+"""`format` of a layout → what reads a line."""
+TOOLS = {
+    "flag_embedding": "FlagEmbedding",
+    "ms_swift": "ms-swift",
+    "sentence_transformers": "sentence-transformers",
+}
+"""`format` → the name of the tool."""
+
+
+def _text(value: Any, key: str, *, may_be_empty: bool = False) -> str:
+    if value == "" and may_be_empty:
+        return ""
+    if fault := text_fault(value):
+        raise RowError(f"{key} {fault}")
+    return str(value)
+
+
+def _texts(record: Mapping[str, Any], key: str, *, may_lack: bool = False) -> list[str]:
+    value = record.get(key)
+    if value is None and may_lack:
+        return []
+    if not isinstance(value, list):
+        raise RowError(f"{key} is {_what(value)}, expected a list of texts")
+    if not value and not may_lack:
+        raise RowError(f"{key} is an empty list")
+    return [_text(text, f"{key}[{number}]") for number, text in enumerate(value)]
+
+
+def _numbers(record: Mapping[str, Any], key: str, count: int) -> list[float]:
+    value = record.get(key)
+    if value is None and not count:
+        return []
+    if not isinstance(value, list):
+        raise RowError(f"{key} is {_what(value)}, expected a list of {count} numbers")
+    wrong = next(
+        (v for v in value if isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v)),
+        None,
+    )
+    if wrong is not None or len(value) != count:
+        what = f"{_what(wrong)} in it" if wrong is not None else f"{len(value)} numbers"
+        raise RowError(f"{key} has {what}, expected {count} finite numbers, one for each text")
+    return [float(number) for number in value]
+
+
+def _what(value: Any) -> str:
+    """A value for a message."""
+    if value is None:
+        return "missing"
+    return f"the text {short(value, 40)!r}" if isinstance(value, str) else short(repr(value), 40)

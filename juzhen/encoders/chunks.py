@@ -1,0 +1,239 @@
+"""Texts that are longer than an encoder reads: split into chunks, whose embeddings are averaged, instead of cut."""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+from unicodedata import normalize
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import nn
+
+from juzhen.core.batch import Tokens
+from juzhen.core.columns import as_texts
+from juzhen.core.errors import UserError, nearest
+from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.pooling import unit
+from juzhen.encoders.settable import check_count
+from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.texts import batches_by_length
+from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
+from juzhen.encoders.workers import Workers
+
+LongTexts = Literal["cut", "chunk"]
+LONG_TEXTS: tuple[LongTexts, ...] = ("cut", "chunk")
+
+UNLIMITED = 2**30
+"""Tokens that no text has."""
+
+
+class ReadsLongTexts(nn.Module):
+    """What an encoder does with texts of more tokens than `max_length`."""
+
+    _chunk_overlap: int | None = None
+
+    @property
+    def chunk_overlap(self) -> int | None:
+        """Tokens that neighbouring chunks of a long text share; None: long texts are cut."""
+        return self._chunk_overlap
+
+    def with_long_texts(self, long_texts: LongTexts | None, overlap: int | None = None) -> Self:
+        """The same weights, which read texts of more than `max_length` tokens otherwise; None: itself.
+
+        long_texts  cut: what is beyond is left out · chunk: the mean of the embeddings of their chunks, by tokens
+        overlap     tokens that neighbouring chunks share; None: 0
+
+        Raises UserError for an encoder that reads texts through templates.
+        """
+        if long_texts not in (None, *LONG_TEXTS):
+            raise UserError(f"long_texts={long_texts!r}: {nearest(str(long_texts), LONG_TEXTS)}")
+        if overlap is not None and long_texts != "chunk":
+            raise UserError(f'overlap={overlap}: chunks share tokens; give long_texts="chunk" with it')
+        if long_texts is None:
+            return self
+        other = copy.copy(self)
+        other._chunk_overlap = None
+        if long_texts == "chunk":
+            assert isinstance(self, PooledEncoder)
+            check_count("overlap", overlap or 0, least=0, most=room_of(self) - 1)
+            other._chunk_overlap = overlap or 0
+        return other
+
+    def lost_tokens(
+        self, texts: str | Iterable[str], *, prompt_name: str | None = None, prompt: str | None = None
+    ) -> Int[np.ndarray, "texts"]:
+        """Tokens at the end of each text that `encode` leaves out; 0: it reads all. Prompts as of `encode`."""
+        assert isinstance(self, PooledEncoder)
+        chosen = prompt_name is not None or prompt is not None
+        encoder = self.with_prompt(prompt_name, prompt) if chosen else self
+        sentences, _ = as_texts(texts, may_be_empty=True)
+        lost = lost_tokens(encoder, sentences)
+        return lost if self.chunk_overlap is None else np.zeros_like(lost)
+
+
+def require_plain(encoder: PooledEncoder, what: str) -> None:
+    """Raises UserError for an encoder that reads texts through templates: these have no chunks."""
+    if encoder.templates is not None:
+        raise UserError(
+            f"{what}: this encoder reads texts through templates, which belong to whole texts; leave it out "
+            "(long texts are cut), or take an encoder without templates"
+        )
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Tokens that stand around a text: special ones and those of a prompt before it, special ones behind it."""
+
+    before: int
+    after: int
+
+    @classmethod
+    def of(cls, encoder: PooledEncoder) -> "Frame":
+        return cls(*special_around(encoder.tokenizer, prompt=encoder.prompt))
+
+    @property
+    def size(self) -> int:
+        return self.before + self.after
+
+    def inside(self, ids: np.ndarray) -> np.ndarray:
+        """The tokens of the text alone."""
+        return ids[self.before : len(ids) - self.after]
+
+    def around(self, ids: np.ndarray, start: int, end: int) -> np.ndarray:
+        """Tokens `start` to `end` of the text in the frame of the whole one."""
+        body = self.inside(ids)[start:end]
+        return np.concatenate([ids[: self.before], body, ids[len(ids) - self.after :]])
+
+
+def room_of(encoder: PooledEncoder) -> int:
+    """Tokens of a text that the encoder reads at a time, without those around it."""
+    require_plain(encoder, 'long_texts="chunk"')
+    return encoder.max_length - Frame.of(encoder).size
+
+
+def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
+    """Where windows of `size` tokens begin and end that cover `count` tokens; neighbours share `overlap`.
+
+    >>> windows(10, 4, 1), windows(4, 4, 1), windows(0, 4, 0)
+    ([(0, 4), (3, 7), (6, 10)], [(0, 4)], [(0, 0)])
+    """
+    step = size - overlap
+    starts = range(0, max(count - overlap, 1), step)
+    return [(start, min(start + size, count)) for start in starts]
+
+
+def uncut(encoder: PooledEncoder, texts: Sequence[str]) -> TokenTable:
+    """Tokens of the whole texts, special ones and the prompt included."""
+    other = copy.copy(encoder)
+    other.__dict__["max_length"] = UNLIMITED  # which may not be set: the transformer does not read so many
+    return other.tokenize(texts)
+
+
+@dataclass(frozen=True)
+class ChunkTable:
+    """Chunks of some texts.
+
+    tokens  of each chunk, in its frame
+    texts   number of the text that each belongs to, rising
+    shares  tokens of each over those of all chunks of its text; 1 of a text that is whole
+    """
+
+    tokens: TokenTable
+    texts: Int[np.ndarray, "chunks"]
+    shares: Float[np.ndarray, "chunks"]
+
+    @classmethod
+    def of(cls, encoder: PooledEncoder, texts: Sequence[str]) -> "ChunkTable":
+        """Texts of at most `max_length` tokens as they are, longer ones in chunks of that length."""
+        table, frame, room = uncut(encoder, texts), Frame.of(encoder), room_of(encoder)
+        rows: list[np.ndarray] = []
+        counts: list[list[int]] = []
+        for ids in table:
+            if len(ids) <= encoder.max_length:
+                rows.append(ids)
+                counts.append([1])
+                continue
+            spans = windows(len(ids) - frame.size, room, encoder.chunk_overlap or 0)  # type: ignore[attr-defined]
+            rows += [frame.around(ids, start, end) for start, end in spans]
+            counts.append([end - start for start, end in spans])
+        shares = [np.array(of_text) / sum(of_text) for of_text in counts]
+        numbers = np.repeat(np.arange(len(counts)), [len(of_text) for of_text in counts])
+        return cls(TokenTable.of(rows), numbers, np.concatenate([np.empty(0), *shares]))
+
+
+def computed(
+    encoder: PooledEncoder,
+    texts: Sequence[str],
+    compute: Callable[[Tokens], Float[np.ndarray, "batch dim"]],
+    workers: Workers | None,
+    *,
+    batch_tokens: int,
+    advance: Callable[[int], None],
+) -> Float[np.ndarray, "texts dim"]:
+    """Embeddings of texts, long ones cut, or as the mean over their chunks by tokens, as the encoder reads them.
+
+    The mean is brought to length 1 where the encoder's embeddings are.
+    """
+    embeddings = np.zeros((len(texts), encoder.dim), dtype=np.float32)
+    if encoder.chunk_overlap is None:  # type: ignore[attr-defined]  # of a ReadsLongTexts
+        for rows, vectors in encoded(encoder, encoder.tokenize(texts), compute, workers, batch_tokens):
+            embeddings[rows] = vectors
+            advance(len(rows))
+        return embeddings
+    chunks = ChunkTable.of(encoder, texts)
+    pending = np.bincount(chunks.texts, minlength=len(texts))
+    is_split = pending > 1
+    for rows, vectors in encoded(encoder, chunks.tokens, compute, workers, batch_tokens):
+        numbers = chunks.texts[rows]
+        np.add.at(embeddings, numbers, chunks.shares[rows, None].astype(np.float32) * vectors)
+        np.subtract.at(pending, numbers, 1)
+        advance(int((pending[np.unique(numbers)] == 0).sum()))
+    if encoder.normalize and is_split.any():
+        embeddings[is_split] = unit(embeddings[is_split])
+    return embeddings
+
+
+def encoded(
+    encoder: PooledEncoder,
+    table: TokenTable,
+    compute: Callable[[Tokens], Float[np.ndarray, "batch dim"]],
+    workers: Workers | None,
+    batch_tokens: int,
+) -> Iterator[tuple[Int[np.ndarray, "batch"], Float[np.ndarray, "batch dim"]]]:
+    """Row numbers and embeddings, a batch of rows of like length at a time."""
+    batches = list(batches_by_length(encoder.input_lengths(table), batch_tokens=batch_tokens))
+    tables = (table[batch] for batch in batches)
+    vectors = (
+        (compute(encoder.collate(batch)) for batch in tables)
+        if workers is None
+        else workers.encode(tables, unpooled=encoder.unpooled)
+    )
+    yield from zip(batches, vectors, strict=True)
+
+
+def lost_tokens(
+    encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
+) -> Int[np.ndarray, "texts"]:
+    """Tokens of each text beyond `max_length`, which are lost where long texts are cut; 0: it is read whole.
+
+    lengths  tokens of each as the encoder reads it, or more; None: not known. What fills the encoder is tokenised again
+    """
+    lengths = most_tokens(encoder, texts) if lengths is None else lengths
+    long = np.flatnonzero(lengths >= encoder.max_length)
+    lost = np.zeros(len(texts), dtype=np.int64)
+    for start in range(0, len(long), TEXTS_PER_CALL):
+        rows = long[start : start + TEXTS_PER_CALL]
+        whole = uncut(encoder, [texts[row] for row in rows.tolist()]).lengths
+        lost[rows] = np.maximum(whole - encoder.max_length, 0)
+    return lost
+
+
+def most_tokens(encoder: PooledEncoder, texts: Sequence[str]) -> Int[np.ndarray, "texts"]:
+    """Tokens that each text has at most: one is a byte at least, and special ones come on top.
+
+    Tokenizers may fold signs first: ㍿ is then four characters.
+    """
+    special = encoder.tokenizer.num_special_tokens_to_add()
+    folded = (text if text.isascii() else normalize("NFKC", text) for text in encoder.prompted(texts))
+    return np.array([len(text.encode()) + special for text in folded], dtype=np.int64)

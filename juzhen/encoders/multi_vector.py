@@ -1,0 +1,400 @@
+"""MultiVectorEncoder: a vector for each token of a text, scored by MaxSim (late interaction, ColBERT)."""
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from tokenizers import AddedToken
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from juzhen.core.batch import Tokens
+from juzhen.core.columns import as_pairs, as_text_list, as_texts, side_by_side
+from juzhen.core.devices import open_device
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
+from juzhen.core.maxsim import row_maxsims
+from juzhen.core.progress import progress_bar
+from juzhen.core.threads import limit_threads, tell_of_fork
+from juzhen.encoders.decision import Decides
+from juzhen.encoders.layout import gives_tokens
+from juzhen.encoders.licence import licence_of
+from juzhen.encoders.locate import check_files, encoder_folder, encoder_source, locate_folder
+from juzhen.encoders.multi_vector_bundle import write_multi_vector
+from juzhen.encoders.multi_vector_layout import Reading, read_multi_vector, require_reading
+from juzhen.encoders.parts import num_positions
+from juzhen.encoders.pooled_encoder import Places, PooledEncoder
+from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
+from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.proof import prove
+from juzhen.encoders.search import Best, Hit, check_top_k
+from juzhen.encoders.settings_file import naming
+from juzhen.encoders.sharing import Shareable
+from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
+from juzhen.encoders.token_table import TokenTable, runs
+from juzhen.encoders.token_vectors import TokenVectors, hiding
+from juzhen.encoders.transformer import from_weights, quiet, read_architecture
+
+MARKERS = {"query": "[Q] ", "document": "[D] "}
+"""What stands before queries and documents, a token of its own each."""
+
+ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8)
+"""Sides: what is no query is read as a document."""
+
+
+class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
+    """backbone → projections → length 1, for each token; the score of a query and a document is their MaxSim.
+
+    (Khattab and Zaharia 2020, https://arxiv.org/abs/2004.12832)
+
+    reading  lengths, expansion of queries and tokens that are not scored
+
+    A text is read as a document unless it is said to be a query. The score is the mean over the tokens of the query of
+    the nearest token of the document, which sentence-transformers calls meanmaxsim; the sum is that times their number.
+    """
+
+    family: ClassVar[str] = "multi_vector"
+    settable: ClassVar[tuple[str, ...]] = ("micro_batch_tokens", "projections", "tokenizer")
+    reading_of_queries: bool = False
+
+    def __init__(
+        self,
+        backbone: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        projections: Sequence[OutputLayer],
+        reading: Reading,
+        prompts: Prompts,
+    ) -> None:
+        super().__init__(
+            backbone,
+            tokenizer,
+            pooling="mean",
+            normalize=True,
+            max_length=reading.document_length,
+            projections=projections,
+        )
+        least = tokenizer.num_special_tokens_to_add() + 2
+        require_reading(reading, most=num_positions(backbone), least=least)
+        token = reading.token or tokenizer.mask_token
+        if reading.expand_to and (token is None or token not in tokenizer.get_vocab()):
+            raise UserError(
+                f"queries are filled up with {token or '[MASK]'}, which this tokenizer does not have; choose "
+                "expansion=false"
+            )
+        self.rules = reading
+        self._prompts = prompts
+        self._put_before(prompts.of_side(Side.DOCUMENT))
+        self._expansion: int = tokenizer.convert_tokens_to_ids(token) if reading.expand_to else -1
+        vocabulary = tokenizer.get_vocab()
+        skipped = [vocabulary[word] for word in reading.skipped if word in vocabulary]
+        self.register_buffer("_skipped", torch.tensor(sorted(skipped)), persistent=False)
+
+    @classmethod
+    def around(
+        cls,
+        encoder: PooledEncoder,
+        *,
+        dim: int,
+        reading: Reading,
+        markers: bool = True,
+        seed: int = 0,
+    ) -> Self:
+        """A new one over the transformer of an encoder of sentences: its pooling and projections are left out.
+
+        dim      numbers of a token vector, drawn with `seed`
+        markers  tokens [Q] and [D] stand before queries and documents, where the encoder has no prompts of its own
+
+        Raises UserError for lengths that the transformer cannot read.
+        """
+        backbone, tokenizer, prompts = encoder.backbone, encoder.tokenizer, encoder.prompts
+        with torch.random.fork_rng(devices=[]), quiet():
+            torch.default_generator.manual_seed(seed)
+            layer = Projection(backbone.config.hidden_size, dim, bias=False, activation=IDENTITY)
+            if markers and not prompts.texts:
+                tokens = [AddedToken(text, normalized=False, special=True) for text in MARKERS.values()]
+                tokenizer.add_tokens(tokens, special_tokens=True)
+                backbone.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+                prompts = Prompts(MARKERS)
+        made = cls(backbone, tokenizer, projections=[layer], reading=reading, prompts=prompts)
+        made.licence = encoder.licence
+        made._is_finished = True
+        return made
+
+    @classmethod
+    def load(cls, source: str | Path, *, device: str | torch.device = "cpu") -> Self:
+        """The encoder in a folder or of a run: ours, PyLate's or a MultiVectorEncoder of sentence-transformers.
+
+        In float32, in evaluation mode. Raises UserError where there is none.
+        """
+        place, folder = open_device(device), encoder_folder(encoder_source(source))
+        if not gives_tokens(folder):
+            raise UserError(f"{source}: holds no encoder of token vectors; load it as a SentenceEncoder")
+        layout = read_multi_vector(folder)
+        limit_threads()
+        check_files(layout.transformer, needs_weights=True, shown=str(source))
+        with quiet():
+            architecture = read_architecture(layout.transformer, dropout=None)
+            backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
+            with naming(f"{layout.transformer}: the tokenizer does not load"):
+                tokenizer = AutoTokenizer.from_pretrained(
+                    layout.transformer, local_files_only=True, trust_remote_code=False
+                )
+                _keep_whole(tokenizer, layout.prompts)
+        limits = [size for size in (num_positions(backbone), tokenizer.model_max_length) if size]
+        lengths = {
+            name: getattr(layout.reading, name) or min(limits) for name in ("query_length", "document_length")
+        }
+        encoder = cls(
+            backbone,
+            tokenizer,
+            projections=[Projection.load(path, of_tokens=True) for path in layout.dense],
+            reading=replace(layout.reading, **lengths),
+            prompts=layout.prompts,
+        )
+        encoder.licence = licence_of(folder)
+        if not encoder._packs:
+            prove(encoder)
+        encoder._is_finished = True
+        encoder._is_loaded_from(folder)
+        return encoder.to(place).eval()
+
+    def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
+        """Fills an empty folder as `save` does."""
+        write_multi_vector(self, folder, card, place=place)
+
+    @property
+    def sides(self) -> Int[np.ndarray, "sides"]:
+        return np.zeros_like(ROLES) if self.reading_of_queries else ROLES
+
+    def reading(self, side: Side) -> Self:
+        """The same weights for queries; itself for documents, and where it reads queries already."""
+        if not self.sides[side]:
+            return self
+        other = copy.copy(self)
+        vars(other).update(reading_of_queries=True, max_length=self.rules.query_length)
+        other._put_before(self._prompts.of_side(Side.QUERY))
+        return other
+
+    @property
+    def unpooled(self) -> int:
+        """Nothing is pooled: 1 says of a text that it is a query."""
+        return int(self.reading_of_queries)
+
+    @property
+    def expanded_to(self) -> int:
+        """Tokens that each text has at least."""
+        return self.rules.expand_to if self.reading_of_queries else 0
+
+    def tokenize(self, texts: Iterable[str], *, progress: bool | None = False) -> TokenTable:
+        table = super().tokenize(texts, progress=progress)
+        return _filled_up(table, self.expanded_to, self._expansion) if self.expanded_to else table
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "sentences length dim"]:
+        """Vectors of length 1 in the order in which texts were collated, 0 where no token is scored."""
+        vectors = self.token_vectors(tokens) * self.scored(tokens).unsqueeze(-1)
+        padded = vectors.new_zeros(len(tokens), tokens.longest, vectors.shape[1])
+        return padded.index_put(tokens.places, vectors)[tokens.inverse_permutation]
+
+    def token_vectors(self, tokens: Tokens) -> Float[Tensor, "tokens dim"]:
+        """The vector of each token, in packed order, float32."""
+
+        def vectors(piece: Tokens) -> Tensor:
+            return F.normalize(self._projected(self._layers(piece)[-1]), dim=-1)
+
+        return self._in_micro_batches(vectors, tokens)
+
+    def scored(self, tokens: Tokens) -> Bool[Tensor, "tokens"]:
+        """Which tokens count: all of a query, and of a document those that are not skipped."""
+        if not len(self._skipped):
+            return torch.ones_like(tokens.input_ids, dtype=torch.bool)
+        return self._of_queries(tokens) | ~torch.isin(tokens.input_ids, self._skipped)
+
+    def pair_scores(
+        self, first: Float[Tensor, "batch length dim"], second: Float[Tensor, "batch tokens dim"]
+    ) -> Float[Tensor, "batch"]:
+        with torch.autocast(first.device.type, enabled=False):
+            return row_maxsims(first.float(), second.float())
+
+    def _of_queries(self, tokens: Tokens) -> Bool[Tensor, "tokens"]:
+        if isinstance(tokens.unpooled, int):
+            return torch.full_like(tokens.input_ids, bool(tokens.unpooled), dtype=torch.bool)
+        return (tokens.unpooled > 0)[tokens.sentence_of_token]
+
+    def _inputs(self, tokens: Tokens) -> tuple[dict[str, Any], Places]:
+        reading = self.rules
+        has_queries = not isinstance(tokens.unpooled, int) or tokens.unpooled > 0
+        if reading.attends or not reading.expand_to or not has_queries:
+            return super()._inputs(tokens)
+        hidden = self._expansions(tokens)
+        if self._packs:
+            return super()._inputs(hiding(tokens, hidden))
+        inputs, real = super()._inputs(tokens)
+        inputs["attention_mask"] = inputs["attention_mask"].index_put(tokens.places, (~hidden).long())
+        return inputs, real
+
+    def _expansions(self, tokens: Tokens) -> Bool[Tensor, "tokens"]:
+        """What queries were filled up with: the tokens of that number behind their last other one."""
+        is_filling, positions = tokens.input_ids == self._expansion, tokens.positions
+        sentences = tokens.sentence_of_token
+        last = torch.zeros_like(tokens.lengths).scatter_reduce(
+            0, sentences, positions.masked_fill(is_filling, 0), "amax"
+        )
+        return is_filling & (positions > last[sentences]) & self._of_queries(tokens)
+
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        *,
+        is_query: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
+    ) -> Any:
+        """Token vectors of each text in order, float32 (tokens, dim), those that are scored; of one text one array.
+
+        is_query  the texts are queries; False: documents. Raises UserError for a text that is empty or no string
+        """
+        sentences, is_one = as_texts(texts)
+        side = Side.QUERY if is_query else Side.DOCUMENT
+        vectors = self.vectors(list(sentences), side, batch_tokens, show_progress)
+        return vectors[0] if is_one else [vectors[row] for row in range(len(vectors))]
+
+    def encode_query(self, texts: str | Iterable[str], **options: Any) -> Any:
+        """`encode` of queries."""
+        return self.encode(texts, is_query=True, **options)
+
+    def encode_document(self, texts: str | Iterable[str], **options: Any) -> Any:
+        """`encode` of documents."""
+        return self.encode(texts, is_query=False, **options)
+
+    def vectors(
+        self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
+    ) -> TokenVectors:
+        """Those of the tokens of each text that are scored, read as queries or as documents."""
+        tell_of_fork()
+        reader = self.reading(side)
+        vectors, table = TokenVectors(len(texts)), reader.tokenize(texts)
+        with progress_bar("encoding texts", len(texts), shown=progress) as advance:
+            for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens):
+                vectors.take(rows, *reader.infer_tokens(reader.collate(table[rows])))
+                advance(len(rows))
+        return vectors
+
+    @torch.inference_mode()
+    def infer_tokens(
+        self, tokens: Tokens
+    ) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
+        """Vectors of the tokens that are scored, text after text as collated, and their number per text."""
+        was_training = self.training
+        self.eval()
+        try:
+            return scored_vectors(self, tokens.to(self.device))
+        finally:
+            self.train(was_training)
+
+    def similarity(
+        self, queries: str | Iterable[str], documents: str | Iterable[str], **options: Any
+    ) -> Float[np.ndarray, "queries documents"]:
+        """The score of each query with each document, as texts. Options and errors: as `encode`."""
+        how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
+        asking = self.vectors(as_texts(queries)[0], Side.QUERY, *how)
+        answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, *how)
+        return asking.matrix(answers, np.arange(len(asking)), np.arange(len(answers)))
+
+    def score(
+        self,
+        pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],
+        second: str | Iterable[str] | None = None,
+        /,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
+    ) -> Float[np.ndarray, "*pairs"]:
+        """The score of each pair in its order, float32; the first text of a pair is the query. Of one pair a number."""
+        first, other, is_one = as_pairs(side_by_side(pairs, second))
+        tables = [list(dict.fromkeys(texts)) for texts in (first, other)]
+        queries, documents = (
+            self.vectors(texts, side, batch_tokens, show_progress)
+            for side, texts in zip((Side.QUERY, Side.DOCUMENT), tables, strict=True)
+        )
+        places = [{text: number for number, text in enumerate(table)} for table in tables]
+        rows = [
+            np.array([place[text] for text in texts], dtype=np.int64)
+            for place, texts in zip(places, (first, other), strict=True)
+        ]
+        scores = queries.pairs(documents, *rows)
+        return scores[0] if is_one else scores
+
+    def search(
+        self, queries: str | Iterable[str], corpus: Iterable[str], top_k: int | None = None, **options: Any
+    ) -> Any:
+        """For each query the `top_k` documents with the highest scores as `Hit`s, best first; of one query one list.
+
+        All documents are looked at. top_k: None: 10, or all where there are fewer. Options and errors: as `encode`.
+        """
+        asked, is_one = as_texts(queries)
+        documents = as_text_list(corpus, "corpus")
+        top_k = min(10, len(documents)) if top_k is None else top_k
+        check_top_k(top_k, len(documents))
+        best = Best(len(asked), top_k)
+        best.add(self.similarity(asked, documents, **options), 0)
+        hits = [
+            [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
+            for row in zip(*(part.tolist() for part in best.lists()), strict=True)
+        ]
+        return hits[0] if is_one else hits
+
+
+def scored_vectors(
+    encoder: MultiVectorEncoder, tokens: Tokens
+) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
+    """As `MultiVectorEncoder.infer_tokens`, as the encoder is: on its device, with or without dropout."""
+    vectors, counts = encoder.token_vectors(tokens), encoder.scored(tokens)
+    of_texts = counts.cpu().numpy()
+    sentences = tokens.sentence_of_token.cpu().numpy()
+    order = tokens.inverse_permutation.cpu().numpy()
+    place = np.empty_like(order)  # of each packed text, that in which it was collated
+    place[order] = np.arange(len(order))
+    rows = np.flatnonzero(of_texts)
+    rows = rows[np.argsort(place[sentences[rows]], kind="stable")]
+    return vectors.float().cpu().numpy()[rows], np.bincount(place[sentences[rows]], minlength=len(order))
+
+
+def _filled_up(table: TokenTable, least: int, token: int) -> TokenTable:
+    """The texts, each with so many tokens at least."""
+    lengths = np.maximum(table.lengths, least)
+    ends = np.cumsum(lengths)
+    ids = np.full(ends[-1] if len(ends) else 0, token, dtype=np.int32)
+    ids[runs(ends - lengths, table.lengths)] = table.flat()
+    return TokenTable(ids, ends - lengths, ends)
+
+
+def _keep_whole(tokenizer: PreTrainedTokenizerBase, prompts: Prompts) -> None:
+    """Has a marker that is a token of the vocabulary be read as one: PyLate puts its number, and no text."""
+    vocabulary = tokenizer.get_vocab()
+    markers = []
+    for text in prompts.texts.values():
+        for marker in (text, *text.split(None, 1)[:1]):
+            if marker in vocabulary:
+                markers += [marker] if tokenizer.tokenize(marker) != [marker] else []
+                break
+    if markers:
+        tokens = [AddedToken(marker, normalized=False, special=True) for marker in dict.fromkeys(markers)]
+        tokenizer.add_tokens(tokens, special_tokens=True)
+
+
+def load_multi_vector(folder_or_run: str | Path) -> MultiVectorEncoder:
+    """The encoder in a folder or of a run, in training mode. Errors: as `MultiVectorEncoder.load`."""
+    return MultiVectorEncoder.load(folder_or_run).train()
+
+
+def is_multi_vector(folder_or_run: str | Path) -> bool:
+    """Whether a run or a folder holds an encoder of token vectors; false where there is none to ask."""
+    folder = locate_folder(str(folder_or_run))
+    return folder is not None and any(gives_tokens(path) for path in (folder, folder / "encoder"))

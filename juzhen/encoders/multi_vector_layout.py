@@ -1,0 +1,177 @@
+"""What the folder of an encoder of token vectors says: in the layout of PyLate, or of sentence-transformers 6.
+
+PyLate's has a transformer and Dense layers, and all else in config_sentence_transformers.json; sentence-transformers
+opens it as a MultiVectorEncoder. Its own names a mask and a normalization as modules, too.
+"""
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json
+from juzhen.core.texts import short
+from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, PYLATE, TOKEN_VECTORS, inside
+from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
+from juzhen.encoders.settings_file import naming, read_settings
+
+PUNCTUATION = (*string.punctuation, *"，。、；：？！…—·「」『』（）〔〕【】《》〈〉“”‘’～￥")
+"""What documents are scored without, in English and Chinese."""
+
+QUERY_LENGTH, DOCUMENT_LENGTH = 32, 180
+"""Tokens of a query and of a document where a folder of PyLate does not say."""
+
+TOKENS = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How queries and documents are read, all of it in tokens with the special ones and the marker.
+
+    query_length, document_length  what is longer is cut there
+    expand_to  shorter queries are filled up with [MASK] to so many; 0: they are not
+    attends    the other tokens look at these, too; they look at the others in any case
+    token      what they are filled up with; None: the mask of the tokenizer
+    skipped    tokens of documents that are not scored
+    """
+
+    query_length: int = QUERY_LENGTH
+    document_length: int = DOCUMENT_LENGTH
+    expand_to: int = QUERY_LENGTH
+    attends: bool = False
+    token: str | None = None
+    skipped: tuple[str, ...] = PUNCTUATION
+
+    @property
+    def is_fixed(self) -> bool:
+        """Every query has the same number of tokens, or none is filled up."""
+        return self.expand_to in (0, self.query_length)
+
+
+@dataclass(frozen=True)
+class MultiVectorLayout:
+    """Where the transformer and the layers over its states lie, and how texts are read."""
+
+    transformer: Path
+    dense: list[Path]
+    reading: Reading
+    prompts: Prompts = field(default_factory=Prompts)
+
+
+def read_multi_vector(folder: Path) -> MultiVectorLayout:
+    """What `folder` says. Raises UserError for what is not computed here: token vectors would be other ones."""
+    with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
+        settings = read_settings(folder / PROMPTS_FILE)
+        modules = [(module["type"].rpartition(".")[2], module) for module in read_json(folder / MODULES_FILE)]
+        kinds = [kind for kind, _ in modules]
+        is_pylate = settings["model_type"] == PYLATE
+        ends = [] if is_pylate else ["MultiVectorMask", "Normalize"]
+        dense = [inside(folder, module["path"]) for kind, module in modules if kind == "Dense"]
+        if kinds != ["Transformer", *["Dense"] * len(dense), *ends]:
+            raise UserError(
+                f"{folder / MODULES_FILE}: {', '.join(kinds)}; expected Transformer, Dense{', ' * bool(ends)}"
+                f"{', '.join(ends)} of an encoder of token vectors"
+            )
+        transformer = inside(folder, modules[0][1]["path"])
+        theirs = read_settings(transformer / LENGTH_FILE) if (transformer / LENGTH_FILE).is_file() else {}
+        if is_pylate:
+            return MultiVectorLayout(transformer, dense, _of_pylate(settings), _markers(settings))
+        for (kind, module), name in zip(modules[-2:], ends, strict=True):
+            _require_plain(kind, inside(folder, module["path"]) / "config.json", name)
+        mask = read_settings(inside(folder, modules[-2][1]["path"]) / "config.json")
+        return MultiVectorLayout(transformer, dense, _of_theirs(theirs, mask, folder), prompts_of(settings))
+
+
+def _of_pylate(settings: Mapping[str, Any]) -> Reading:
+    """Their defaults stand where the file says nothing or null."""
+    length = settings.get("query_length") or QUERY_LENGTH
+    skipped = settings.get("skiplist_words")
+    return Reading(
+        query_length=length,
+        document_length=settings.get("document_length") or DOCUMENT_LENGTH,
+        expand_to=length if settings.get("do_query_expansion") is not False else 0,
+        attends=bool(settings.get("attend_to_expansion_tokens")),
+        skipped=tuple(string.punctuation if skipped is None else skipped),
+    )
+
+
+def _markers(settings: Mapping[str, Any]) -> Prompts:
+    """Markers as prompts: PyLate puts the token before what stands before the text."""
+    texts = dict(prompts_of(settings).texts)
+    for name in ("query", "document"):
+        marker = settings.get(f"{name}_prefix")
+        marker = {"query": "[Q] ", "document": "[D] "}[name] if marker is None else marker
+        texts[name] = marker + texts.get(name, "").removeprefix(marker)
+    return Prompts({name: text for name, text in texts.items() if text})
+
+
+def _of_theirs(settings: Mapping[str, Any], mask: Mapping[str, Any], folder: Path) -> Reading:
+    expansion = settings.get("query_expansion") or {}
+    longest = settings.get("max_seq_length")
+    length = expansion.get("length", 0)
+    is_fixed = expansion.get("strategy") == "fixed"
+    if mask.get("keep_only_token_ids") or mask.get("skiplist_tasks", ["document"]) not in (
+        ["document"],
+        "document",
+    ):
+        raise UserError(f"{folder}: a MultiVectorMask is supported that skips tokens of documents alone")
+    return Reading(
+        query_length=length if is_fixed else settings.get("query_length") or longest or 0,
+        document_length=settings.get("document_length") or longest or 0,
+        expand_to=length,
+        attends=bool(expansion.get("attend")),
+        token=expansion.get("token"),
+        skipped=tuple(mask.get("skiplist_words") or ()),
+    )
+
+
+def _require_plain(kind: str, path: Path, name: str) -> None:
+    """Raises UserError for a normalization of anything but the token vectors."""
+    if name == "Normalize" and read_settings(path).get("module_input_name") != TOKENS["module_input_name"]:
+        raise UserError(f"{path}: only a {kind} of the token vectors is supported")
+
+
+def written_settings(
+    reading: Reading, prompts: Prompts, *, is_pylate: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What config_sentence_transformers.json says, and beside it sentence_bert_config.json."""
+    texts = dict(prompts.texts)
+    settings: dict[str, Any] = {"similarity_fn_name": "meanmaxsim", "default_prompt_name": None}
+    if is_pylate:
+        of_side = {f"{name}_prefix": texts.get(name, "") for name in ("query", "document")}
+        return settings | of_side | {
+            "model_type": PYLATE,
+            "prompts": {},
+            "query_length": reading.query_length,
+            "document_length": reading.document_length,
+            "do_query_expansion": bool(reading.expand_to),
+            "attend_to_expansion_tokens": reading.attends,
+            "skiplist_words": list(reading.skipped),
+        }, {"max_seq_length": max(reading.query_length, reading.document_length), "do_lower_case": False}
+    strategy = "fixed" if reading.is_fixed else "min"
+    expansion = {"strategy": strategy, "attend": reading.attends, "token": reading.token}
+    text = {"method": "forward", "method_output_name": "last_hidden_state"}
+    return settings | {"model_type": TOKEN_VECTORS, "prompts": texts}, {
+        "transformer_task": "feature-extraction",
+        "modality_config": {"text": text},
+        "module_output_name": TOKENS["module_input_name"],
+        "document_length": reading.document_length,
+        "query_length": reading.query_length,
+        "query_expansion": expansion | {"length": reading.expand_to} if reading.expand_to else None,
+    }
+
+
+def require_reading(reading: Reading, *, most: int | None, least: int) -> None:
+    """Raises UserError for lengths that a transformer cannot read, or in which no text is left."""
+    for name in ("query_length", "document_length"):
+        value = getattr(reading, name)
+        if value < least or (most is not None and value > most):
+            raise UserError(
+                f"{name}={short(str(value))}: expected {least} to {most or 'any number of'} tokens"
+            )
+    if reading.expand_to > reading.query_length:
+        raise UserError(
+            f"queries are filled up to {reading.expand_to} tokens and cut at {reading.query_length}; expected no more"
+        )

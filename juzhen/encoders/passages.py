@@ -1,0 +1,338 @@
+"""Passages of long texts, each with its vector: encoded one by one, or pooled from one pass (late chunking)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+
+from juzhen.core.columns import as_texts
+from juzhen.core.errors import UserError
+from juzhen.core.progress import progress_bar
+from juzhen.encoders.chunks import Frame, ReadsLongTexts, encoded, require_plain
+from juzhen.encoders.parts import num_positions
+from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.pooling import cut_to, unit
+from juzhen.encoders.settable import check_count
+from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
+from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable, runs
+from juzhen.encoders.workers import Workers, started
+
+CONTEXT = 8
+"""Where a text has more tokens than the transformer has positions, a pass begins with the tokens before its first
+passage: one in so many of its tokens."""
+
+ENDS = "。！？；…\n.!?;"
+"""Signs after which a passage ends rather than elsewhere; then after a space."""
+
+LATEST = 0.75
+"""Share of a passage from which on it may end early for that."""
+
+
+@dataclass(frozen=True)
+class Passages:
+    """Passages of some texts, text by text, in order.
+
+    vectors  float32
+    texts    number of the text that each is of
+    spans    where it begins and ends among the characters of its text; together they cover the text
+    """
+
+    vectors: Float[np.ndarray, "passages dim"]
+    texts: Int[np.ndarray, "passages"]
+    spans: Int[np.ndarray, "passages 2"]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Passages by their tokens.
+
+    tokens  of the whole texts, in their frame
+    texts   number of the text of each passage
+    places  where a passage begins and ends among the tokens of its text, without those around it
+    spans   as of `Passages`
+    """
+
+    tokens: TokenTable
+    texts: Int[np.ndarray, "passages"]
+    places: Int[np.ndarray, "passages 2"]
+    spans: Int[np.ndarray, "passages 2"]
+
+
+class EncodesPassages(ReadsLongTexts):
+    """An encoder that gives several vectors of a long text."""
+
+    def encode_chunks(
+        self,
+        texts: str | Iterable[str],
+        *,
+        chunk_tokens: int | None = None,
+        overlap: int = 0,
+        late: bool = False,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        normalize: bool | None = None,
+        truncate_dim: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
+        workers: int | Sequence[str | torch.device] | Workers | None = None,
+        backend: Any = None,
+    ) -> Passages:
+        """Passages of the texts, which cover them, with their vectors.
+
+        chunk_tokens  of a passage at most, without special tokens and prompt; it ends early, in its last quarter,
+                      behind a sentence or else a space. None: what the encoder reads at a time
+        overlap       tokens that neighbours share
+        late          the whole text goes through the transformer once, as far as that has positions, and each passage
+                      is the mean of the states of its tokens (Günther et al. 2024, https://arxiv.org/abs/2409.04701);
+                      special tokens count in the first and the last one. Longer texts take several passes, each of
+                      which begins with tokens before its first passage
+
+        Other options: as of `encode`. Raises UserError for a slow tokenizer, which tells no places of characters, and
+        with `late` for another pooling than mean, for a causal transformer, for workers and back ends.
+        """
+        assert isinstance(self, PooledEncoder)
+        chosen = prompt_name is not None or prompt is not None
+        encoder: EncodesPassages = self.with_prompt(prompt_name, prompt) if chosen else self
+        require_chunks(encoder, chunk_tokens, overlap, late=late)
+        if late and (workers is not None or (backend is not None and backend.name != "torch")):
+            raise UserError(
+                "late=True: reads the states of tokens, which workers and back ends do not give; leave them out, or "
+                "late=True"
+            )
+        if workers is not None and backend is not None:
+            raise UserError("workers, backend: give one of the two")
+        sentences, _ = as_texts(texts)
+        size = self.size_of(truncate_dim)
+        split = split_texts(encoder, sentences, chunk_tokens or _most_tokens(encoder, late=False), overlap)
+        vectors = np.empty((len(split.texts), self.dim), dtype=np.float32)
+        with (
+            started(self, workers) as processes,
+            progress_bar("encoding passages", len(vectors), shown=show_progress) as advance,
+        ):
+            if late:
+                batches = _late(encoder, split, batch_tokens)
+            else:
+                compute = encoder.infer if backend is None else backend.encode
+                table = _alone(encoder, split)
+                batches = encoded(encoder, table, compute, processes, batch_tokens)
+            for rows, of_batch in batches:
+                vectors[rows] = of_batch
+                advance(len(rows))
+        if size < self.dim:
+            vectors = cut_to(vectors, size, normalize=self.normalize)
+        return Passages(unit(vectors) if normalize else vectors, split.texts, split.spans)
+
+
+def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: int, *, late: bool) -> None:
+    """Raises UserError where the encoder cannot give such passages."""
+    require_plain(encoder, "passages")
+    if not encoder.tokenizer.is_fast:
+        raise UserError(
+            "passages: this tokenizer is a slow one, which does not tell the characters of a token; save it as a "
+            'tokenizer.json, or take long_texts="chunk", which needs no characters'
+        )
+    if late and encoder.pooling != "mean":
+        raise UserError(
+            f"late=True: a passage is the mean of its tokens, and this encoder has pooling={encoder.pooling}, whose "
+            "token has read the whole text; leave late=True out, or take an encoder with pooling=mean"
+        )
+    most = _most_tokens(encoder, late=late)
+    if chunk_tokens is not None:
+        check_count("chunk_tokens", chunk_tokens, most=None if most is None else most)
+    size = chunk_tokens or _most_tokens(encoder, late=False) or 1
+    check_count("overlap", overlap, least=0, most=size // 2)
+    if late and is_causal(encoder):
+        raise UserError(
+            "late=True: this transformer reads from left to right, so that a passage would know nothing of what comes "
+            "after it; leave late=True out, or take an encoder that reads both ways"
+        )
+
+
+def _most_tokens(encoder: PooledEncoder, *, late: bool) -> int | None:
+    """Tokens of text that go through the transformer at a time; None: there is no limit."""
+    limit = num_positions(encoder.backbone) if late else encoder.max_length
+    return None if limit is None else limit - Frame.of(encoder).size
+
+
+@torch.inference_mode()
+def is_causal(encoder: PooledEncoder) -> bool:
+    """Whether the first token is the same whatever comes after it."""
+    was_training = encoder.training
+    encoder.eval()
+    try:
+        number = encoder.tokenize(["a"])[0][0]
+        others = [other for other in range(4) if other != number][:2]
+        rows = [encoder.collate([[number, *([other] * 3)]]).to(encoder.device) for other in others]
+        first, second = (encoder.token_states(row)[0].float() for row in rows)
+        return torch.allclose(first, second, atol=1e-6)
+    finally:
+        encoder.train(was_training)
+
+
+def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap: int) -> Split:
+    """The texts in passages of at most `size` tokens."""
+    frame, before = Frame.of(encoder), len(encoder.prompt)
+    tables, numbers, places, spans = [], list[int](), list[tuple[int, int]](), list[tuple[int, int]]()
+    for start in range(0, len(texts), TEXTS_PER_CALL):
+        portion = texts[start : start + TEXTS_PER_CALL]
+        encoding = encoder.tokenizer(
+            encoder.prompted(portion),
+            truncation=False,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            return_offsets_mapping=True,
+            verbose=False,  # it would warn of what is asked here
+        )
+        tables.append(TokenTable.of(encoding["input_ids"]))
+        for number, (text, offsets) in enumerate(
+            zip(portion, encoding["offset_mapping"], strict=True), start
+        ):
+            characters = np.array(frame.inside(offsets), dtype=np.int64).reshape(-1, 2) - before
+            of_text = passage_places(text, characters.clip(min=0), size, overlap)
+            places += of_text
+            spans += _spans(text, characters.clip(min=0), of_text)
+            numbers += [number] * len(of_text)
+    return Split(
+        TokenTable.joined(tables),
+        np.array(numbers, dtype=np.int64),
+        np.array(places, dtype=np.int64).reshape(-1, 2),
+        np.array(spans, dtype=np.int64).reshape(-1, 2),
+    )
+
+
+def passage_places(
+    text: str, characters: Int[np.ndarray, "tokens 2"], size: int, overlap: int
+) -> list[tuple[int, int]]:
+    """Where passages begin and end among the tokens of a text, whose characters are given."""
+    count, starts = len(characters), characters[:, 0].tolist()
+    if count <= size:
+        return [(0, count)]
+    places, start = [], 0
+    while True:
+        end = min(start + size, count)
+        if end < count:
+            end = _early(text, starts, max(start + int(LATEST * size), start + overlap + 1), end)
+        places.append((start, end))
+        if end == count:
+            return places
+        start = end - overlap
+
+
+def _early(text: str, starts: Sequence[int], least: int, end: int) -> int:
+    """The last token from `least` to `end` that begins behind the end of a sentence, or else behind a space."""
+    chosen = end
+    for token in range(end, least - 1, -1):
+        before = text[max(starts[token] - 2, 0) : starts[token]]
+        if before.rstrip(" ")[-1:] in (*ENDS,):
+            return token
+        if chosen == end and before[-1:].isspace():
+            chosen = token
+    return chosen
+
+
+def _spans(
+    text: str, characters: Int[np.ndarray, "tokens 2"], places: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """The characters of passages: each ends where the token behind it begins, so that none is left out."""
+    spans = []
+    for start, end in places:
+        first = 0 if start == 0 else int(characters[start, 0])
+        last = len(text) if end == len(characters) else int(max(characters[end, 0], characters[end - 1, 1]))
+        spans.append((first, last))
+    return spans
+
+
+def _alone(encoder: PooledEncoder, split: Split) -> TokenTable:
+    """The tokens of each passage, with those around it."""
+    frame = Frame.of(encoder)
+    return TokenTable.of(
+        [
+            frame.around(split.tokens[number], start, end)
+            for number, (start, end) in zip(split.texts.tolist(), split.places.tolist(), strict=True)
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Tokens that go through the transformer together.
+
+    ids    with those around the text
+    rows   numbers of the passages that are pooled of them
+    parts  where these begin and end among `ids`
+    """
+
+    ids: np.ndarray
+    rows: range
+    parts: list[tuple[int, int]]
+
+
+def _passes(encoder: PooledEncoder, split: Split) -> Iterator[Pass]:
+    """One of each text, or several where it is too long; all passages but the first of a text have others before."""
+    frame, limit = Frame.of(encoder), _most_tokens(encoder, late=True)
+    ends = np.searchsorted(split.texts, np.arange(len(split.tokens)), side="right").tolist()
+    row = 0
+    for ids, last in zip(split.tokens, ends, strict=True):
+        count = len(ids) - frame.size
+        while row < last:
+            places = split.places[row:last].tolist()
+            lead = 0 if limit is None else min(limit // CONTEXT, limit - (places[0][1] - places[0][0]))
+            start = max(places[0][0] - lead, 0)
+            if limit is not None:
+                places = [place for place in places if place[1] - start <= limit]
+            end = places[-1][1]
+            shift = frame.before - start
+            parts = [[first + shift, behind + shift] for first, behind in places]
+            inputs = frame.around(ids, start, end)
+            if places[0][0] == 0:
+                parts[0][0] = min(encoder.unpooled, parts[0][1] - 1)
+            if end == count:
+                parts[-1][1] = len(inputs)
+            yield Pass(inputs, range(row, row + len(parts)), [(first, behind) for first, behind in parts])
+            row += len(parts)
+
+
+def _late(
+    encoder: PooledEncoder, split: Split, batch_tokens: int
+) -> Iterator[tuple[Int[np.ndarray, "rows"], Float[np.ndarray, "rows dim"]]]:
+    """Numbers of passages and their vectors, a batch of texts of like length at a time."""
+    passes = list(_passes(encoder, split))
+    lengths = np.array([len(each.ids) for each in passes], dtype=np.int64)
+    was_training = encoder.training
+    encoder.eval()
+    try:
+        for batch in batches_by_length(lengths, batch_tokens=batch_tokens):
+            chosen = [passes[number] for number in batch.tolist()]
+            yield np.concatenate([np.array(each.rows) for each in chosen]), _pooled(encoder, chosen)
+    finally:
+        encoder.train(was_training)
+
+
+@torch.inference_mode()
+def _pooled(encoder: PooledEncoder, passes: Sequence[Pass]) -> Float[np.ndarray, "rows dim"]:
+    """The mean of the states of each part, in the order of the passes, projected and normalized as an embedding is."""
+    tokens = encoder.collate([each.ids for each in passes]).to(encoder.device)
+    states = encoder.token_states(tokens)
+    begins = tokens.starts[tokens.inverse_permutation].tolist()
+    parts = np.array(
+        [
+            (begin + first, behind - first)
+            for begin, each in zip(begins, passes, strict=True)
+            for first, behind in each.parts
+        ]
+    )
+    numbers = torch.from_numpy(runs(parts[:, 0], parts[:, 1])).to(states.device)
+    counts = torch.from_numpy(parts[:, 1]).to(states.device)
+    owners = torch.arange(len(parts), device=states.device).repeat_interleave(counts)
+    sums = torch.zeros(len(parts), states.shape[1], device=states.device)
+    sums = sums.index_add(0, owners, states[numbers].float())
+    vectors = encoder._projected(sums / counts.unsqueeze(1))
+    return (F.normalize(vectors, dim=-1) if encoder.normalize else vectors).cpu().numpy()

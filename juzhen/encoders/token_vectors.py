@@ -1,0 +1,94 @@
+"""Vectors of the tokens of many texts, and their exact MaxSim in memory that does not grow with their number."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from juzhen.core.batch import Tokens
+from juzhen.core.maxsim import AT_ONCE
+
+Numbers = Int[np.ndarray, "texts"]
+
+
+class TokenVectors(Sequence[np.ndarray]):
+    """(tokens, dim) float32 of each text, dim × 4 bytes per token; a text that was not taken has none."""
+
+    def __init__(self, count: int) -> None:
+        self._rows: list[np.ndarray | None] = [None] * count
+
+    def take(
+        self, rows: Numbers, vectors: Float[np.ndarray, "tokens dim"], counts: Int[np.ndarray, "texts"]
+    ) -> None:
+        """Keeps the vectors of some texts, one text after another, each with so many tokens."""
+        for row, part in zip(rows.tolist(), np.split(vectors, np.cumsum(counts)[:-1]), strict=True):
+            self._rows[row] = part
+
+    def gather(self) -> None:
+        """Takes what other processes have taken, where several encode."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            parts: list[dict[int, np.ndarray]] = [{} for _ in range(torch.distributed.get_world_size())]
+            ours = {number: row for number, row in enumerate(self._rows) if row is not None}
+            torch.distributed.all_gather_object(parts, ours)
+            for part in parts:
+                for number, row in part.items():
+                    self._rows[number] = row
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, row: int) -> np.ndarray:  # type: ignore[override]
+        vectors = self._rows[row]
+        assert vectors is not None, f"text {row} has not been encoded"
+        return vectors
+
+    def pairs(self, documents: "TokenVectors", first: Numbers, second: Numbers) -> Float[np.ndarray, "pairs"]:
+        """The MaxSim of text `first[i]` of these with text `second[i]` of the others: queries with documents."""
+        scores = np.empty(len(first), dtype=np.float32)
+        order = np.argsort(first, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(first[order])) + 1) if len(order) else ():
+            scores[rows] = self.matrix(documents, first[rows[:1]], second[rows])[0]
+        return scores
+
+    def matrix(
+        self, documents: "TokenVectors", queries: Numbers, numbers: Numbers
+    ) -> Float[np.ndarray, "queries documents"]:
+        """The mean over the tokens of each query of the nearest token of each document, see `juzhen.core.maxsim`.
+
+        Equal documents have equal scores: each is in a product once.
+        """
+        asked = [self[row] for row in queries.tolist()]
+        lengths = np.array([len(vectors) for vectors in asked])
+        starts = np.cumsum(lengths) - lengths
+        rows = np.concatenate(asked)
+        distinct, places = np.unique(numbers, return_inverse=True)
+        scores = np.empty((len(asked), len(distinct)), dtype=np.float32)
+        sizes = np.array([len(documents[row]) for row in distinct.tolist()])
+        begun = 0
+        while begun < len(distinct):
+            within = np.cumsum(sizes[begun:]) <= max(AT_ONCE // len(rows), 1)
+            ended = begun + max(int(within.sum()), 1)
+            some = [documents[row] for row in distinct[begun:ended].tolist()]
+            ends = np.cumsum(sizes[begun:ended])
+            products = rows @ np.concatenate(some).T
+            nearest = np.maximum.reduceat(products, ends - sizes[begun:ended], axis=1)
+            scores[:, begun:ended] = np.add.reduceat(nearest, starts, axis=0) / lengths[:, None]
+            begun = ended
+        return scores[:, places]
+
+
+def hiding(tokens: Tokens, hidden: Bool[Tensor, "tokens"]) -> Tokens:
+    """The same tokens, of which the hidden ones look at the others of their sentence and are not looked at."""
+    groups, start = [], 0
+    for group in tokens.groups:
+        shown = ~hidden[start : start + group.num_tokens]
+        start += group.num_tokens
+        if group.slots is not None:
+            empty = torch.zeros(group.num_sentences * group.length, dtype=torch.bool, device=shown.device)
+            shown = empty.index_put((group.slots,), shown)
+        mask = shown.view(group.num_sentences, 1, 1, group.length)
+        groups.append(replace(group, mask=mask, hides=True))
+    return replace(tokens, groups=groups)

@@ -1,0 +1,171 @@
+"""ColBERT: a vector for each token of a query and of a document, and the mean of the nearest ones as similarity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from conf.declared import declared_loss
+from conf.job import JobConfig
+from juzhen.core.batch import Batch, text_tensors
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.measures import UNSCORED_BY_TOKENS
+from juzhen.core.named import name_of
+from juzhen.encoders import load_backbone
+from juzhen.encoders.multi_vector import MultiVectorEncoder, is_multi_vector, load_multi_vector
+from juzhen.encoders.multi_vector_layout import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
+from juzhen.encoders.parts import num_positions
+from juzhen.evaluation.multi_vector import MaxSimEvaluator
+from juzhen.families import family_of
+from lightning_modules.base import ModelSettings, SentenceModule
+from lightning_modules.biencoder import fitted
+from lightning_modules.chosen_losses import Match
+
+DIM = 128
+"""Numbers of a token vector, as ColBERT has them."""
+
+OF_PLACES = {"anchors": 1, "first": 1, "positives": 1, "second": 1, "negatives": 2}
+"""Tensor of token vectors → its axis of tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColBERTSettings(ModelSettings):
+    dim: int | None
+    query_length: int | None
+    expansion: bool | None
+    expansion_attends: bool | None
+    skip_punctuation: bool | None
+    markers: bool
+
+
+class ColBERT(SentenceModule):
+    """Scores a query and a document by MaxSim (Khattab and Zaharia 2020, https://arxiv.org/abs/2004.12832).
+
+    The first text of a row is the query, the others are documents. Losses see the mean over the tokens of the query,
+    from −1 to 1. What is None is as the folder that the job starts from says, else as in conf/model/colbert.yaml.
+
+    dim                numbers of a token vector
+    query_length       tokens that a query is cut at, and filled up to
+    expansion          queries are filled up with [MASK]
+    expansion_attends  the other tokens look at these, too
+    skip_punctuation   signs of documents are not scored
+    markers            tokens [Q] and [D] before the texts of a new one, where the backbone has no prompts
+    """
+
+    provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "lists", "embeddings")
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_TOKENS
+
+    Settings = ColBERTSettings
+
+    def __init__(self, *, encoder: MultiVectorEncoder, **shared: Any) -> None:
+        super().__init__(**shared)
+        self.encoder = encoder
+        family = family_of(encoder)
+        self.collate = family.collate(encoder, fitted(encoder, self.job), sharing=self.sharing)  # type: ignore[arg-type]
+        self._evaluator = family.evaluator(encoder)
+
+    @classmethod
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        if job.augmentation.views:
+            raise UserError(
+                f"augmentation.views={list(job.augmentation.views)}: model=colbert scores each token, and changes of "
+                "sentences move them; leave augmentation out"
+            )
+        for name, match in matches.items():
+            loss = declared_loss(match.loss)
+            if loss.consumes == "embeddings" and not loss.reads_tokens:
+                raise UserError(
+                    f"loss={name_of(match.loss)}: {name} would be learnt by one vector per text, and model=colbert has "
+                    "one per token; choose loss=info_nce, or a loss of scores or lists, as in loss=cosent or list_kl"
+                )
+
+    @staticmethod
+    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> MultiVectorEncoder:
+        """The encoder in `folder`, or the one a job starts from: with a new layer over any encoder of sentences."""
+        settings, start = ColBERT.settings(job), folder or job.init_from
+        found = start or job.backbone.path
+        if is_multi_vector(found):
+            encoder = load_multi_vector(found)
+            said = _said(settings, encoder)
+            if said:
+                raise UserError(
+                    f"model.{said[0]}: {found} is a ColBERT that was made otherwise; leave it out"
+                )
+            return encoder
+        if start is not None:
+            from juzhen.encoders import load_encoder
+
+            inner = load_encoder(start)
+        else:
+            inner = load_backbone(job.backbone, seed=job.seed)
+        return MultiVectorEncoder.around(
+            inner,
+            dim=DIM if settings.dim is None else settings.dim,
+            reading=_reading(settings, inner),
+            markers=settings.markers,
+            seed=job.seed,
+        ).train()
+
+    def encode(self, batch: Batch) -> dict[str, Tensor]:
+        vectors = self.encoder(batch.tokens)
+        self.watch(vectors, are_embeddings=False)
+        anchors, *documents = (vectors[rows] for rows in batch.columns.values())
+        anchors = anchors[:, : self.encoder.rules.query_length]  # the longest text of the batch is a document
+        tensors = batch.tensors | text_tensors([anchors, *documents])
+        tensors["text_ids"] = torch.stack(
+            [batch.sentence_ids[rows] for rows in batch.columns.values()], dim=1
+        )
+        if documents:
+            tensors["scores"] = self.encoder.pair_scores(anchors, documents[0])
+        if "document_scores" in (self.losses[batch.task].reads if batch.task in self.losses else ()):
+            scores = [self.encoder.pair_scores(anchors, text) for text in documents]
+            tensors["document_scores"] = torch.stack(scores, dim=1)
+        return tensors
+
+    def whole_batch(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """As of all models, once the texts of all processes have as many places for tokens."""
+        if self._trainer is not None and self._trainer.world_size > 1:
+            for name in OF_PLACES.keys() & tensors.keys():
+                axis, texts = OF_PLACES[name], tensors[name]
+                lengths = self.all_gather(torch.tensor(texts.shape[axis], device=texts.device))
+                tensors = tensors | {name: F.pad(texts, (0, 0, 0, int(lengths.max()) - texts.shape[axis]))}
+        return super().whole_batch(tensors)
+
+    @property
+    def scores_by_cosine(self) -> bool:
+        return False
+
+    @property
+    def evaluator(self) -> MaxSimEvaluator:
+        return self._evaluator  # type: ignore[return-value]
+
+
+def _reading(settings: ColBERTSettings, inner: Any) -> Reading:
+    """How a new encoder reads texts: documents as long as the encoder of sentences reads them, at most 180 tokens."""
+    most = num_positions(inner.backbone) or DOCUMENT_LENGTH
+    length = min(QUERY_LENGTH, most) if settings.query_length is None else settings.query_length
+    return Reading(
+        query_length=length,
+        document_length=min(inner.max_length, DOCUMENT_LENGTH, most),
+        expand_to=0 if settings.expansion is False or inner.tokenizer.mask_token is None else length,
+        attends=bool(settings.expansion_attends),
+        skipped=() if settings.skip_punctuation is False else PUNCTUATION,
+    )
+
+
+def _said(settings: ColBERTSettings, encoder: MultiVectorEncoder) -> list[str]:
+    """Keys of the model that are set, and are otherwise in an encoder that is there."""
+    rules = encoder.rules
+    present = {
+        "dim": encoder.dim,
+        "query_length": rules.query_length,
+        "expansion": bool(rules.expand_to),
+        "expansion_attends": rules.attends,
+        "skip_punctuation": bool(rules.skipped),
+    }
+    return [key for key, value in present.items() if getattr(settings, key) not in (None, value)]

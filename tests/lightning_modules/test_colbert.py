@@ -1,0 +1,121 @@
+"""ColBERT as a model: it learns, is saved, gone on from, scored late, mined with; and what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+from jobs import logged, ranked_rows, run_job, typed_job, weights
+
+from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.encoders.multi_vector import MultiVectorEncoder
+from lightning_modules.matching import match_losses
+
+COLBERT = ("model=colbert", "model.dim=8", "model.query_length=12", "training.duration=4 steps")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_backbone):
+    words = ("dataset=[demo_qmc]", "loss=info_nce", "evaluation.splits=[dev]", "optimizer.lr=1e-2")
+    return run_job(tmp_path_factory.mktemp("runs"), tiny_backbone, *COLBERT, *words, "logger.every_steps=1")
+
+
+def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, tiny_backbone):
+    losses = logged(run)
+    assert np.isfinite(losses).all()
+    assert len({*losses}) == len(losses)
+    encoder, result = MultiVectorEncoder.load(run), Result.read(run)
+    assert encoder.encode_query("怎么").shape == (12, 8)
+    dev = result.scores["dev/demo_qmc/spearman"].value
+    assert dev is not None
+    assert main(["evaluate", str(run), "--dataset", "demo_retrieval"]) == 0
+    late = Result.read(run).scores["dev/demo_retrieval/ndcg_at_10"]
+    assert late.value is not None
+    further = run_job(
+        tmp_path,
+        tiny_backbone,
+        "model=colbert",
+        f"init_from={run}",
+        "loss=cosent",
+        "training.duration=2 steps",
+    )
+    assert MultiVectorEncoder.load(further).rules == encoder.rules
+    assert weights(further) != weights(run)
+
+
+def test_a_list_of_teacher_scores_is_learnt_from_in_micro_batches(tmp_path, tiny_backbone):
+    common = (*COLBERT, *ranked_rows(tmp_path / "rows"), "loss=list_kl", "backbone.dropout=0.0")
+    whole, parts = (
+        run_job(tmp_path / name, tiny_backbone, *common, f"hardware.micro_batch_tokens={tokens}")
+        for name, tokens in (("whole", "null"), ("parts", 40))
+    )
+    of_parts = MultiVectorEncoder.load(parts).state_dict()
+    for name, value in MultiVectorEncoder.load(whole).state_dict().items():
+        torch.testing.assert_close(of_parts[name], value, atol=1e-5, rtol=1e-4)
+
+
+def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
+    out = tmp_path / "mined" / "hard.tsv"
+    words = [
+        "demo_retrieval",
+        str(run),
+        "--out",
+        str(out),
+        "--depth",
+        "10",
+        "--limit",
+        "8",
+        "--negatives",
+        "1",
+    ]
+    assert main(["mine", *words]) == 0, capsys.readouterr().err
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 2
+    assert main(["mine", *words[:3], str(tmp_path / "b.tsv"), *words[4:], "--index", "hnsw"]) == 2
+    assert "this encoder has one per token" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("loss=triplet", "dataset=[demo_qmc]"),
+            r"loss=triplet: demo_qmc would be learnt by one vector per text",
+        ),
+        (("loss=spread_out", "loss@loss.of=info_nce", "dataset=[demo_qmc]"), "by one vector per text"),
+        (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
+        (("loss=info_nce", "augmentation=noise", "dataset=[demo_qmc]"), "leave augmentation out"),
+    ],
+)
+def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
+    with pytest.raises(UserError, match=message):
+        match_losses(typed_job("suite=none", "model=colbert", *words))
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("backbone.pooling=cls", "pools none"),
+        ("evaluation.backend=onnx", "no vector of a text"),
+        ("evaluation.cache_embeddings=true", "no vector of a text"),
+    ],
+)
+def test_keys_that_it_does_not_read_are_refused(word, message):
+    from launch.unread import why_unread
+
+    job = {
+        "model": {"_target_": "lightning_modules.colbert.ColBERT", "name": "colbert"},
+        "dataset": {"a": {}},
+    }
+    assert message in why_unread(word.partition("=")[0], job)
+
+
+def test_verbs_that_want_one_vector_per_text_say_so(run, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("怎么退货\n", encoding="utf-8")
+    for words in (
+        ["encode", str(run), str(tmp_path / "texts.txt")],
+        ["export", str(run), str(tmp_path / "out")],
+        ["space", str(run), "--dataset", "demo_sts"],
+    ):
+        assert main(words) == 2
+        assert "\n" not in capsys.readouterr().err.strip()  # one line, and no traceback
+    assert main(["score", str(run), "怎么退货", "如何退货"]) == 0
