@@ -202,4 +202,4 @@ def checkpoint_layers(backbone: nn.Module) -> None:
             f"gradient_checkpointing=true: {cast(PreTrainedModel, backbone).config.model_type} cannot compute layers "
             "again; type micro_batch_tokens=8192 instead, which saves memory with every architecture"
         )
-    cast(PreTrainedModel, backbone).gradient_checkpointing_enable({"use_reentrant": False})
+    cast(PreTrainedModel, backbone).activation_checkpointing_enable({"use_reentrant": False})
