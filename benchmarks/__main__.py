@@ -46,11 +46,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(name: str, options: dict[str, Any], output: Path) -> None:
-    from benchmarks import inference, mining, report, training
+    from benchmarks import inference, mining, packing, report, training
     from benchmarks.measure import describe_machine
 
     measures = {"encoding": inference.encoding, "evaluation": inference.evaluation, "mining": mining.mining}
-    measure = (measures | {"memory": training.memory}).get(name, partial(training.train_both, name))
+    measures |= {"packing": packing.packing, "memory": training.memory}
+    measure = measures.get(name, partial(training.train_both, name))
     print(f"{name}: {BENCHMARKS[name]['about']}", flush=True)
     head = {"benchmark": name, "options": options, "machine": describe_machine()}
     start, result = time.perf_counter(), {"checks": {}, "curves": {}, **measure(**options)}

@@ -98,9 +98,8 @@ class Family(ABC):
     def fitted(self, encoder: Any, hardware: HardwareConfig) -> Iterator[None]:
         """The encoder without dropout, on the device of the hardware, and with its micro-batches."""
         before = encoder.training, encoder.inner.micro_batch_tokens
-        encoder.inner.micro_batch_tokens = (
-            hardware.micro_batch_tokens
-        )  # decides which sentences meet in one product
+        budget = hardware.micro_batch_tokens  # decides which sentences meet in one product
+        encoder.inner.micro_batch_tokens = None if budget == "auto" else budget
         if hardware.compile:
             compile_layers(encoder.inner.backbone)
         encoder.to(torch.device(hardware.accelerator)).eval()

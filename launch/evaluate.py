@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
+from juzhen.cli.options import LongTexts, Overlap
 from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import WITHOUT_LEAKS, Result
+from launch.long_texts import compare_long_texts, require_no_other
 from launch.two_stages import TOP, asks_for_two_stages, measure_two_stages
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
@@ -81,9 +83,13 @@ def evaluate(
         Literal["error", "drop"] | None,
         Option(help="what faulty rows do: end the work, or are left out", show_default="error"),
     ] = None,
+    long_texts: LongTexts = "cut",
+    overlap: Overlap = None,
     out: Annotated[
         Path | None,
-        Option(metavar="FOLDER", help="for the numbers", show_default="analysis/ in the second run"),
+        Option(
+            metavar="FOLDER", help="for the numbers", show_default="analysis/ in the run, or the second one"
+        ),
     ] = None,
 ) -> None:
     """Scores finished runs on sets for which they have no score, with their saved encoders.
@@ -101,12 +107,22 @@ def evaluate(
     depth.
 
     juzhen evaluate --retrieve runs/BI --rerank runs/CE --top 100 --dataset lcqmc_retrieval
+
+    With --long-texts chunk no result is touched either: runs are scored with long texts cut and with the mean of their
+    chunks, side by side; of two stages the first one reads them so.
+
+    juzhen evaluate runs/BI --long-texts chunk --dataset t2_retrieval
     """
     runs, dataset = runs or [], dataset or []
     options = SimpleNamespace(**locals())
     if data_dir is not None and not Path(data_dir).expanduser().is_dir():
         raise UserError(f"--data-dir {data_dir}: no such folder; give the one that holds the data sets")
-    if asks_for_two_stages(options):
+    if overlap is not None and long_texts == "cut":
+        raise UserError("--overlap is of --long-texts chunk")
+    if long_texts == "chunk" and runs:
+        require_no_other(options)
+        compare_long_texts(options, _today(options))
+    elif asks_for_two_stages(options):
         measure_two_stages(options, _today(options))
     elif runs:
         _add_all(options)

@@ -41,6 +41,7 @@ from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import cut_in_evaluation, cut_in_training, cut_line, describe_rows, with_leaks
 from juzhen.evaluation.devices import device_name
 from launch.digests import evaluation_digest
+from launch.memory import fit_memory
 from launch.run_folder import require_free_space
 from launch.stage_store import StageEntry, share_files
 from lightning_modules.base import SentenceModule
@@ -118,16 +119,19 @@ class StageRun:
             untrained = module.scores
         training: dict[str, Any] = {}
         step: int | None = None
+        for line in getattr(getattr(module.encoder, "inner", None), "remarks", ()) if stage.index == 0 else ():
+            _say(f"backbone: {line}", trainer)
         cut = cut_in_training(module.encoder, module.collate, data.train)
         _say(cut_line(cut, "training"), trainer)
         if self.entry.finished:
             training = self._take_over()
         elif data.train:
-            for line in planned_lines(data, self.matches):
+            estimate = self._fit_memory()
+            for line in [*planned_lines(data, self.matches), *estimate.pop("lines", ())]:
                 _say(line, trainer)
             log.info("stage %s: %s", stage.name, _chooses(data))
             step = self._fit()
-            training = describe_training(trainer, data)
+            training = describe_training(trainer, data) | estimate
             _say(trained_line(training), trainer)
             log.info("stage %s: the weights of step %d are kept: %s", stage.name, step, training["chosen_by"])
             if self.entry.shared and trainer.is_global_zero:
@@ -174,6 +178,14 @@ class StageRun:
         checkpoint = read_checkpoint(best)
         self.module.load_state_dict(checkpoint["state_dict"])
         return int(checkpoint["global_step"])
+
+    def _fit_memory(self) -> dict[str, Any]:
+        """What a step will take; the micro-batches of `auto`, those of before where a run goes on."""
+        newest = saved_state(self.entry.checkpoints)
+        chosen = (
+            read_checkpoint(newest.path, mmap=True).get("micro_batch_tokens") if newest is not None else None
+        )
+        return fit_memory(self.job, self.module.encoder, self.data, chosen)
 
     def _finish(self, untrained: dict[str, Score], training: dict[str, Any], cut: Mapping[str, Cut]) -> None:
         """Tells everything measured in the stage that was just tested; `training` as `describe_training` gives it."""

@@ -69,7 +69,7 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
     for ranking in rankings:
         check_depths(ranking, depths)
     stages = open_encoder(options.retrieve), CrossEncoder.load(options.rerank)
-    about = {
+    about: dict[str, Any] = {
         "retrieve": {"encoder": options.retrieve, "weights": _weights(options.retrieve)},
         "rerank": {"encoder": options.rerank, "weights": _weights(options.rerank)},
         "seed": settings.seed,
@@ -89,6 +89,9 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
         settings.hardware.precision,
         settings.seed,
     ]
+    if settings.long_texts != "cut":
+        about["long_texts"] = [settings.long_texts, settings.chunk_overlap or 0]
+        deciding.append(about["long_texts"])
     paths = [folder / _file_name(examples, deciding) for examples in sets]
     require_ours(*paths)
     for ranking, path in zip(rankings, paths, strict=True):
@@ -112,6 +115,7 @@ def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettin
             raise UserError(
                 f"{name} is of kind {config.kind}; two stages look through a corpus: expected retrieval"
             )
+    settings.long_texts, settings.chunk_overlap = options.long_texts, options.overlap
     settings.data_dir = options.data_dir or settings.data_dir
     settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
     return settings

@@ -288,6 +288,9 @@ class SentenceModule(pl.LightningModule):
         """Weights that are frozen beside an adapter are left out: they lie in the files of its base."""
         for name in beside_adapters(self):
             checkpoint["state_dict"].pop(name, None)
+        checkpoint["micro_batch_tokens"] = (
+            getattr(self.encoder, "inner", self.encoder).micro_batch_tokens or 0
+        )
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As torch's; what `on_save_checkpoint` leaves out stays as it is."""

@@ -41,7 +41,8 @@ from lightning_modules.matching import build_loss
 
 def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
     """Fits an encoder to the hardware of a job; its tokenizer, which keeps what it did for large sets."""
-    encoder.micro_batch_tokens = job.hardware.micro_batch_tokens
+    budget = job.hardware.micro_batch_tokens
+    encoder.micro_batch_tokens = None if budget == "auto" else budget  # which is found when lengths are known
     if job.hardware.compile:
         compile_layers(encoder.backbone)
     if job.hardware.gradient_checkpointing:

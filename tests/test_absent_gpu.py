@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import decoders
 import pytest
 import torch
 from device_jobs import GROUPS, WAITS, on_their_sets
@@ -38,14 +39,14 @@ def device(tmp_path_factory) -> Path:
 def outcomes(device, tmp_path, project_root, tiny_backbone, news):
     """A function: what became of each of some jobs, None where all steps were taken."""
 
-    def run(jobs: list[list[str]]) -> dict[str, str | None]:
+    def run(jobs: list[list[str]], backbone: Path = tiny_backbone) -> dict[str, str | None]:
         steps = project_root / "tests" / "absent_gpu" / "steps.py"
         named = json.dumps({" ".join(words): on_their_sets(words, news, tmp_path) for words in jobs})
         environment = os.environ | {
             "LD_PRELOAD": str(device),  # torch asks for its devices once, when it is imported
             "PYTHONPATH": os.pathsep.join([str(project_root), str(project_root / "tests")]),
         }
-        program = python(steps, tmp_path, tiny_backbone, named, env=environment)
+        program = python(steps, tmp_path, backbone, named, env=environment)
         assert program.returncode == 0, program.stderr[-3000:]
         return json.loads(program.stdout.splitlines()[-1])
 
@@ -56,6 +57,17 @@ def outcomes(device, tmp_path, project_root, tiny_backbone, news):
 @pytest.mark.parametrize("group", GROUPS)
 def test_steps_are_taken(outcomes, group, precision):
     found = outcomes([[*words, precision] for words in GROUPS[group]])
+    assert [f"{name}: {why}" for name, why in found.items() if why] == []
+
+
+@pytest.mark.parametrize("precision", [BF16, "hardware.precision=32-true"])
+@pytest.mark.parametrize("family", ["qwen3", "qwen2", "gemma3_text", "modernbert"])
+def test_steps_of_decoders_and_windows_are_taken(outcomes, family, precision, tmp_path):
+    folder = decoders.write(family, tmp_path / family)
+    jobs = [["loss=info_nce", "dataset=[demo_qmc]", "backbone.pooling=last", precision]]
+    if family in decoders.DECODERS:
+        jobs.append(["loss=cosent", "backbone.attention=bidirectional", precision])
+    found = outcomes(jobs, folder)
     assert [f"{name}: {why}" for name, why in found.items() if why] == []
 
 

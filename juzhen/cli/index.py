@@ -8,7 +8,16 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
-from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache, OnBadRow, TruncateDim
+from juzhen.cli.options import (
+    BATCH_TOKENS,
+    Backend,
+    BatchTokens,
+    Cache,
+    LongTexts,
+    OnBadRow,
+    Overlap,
+    TruncateDim,
+)
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 
@@ -66,6 +75,23 @@ def build(
     truncate_dim: TruncateDim = None,
     prompt_name: PromptName = None,
     prompt: Prompt = None,
+    long_texts: LongTexts = "cut",
+    chunk_tokens: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            min=1,
+            help="store each text by passages of at most N tokens",
+            show_default="texts are whole",
+        ),
+    ] = None,
+    overlap: Overlap = None,
+    late: Annotated[
+        bool,
+        Option(
+            "--late", help="passages are pooled of one pass over the whole text (late chunking; pooling=mean)"
+        ),
+    ] = False,
     backend: Backend = BackendName.TORCH,
     batch_tokens: BatchTokens = BATCH_TOKENS,
     workers: Workers = None,
@@ -76,15 +102,25 @@ def build(
     What is found has the exact score of the encoder, whatever the kind; only flat compares all texts. A build that was
     cut off goes on when the same command is given again.
 
+    Texts that the encoder cut are counted. --long-texts chunk has one vector of a whole text, --chunk-tokens one of
+    each passage; what is added later, and queries, are read in the same way.
+
     juzhen index build indexes/faq runs/NAME faq.csv --text question --id number --metadata answer
+    juzhen index build indexes/laws runs/NAME laws.jsonl --id title --chunk-tokens 200 --overlap 20
     """
+    _check_passages(long_texts, chunk_tokens, overlap, late, backend, workers, cache)
     from juzhen.index.rows import read_rows
 
     rows = read_rows(file, **_columns(text, id_column, metadata, no_header, quoted, on_bad_row))
     without_hub()
+    from juzhen.index.writing import PassageSettings
     from juzhen.index.writing import build as build_index
 
     loaded = _loaded(encoder)
+    if chunk_tokens is None:
+        loaded = loaded.with_long_texts(long_texts, overlap)
+    cut: list[int] = []
+    encoding = _encoding(loaded, backend, batch_tokens, workers, cache, cut)
     done = build_index(
         folder,
         loaded,
@@ -95,11 +131,13 @@ def build(
         prompt_name=prompt_name,
         prompt=prompt,
         tokens=tokens,
-        encoding=_encoding(loaded, backend, batch_tokens, workers, cache),
+        passages=None if chunk_tokens is None else PassageSettings(chunk_tokens, overlap or 0, late),
+        encoding=encoding,
     )
     if done:
         print(f"went on behind {done:,} texts that were there", file=sys.stderr)
     print(f"{len(rows.texts):,} texts{_dropped(rows)}: {folder}")
+    _report_cut(cut, loaded)
 
 
 def add(
@@ -132,10 +170,12 @@ def add(
     from juzhen.index.writing import add as add_rows
 
     loaded = _loaded(encoder)
-    encoding = _encoding(loaded, backend, batch_tokens, workers, cache)
+    cut: list[int] = []
+    encoding = _encoding(loaded, backend, batch_tokens, workers, cache, cut)
     replaced = add_rows(folder, loaded, rows, encoding=encoding)
     new = f", in the place of {replaced:,}" if replaced else ""
     print(f"added {len(rows.texts):,} texts{new}{_dropped(rows)}: {folder}")
+    _report_cut(cut, loaded)
 
 
 def remove(
@@ -178,6 +218,9 @@ def search(
     rerank: Annotated[
         str | None, Option(metavar="RUN", help="a cross-encoder, which puts the best 50 in order")
     ] = None,
+    per_document: Annotated[
+        bool, Option("--per-document", help="of the passages of a document the best one alone")
+    ] = False,
     prompt_name: Annotated[
         str | None, Option(help="prompt of the encoder before each query", show_default="that for queries")
     ] = None,
@@ -200,20 +243,21 @@ def search(
     with Index.open(folder, loaded) as opened:
         depth = top_k if rerank is None else max(top_k, RERANKED)
         options: dict[str, Any] = {} if prompt_name is None else {"prompt_name": prompt_name}
-        found = opened.search(queries, depth, mode=mode, where=where, **options)
+        found = opened.search(queries, depth, mode=mode, where=where, per_document=per_document, **options)
     if rerank is not None:
         from juzhen.encoders import CrossEncoder
 
         found = reranked(CrossEncoder.load(rerank), queries, found, top_k)
     for query, hits in zip(queries, found, strict=True):
         if as_json:
-            records = [hit._asdict() for hit in hits]
+            records = [hit.as_dict() for hit in hits]
             print(json.dumps({"query": query, "hits": records}, ensure_ascii=False))
             continue
         if len(queries) > 1:
             print(query)
         for hit in hits:
-            print(f"{hit.score:8.4f}  {hit.id}  {' '.join(hit.text.split())}")
+            span = "" if hit.span is None else f"  {hit.span[0]}–{hit.span[1]}"
+            print(f"{hit.score:8.4f}  {hit.id}{span}  {' '.join(hit.text.split())}")
 
 
 def info(folder: Folder) -> None:
@@ -273,7 +317,46 @@ def _loaded(encoder: str) -> Any:
     return load_encoder(encoder).eval()
 
 
-def _encoding(encoder: Any, backend: str, batch_tokens: int, workers: int | None, cache: Path | None) -> Any:
+def _check_passages(
+    long_texts: str,
+    chunk_tokens: int | None,
+    overlap: int | None,
+    late: bool,
+    backend: str,
+    workers: int | None,
+    cache: Path | None,
+) -> None:
+    """Before anything is read."""
+    if chunk_tokens is not None and long_texts == "chunk":
+        raise UserError(
+            "--long-texts chunk, --chunk-tokens: one vector of a text, or one of each passage; choose"
+        )
+    if overlap is not None and chunk_tokens is None and long_texts == "cut":
+        raise UserError("--overlap is of --chunk-tokens N, or of --long-texts chunk")
+    if late and chunk_tokens is None:
+        raise UserError("--late is of --chunk-tokens N")
+    if late and (backend != BackendName.TORCH or workers is not None):
+        raise UserError(
+            "--late reads the states of tokens, which --backend and --workers do not give; leave them out"
+        )
+    if chunk_tokens is not None and cache is not None:
+        raise UserError("--cache: the vectors of passages are not kept there; leave it out")
+
+
+def _report_cut(cut: list[int], encoder: Any) -> None:
+    """How many texts were cut, on stderr; nothing where none was."""
+    if sum(cut):
+        print(
+            f"{sum(cut):,} of them are longer than {encoder.max_length} tokens and were cut; an index that was built "
+            "with --chunk-tokens N, or --long-texts chunk, holds them whole",
+            file=sys.stderr,
+        )
+
+
+def _encoding(
+    encoder: Any, backend: str, batch_tokens: int, workers: int | None, cache: Path | None, cut: list[int]
+) -> Any:
+    """cut: to it goes how many texts of each portion were cut."""
     from juzhen.backends import Deferred
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.index.writing import Encoding
@@ -286,7 +369,7 @@ def _encoding(encoder: Any, backend: str, batch_tokens: int, workers: int | None
         options["backend"] = Deferred(encoder, backend)
     elif backend != BackendName.TORCH:
         raise UserError("--workers, --backend: give one of the two")
-    return Encoding(options, workers)
+    return Encoding(options, workers, on_cut=cut.append)
 
 
 def _dropped(rows: Any) -> str:

@@ -20,6 +20,7 @@ GROUPS = {
         "score": "similarity of sentence pairs, typed or in a file",
         "encode": "embeddings of the lines of a file, as a NumPy array",
         "evaluate": "score finished runs on sets that are new or whose files came later",
+        "memory": "what a training step will take, before anything is loaded, and what makes it smaller",
         "serve": "embeddings, similarity, search and reranking over HTTP, for OpenAI's and Cohere's clients",
         "index": "texts and their vectors on disk: build, add, remove, search",
         "export": "write an encoder for another program (ONNX, OpenVINO, …), with a proof of the same vectors",
@@ -57,6 +58,7 @@ GROUPS = {
 VERBS = {name: about for group in GROUPS.values() for name, about in group.items()}
 SUITE = {
     "evaluate": "launch.evaluate",
+    "memory": "launch.memory",
     **dict.fromkeys(("status", "published", "dashboards"), "sweeps.verbs"),
 }
 """Verbs of the suite, which is run from its clone and is no part of the installed library → their modules."""

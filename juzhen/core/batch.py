@@ -185,6 +185,23 @@ class Batch(Movable):
         return mapped(self, lambda tensor: tensor.pin_memory())
 
 
+LONG = 1_024
+"""Tokens of a text from which on attention, whose memory grows with their square, decides what fits."""
+
+
+def num_fitting(length: int, max_tokens: int) -> int:
+    """Texts of `length` tokens, padding included, that go through an encoder together; one at least.
+
+    Up to LONG tokens each, they have `max_tokens` together; of longer texts the squares of their lengths count, so that
+    one of 8,192 goes alone and no short one is padded to it.
+
+    >>> [num_fitting(length, 16_384) for length in (16, 1024, 2048, 4096, 8192)]
+    [1024, 16, 4, 1, 1]
+    """
+    cost = length if length <= LONG else -(-length * length // LONG)
+    return max(max_tokens // max(cost, 1), 1)
+
+
 def text_tensors(columns: Sequence[Float[Tensor, "batch dim"]]) -> dict[str, Tensor]:
     """The embeddings of the text columns of rows, in order, by every name that losses have for them."""
     tensors = dict.fromkeys(("embeddings", "first", "anchors", "student"), columns[0])

@@ -1,9 +1,12 @@
-"""Memory of this process, in MiB."""
+"""Memory of this process, and what it may still take, in MiB."""
 
 import resource
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from juzhen.core.processor import control_groups
 
 
 def resident_mib() -> float:
@@ -18,6 +21,36 @@ def peak_mib() -> float:
     """
     per_mib = 2**20 if sys.platform == "darwin" else 2**10
     return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mib
+
+
+def free_mib() -> float | None:
+    """What this process may take besides what it has: of the system, or of its control group where that allows less.
+
+    None where the system does not tell (macOS).
+    """
+    known = [*_free_of_groups(), *_free_of_system()]
+    return min(known) / 2**20 if known else None
+
+
+def _free_of_system() -> Iterator[float]:
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                yield float(line.split()[1]) * 2**10
+
+
+def _free_of_groups() -> Iterator[float]:
+    """Files in the cache count as free."""
+    for group, is_v2 in control_groups("memory"):
+        names = (
+            ("memory.max", "memory.current") if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )
+        with suppress(OSError, ValueError):
+            limit, used = ((group / name).read_text().strip() for name in names)
+            if limit != "max" and int(limit) < 2**60:
+                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                cached = int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
+                yield float(int(limit) - int(used) + cached)
 
 
 def forget_peak() -> None:

@@ -101,14 +101,14 @@ def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without its name, and without an adapter and prompts where it has none: as before there were any.
+    """A configuration without its name, and without adapter, attention and prompts that it leaves open: as once.
 
     A path counts as one, however it is spelt: ./a/ is a.
     """
     return {
         key: os.path.normpath(value) if key == "path" and isinstance(value, str) else value
         for key, value in backbone.items()
-        if key != "name" and not (key in (*PROMPT_KEYS, "adapter") and value is None)
+        if key != "name" and not (key in (*PROMPT_KEYS, "adapter", "attention") and value is None)
     }
 
 

@@ -26,20 +26,26 @@ def cpu_quota() -> float | None:
 
 def _quotas() -> Iterator[float]:
     """The limit of each group that this process is in, and of the groups around it."""
+    for group, is_v2 in control_groups("cpu"):
+        with suppress(OSError, ValueError):
+            yield from _limit(group, is_v2=is_v2)
+
+
+def control_groups(controller: str) -> Iterator[tuple[Path, bool]]:
+    """Folders of each control group that this process is in, and of those around it; whether they are of version 2."""
     with suppress(OSError, ValueError):
         for line in CGROUP.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             is_v2 = not controllers
-            if not is_v2 and "cpu" not in controllers.split(","):
+            if not is_v2 and controller not in controllers.split(","):
                 continue
-            roots = (CGROUPS, CGROUPS / "unified") if is_v2 else (CGROUPS / controllers, CGROUPS / "cpu")
+            roots = (CGROUPS, CGROUPS / "unified") if is_v2 else (CGROUPS / controllers, CGROUPS / controller)
             parts = [part for part in path.split("/") if part not in ("", "..")]
             for root in roots:
                 for depth in range(
                     len(parts) + 1
                 ):  # in a container its own group is the root, whatever `path` says
-                    with suppress(OSError, ValueError):
-                        yield from _limit(root.joinpath(*parts[:depth]), is_v2=is_v2)
+                    yield root.joinpath(*parts[:depth]), is_v2
 
 
 def _limit(group: Path, *, is_v2: bool) -> Iterator[float]:

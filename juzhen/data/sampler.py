@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from torch.utils.data import Sampler
 
+from juzhen.core.batch import num_fitting
 from juzhen.data.length_windows import Shape, arrange
 
 
@@ -198,7 +199,8 @@ def _cut(order: np.ndarray, batch_size: int) -> list[np.ndarray]:
 
 
 class TokenBudget(Sampler[np.ndarray]):
-    """Batches of similar length that hold at most `max_tokens` tokens with padding; for passes that learn nothing.
+    """Batches of similar length that hold at most `max_tokens` tokens with padding, fewer of long texts; for passes
+    that learn nothing.
 
     The longest come first, so that a batch too large for memory fails at once. With several processes each
     takes every `world`-th batch: nothing is padded or seen twice.
@@ -208,7 +210,7 @@ class TokenBudget(Sampler[np.ndarray]):
         order = np.argsort(-lengths, kind="stable")
         self.batches, first = [], 0
         while first < len(order):
-            size = max(1, max_tokens // max(1, int(lengths[order[first]])))
+            size = num_fitting(int(lengths[order[first]]), max_tokens)
             self.batches.append(order[first : first + size])
             first += size
         self.batches = self.batches[rank::world]

@@ -36,6 +36,9 @@ ATTENTION = re.compile(r"(?:^|[._])(?:\w*attention\w*|\w*attn\w*)\.", re.IGNOREC
 SOURCE = "_juzhen_base"
 """Attribute of a backbone that says where its weights are from: (Base, folder of the transformer)."""
 
+BYTES_IN_4_BITS = 0.5 + 0.127 / 8
+"""Of a number, with the constants of its block in 8 bits (Dettmers et al. 2023, section 3)."""
+
 WRITTEN = "_juzhen_written"
 """Attribute with the changes of the frozen weights by which they last were those of their files."""
 
@@ -117,6 +120,25 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
     remember_base(backbone, base, folder)
 
 
+def add_unsaved_adapter(backbone: PreTrainedModel, config: AdapterConfig) -> None:
+    """The same beside weights from nowhere, for who asks how much memory it takes. Errors: as `add_adapter`."""
+    require_peft()
+    settings = _settings(backbone, config, seed=0)
+    hold(backbone, config.base)
+    inject(backbone, settings, seed=0)
+
+
+def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[float, float]:
+    """Bytes of all parameters, and of those that learn. precision: as of `Base`, of linear layers with 4 bits."""
+    of_linear = {f"{name}.weight" for name in linear_layers(module)} if precision == "nf4" else set()
+    sizes = {
+        name: values.numel() * (BYTES_IN_4_BITS if name in of_linear else values.element_size())
+        for name, values in module.named_parameters()
+    }
+    learnt = sum(sizes[name] for name, values in module.named_parameters() if values.requires_grad)
+    return sum(sizes.values()), learnt
+
+
 def hold(backbone: PreTrainedModel, precision: str) -> None:
     """Weights that are frozen, in fewer bytes. In 4 bits they are read so, by `from_weights`."""
     if precision == "bfloat16":
@@ -160,7 +182,8 @@ def linear_layers(backbone: nn.Module) -> dict[str, nn.Module]:
     return {
         name: module
         for name, module in backbone.named_modules()
-        if isinstance(module, nn.Linear) or type(module).__name__ in ("Conv1D", "Linear4bit")
+        if (isinstance(module, nn.Linear) or type(module).__name__ in ("Conv1D", "Linear4bit"))
+        and "lora_" not in name
     }
 
 
@@ -217,7 +240,7 @@ def inject(backbone: PreTrainedModel, settings: dict[str, Any], *, seed: int) ->
         PEFT_TYPE_TO_TUNER_MAPPING[peft.PeftType(kind)](backbone, config, adapter_name=NAME)
     for name, values in backbone.named_parameters():
         values.requires_grad_(is_learnt(name))
-        if is_learnt(name):
+        if is_learnt(name) and values.dtype is not torch.float32:
             values.data = values.data.float()
     use_cheap_dropout(backbone)
 

@@ -10,6 +10,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
+from juzhen.encoders.first_look import BY_LENGTH
 from juzhen.encoders.packing import PACKED
 
 
@@ -53,10 +54,6 @@ ARCHITECTURES = {
     "qwen3": _DECODER,
 }
 """Model types whose sentences are packed. Other types are padded and give the same numbers."""
-
-BY_LENGTH = ("dynamic", "longrope")
-"""Rotary positions that depend on the longest sentence of a batch."""
-
 
 FILL_FROM, FILL_TO = 512, 64
 """Rows of at least so many tokens are filled up to a multiple of 64: a bf16 product on a CPU has code generated and

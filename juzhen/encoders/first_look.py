@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 TOKENIZER_FILE = "tokenizer.json"
 
+BY_LENGTH = ("dynamic", "longrope")
+"""Rotary positions that depend on the longest sentence of a batch, once that is longer than the first training was."""
+
 
 @dataclass(frozen=True)
 class EncoderFiles:
@@ -130,6 +133,9 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
     layout.pooling_for(config.pooling)
     look_at_adapter(config, files)
     architecture = _architecture(layout.transformer)
+    limit = most_positions(architecture)
+    if config.max_length is not None and limit is not None and config.max_length > limit:
+        raise UserError(f"max_length={config.max_length}: {config.path} has positions for {limit:,} tokens")
     if (tokenizer := read_tokenizer_file(files.tokenizer)) is not None:
         check_vocabulary(
             without_added(tokenizer.get_vocab(), files), architecture.get("vocab_size"), shown=config.path
@@ -186,6 +192,26 @@ def _architecture(folder: Path) -> Mapping[str, Any]:
     if "model_type" not in settings:
         raise UserError(f"{folder}/config.json: no model_type; expected that of a transformers encoder")
     return settings
+
+
+def most_positions(architecture: Mapping[str, Any]) -> int | None:
+    """Positions that config.json has, None for no limit. Rotary ones that are stretched reach as far as they are.
+
+    Kinds that change with the longest sentence of a batch count as far as they are not stretched: beyond that, an
+    embedding would depend on the sentences beside it.
+    """
+    limit = architecture.get("max_position_embeddings")
+    rotation = architecture.get("rope_parameters") or architecture.get("rope_scaling") or {}
+    kind = rotation.get("rope_type", rotation.get("type"))
+    first = rotation.get("original_max_position_embeddings") or architecture.get(
+        "original_max_position_embeddings"
+    )
+    if not isinstance(limit, int) or limit <= 0:
+        return None
+    if kind in BY_LENGTH:
+        return min(limit, first or limit)
+    factor = rotation.get("factor")
+    return max(limit, int(first * factor)) if first and factor and kind != "default" else limit
 
 
 def read_tokenizer_file(folder: Path) -> "Tokenizer | None":

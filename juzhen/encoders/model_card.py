@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from transformers import PretrainedConfig
+
 from juzhen.core.markup import in_markdown
 from juzhen.encoders.adapters import adapter_facts
+from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead, why_padded
 from juzhen.encoders.licence import licence_note
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -78,7 +81,7 @@ def model_card(
         "dimensions": encoder.dim,
         "tokens at most": encoder.max_length,
     }
-    features |= adapter_facts(encoder.backbone)
+    features |= adapter_facts(encoder.backbone) | _attention(encoder.backbone.config)
     features |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
     features |= {"may be cut to": encoder.nested_dims} if encoder.nested_dims else {}
     features |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
@@ -99,6 +102,15 @@ def model_card(
         ),
     ]
     return "".join(parts)
+
+
+def _attention(architecture: PretrainedConfig) -> dict[str, str]:
+    """Where a decoder looks, and why sentences are padded; nothing of an encoder that is packed."""
+    known, padded = ARCHITECTURES.get(architecture.model_type), why_padded(architecture)
+    decoder = known is not None and known.is_decoder
+    return ({"attention": "bidirectional" if looks_ahead(architecture) else "causal"} if decoder else {}) | (
+        {"in a batch": f"padded: {padded}"} if padded else {}
+    )
 
 
 def _sizes(encoder: PooledEncoder, loads_elsewhere: bool) -> str:

@@ -159,10 +159,14 @@ def packed_attention(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **options
         )
     pattern = pattern_of(module, is_causal=is_causal, sliding_window=sliding_window).within(tokens.longest)
+    if torch.is_autocast_enabled(
+        query.device.type
+    ):  # turned and normalized, queries are in float32; values are not
+        precision = torch.get_autocast_dtype(query.device.type)
+        query, key, value = (states.to(precision) for states in (query, key, value))
     hides = any(group.hides for group in tokens.groups)
-    attend = (
-        None if hides else ragged_kernel(query, key, value, rate=dropout, pattern=pattern)
-    ) or _by_groups
+    ragged = None if hides else ragged_kernel(query, key, value, rate=dropout, pattern=pattern)
+    attend = ragged or _by_groups
     queries, keys, values = (states[0].transpose(0, 1) for states in (query, key, value))
     attended = attend(queries, keys, values, tokens, scale=scaling, rate=dropout, pattern=pattern)
     return attended.unsqueeze(0), None

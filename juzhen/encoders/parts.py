@@ -20,12 +20,14 @@ from juzhen.encoders.first_look import (
     check_vocabulary,
     find_encoder,
     look_at_adapter,
+    most_positions,
     without_added,
 )
 from juzhen.encoders.layers import other_layers
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import encoder_source, is_built_in, locate_folder, scores_pairs
 from juzhen.encoders.projection import load_projections
+from juzhen.encoders.remarks import remarks
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import AdapterConfig, BackboneConfig
 from juzhen.encoders.special_tokens import append_end_token
@@ -40,6 +42,7 @@ class Parts:
     options    keywords that a PooledEncoder takes
     templates  that sentences are read through; None: there are none
     folder     where the weights and what else was learnt lie; None: the weights are random
+    remarks    lines that a user should hear once
     """
 
     backbone: PreTrainedModel
@@ -47,6 +50,7 @@ class Parts:
     options: dict[str, Any]
     templates: Templates | None
     folder: Path | None
+    remarks: tuple[str, ...] = ()
 
 
 def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
@@ -106,7 +110,8 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         "prompts": layout.prompts.configured(config),
     }
     folder = files.folder if config.initialize == "pretrained" else None
-    return Parts(backbone, tokenizer, options, layout.templates, folder)
+    said = remarks(config, layout, backbone.config, tokenizer, pooling=options["pooling"])
+    return Parts(backbone, tokenizer, options, layout.templates, folder, said)
 
 
 def _with_adapter(
@@ -184,7 +189,7 @@ def num_positions(backbone: PreTrainedModel) -> int | None:
 
     RoBERTa and its kin count positions from padding_idx + 1, so two of their 514 rows are never used.
     """
-    limit = getattr(backbone.config, "max_position_embeddings", None)
+    limit = most_positions(backbone.config.to_dict())
     for name, module in backbone.named_modules():
         if (
             name.endswith("position_embeddings")
@@ -192,4 +197,4 @@ def num_positions(backbone: PreTrainedModel) -> int | None:
             and module.padding_idx is not None
         ):
             limit = module.num_embeddings - module.padding_idx - 1
-    return limit if limit is not None and limit > 0 else None
+    return limit

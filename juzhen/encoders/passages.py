@@ -140,8 +140,8 @@ def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: in
         )
     if late and encoder.pooling != "mean":
         raise UserError(
-            f"late=True: a passage is the mean of its tokens, and this encoder has pooling={encoder.pooling}, whose token "
-            "has read the whole text; leave late=True out, or take an encoder with pooling=mean"
+            f"late=True: a passage is the mean of its tokens, and this encoder has pooling={encoder.pooling}, whose "
+            "token has read the whole text; leave late=True out, or take an encoder with pooling=mean"
         )
     most = _most_tokens(encoder, late=late)
     if chunk_tokens is not None:

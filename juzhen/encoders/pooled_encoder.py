@@ -93,6 +93,8 @@ class PooledEncoder(Prompted):
         self.score_head: BilinearScore | None = None
         self.licence: str | None = None
         """Of the weights that it began with, which what is trained from them is under, too."""
+        self.remarks: tuple[str, ...] = ()
+        """Lines that a user should hear once."""
         self.templates: Templates | None = None
         self.micro_batch_tokens: int | None = None
         self.truncate_dim: int | None = None

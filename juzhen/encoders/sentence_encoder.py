@@ -134,7 +134,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         if parts.folder is not None:
             encoder.licence = licence_of(parts.folder)
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
-        encoder._is_finished = True
+        encoder.remarks, encoder._is_finished = parts.remarks, True
         encoder._is_loaded_from(parts.folder)
         return encoder
 

@@ -11,10 +11,10 @@ from typing import Any, cast
 import torch
 import transformers
 from torch import nn
-from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
 from juzhen.core.errors import UserError
-from juzhen.encoders.settings_file import naming
+from juzhen.encoders.settings_file import naming, read_settings
 
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -31,6 +31,13 @@ DROPOUTS = (
 
 def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfig:
     """config.json with the dropout that was asked for."""
+    settings = read_settings(folder / "config.json")
+    family = settings.get("model_type")
+    if settings.get("auto_map") and family not in CONFIG_MAPPING:
+        raise UserError(
+            f"{folder}: {family or 'this encoder'} is code that comes with the model, and juzhen runs no code that comes "
+            "with a model or with data; choose an encoder that transformers has itself, such as modernbert or eurobert"
+        )
     with naming(f"{folder}/config.json: transformers cannot read it"):
         architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.

@@ -67,6 +67,8 @@ def cut_in_training(encoder: Any, collate: SentenceCollator, sets: Mapping[str, 
 
 def cut_in_evaluation(encoder: Any, collate: SentenceCollator, plan: EvaluationPlan | None) -> dict[str, Cut]:
     """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
+    if getattr(encoder, "chunk_overlap", None) is not None:
+        return {}
     if encoder is None or plan is None or not (family := family_of(encoder)).cuts:
         return {}
     lengths = np.full(len(plan.sentences), -1, dtype=np.int64)

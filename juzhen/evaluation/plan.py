@@ -22,6 +22,7 @@ from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.transfer import TransferTask
+from juzhen.encoders.chunks import computed
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.pooling import cut_to, pair_scores, sides
 from juzhen.encoders.projection import BilinearScore
@@ -363,6 +364,20 @@ class EmbeddingEvaluator(Evaluator):
         if self._backend is None:
             self._backend = open_backend(self.encoder, self._name)
         return torch.from_numpy(self._backend.encode(batch.tokens))[batch.columns["text"].cpu()]
+
+    def chunked(
+        self, examples: Examples, *, batch_tokens: int, advance: Callable[[int], None]
+    ) -> Float[np.ndarray, "rows dim"]:
+        """Embeddings of planned rows by an encoder that reads long texts in chunks."""
+        outputs = np.empty((len(examples), self.encoder.dim), dtype=np.float32)
+        numbers = examples.columns["text"]
+        sides = np.zeros_like(numbers) if examples.sides is None else examples.sides[numbers]
+        for side in np.unique(sides).tolist():
+            rows, reader = np.flatnonzero(sides == side), self.encoder.reading(Side(side))
+            compute = open_backend(reader, self._name).encode
+            texts = [examples.sentences[number] for number in numbers[rows].tolist()]
+            outputs[rows] = computed(reader, texts, compute, None, batch_tokens=batch_tokens, advance=advance)
+        return outputs
 
     def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
         self._backend = None

@@ -13,6 +13,7 @@ import torch
 
 from juzhen.core.accelerator import require_accelerator
 from juzhen.core.columns import as_column
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import limit_threads
@@ -25,6 +26,7 @@ from juzhen.data.spec import DatasetConfig
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.search import Best
+from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.describe import Described, cut_in_evaluation, describe_rows, with_leaks
 from juzhen.evaluation.devices import require_device
 from juzhen.evaluation.evaluators import embedding_cache_dir
@@ -72,7 +74,7 @@ class Pass:
         rows = {
             f"{dataset.split}/{dataset.name}": dataset for dataset in sets if isinstance(dataset, Examples)
         }
-        cut = cut_in_evaluation(self.encoder, self._collate, plan)
+        cut = cut_in_evaluation(self._reader, self._collate, plan)
         return scored, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
 
     def lists(self, ranking: RankingSet, *, depth: int) -> tuple[RankedLists, Callable[[int], float]]:
@@ -92,15 +94,27 @@ class Pass:
     def evaluator(self) -> Evaluator:
         evaluation = self.settings.evaluation
         return family_of(self.encoder).evaluator(
-            self.encoder,
+            self._reader,
             backend=evaluation.backend,
             cache_dir=embedding_cache_dir(evaluation.cache_embeddings, self.cache_dir),
             precision=self.settings.hardware.precision,
         )
 
     @cached_property
+    def _reader(self) -> Any:
+        """The encoder, which reads long texts as the settings say. Raises UserError for one that cannot."""
+        if self.settings.long_texts == "cut":
+            return self.encoder
+        if not isinstance(self.encoder, SentenceEncoder):
+            raise UserError(
+                "long_texts=chunk: this model gives no vectors of texts, whose mean could be taken; leave it out, or "
+                "take a bi-encoder"
+            )
+        return self.encoder.with_long_texts("chunk", self.settings.chunk_overlap)
+
+    @cached_property
     def _collate(self) -> SentenceCollator:
-        return family_of(self.encoder).collate(self.encoder, cache_dir=self.cache_dir, progress=self.progress)
+        return family_of(self.encoder).collate(self._reader, cache_dir=self.cache_dir, progress=self.progress)
 
     def _encoded(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> tuple[EvaluationPlan, np.ndarray]:
         """A plan, and what the encoder gives for each row of it, in order."""
@@ -109,6 +123,11 @@ class Pass:
         if plan.examples is NOTHING:
             return plan, np.zeros((1, 1), dtype=np.float32)
         hardware, collate = self.settings.hardware, self._collate
+        if getattr(self._reader, "chunk_overlap", None) is not None:
+            bar = progress_bar("encoding", len(plan.examples), shown=self.progress)
+            with _prepared(self.encoder, hardware), bar as advance:
+                tokens = hardware.eval_batch_tokens
+                return plan, self.evaluator.chunked(plan.examples, batch_tokens=tokens, advance=advance)
         lengths, outputs = collate.row_lengths(plan.examples), []
         order = TokenBudget(lengths, max_tokens=hardware.eval_batch_tokens)
         bar = progress_bar("encoding", len(lengths), shown=self.progress)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from juzhen.backends.names import BackendName
 from juzhen.core.schema import validated
@@ -16,6 +16,7 @@ class EvaluationSettings:
 
     dataset   sets whose training rows are read
     evaluate  sets whose dev and test rows are read and scored
+    long_texts, chunk_overlap  as of `SentenceEncoder.with_long_texts`
     """
 
     seed: int = 0
@@ -24,6 +25,8 @@ class EvaluationSettings:
     on_bad_row: str = "error"
     filter_leaks: bool = False
     debug_rows: int | None = None
+    long_texts: Literal["cut", "chunk"] = "cut"
+    chunk_overlap: int | None = None
     dataset: dict[str, DatasetConfig] = field(default_factory=dict)
     evaluate: dict[str, DatasetConfig] = field(default_factory=dict)
     evaluation: EvaluationConfig = field(

@@ -39,8 +39,9 @@ class HardwareConfig:
     compile: bool = Field(description="torch.compile the layers; pays on few machines, see LOG.md")
     num_workers: int = Field(ge=0, description="processes that prepare batches; 0: none")
     eval_batch_tokens: int = Field(ge=1, description="tokens per batch when nothing is learnt")
-    micro_batch_tokens: int | None = Field(
-        default=None, ge=1, description="tokens with activations at a time; null: a batch's"
+    micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
+        default=None,
+        description="tokens with activations at a time; auto: as many as fit, by an estimate; null: a batch's",
     )
     # Old results lack it.
     gradient_checkpointing: bool = Field(

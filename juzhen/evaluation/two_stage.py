@@ -59,7 +59,7 @@ def two_stage(
 
     retrieve  as `encoder` of `evaluate`
     rerank    a cross-encoder, or the path of one
-    settings  seed, intervals, device
+    settings  seed, intervals, device; long texts are those of the first stage
 
     Raises UserError for a second stage that is no cross-encoder, a set whose candidates are given, and a depth beyond
     the corpus.
@@ -74,7 +74,7 @@ def two_stage(
     )
     counts = _readable(lists, max(depths))
     first = [row[: max(count, 1)] for row, count in zip(lists.documents, counts.tolist(), strict=True)]
-    again = Pass(reader, settings, cache_dir, progress)
+    again = Pass(reader, replace(settings, long_texts="cut", chunk_overlap=None), cache_dir, progress)
     read, _ = again.lists(replace(ranking, candidates=first), depth=max(depths))
     timed = np.random.default_rng(settings.seed).permutation(len(first))[:TIMED].tolist()
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -18,6 +18,7 @@ from juzhen.encoders.pooling import cut_to, sides
 from juzhen.encoders.search import Best, in_order, pair_products
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.dense import DEPTHS, SPARE, Dense, Scan, open_dense
+from juzhen.index.hits import IndexHit, Lists, best_passages, fused
 from juzhen.index.store import DATABASE, Store, Where
 from juzhen.metrics.bm25 import BM25, require_bm25s
 
@@ -27,32 +28,14 @@ MODES: tuple[Mode, ...] = ("dense", "bm25", "hybrid")
 FUSED = 100
 """Texts of each list that are fused, or as many as are asked for if that is more."""
 
-RRF = 60
-"""Added to each rank (Cormack et al. 2009, https://doi.org/10.1145/1571941.1572114)."""
+PER_DOCUMENT = 4
+"""Passages that are looked up for each document that is asked for, and then so many times more, until they do."""
 
 FEW = 5_000
 """So many texts that a filter leaves are all compared."""
 
 ATTEMPTS = 5
 """To open derived files, which a writer replaces meanwhile."""
-
-Lists = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
-"""Numbers of texts and their scores, best first; −1 where a list has ended."""
-
-
-class IndexHit(NamedTuple):
-    """A text that was found.
-
-    score  higher = closer; what it is depends on the mode
-    ranks  its place in each list that holds it, from 1
-    """
-
-    index: int  # type: ignore[assignment]  # as answers over HTTP call it; a tuple's method is not asked
-    id: str
-    text: str
-    metadata: dict[str, Any]
-    score: float
-    ranks: dict[str, int]
 
 
 @dataclass
@@ -116,7 +99,7 @@ class Index:
         self._state: View | None = None
         facts = self.view().facts
         if encoder is not None:
-            check_encoder(facts, encoder, str(folder))
+            self._encoder = check_encoder(facts, encoder, str(folder))
 
     @classmethod
     def open(cls, folder: str | Path, encoder: SentenceEncoder | None = None) -> Self:
@@ -150,6 +133,7 @@ class Index:
         mode: Mode = "dense",
         where: Where | None = None,
         vectors: Float[np.ndarray, "queries dim"] | None = None,
+        per_document: bool = False,
         **options: Any,
     ) -> list[list[IndexHit]]:
         """For each query the `top_k` best texts, best first; fewer where there are no more, or share no term.
@@ -160,20 +144,46 @@ class Index:
 
         where    metadata that a text must have
         vectors  of the queries, as `encode_query` gives them; None: they are encoded, with the options
+        per_document  of the passages of a document the best one alone
 
-        Of equal scores the text that came first stands first. Raises UserError for metadata that no text has.
+        Of equal scores the text that came first stands first. Raises UserError for metadata that no text has, and for
+        `per_document` where texts are whole.
         """
         view = self.view()
         allowed = view.alive
         if where:
             allowed = allowed & np.isin(view.numbers, self.store.matching(where))
-        depth = top_k if mode != "hybrid" else max(FUSED, top_k)
-        lists: dict[str, Lists] = {}
         if mode != "bm25":
             if vectors is None:
                 vectors = self._require_encoder().encode_query(queries, **options)
-            prepared = prepare_queries(self._require_encoder(), vectors, view.facts["dim"])
-            lists["dense"] = self._dense(view, prepared, depth, allowed)
+            vectors = prepare_queries(self._require_encoder(), vectors, view.facts["dim"])
+        if not per_document:
+            return self._hits(view, queries, top_k, mode, vectors, allowed)
+        if not view.facts.get("passages"):
+            raise UserError(
+                f"per_document: {self.folder} holds whole texts and no passages; juzhen index build --chunk-tokens N "
+                "stores passages"
+            )
+        most, depth = int(allowed.sum()), PER_DOCUMENT * top_k
+        while True:
+            found = [best_passages(hits) for hits in self._hits(view, queries, depth, mode, vectors, allowed)]
+            if depth >= most or all(len(hits) >= top_k for hits in found):
+                return [hits[:top_k] for hits in found]
+            depth *= PER_DOCUMENT
+
+    def _hits(
+        self,
+        view: View,
+        queries: Sequence[str],
+        top_k: int,
+        mode: Mode,
+        vectors: Float[np.ndarray, "queries dim"] | None,
+        allowed: Bool[np.ndarray, "places"],
+    ) -> list[list[IndexHit]]:
+        depth = top_k if mode != "hybrid" else max(FUSED, top_k)
+        lists: dict[str, Lists] = {}
+        if vectors is not None and mode != "bm25":
+            lists["dense"] = self._dense(view, vectors, depth, allowed)
         if mode != "dense":
             lists["bm25"] = self._lexical(view, queries, depth, allowed)
         if mode == "hybrid":
@@ -187,15 +197,13 @@ class Index:
                 name: {number: rank for rank, number in enumerate(each[0][query].tolist(), 1)}
                 for name, each in lists.items()
             }
-            found.append(
-                [
-                    IndexHit(
-                        *rows[number], score, {name: of[number] for name, of in ranks.items() if number in of}
-                    )
-                    for number, score in zip(row, values, strict=True)
-                    if number in rows
-                ]
-            )
+            hits = []
+            for number, score in zip(row, values, strict=True):
+                if number in rows:
+                    places = {name: of[number] for name, of in ranks.items() if number in of}
+                    *text, document, span = rows[number]
+                    hits.append(IndexHit(*text, score, places, document, span))
+            found.append(hits)
         return found
 
     def view(self) -> View:
@@ -330,27 +338,20 @@ def prepare_queries(
     return sides(vectors, encoder.score_head)[0]
 
 
-def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -> None:
-    """Raises UserError for an encoder whose vectors are others than those of the index."""
+def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -> SentenceEncoder:
+    """The encoder, which reads long texts as those of the index were read.
+
+    Raises UserError for one whose vectors are others than those of the index.
+    """
+    overlap = facts.get("chunk_overlap")
+    if overlap is not None and encoder.chunk_overlap is None:
+        encoder = encoder.with_long_texts("chunk", overlap)
     if index_digest(reader_of(encoder, facts["prompt_name"], facts["prompt"])) != facts["digest"]:
         raise UserError(
             f"{place}: was built with other weights or settings than this encoder has (it was {facts['encoder']}); "
             "name that one, or build the index anew"
         )
-
-
-def fused(lists: Sequence[Int[np.ndarray, "queries some"]], k: int) -> Lists:
-    """The `k` best by the sum of 1 / (RRF + rank) over the lists."""
-    numbers, scores = [], []
-    for rows in zip(*lists, strict=True):
-        sums: dict[int, float] = {}
-        for row in rows:
-            for rank, number in enumerate(row[row >= 0].tolist(), start=1):
-                sums[number] = sums.get(number, 0) + 1 / (RRF + rank)
-        best = sorted(sums, key=lambda number: (-sums[number], number))[:k]
-        numbers.append(np.pad(np.array(best, dtype=np.int64), (0, k - len(best)), constant_values=-1))
-        scores.append(np.pad([sums[number] for number in best], (0, k - len(best)), constant_values=-np.inf))
-    return np.stack(numbers), np.stack(scores)
+    return encoder
 
 
 def _numbers(places: Int[np.ndarray, "queries k"], numbers: Int[np.ndarray, "places"]) -> np.ndarray:

@@ -12,13 +12,14 @@ from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.index.index import Index, IndexHit, check_encoder, prepare_queries
+from juzhen.index.hits import IndexHit
+from juzhen.index.index import Index, check_encoder, prepare_queries
 from juzhen.index.store import Where
 
 LOCAL = "qdrant:"
 """Begins the address of a folder in which Qdrant's client keeps collections without a server."""
 
-COPIED = ("dim", "encoder", "digest", "prompt_name", "prompt", "fields")
+COPIED = ("dim", "encoder", "digest", "prompt_name", "prompt", "fields", "chunk_overlap")
 """Facts of an index that go with it."""
 
 AT_ONCE = 500
@@ -56,7 +57,7 @@ def push(folder: Path, address: str) -> tuple[int, int]:
     client, name = connect(address)
     try:
         with Index.open(folder) as index:
-            facts = {key: index.view().facts[key] for key in COPIED}
+            facts = {key: index.view().facts.get(key) for key in COPIED}
             if not client.collection_exists(name):
                 config = models.VectorParams(size=facts["dim"], distance=models.Distance.DOT)
                 client.create_collection(name, vectors_config=config, metadata={"juzhen": facts})
@@ -107,7 +108,7 @@ class QdrantIndex:
         client, name = connect(address)
         try:
             facts = facts_of_collection(client, name, address)
-            check_encoder(facts, encoder, address)
+            encoder = check_encoder(facts, encoder, address)
         except BaseException:
             client.close()
             raise
@@ -144,6 +145,7 @@ class QdrantIndex:
         mode: str = "dense",
         where: Where | None = None,
         vectors: Float[np.ndarray, "queries dim"] | None = None,
+        per_document: bool = False,
         **options: Any,
     ) -> list[list[IndexHit]]:
         """As `Index.search`, but that Qdrant decides which of equal texts stands first."""
@@ -151,6 +153,8 @@ class QdrantIndex:
 
         if mode not in self.modes:
             raise UserError(f"mode={mode}: a collection of Qdrant is searched by vectors; choose dense")
+        if per_document:
+            raise UserError("per_document: a collection of Qdrant gives passages one by one; leave it out")
         if vectors is None:
             vectors = self._encoder.encode_query(queries, **options)
         condition = None if not where else models.Filter(must=[*self._conditions(where)])
@@ -160,7 +164,13 @@ class QdrantIndex:
         ]
         return [
             [
-                IndexHit(int(point.id), *_row(point.payload), float(point.score), {"dense": rank})
+                IndexHit(
+                    int(point.id),
+                    *_row(point.payload),
+                    float(point.score),
+                    {"dense": rank},
+                    *_passage(point.payload),
+                )
                 for rank, point in enumerate(reply.points, start=1)
             ]
             for reply in self._client.query_batch_points(self._name, requests)
@@ -192,6 +202,12 @@ def _condition(key: str, value: Any) -> Any:
 
 def _row(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     return payload["id"], payload["text"], payload["metadata"]
+
+
+def _passage(payload: dict[str, Any]) -> tuple[str | None, tuple[int, int] | None]:
+    """Document and span; of a text that is whole, and of collections of before there were passages, none."""
+    span = payload.get("span")
+    return payload.get("document"), None if span is None else (int(span[0]), int(span[1]))
 
 
 def _numbers(client: Any, name: str) -> Iterator[int]:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.index.index import IndexHit
+from juzhen.index.hits import IndexHit
 
 RERANKED = 50
 """Texts that the cross-encoder reads for each query, or as many as are asked for if that is more."""

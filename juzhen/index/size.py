@@ -13,8 +13,24 @@ def facts_of(index: Index) -> dict[str, Any]:
     assert folder is not None
     on_disk = sum(path.stat().st_size for path in folder.glob(f"{DATABASE}*"))
     derived = sum(path.stat().st_size for path in folder.glob("*-*.*"))
+    split = facts.get("passages")
+    passages = (
+        {
+            "documents": f"{index.store.num_documents():,}, of which these texts are passages",
+            "passages": f"{split['chunk_tokens']:,} tokens at most, {split['overlap']:,} shared"
+            f"{', pooled of one pass (late)' * split['late']}",
+        }
+        if split
+        else {}
+    )
+    overlap = facts.get("chunk_overlap")
+    long = (
+        {} if overlap is None else {"long texts": f"the mean of their chunks, which share {overlap:,} tokens"}
+    )
     return {
         "texts": f"{int(view.alive.sum()):,}",
+        **passages,
+        **long,
         "later": f"{len(view.numbers) - view.covered:,} of them not in the quick files yet, compared one by one",
         "kind": facts["kind"],
         "encoder": f"{facts['encoder']} ({facts['digest']})",

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 from juzhen.core.whole import open_database
+from juzhen.encoders.passages import Passages
 
 DATABASE = "index.sqlite"
 APPLICATION = 0x6A757A68
@@ -25,8 +26,10 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE texts (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, metadata TEXT NOT NULL);
 CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 CREATE TABLE generations (name TEXT PRIMARY KEY, numbers BLOB NOT NULL);
+CREATE TABLE passages (number INTEGER PRIMARY KEY, document TEXT NOT NULL, first INTEGER, last INTEGER);
+CREATE INDEX documents ON passages (document);
 """
-"""Vectors stand apart from texts, so that to look through metadata reads no vector."""
+"""Vectors stand apart from texts, so that to look through metadata reads no vector. Older files have no passages."""
 
 AT_ONCE = 10_000
 """Rows that are read at a time."""
@@ -39,12 +42,18 @@ Where = Mapping[str, Any]
 
 
 class Row(NamedTuple):
-    """A text of an index. number: never given to another text · metadata: as JSON has it"""
+    """A text of an index. number: never given to another text · metadata: as JSON has it
+
+    document  id of the document that it is a passage of; None: it is whole
+    span      where it begins and ends among the characters of that
+    """
 
     number: int
     id: str
     text: str
     metadata: dict[str, Any]
+    document: str | None = None
+    span: tuple[int, int] | None = None
 
 
 class Store:
@@ -133,6 +142,45 @@ class Store:
         numbers = range(first, first + len(texts))
         ids = [str(number) for number in numbers] if ids is None else ids
         replaced = self.remove(ids)
+        self._insert(texts, ids, metadata, vectors)
+        return replaced
+
+    def add_passages(
+        self,
+        documents: Sequence[str],
+        ids: Sequence[str] | None,
+        metadata: Sequence[Mapping[str, Any]] | None,
+        passages: Passages,
+    ) -> int:
+        """As `add`, of documents by their passages: the second one of the document a has the id a#1."""
+        done = int(self.facts().get("documents", 0))
+        names = [str(done + number) for number in range(len(documents))] if ids is None else ids
+        replaced = self.remove(names)
+        owners, spans = passages.texts.tolist(), passages.spans.tolist()
+        places = (np.arange(len(owners)) - np.searchsorted(passages.texts, passages.texts)).tolist()
+        numbers = self._insert(
+            [documents[owner][first:last] for owner, (first, last) in zip(owners, spans, strict=True)],
+            [f"{names[owner]}#{place}" for owner, place in zip(owners, places, strict=True)],
+            None if metadata is None else [metadata[owner] for owner in owners],
+            passages.vectors,
+        )
+        rows = [
+            (number, names[owner], *span) for number, owner, span in zip(numbers, owners, spans, strict=True)
+        ]
+        self._connection.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", rows)
+        self.set_facts(documents=done + len(documents))
+        return replaced
+
+    def _insert(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[str],
+        metadata: Sequence[Mapping[str, Any]] | None,
+        vectors: Float[np.ndarray, "texts dim"],
+    ) -> range:
+        """Adds texts whose ids nobody has, and gives their numbers."""
+        first = int(self.facts().get("next", 0))
+        numbers = range(first, first + len(texts))
         records = ["{}"] * len(texts) if metadata is None else [_as_json(record) for record in metadata]
         self._connection.executemany(
             "INSERT INTO texts VALUES (?, ?, ?, ?)", zip(numbers, ids, texts, records, strict=True)
@@ -140,21 +188,32 @@ class Store:
         blobs = (vector.tobytes() for vector in vectors.astype("<f4", copy=False))
         self._connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(numbers, blobs, strict=True))
         self.set_facts(next=numbers.stop)
-        return replaced
+        return numbers
+
+    @property
+    def holds_passages(self) -> bool:
+        return bool(self.facts().get("passages"))
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Removes the texts with these ids, within a transaction; gives how many were there."""
+        """Removes the texts, or the documents, with these ids, within a transaction; gives how many were there."""
+        names = [(name,) for name in ids]
+        if self.holds_passages:
+            count, which = len(ids) - len(self.absent(ids)), "SELECT number FROM passages WHERE document = ?"
+            for table in ("vectors", "texts", "passages"):
+                self._connection.executemany(f"DELETE FROM {table} WHERE number IN ({which})", names)
+            return count
         number_of = "SELECT number FROM texts WHERE id = ?"
-        self._connection.executemany(
-            f"DELETE FROM vectors WHERE number = ({number_of})", [(name,) for name in ids]
-        )
-        return self._connection.executemany(
-            "DELETE FROM texts WHERE id = ?", [(name,) for name in ids]
-        ).rowcount
+        self._connection.executemany(f"DELETE FROM vectors WHERE number = ({number_of})", names)
+        return self._connection.executemany("DELETE FROM texts WHERE id = ?", names).rowcount
+
+    def num_documents(self) -> int:
+        """Of which it holds passages."""
+        return int(self._all("SELECT count(DISTINCT document) FROM passages")[0][0])
 
     def absent(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that no text has."""
-        return [name for name in ids if not self._all("SELECT 1 FROM texts WHERE id = ?", name)]
+        """Those of the ids that no text, or no document, has."""
+        named = "passages WHERE document" if self.holds_passages else "texts WHERE id"
+        return [name for name in ids if not self._all(f"SELECT 1 FROM {named} = ? LIMIT 1", name)]
 
     def numbers(self) -> Int[np.ndarray, "texts"]:
         """Of all texts, rising."""
@@ -190,7 +249,12 @@ class Store:
     def rows(self, numbers: Sequence[int]) -> dict[int, Row]:
         """The texts with these numbers, without those that are no longer there."""
         found = self._each("SELECT number, id, text, metadata FROM texts", numbers)
-        return {number: Row(number, name, text, json.loads(record)) for number, name, text, record in found}
+        rows = {number: Row(number, name, text, json.loads(record)) for number, name, text, record in found}
+        if self.holds_passages:
+            query = "SELECT number, document, first, last FROM passages"
+            for number, document, first, last in self._each(query, numbers):
+                rows[number] = rows[number]._replace(document=document, span=(first, last))
+        return rows
 
     def vectors(self, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
         """The vectors of texts; NaN of those that are no longer there."""

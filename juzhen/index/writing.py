@@ -5,9 +5,9 @@ when much has changed since. What is not in them yet is compared one by one.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from juzhen.core.owned import own_folder
 from juzhen.core.progress import progress_bar
 from juzhen.core.texts import short
 from juzhen.core.whole import clear_leftovers, remove_file, whole_file
+from juzhen.encoders.passages import Passages, require_chunks
 from juzhen.encoders.pooling import require_finite_vectors, unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started
@@ -48,11 +49,22 @@ class Encoding:
     """How texts become vectors: options of `SentenceEncoder.encode`.
 
     progress  a bar; None: on a terminal
+    on_cut    is told of each portion how many texts were cut; None: they are not counted
     """
 
     options: dict[str, Any]
     workers: int | None = None
     progress: bool | None = None
+    on_cut: Callable[[int], None] | None = None
+
+
+@dataclass(frozen=True)
+class PassageSettings:
+    """How texts are stored by their passages, as of `SentenceEncoder.encode_chunks`."""
+
+    chunk_tokens: int
+    overlap: int = 0
+    late: bool = False
 
 
 def build(
@@ -66,6 +78,7 @@ def build(
     prompt_name: str | None = None,
     prompt: str | None = None,
     tokens: str = CHARACTERS,
+    passages: PassageSettings | None = None,
     encoding: Encoding | None = None,
 ) -> int:
     """Builds an index of the rows in a new folder; one whose build was cut off goes on. Gives how many were there.
@@ -75,6 +88,7 @@ def build(
     dim     the first so many numbers of embeddings; None: all
     prompt_name, prompt  as of `reader_of`
     tokens  of Chinese, as of `BM25`
+    passages  None: texts are stored whole, and read as the encoder reads long ones
 
     Raises UserError where there is an index already, or an unfinished one of other rows or settings.
     """
@@ -82,6 +96,8 @@ def build(
     cut_of(tokens)
     own_folder(folder)
     reader = reader_of(encoder, prompt_name, prompt)
+    if passages is not None:
+        require_chunks(reader, passages.chunk_tokens, passages.overlap, late=passages.late)
     facts: dict[str, Any] = {
         "kind": kind,
         "dim": encoder.size_of(dim),
@@ -92,6 +108,8 @@ def build(
         "has_ids": rows.ids is not None,
         "fields": rows.fields,
         "source": rows.digest,
+        "chunk_overlap": reader.chunk_overlap,
+        "passages": None if passages is None else asdict(passages),
     }
     store = Store(folder / DATABASE, writes=True)
     try:
@@ -106,10 +124,10 @@ def build(
         if not present:
             with store.transaction():
                 store.set_facts(**facts, encoder=name, state="building", next=0)
-        done = int(present.get("next", 0))
-        for portion, vectors in _encoded(reader, rows.after(done), facts["dim"], encoding, done=done):
+        done = int(present.get("next" if passages is None else "documents", 0))
+        for portion, vectors in _encoded(reader, rows.after(done), facts, encoding, done=done):
             with store.transaction():
-                store.add(portion.texts, portion.ids, portion.metadata, vectors)
+                _add(store, portion, vectors)
         with store.transaction():
             _derive(store, folder, encoding)
             store.set_facts(state="complete")
@@ -123,12 +141,18 @@ def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
     """The rows of a file, searched like an index, as long as the process lives."""
     store, dim = Store(None), encoder.size_of()
     reader = reader_of(encoder, None, None)
-    facts = {"kind": "flat", "dim": dim, "tokens": CHARACTERS, "fields": rows.fields, "state": "complete"}
+    facts: dict[str, Any] = {
+        "kind": "flat",
+        "dim": dim,
+        "tokens": CHARACTERS,
+        "fields": rows.fields,
+        "state": "complete",
+    }
     whose = {"encoder": "", "digest": index_digest(reader), "prompt_name": None, "prompt": None}
     with store.transaction():
         store.set_facts(**facts, **whose, next=0)
-        for portion, vectors in _encoded(reader, rows, dim, Encoding({})):
-            store.add(portion.texts, portion.ids, portion.metadata, vectors)
+        for portion, vectors in _encoded(reader, rows, facts, Encoding({})):
+            _add(store, portion, vectors)
     return Index(store, None, encoder)
 
 
@@ -139,7 +163,7 @@ def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encodin
     """
     with _changed(folder) as store:
         facts = store.facts()
-        check_encoder(facts, encoder, str(folder))
+        encoder = check_encoder(facts, encoder, str(folder))
         if facts["has_ids"] != (rows.ids is not None):
             has = (
                 "ids of its own: name their column, --id COLUMN"
@@ -149,8 +173,8 @@ def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encodin
             raise UserError(f"{folder}: this index has {has}")
         reader, replaced = reader_of(encoder, facts["prompt_name"], facts["prompt"]), 0
         with store.transaction():
-            for portion, vectors in _encoded(reader, rows, facts["dim"], encoding):
-                replaced += store.add(portion.texts, portion.ids, portion.metadata, vectors)
+            for portion, vectors in _encoded(reader, rows, facts, encoding):
+                replaced += _add(store, portion, vectors)
             store.set_facts(fields=[*dict.fromkeys([*facts["fields"], *rows.fields])])
         _derive_if_due(store, folder, encoding)
         return replaced
@@ -182,23 +206,49 @@ def _changed(folder: Path) -> Iterator[Store]:
         store.close()
 
 
+Vectors = Float[np.ndarray, "some dim"] | Passages
+
+
 def _encoded(
-    reader: SentenceEncoder, rows: Rows, dim: int, encoding: Encoding | None, *, done: int = 0
-) -> Iterator[tuple[Rows, Float[np.ndarray, "some dim"]]]:
-    """Rows with their vectors, of length 1, a portion at a time."""
+    reader: SentenceEncoder,
+    rows: Rows,
+    facts: Mapping[str, Any],
+    encoding: Encoding | None,
+    *,
+    done: int = 0,
+) -> Iterator[tuple[Rows, Vectors]]:
+    """Rows with their vectors, of length 1, or their passages, a portion at a time."""
     encoding = encoding or Encoding({}, progress=False)
-    total = len(rows.texts)
+    total, passages = len(rows.texts), facts.get("passages")
+    options = {"truncate_dim": facts["dim"], "show_progress": False} | encoding.options
+    if passages is not None and options.pop("cache", None) is not None:
+        raise UserError("cache: the vectors of passages are not kept there; leave it out")
     with (
         started(reader, encoding.workers) as workers,
         progress_bar("encoding texts", total, shown=encoding.progress) as advance,
     ):
+        options |= {"workers": workers} if workers else {}
         for start in range(0, total, PORTION):
             portion = rows.part(slice(start, start + PORTION))
-            options = encoding.options | ({"workers": workers} if workers else {})
-            vectors = reader.encode(portion.texts, truncate_dim=dim, show_progress=False, **options)
-            require_finite_vectors(vectors, f"texts {done + start} to {done + start + len(vectors) - 1}")
-            yield portion, unit(vectors)
-            advance(len(vectors))
+            place = f"texts {done + start} to {done + start + len(portion.texts) - 1}"
+            if passages is None:
+                vectors = reader.encode(portion.texts, **options)
+                require_finite_vectors(vectors, place)
+                yield portion, unit(vectors)
+            else:
+                split = reader.encode_chunks(portion.texts, **passages, **options)
+                require_finite_vectors(split.vectors, place)
+                yield portion, replace(split, vectors=unit(split.vectors))
+            if encoding.on_cut is not None and passages is None:
+                encoding.on_cut(int((reader.lost_tokens(portion.texts) > 0).sum()))
+            advance(len(portion.texts))
+
+
+def _add(store: Store, rows: Rows, vectors: Vectors) -> int:
+    """As of `Store.add`."""
+    if isinstance(vectors, Passages):
+        return store.add_passages(rows.texts, rows.ids, rows.metadata, vectors)
+    return store.add(rows.texts, rows.ids, rows.metadata, vectors)
 
 
 def _derive_if_due(store: Store, folder: Path, encoding: Encoding | None) -> None:

@@ -104,6 +104,9 @@ class SearchBody(ReadBody):
         default="dense", description="by vectors, by shared terms, or by the ranks of both"
     )
     rerank: bool = Field(default=False, description="the best are put in order by the cross-encoder")
+    per_document: bool = Field(
+        default=False, description="of the passages of a document the best one alone; an index of passages has them"
+    )
     filter: Filter | None = Field(
         default=None, description="metadata that a text must have; a list: any of its values"
     )
@@ -191,7 +194,8 @@ class WordsReply(BaseModel):
 
 
 class Hit(BaseModel):
-    """A text of the index. `ranks`: its place, from 1, in the lists that hold it."""
+    """A text of the index. `ranks`: its place, from 1, in the lists that hold it; of a passage its document, and where
+    it begins and ends there."""
 
     index: int
     id: str
@@ -199,6 +203,8 @@ class Hit(BaseModel):
     metadata: dict[str, Any]
     score: float
     ranks: dict[str, int]
+    document: str | None = None
+    span: tuple[int, int] | None = None
 
 
 class SearchReply(BaseModel):

@@ -30,9 +30,17 @@ class Corpus:
         """Raises RequestError for a filter or a mode that does not suit the index."""
         where = body.filter or None
         try:
-            return self.index.search(queries, depth, mode=body.mode, where=where, vectors=vectors)
+            return self.index.search(
+                queries,
+                depth,
+                mode=body.mode,
+                where=where,
+                vectors=vectors,
+                per_document=body.per_document,
+            )
         except UserError as error:
-            param = "filter" if str(error).startswith("filter") else "mode"
+            first = str(error).partition(":")[0]
+            param = first if first in ("filter", "per_document") else "mode"
             raise RequestError(400, str(error), param=param) from error
 
     def facts(self, *, reranks: bool) -> dict[str, Any]:

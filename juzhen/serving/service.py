@@ -203,7 +203,7 @@ class Service:
             pairs = zip(queries, found, strict=True)
             found = [await self._reranked(reranker, *pair, body.top_k, facts) for pair in pairs]
         return {
-            "results": [[hit._asdict() for hit in hits] for hits in found],
+            "results": [[hit.as_dict() for hit in hits] for hits in found],
             "model": models.embedder.name,
             "mode": body.mode,
             "reranker": None if reranker is None else reranker.name,

@@ -66,10 +66,12 @@ class OnDevice(TorchDispatchMode):
         return result
 
 
-def chosen_kernel(query, key, value, *, rate):
+def chosen_kernel(query, key, value, *, rate, pattern):
     """What a GPU of today has; torch asks the real device, which is not there."""
     assert query.device == key.device == value.device == DEVICE
-    return packing.flash if query.dtype is torch.bfloat16 else packing.memory_efficient
+    if query.dtype is torch.bfloat16:
+        return packing.flash
+    return packing.memory_efficient if pattern.reach is None else None
 
 
 def put_on_device(module: torch.nn.Module) -> None:

@@ -8,6 +8,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders.chunks import windows
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.pooling import unit
+from juzhen.encoders.texts import batches_by_length
 
 CHARACTERS = "今天气很好吗我你他们是的在不了有和人这中大为上个国说要就出会也时年得"
 
@@ -104,3 +105,10 @@ def test_lines_that_are_cut_are_named_and_listed(folder, tmp_path, capsys):
     assert not np.allclose(whole[1], cut[1], atol=1e-3)
     assert main(["encode", str(folder), str(lines), "--overlap", "4"]) == 2
     assert "--long-texts chunk" in capsys.readouterr().err
+
+
+def test_a_text_of_8192_tokens_goes_alone():
+    lengths = np.array([8192, 20, 20, 4096, 4000, 2048, 2048, 2048, 2048, 2048, 1024])
+    batches = [batch.tolist() for batch in batches_by_length(lengths, batch_tokens=16_384)]
+    assert batches == [[0], [3], [4], [5, 6, 7, 8], [9, 10, 1, 2]]
+    assert all(sum(lengths[batch] ** 2) <= 16_384 * 1024 for batch in batches[1:])

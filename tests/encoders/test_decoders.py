@@ -10,6 +10,8 @@ from decoders import BERTS, DECODERS, ENCODERS, PADDED
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
+from juzhen.encoders.architectures import looks_ahead
+from juzhen.encoders.first_look import look_at_encoder
 from juzhen.encoders.spec import BackboneConfig
 
 TEXTS = [
@@ -190,3 +192,91 @@ def test_a_tokenizer_without_end_and_padding_works(tmp_path):
     encoder = load(folder, pooling="last")
     assert (encoder.tokenizer.eos_token, encoder.tokenizer.pad_token) == (None, None)
     near(encoder.encode(TEXTS), [encoder.encode(text) for text in TEXTS])
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("attention", ["causal", "bidirectional"])
+@pytest.mark.parametrize("family", [*DECODERS, "gemma2"])
+def test_the_choice_of_attention_is_saved_and_read_elsewhere(family, attention, tmp_path):
+    theirs = pytest.importorskip("sentence_transformers", minversion="6")
+    folder = decoders.write(family, tmp_path / "m")
+    encoder, as_built = load(folder, pooling="mean", attention=attention), load(folder, pooling="mean")
+    expected = encoder.encode(TEXTS)
+    assert (np.abs(expected - as_built.encode(TEXTS)).max() < 1e-5) == (attention == "causal")
+    saved = save_encoder(encoder, tmp_path / "saved", card={})
+    assert SentenceEncoder.load(saved).encode(TEXTS).tobytes() == expected.tobytes()
+    near(theirs.SentenceTransformer(str(saved), device="cpu").encode(TEXTS, batch_size=2), expected)
+    back = load(saved, attention="causal")
+    near(back.encode(TEXTS), as_built.encode(TEXTS))
+
+
+@pytest.mark.parametrize("family", ["modernbert", "bert", "gpt2", "deberta-v2"])
+def test_attention_is_refused_where_it_means_nothing(family, tmp_path):
+    folder = decoders.write(family, tmp_path / "m")
+    with pytest.raises(UserError, match=rf"attention=bidirectional: {family} attends as .* null"):
+        load(folder, attention="bidirectional")
+
+
+@pytest.mark.oracle
+def test_an_encoder_like_embedding_gemma(tmp_path):
+    theirs = pytest.importorskip("sentence_transformers", minversion="6")
+    from sentence_transformers.sentence_transformer import modules
+
+    folder = decoders.write("gemma3_text", tmp_path / "m", use_bidirectional_attention=True, sliding_window=6)
+    layers = [modules.Dense(32, 96, bias=False, activation_function=None), modules.Dense(96, 32, bias=False)]
+    parts = [modules.Transformer(str(folder)), modules.Pooling(32, "mean"), *layers, modules.Normalize()]
+    prompts = {"query": "task: search result | query: ", "document": "title: none | text: "}
+    model = theirs.SentenceTransformer(modules=parts, prompts=prompts, device="cpu")
+    model.save(str(tmp_path / "theirs"))
+    encoder = SentenceEncoder.load(tmp_path / "theirs")
+    assert encoder._packs
+    assert looks_ahead(encoder.backbone.config)
+    near(encoder.encode_query(TEXTS), model.encode_query(TEXTS))
+    near(encoder.encode_document(TEXTS), model.encode_document(TEXTS))
+    saved = save_encoder(encoder, tmp_path / "ours", card={})
+    assert json.loads((saved / "config.json").read_text())["sliding_window"] == 6
+    near(theirs.SentenceTransformer(str(saved), device="cpu").encode_query(TEXTS), model.encode_query(TEXTS))
+    causal = load(saved, attention="causal")
+    assert not looks_ahead(causal.backbone.config)
+    again = SentenceEncoder.load(save_encoder(causal, tmp_path / "causal", card={}))
+    near(again.encode(TEXTS), causal.encode(TEXTS))
+
+
+def test_what_a_user_should_hear_is_said_once(tmp_path):
+    folder = decoders.write("qwen3", tmp_path / "m", ends="none")
+    (plain, end) = load(folder, pooling="last").remarks, load(folder).remarks
+    assert len(plain) == len(end) == 1
+    assert "add_eos_token" in plain[0]
+    assert end[0].startswith("pooling=mean: the folder names none, and qwen3 looks to the left")
+    encoder = load(folder, pooling="mean", attention="bidirectional")
+    assert encoder.remarks == ("attention=bidirectional: the weights have learnt the other one; they need training",)
+    saved = save_encoder(encoder, tmp_path / "saved", card={})
+    assert "bidirectional" in (saved / "README.md").read_text()
+    assert load(saved).remarks == ()
+    assert load(saved, pooling="cls").remarks[0].startswith("pooling=cls: this encoder was trained with mean")
+    (line,) = load(decoders.write("mpnet", tmp_path / "mpnet")).remarks
+    assert line.startswith("sentences are padded to the longest beside them: mpnet is not among")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "modeling.Model"}}))
+    assert "brings code of its own, which is not run: qwen3" in load(folder, pooling="mean").remarks[0]
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": {}, "model_type": "neobert"}))
+    with pytest.raises(UserError, match="neobert"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("rotation", "limit"),
+    [
+        ({"rope_type": "default"}, 40),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 40}, 160),
+        ({"rope_type": "dynamic", "factor": 4.0}, 40),
+    ],
+)
+def test_no_text_is_longer_than_the_positions_reach(rotation, limit, tmp_path):
+    folder = decoders.write("qwen3", tmp_path / "m", max_position_embeddings=40)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": rotation | {"rope_theta": 1e4}}))
+    assert load(folder, pooling="last", max_length=limit)._packs == (rotation["rope_type"] != "dynamic")
+    beyond = BackboneConfig(path=str(folder), max_length=limit + 1)
+    with pytest.raises(UserError, match=f"max_length={limit + 1}: .* has positions for {limit} tokens"):
+        look_at_encoder(beyond)

@@ -53,7 +53,7 @@ def test_the_server_finds_what_the_index_finds(client, encoder, folder, mode):
         found = index.search(["怎么退货", "天气"], 3, mode=mode)
     assert (reply["model"], reply["mode"], reply["reranker"]) == ("small", mode, None)
     for hits, expected in zip(reply["results"], found, strict=True):
-        assert hits == [hit._asdict() | {"score": pytest.approx(hit.score, abs=1e-6)} for hit in expected]
+        assert hits == [hit.as_dict() | {"score": pytest.approx(hit.score, abs=1e-6)} for hit in expected]
 
 
 def test_filters_and_reranking(client):

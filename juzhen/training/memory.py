@@ -1,0 +1,280 @@
+"""How much memory a step will take, before any weight is loaded: the step is taken on tensors without numbers.
+
+The encoder is built from config.json alone, with few layers, on fake tensors of the processor: they have a shape and a
+size, and every one that is made or let go is counted, so that packing, dropout, micro-batches, checkpointing, half
+precision and adapters count as what they are. What a layer costs is the difference of two depths. Memory that libraries
+take for themselves is not seen; what was measured beside it is in docs/guides/large-models.md.
+"""
+
+import copy
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import PretrainedConfig
+
+from juzhen.core.batch import Tokens, mapped
+from juzhen.encoders import packing
+from juzhen.encoders.adapters import add_unsaved_adapter, parameter_bytes
+from juzhen.encoders.packing import pack
+from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.spec import AdapterConfig
+from juzhen.encoders.transformer import checkpoint_layers, from_scratch, quiet
+
+DEPTHS = 2, 3
+"""Layers of the two encoders that are looked at; an encoder with fewer is looked at as it is."""
+
+SEEN_MICRO_BATCHES = 2
+"""Of a batch in pieces the largest ones are looked at; of further ones, nothing but their embeddings stays."""
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """Bytes that a training step takes, beside what the process has before.
+
+    weights      all of them, as they are held
+    gradients    of those that learn
+    optimizer    its states
+    activations  the most that is kept for the way back, with what is computed in passing
+    peak         of all these at once, which is less than their sum where gradients take the place of activations
+    """
+
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    peak: float
+
+    def words(self) -> str:
+        """
+        >>> StepMemory(2**30, 0, 0, 2**29, 3 * 2**29).words()
+        '1.50 GiB (weights 1.00, gradients 0.00, optimizer 0.00, activations 0.50)'
+        """
+        parts = ("weights", "gradients", "optimizer", "activations")
+        listed = ", ".join(f"{name} {getattr(self, name) / 2**30:.2f}" for name in parts)
+        return f"{self.peak / 2**30:.2f} GiB ({listed})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPlan:
+    """What decides the memory of a step beside the architecture and the lengths of its texts.
+
+    micro_batch_tokens, checkpointing, precision  as of `HardwareConfig`
+    optimizer_bytes  of the states of a number that learns
+    on_cuda          attention keeps no weights there
+    """
+
+    pooling: str = "mean"
+    adapter: AdapterConfig | None = None
+    micro_batch_tokens: int | None = None
+    checkpointing: bool = False
+    precision: str = "32-true"
+    optimizer_bytes: int = 8
+    on_cuda: bool = False
+
+
+def step_memory(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
+    """What a step takes in which texts of these lengths, in tokens, are encoded and learnt from."""
+    count = int(getattr(architecture, "num_hidden_layers", 0) or 0)
+    depths = [min(depth, count) for depth in DEPTHS]
+    if depths[0] == depths[1] or getattr(architecture, "num_hidden_groups", 0):
+        return _looked_at(architecture, lengths, plan)
+    low, high = (_looked_at(with_depth(architecture, depth), lengths, plan) for depth in depths)
+    further = (count - depths[1]) / (depths[1] - depths[0])
+    whole = {name: value + further * (value - vars(low)[name]) for name, value in vars(high).items()}
+    return StepMemory(**whole)
+
+
+def with_depth(architecture: PretrainedConfig, depth: int) -> PretrainedConfig:
+    """The same with so many layers; lists with an entry for each layer are cut."""
+    shallow = copy.deepcopy(architecture)
+    for name, value in vars(architecture).items():
+        if (
+            isinstance(value, list)
+            and len(value) == architecture.num_hidden_layers > 0
+            and name.startswith("layer")
+        ):
+            setattr(shallow, name, value[:depth])
+    shallow.num_hidden_layers = depth
+    return shallow
+
+
+def _looked_at(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    budget = plan.micro_batch_tokens
+    tokens = pack([np.zeros(length, dtype=np.int64) for length in lengths], max_group_tokens=budget)
+    if budget is not None:
+        tokens = _largest(tokens, budget)
+    with torch.device("meta"), torch.random.fork_rng(devices=[]), quiet():
+        encoder = random_encoder(architecture, plan)
+    with FakeTensorMode() as fake:
+        _put_on_processor(encoder)
+        tokens = mapped(tokens, fake.from_tensor)
+        half = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(plan.precision)
+        rounded = torch.autocast("cpu", torch.bfloat16) if half else nullcontext()
+        attention = _like_cuda() if plan.on_cuda else nullcontext()
+        with quiet(), attention, Living(encoder) as living:
+            with rounded:
+                loss = encoder(tokens).square().sum()
+            forward = living.most
+            loss.backward()
+            backward = living.most
+    weights, learnt = parameter_bytes(encoder, precision=plan.adapter.base if plan.adapter else "float32")
+    states = learnt / 4 * plan.optimizer_bytes
+    # Gradients of the step before are let go when the forward pass is over.
+    peak = weights + states + max(forward + learnt, backward)
+    return StepMemory(weights, learnt, states, max(forward, backward - learnt), peak)
+
+
+def _largest(tokens: Tokens, budget: int) -> Tokens:
+    """The largest micro-batches of a batch, padding within their groups included."""
+    pieces = sorted(
+        tokens.micro_batches(budget),
+        key=lambda piece: sum(group.num_sentences * group.length for group in piece.groups),
+    )
+    lengths = [length for piece in pieces[-SEEN_MICRO_BATCHES:] for length in piece.lengths.tolist()]
+    return pack([np.zeros(length, dtype=np.int64) for length in lengths], max_group_tokens=budget)
+
+
+def _put_on_processor(module: nn.Module) -> None:
+    """Fake tensors of the processor in the place of those that have no device."""
+    for part in module.modules():
+        for name, values in part._parameters.items():
+            if values is not None:
+                empty = torch.empty(values.shape, dtype=values.dtype)
+                part._parameters[name] = nn.Parameter(empty, requires_grad=values.requires_grad)
+        for name, values in part._buffers.items():
+            if values is not None:
+                part._buffers[name] = torch.empty(values.shape, dtype=values.dtype)
+
+
+def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEncoder:
+    """An encoder as a plan has it, with random weights, and without a tokenizer."""
+    backbone = from_scratch(copy.deepcopy(architecture), shown="config.json")
+    if plan.adapter is not None:
+        add_unsaved_adapter(backbone, plan.adapter)
+    reader: Any = SimpleNamespace(model_input_names=[], pad_token_id=0, is_fast=False)
+    limit = getattr(architecture, "max_position_embeddings", None) or 2**20
+    encoder = PooledEncoder(
+        backbone, reader, pooling=plan.pooling, normalize=False, max_length=limit, projections=[]
+    )
+    vars(encoder)["micro_batch_tokens"] = plan.micro_batch_tokens
+    if plan.checkpointing:
+        checkpoint_layers(backbone)
+    return encoder.train()
+
+
+class _Fused(torch.autograd.Function):
+    """What a fused kernel of attention keeps for the way back: what goes in, what comes out, a number for each row."""
+
+    @staticmethod
+    def forward(context: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        attended = value.new_empty(*query.shape[:-1], value.shape[-1])
+        context.save_for_backward(
+            query, key, value, attended, query.new_empty(query.shape[:-1], dtype=torch.float32)
+        )
+        return attended
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Any:
+        return tuple(torch.empty_like(values) for values in context.saved_tensors[:3])
+
+
+class _FusedAttention(TorchFunctionMode):
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.nn.functional.scaled_dot_product_attention:
+            return _Fused.apply(*args[:3])
+        return function(*args, **(kwargs or {}))
+
+
+@contextmanager
+def _like_cuda() -> Iterator[None]:
+    """Attention as on a GPU, whose kernels keep no weights."""
+    of_processor = packing._attended
+    packing._attended = lambda query, key, value, *options, **more: _Fused.apply(query, key, value)  # type: ignore[assignment]
+    try:
+        with _FusedAttention():
+            yield
+    finally:
+        packing._attended = of_processor
+
+
+class Living(TorchDispatchMode):
+    """Counts the bytes of the tensors that are alive, those of weights apart. most: at one time."""
+
+    def __init__(self, encoder: PooledEncoder) -> None:
+        super().__init__()
+        self.now = self.most = 0
+        self._sizes: dict[int, int] = {
+            _key(values): 0 for values in (*encoder.parameters(), *encoder.buffers())
+        }
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for values in tree_leaves(result):
+            if isinstance(values, Tensor) and _key(values) not in self._sizes:
+                self._begins(values)
+        return result
+
+    def _begins(self, values: Tensor) -> None:
+        storage = values.untyped_storage()
+        self._sizes[_key(values)] = storage.nbytes()
+        self.now += storage.nbytes()
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self._ends, _key(values))
+
+    def _ends(self, key: int) -> None:
+        self.now -= self._sizes.pop(key)
+
+
+def _key(values: Tensor) -> int:
+    return values.untyped_storage()._cdata
+
+
+def largest_micro_batch(
+    architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan, *, free: float
+) -> tuple[int | None, StepMemory]:
+    """The most tokens with activations at a time with which a step fits into `free` bytes, and what it takes then.
+
+    None: the whole batch fits. Powers of two are looked at, down to the longest text; where none of them fits, the
+    least of them is given.
+    """
+    whole = step_memory(architecture, lengths, replace(plan, micro_batch_tokens=None))
+    if whole.peak <= free:
+        return None, whole
+    sizes = [2**power for power in range(5, 31) if max(lengths) <= 2**power < sum(lengths)] or [max(lengths)]
+    least, taken = 0, step_memory(architecture, lengths, replace(plan, micro_batch_tokens=sizes[0]))
+    most = len(sizes)
+    while most - least > 1:  # sizes[least] fits, or is the least of all
+        middle = (least + most) // 2
+        memory = step_memory(architecture, lengths, replace(plan, micro_batch_tokens=sizes[middle]))
+        if memory.peak <= free:
+            least, taken = middle, memory
+        else:
+            most = middle
+    return sizes[least], taken
+
+
+def rough_bytes(architecture: PretrainedConfig, lengths: Sequence[int]) -> float:
+    """No less than a step takes, from the sizes in config.json alone: to know whether a look is worth its second."""
+    layers, width = (
+        int(getattr(architecture, name, 0) or 0) for name in ("num_hidden_layers", "hidden_size")
+    )
+    inner = int(getattr(architecture, "intermediate_size", 0) or 4 * width)
+    heads = int(getattr(architecture, "num_attention_heads", 0) or 0)
+    vocabulary = int(getattr(architecture, "vocab_size", 0) or 0)
+    weights = vocabulary * width + layers * (4 * width**2 + 3 * width * inner)
+    per_token = layers * (20 * width + 8 * inner + 4 * heads * max(lengths))
+    return 16.0 * weights + 8.0 * per_token * sum(lengths)

@@ -1,0 +1,94 @@
+"""`juzhen evaluate --long-texts chunk`: what the mean of the chunks of long texts gives, beside cutting them."""
+
+import hashlib
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from juzhen.core.environment import describe_environment
+from juzhen.core.errors import UserError
+from juzhen.core.markup import markdown_table
+from juzhen.core.measures import FIRST_MEASURES, metric_title
+from juzhen.core.owned import require_ours
+from juzhen.core.whole import write_json, writing_to
+
+if TYPE_CHECKING:
+    from conf.job import JobConfig  # they load torch, and --help should not wait for that
+    from juzhen.evaluation.settings import EvaluationSettings
+
+
+OTHERS = ("again", "without_leaks", "retrieve", "rerank", "top", "limit")
+
+
+def require_no_other(options: SimpleNamespace) -> None:
+    """Raises UserError for options of what fills results, or of two stages."""
+    if others := [f"--{name.replace('_', '-')}" for name in OTHERS if getattr(options, name)]:
+        raise UserError(f"{others[0]}: runs are only compared with --long-texts chunk; leave it out")
+
+
+def compare_long_texts(options: SimpleNamespace, today: "JobConfig") -> None:
+    """Prints a table for each run, and writes its numbers as JSON; no result is touched: that is of texts that are cut.
+
+    Raises UserError without sets, and for an encoder that gives no vectors.
+    """
+    if not options.dataset and options.suite is None:
+        raise UserError(
+            "--long-texts chunk is measured on a set: --dataset <name>, such as --dataset demo_retrieval"
+        )
+    from juzhen.data.loading import load_job_data
+    from juzhen.evaluation.run import Pass
+    from juzhen.families import open_encoder
+
+    settings = _settings(options, today)
+    data = load_job_data(settings, {})
+    for run in options.runs:
+        folder = options.out or Path(run) / "analysis"
+        encoder = open_encoder(run)
+        passes = {
+            name: Pass(encoder, replace(settings, long_texts=name, chunk_overlap=overlap), today.cache_dir)
+            for name, overlap in (("chunk", options.overlap), ("cut", None))
+        }
+        scored = {name: each(data.evaluation, data.tasks, seen={}) for name, each in passes.items()}
+        cut = {key: rows["cut"] for key, rows in scored["cut"][1].items() if "cut" in rows}
+        scores = {name: evaluation.scores for name, (evaluation, _) in scored.items()}
+        prints = [examples.fingerprint for examples in data.evaluation]
+        key = hashlib.sha256(json.dumps([options.overlap or 0, prints]).encode()).hexdigest()[:8]
+        path = folder / f"long_texts-{key}.json"
+        require_ours(path)
+        with writing_to(f"--out {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            about = {"overlap": options.overlap or 0, "longer": cut, "environment": describe_environment()}
+            numbers = {
+                name: {metric: score.as_dict() for metric, score in of_way.items()}
+                for name, of_way in scores.items()
+            }
+            write_json(path, about | numbers)
+        print(f"{run}\n\n{_table(scores, cut)}\n", flush=True)
+        print(f"written to {path}", file=sys.stderr)
+
+
+def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettings":
+    from juzhen.evaluation.settings import EvaluationSettings
+
+    settings = EvaluationSettings.of(asdict(today))
+    settings.evaluate, settings.dataset = settings.evaluate | settings.dataset, {}
+    settings.data_dir = options.data_dir or settings.data_dir
+    settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
+    return settings
+
+
+def _table(scores: dict[str, dict[str, Any]], cut: dict[str, dict[str, Any]]) -> str:
+    """The first measure of each set, ×100, by both ways, as Markdown."""
+    rows = []
+    for key, score in scores["chunk"].items():
+        column, _, metric = key.rpartition("/")
+        if metric not in FIRST_MEASURES or score.value is None:
+            continue
+        counted = cut.get(column, {"cut": 0, "looked_at": 0})
+        values = [f"{100 * scores[way][key].value:.2f}" for way in ("cut", "chunk")]
+        longer = f"{counted['cut']:,} of {counted['looked_at']:,}" if counted["looked_at"] else "0"
+        rows.append([column, metric_title(metric), *values, longer])
+    return markdown_table(["set", "measure", "cut", "chunk", "longer texts"], rows, numbers=(2, 3, 4))
