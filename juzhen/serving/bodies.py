@@ -105,7 +105,8 @@ class SearchBody(ReadBody):
     )
     rerank: bool = Field(default=False, description="the best are put in order by the cross-encoder")
     per_document: bool = Field(
-        default=False, description="of the passages of a document the best one alone; an index of passages has them"
+        default=False,
+        description="of the passages of a document the best one alone; an index of passages has them",
     )
     filter: Filter | None = Field(
         default=None, description="metadata that a text must have; a list: any of its values"
