@@ -11,14 +11,23 @@ from juzhen.encoders.attention_pattern import Pattern, pattern_of
 from juzhen.encoders.packing import _by_groups, flash, memory_efficient, pack, ragged_kernel
 
 LENGTHS = [7, 1, 12, 3, 12, 5]
-PATTERNS = [Pattern(), Pattern(True), Pattern(False, 2), Pattern(True, 2), Pattern(True, 0), Pattern(False, 40)]
+PATTERNS = [
+    Pattern(),
+    Pattern(True),
+    Pattern(False, 2),
+    Pattern(True, 2),
+    Pattern(True, 0),
+    Pattern(False, 40),
+]
 SCALE = 0.3
 
 
 def columns(*, key_heads: int, dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)
     return [
-        torch.randn(sum(LENGTHS), heads, 8, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+        torch.randn(sum(LENGTHS), heads, 8, generator=generator, dtype=torch.float64)
+        .to(dtype)
+        .requires_grad_()
         for heads in (4, key_heads, key_heads)
     ]
 
@@ -30,10 +39,13 @@ def defined(query, key, value, ends, scale, pattern):
         for place in range(start, end):
             last = place if pattern.causal else end - 1
             seen = [
-                other for other in range(start, last + 1) if pattern.reach is None or abs(place - other) <= pattern.reach
+                other
+                for other in range(start, last + 1)
+                if pattern.reach is None or abs(place - other) <= pattern.reach
             ]
             heads = [
-                (key[seen, head // share] @ query[place, head] * scale).softmax(0) @ value[seen, head // share]
+                (key[seen, head // share] @ query[place, head] * scale).softmax(0)
+                @ value[seen, head // share]
                 for head in range(query.shape[1])
             ]
             rows.append(torch.stack(heads))
@@ -70,7 +82,8 @@ def asked(monkeypatch):
         return (query,)
 
     operators = SimpleNamespace(
-        _flash_attention_forward=partial(kernel, "flash"), _efficient_attention_forward=partial(kernel, "efficient")
+        _flash_attention_forward=partial(kernel, "flash"),
+        _efficient_attention_forward=partial(kernel, "efficient"),
     )
     monkeypatch.setattr(packing.torch, "ops", SimpleNamespace(aten=operators))
     return calls
@@ -78,7 +91,13 @@ def asked(monkeypatch):
 
 @pytest.mark.parametrize("pattern", PATTERNS[:-1], ids=str)
 def test_flash_is_told_of_causality_and_window(asked, pattern):
-    flash(*columns(key_heads=2), pack([[5] * length for length in LENGTHS]), scale=SCALE, rate=0.0, pattern=pattern)
+    flash(
+        *columns(key_heads=2),
+        pack([[5] * length for length in LENGTHS]),
+        scale=SCALE,
+        rate=0.0,
+        pattern=pattern,
+    )
     ((_, arguments, options),) = asked
     assert arguments[0].shape[1] == 2, "this kernel shares heads of keys by itself"
     assert arguments[7] is pattern.causal
