@@ -30,6 +30,7 @@ BESIDE = {
     "juzhen/evaluation/describe.py": "how many rows were scored, their fingerprint, how many texts were cut",
     "juzhen/losses/arguments.py": "refuses tensors that do not fit each other",
     "lightning_modules/comparisons.py": "counts the batches that compare nothing, and knows them by their rows",
+    "juzhen/encoders/chunks.py": "counts the tokens that are lost of longer texts",
     "juzhen/encoders/cut.py": "counts the texts that are longer than is read",
     "juzhen/encoders/chunks.py": "counts the tokens of those; where they are read in pieces, it is on the walk",
 }

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from decoders import write
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
@@ -112,3 +113,23 @@ def test_a_text_of_8192_tokens_goes_alone():
     batches = [batch.tolist() for batch in batches_by_length(lengths, batch_tokens=16_384)]
     assert batches == [[0], [3], [4], [5, 6, 7, 8], [9, 10, 1, 2]]
     assert all(sum(lengths[batch] ** 2) <= 16_384 * 1024 for batch in batches[1:])
+
+
+@pytest.mark.parametrize("family", ["qwen3", "modernbert"])
+def test_each_chunk_of_a_decoder_ends_as_a_text_does(family, tmp_path, load):
+    pooling = "last" if family == "qwen3" else "mean"
+    encoder = load(write(family, tmp_path / family), max_length=16, pooling=pooling, normalize=True).eval()
+    special = encoder.tokenizer.num_special_tokens_to_add()
+    text = text_of(40)
+    vector = encoder.encode(text, long_texts="chunk")
+    assert np.allclose(vector, plain_mean(encoder, text, 16 - special, 0), atol=1e-5)
+    if family == "qwen3":
+        with pytest.raises(UserError, match="pooling=last"):
+            encoder.encode_chunks(text, late=True)
+        encoder.pooling = "mean"
+        with pytest.raises(UserError, match="from left to right"):
+            encoder.encode_chunks(text, late=True)
+    else:
+        assert np.allclose(
+            encoder.encode_chunks(text[:12], late=True).vectors[0], encoder.encode(text[:12]), atol=1e-6
+        )
