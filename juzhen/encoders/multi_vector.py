@@ -38,8 +38,8 @@ from juzhen.encoders.search import Best, Hit, check_top_k
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
-from juzhen.encoders.token_table import TokenTable, runs
-from juzhen.encoders.token_vectors import TokenVectors, hiding
+from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.token_vectors import TokenVectors, filled_up, hiding
 from juzhen.encoders.transformer import from_weights, quiet, read_architecture
 
 MARKERS = {"query": "[Q] ", "document": "[D] "}
@@ -198,7 +198,7 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
 
     def tokenize(self, texts: Iterable[str], *, progress: bool | None = False) -> TokenTable:
         table = super().tokenize(texts, progress=progress)
-        return _filled_up(table, self.expanded_to, self._expansion) if self.expanded_to else table
+        return filled_up(table, self.expanded_to, self._expansion) if self.expanded_to else table
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "sentences length dim"]:
         """Vectors of length 1 in the order in which texts were collated, 0 where no token is scored."""
@@ -368,15 +368,6 @@ def scored_vectors(
     rows = np.flatnonzero(of_texts)
     rows = rows[np.argsort(place[sentences[rows]], kind="stable")]
     return vectors.float().cpu().numpy()[rows], np.bincount(place[sentences[rows]], minlength=len(order))
-
-
-def _filled_up(table: TokenTable, least: int, token: int) -> TokenTable:
-    """The texts, each with so many tokens at least."""
-    lengths = np.maximum(table.lengths, least)
-    ends = np.cumsum(lengths)
-    ids = np.full(ends[-1] if len(ends) else 0, token, dtype=np.int32)
-    ids[runs(ends - lengths, table.lengths)] = table.flat()
-    return TokenTable(ids, ends - lengths, ends)
 
 
 def _keep_whole(tokenizer: PreTrainedTokenizerBase, prompts: Prompts) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from juzhen.core.batch import Tokens
 from juzhen.core.maxsim import AT_ONCE
+from juzhen.encoders.token_table import TokenTable, runs
 
 Numbers = Int[np.ndarray, "texts"]
 
@@ -92,3 +93,12 @@ def hiding(tokens: Tokens, hidden: Bool[Tensor, "tokens"]) -> Tokens:
         mask = shown.view(group.num_sentences, 1, 1, group.length)
         groups.append(replace(group, mask=mask, hides=True))
     return replace(tokens, groups=groups)
+
+
+def filled_up(table: TokenTable, least: int, token: int) -> TokenTable:
+    """The texts, each with so many tokens at least."""
+    lengths = np.maximum(table.lengths, least)
+    ends = np.cumsum(lengths)
+    ids = np.full(ends[-1] if len(ends) else 0, token, dtype=np.int32)
+    ids[runs(ends - lengths, table.lengths)] = table.flat()
+    return TokenTable(ids, ends - lengths, ends)
