@@ -166,10 +166,10 @@ def packed_attention(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **options
         )
     pattern = pattern_of(module, is_causal=is_causal, sliding_window=sliding_window).within(tokens.longest)
-    if torch.is_autocast_enabled(
-        query.device.type
-    ):  # turned and normalized, queries are in float32; values are not
-        precision = torch.get_autocast_dtype(query.device.type)
+    device = query.device.type
+    # Turned and normalized, queries are in float32; values are not. The device meta knows no autocast.
+    if device != "meta" and torch.is_autocast_enabled(device):
+        precision = torch.get_autocast_dtype(device)
         query, key, value = (states.to(precision) for states in (query, key, value))
     hides = any(group.hides for group in tokens.groups)
     ragged = None if hides else ragged_kernel(query, key, value, rate=dropout, pattern=pattern)
