@@ -146,7 +146,9 @@ class ChunkTable:
     @classmethod
     def of(cls, encoder: PooledEncoder, texts: Sequence[str]) -> "ChunkTable":
         """Texts of at most `max_length` tokens as they are, longer ones in chunks of that length."""
-        table, frame, room = uncut(encoder, texts), Frame.of(encoder), room_of(encoder)
+        frame, room, overlap = Frame.of(encoder), room_of(encoder), encoder.chunk_overlap or 0  # type: ignore[attr-defined]
+        check_count("overlap", overlap, least=0, most=room - 1)  # a longer prompt leaves less room
+        table = uncut(encoder, texts)
         rows: list[np.ndarray] = []
         counts: list[list[int]] = []
         for ids in table:
@@ -154,7 +156,7 @@ class ChunkTable:
                 rows.append(ids)
                 counts.append([1])
                 continue
-            spans = windows(len(ids) - frame.size, room, encoder.chunk_overlap or 0)  # type: ignore[attr-defined]
+            spans = windows(len(ids) - frame.size, room, overlap)
             rows += [frame.around(ids, start, end) for start, end in spans]
             counts.append([end - start for start, end in spans])
         shares = [np.array(of_text) / sum(of_text) for of_text in counts]
