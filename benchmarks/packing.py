@@ -4,7 +4,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,9 @@ def random_weights(family: str, size: str) -> Iterator[Path]:
     }  # fmt: skip
     if family == "qwen3":
         shape |= {"num_key_value_heads": heads // 2, "head_dim": width // heads}
-    build: Any = {"qwen3": (Qwen3Config, Qwen3Model), "modernbert": (ModernBertConfig, ModernBertModel)}[family]
+    build: Any = {"qwen3": (Qwen3Config, Qwen3Model), "modernbert": (ModernBertConfig, ModernBertModel)}[
+        family
+    ]
     with tempfile.TemporaryDirectory() as scratch, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         for part in (build[1](build[0](**shape)), tokenizer):
@@ -43,7 +44,7 @@ def random_weights(family: str, size: str) -> Iterator[Path]:
 
 
 def opened(folder: Path, family: str, *, packs: bool) -> SentenceEncoder:
-    """The encoder; padded by transformers, in batches of like length and with its own attention, where it does not pack."""
+    """The encoder; where it does not pack, padded by transformers, in batches of like length, with its attention."""
     encoder = SentenceEncoder.load(folder).to(device())
     encoder.pooling, encoder.max_length = POOLINGS[family], MAX_LENGTH
     if not packs:
@@ -67,10 +68,15 @@ def encoding(encoder: SentenceEncoder, texts: Sequence[str], batch_size: int) ->
     encoder.eval().encode(texts, show_progress=False)
 
 
-def timed(work: Callable[..., None], *what: Any) -> Numbers:
-    start = time.perf_counter()
-    work(*what)
-    return {"seconds": time.perf_counter() - start}
+def turn(
+    work: Callable[..., None], encoder: SentenceEncoder, texts: list[str], batch_size: int
+) -> Callable[[int], Numbers]:
+    def timed(number: int) -> Numbers:
+        start = time.perf_counter()
+        work(encoder, texts, batch_size)
+        return {"seconds": time.perf_counter() - start}
+
+    return timed
 
 
 def packing(*, sizes: Sequence[str], rounds: int, sentences: int, batch_size: int) -> dict[str, Any]:
@@ -88,10 +94,7 @@ def packing(*, sizes: Sequence[str], rounds: int, sentences: int, batch_size: in
                 for work in (training, encoding):
                     for encoder in sides.values():  # the first batches of a shape are slower
                         work(encoder, texts[: 2 * batch_size], batch_size)
-                    turns = {
-                        side: lambda number, do=partial(timed, work, encoder, texts, batch_size): do()
-                        for side, encoder in sides.items()
-                    }
+                    turns = {side: turn(work, encoder, texts, batch_size) for side, encoder in sides.items()}
                     table = medians(alternate(turns, rounds), "seconds", lambda side: PADDED)
                     rows += [
                         {"size": f"{work.__name__}, {family}, {size}", "side": side}

@@ -144,7 +144,8 @@ class NegativeMining(pl.Callback):
     def check_job(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
         """Raises UserError for what cannot be mined for, before rows are read."""
         model = declared(job.model["_target_"])
-        if model.trains is False or model.input_kind is not None or "embeddings" not in model.provides:
+        finds = {"embeddings", "tokens"} & {*model.provides}
+        if model.trains is False or model.input_kind is not None or not finds:
             raise UserError(
                 f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
                 "leave mining out"

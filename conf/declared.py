@@ -58,6 +58,10 @@ class Declared:
     has_head: bool | None = None
     metric: str | None = None
 
+    def suits(self, provided: Sequence[str]) -> bool:
+        """Of a loss: a model that provides these can give it what it consumes."""
+        return self.consumes in provided or (bool(self.reads_tokens) and "tokens" in provided)
+
     @property
     def uses_loss(self) -> bool:
         return self.trains is not False and (self.input_kind is None or self.loss_kind is not None)

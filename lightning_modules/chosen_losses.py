@@ -78,7 +78,7 @@ def _for_what_is_made(
         return view, {}
     chosen = losses if "_target_" in losses else losses.get(kind_made, {})
     loss = declared_loss(chosen) if chosen else None
-    if loss is not None and loss.consumes not in model.provides:
+    if loss is not None and not loss.suits(model.provides):
         raise UserError(_unreadable(name_of(chosen), loss.consumes, kind_made, model))
     if loss is None or kind_made not in loss.input_kinds:
         fitting = [
@@ -98,7 +98,7 @@ def _for_the_rows(
     kind = Kind(dataset.kind)
     chosen = losses if "_target_" in losses else _of_kind(name, dataset, losses, model)
     target, on_file = declared_loss(chosen), _losses_on_file(model.provides)
-    if target.consumes not in model.provides:
+    if not target.suits(model.provides):
         raise UserError(_unreadable(name_of(chosen), target.consumes, kind, model))
     options = {"wanted": dataset.view, "alternatives": on_file}
     return choose_view(name, kind, name_of(chosen), target.input_kinds, **options), chosen
@@ -218,7 +218,7 @@ def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[
     return {
         name: target.input_kinds
         for name, target in targets.items()
-        if target.consumes in provided and not target.needs_teacher_scores
+        if target.suits(provided) and not target.needs_teacher_scores
     }
 
 

@@ -9,13 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from conf.declared import declared_loss
 from conf.job import JobConfig
 from juzhen.core.batch import Batch, text_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_TOKENS
-from juzhen.core.named import name_of
 from juzhen.encoders import load_backbone
 from juzhen.encoders.multi_vector import MultiVectorEncoder, is_multi_vector, load_multi_vector
 from juzhen.encoders.multi_vector_layout import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
@@ -57,7 +55,7 @@ class ColBERT(SentenceModule):
     markers            tokens [Q] and [D] before the texts of a new one, where the backbone has no prompts
     """
 
-    provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "lists", "embeddings")
+    provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "lists", "tokens")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_TOKENS
 
     Settings = ColBERTSettings
@@ -76,13 +74,11 @@ class ColBERT(SentenceModule):
                 f"augmentation.views={list(job.augmentation.views)}: model=colbert scores each token, and changes of "
                 "sentences move them; leave augmentation out"
             )
-        for name, match in matches.items():
-            loss = declared_loss(match.loss)
-            if loss.consumes == "embeddings" and not loss.reads_tokens:
-                raise UserError(
-                    f"loss={name_of(match.loss)}: {name} would be learnt by one vector per text, and model=colbert has "
-                    "one per token; choose loss=info_nce, or a loss of scores or lists, as in loss=cosent or list_kl"
-                )
+        if getattr(job.backbone, "adapter", None) is not None:
+            raise UserError(
+                "backbone.adapter: model=colbert trains all weights, those of its markers too; leave it out, or freeze "
+                "layers with callbacks=[default,unfreezing]"
+            )
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> MultiVectorEncoder:
@@ -135,10 +131,6 @@ class ColBERT(SentenceModule):
                 lengths = self.all_gather(torch.tensor(texts.shape[axis], device=texts.device))
                 tensors = tensors | {name: F.pad(texts, (0, 0, 0, int(lengths.max()) - texts.shape[axis]))}
         return super().whole_batch(tensors)
-
-    @property
-    def scores_by_cosine(self) -> bool:
-        return False
 
     @property
     def evaluator(self) -> MaxSimEvaluator:

@@ -49,7 +49,7 @@ def architecture(family: str, **settings: object) -> PretrainedConfig:
 def write_tokenizer(
     folder: Path, *, ends: str | None, side: str = "right", segments: bool = False, **settings
 ) -> None:
-    """ends: template (Qwen3-Embedding: the file appends END), none (nothing is put around a text), None: [CLS] [SEP]."""
+    """ends: template (as Qwen3-Embedding, the file appends END), none (nothing is added), None: [CLS] and [SEP]."""
     content = tokenizer(VOCABULARY)
     if ends is not None:
         after = [{"SpecialToken": {"id": END, "type_id": 0}}] if ends == "template" else []

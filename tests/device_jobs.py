@@ -9,6 +9,7 @@ from jobs import ranked_rows
 QMC, NLI = "dataset=[demo_qmc]", "dataset=[demo_nli]"
 TAUGHT = ["model=distill", "model.teacher=builtin/mini_zh"]
 GUIDED = ["model=guided", "model.teacher=builtin/mini_zh", QMC]
+ADAPTER = ["backbone=mini_zh", "backbone.path=builtin/mini_zh", "adapter=lora"]
 VIEWS = "model.views=[synonym,delete,shuffle]"
 
 SLOW_STEPS = {"clustering", "by_kind", "triplet_batch_all"}
@@ -51,6 +52,16 @@ GROUPS = {
     "pieces": [
         ["loss=cosent", "hardware.micro_batch_tokens=40"],
         ["loss=info_nce", QMC, "hardware.micro_batch_tokens=40"],
+    ],
+    "adapters": [
+        ["loss=cosent", *ADAPTER],
+        [
+            "loss=info_nce",
+            QMC,
+            *ADAPTER,
+            "hardware.gradient_checkpointing=true",
+            "hardware.micro_batch_tokens=40",
+        ],
     ],
     "models": [
         ["loss=cosent", "model.score=bilinear", "backbone.layer_norm=true"],

@@ -145,3 +145,30 @@ def test_the_key_holds_the_adapter():
 def test_slips_of_the_pen(words, message):
     with pytest.raises(UserError, match=message):
         typed_job("adapter=lora", *words)
+
+
+def test_memory_is_told_before_training(tmp_path, encoder_folder, monkeypatch, capsys):
+    import launch.memory
+    from juzhen.training.memory import StepMemory
+
+    taken = {None: 9.0, 64: 1.5, 32: 1.0}
+    gib = 2**30
+    monkeypatch.setattr(launch.memory, "WORTH_A_LOOK", 0)
+    monkeypatch.setattr(launch.memory, "free_bytes", lambda job: 2.0 * gib)
+    monkeypatch.setattr(
+        "juzhen.training.memory.step_memory",
+        lambda architecture, lengths, plan: StepMemory(
+            0, 0, 0, 0, gib * taken.get(plan.micro_batch_tokens, 3.0)
+        ),
+    )
+    words = (*LORA, "training.duration=2 steps")
+    run = run_job(tmp_path / "auto", encoder_folder, *words, "hardware.micro_batch_tokens=auto")
+    assert "memory of a step: about 1.50 GiB" in (said := capsys.readouterr().err)
+    assert "of 2.0 GiB free; micro-batches of 64 tokens" in said
+    assert json.loads((run / "result.json").read_text())["training"]["memory_estimate_mib"] == 1536.0
+    pieces = run_job(tmp_path / "pieces", encoder_folder, *words, "hardware.micro_batch_tokens=64")
+    assert weights(pieces, "adapter_model") == weights(run, "adapter_model")
+    run_job(tmp_path / "whole", encoder_folder, *words)
+    assert (
+        "it does not fit. Type hardware.micro_batch_tokens=auto (the same numbers" in capsys.readouterr().err
+    )

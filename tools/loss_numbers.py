@@ -71,7 +71,7 @@ def _with_other_unit(model: Mapping[str, Any], loss: str, numbers: Mapping[str, 
 
 
 def _reads(model: Mapping[str, Any], loss: Mapping[str, Any]) -> bool:
-    return declared_loss(loss).consumes in own_class(model["_target_"]).provides
+    return declared_loss(loss).suits(own_class(model["_target_"]).provides)
 
 
 def written(value: Any) -> str:

@@ -165,10 +165,11 @@ def _named_columns(path: Path, suffix: str) -> RawTable:
         format, kind = written
         notes: list[str] = []
         table = as_fields(table, format, kind, tell=notes.append)
-        cells = {
-            name: [*map(_as_text, values)] for name, values in zip(table.names, table.columns, strict=True)
+        texts = {
+            name: [*map(_as_text, values)]
+            for name, values in zip(table.names or (), table.columns, strict=True)
         }
-        frame = pd.DataFrame(cells, table.lines, dtype=str)
+        frame = pd.DataFrame(texts, table.lines, dtype=str)
         described = f"{suffix[1:]}, rows of {TOOLS[format]}"
         if frame.empty:
             refuse_faults(table, table.faults, "error")

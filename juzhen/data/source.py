@@ -171,7 +171,7 @@ def _from_file(request: SplitRequest, folder: Path) -> Examples | None:
     promised = (config.rows if layout.rows is None else layout.rows).get(request.split)
     table, columns = read_table(path, header=layout.header, quoted=layout.quoted), layout.columns
     if layout.format is not None:
-        options = {"num_negatives": layout.negatives, "teacher_scores": layout.teacher_scores}
+        options: Any = {"num_negatives": layout.negatives, "teacher_scores": layout.teacher_scores}
         table = as_fields(table, layout.format, Kind(config.kind), **options)
         columns = {name: name for name in table.names or ()}
     if config.kind not in JUDGED or layout.format is not None:

@@ -202,6 +202,10 @@ class CrossEncoder(Decides, Shareable, Settable):
         return self.inner.backbone
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        return self.inner.remarks
+
+    @property
     def dim(self) -> int:
         return self.inner.dim
 

@@ -22,6 +22,7 @@ from juzhen.core.examples import Side
 from juzhen.core.maxsim import row_maxsims
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import limit_threads, tell_of_fork
+from juzhen.encoders.adapters import has_adapter
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_tokens
 from juzhen.encoders.licence import licence_of
@@ -62,6 +63,7 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
     family: ClassVar[str] = "multi_vector"
     settable: ClassVar[tuple[str, ...]] = ("micro_batch_tokens", "projections", "tokenizer")
     reading_of_queries: bool = False
+    _skipped: Tensor
 
     def __init__(
         self,
@@ -91,8 +93,8 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
         self.rules = reading
         self._prompts = prompts
         self._put_before(prompts.of_side(Side.DOCUMENT))
-        self._expansion: int = tokenizer.convert_tokens_to_ids(token) if reading.expand_to else -1
         vocabulary = tokenizer.get_vocab()
+        self._expansion: int = vocabulary[token] if token and reading.expand_to else -1
         skipped = [vocabulary[word] for word in reading.skipped if word in vocabulary]
         self.register_buffer("_skipped", torch.tensor(sorted(skipped)), persistent=False)
 
@@ -114,6 +116,8 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
         Raises UserError for lengths that the transformer cannot read.
         """
         backbone, tokenizer, prompts = encoder.backbone, encoder.tokenizer, encoder.prompts
+        if has_adapter(backbone):
+            raise UserError("this encoder has an adapter beside its weights; start from what it is merged to")
         with torch.random.fork_rng(devices=[]), quiet():
             torch.default_generator.manual_seed(seed)
             layer = Projection(backbone.config.hidden_size, dim, bias=False, activation=IDENTITY)
@@ -148,7 +152,7 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
                 )
                 _keep_whole(tokenizer, layout.prompts)
         limits = [size for size in (num_positions(backbone), tokenizer.model_max_length) if size]
-        lengths = {
+        lengths: Any = {
             name: getattr(layout.reading, name) or min(limits) for name in ("query_length", "document_length")
         }
         encoder = cls(

@@ -101,7 +101,7 @@ class MinedRows:
 
     def mined(
         self,
-        encoder: SentenceEncoder,
+        encoder: SentenceEncoder | MultiVectorEncoder,
         options: MiningOptions,
         *,
         batch_tokens: int,
@@ -175,5 +175,5 @@ class Request:
     batch_tokens: int
     before: InForce | None
 
-    def mined(self, encoder: SentenceEncoder) -> InForce:
+    def mined(self, encoder: SentenceEncoder | MultiVectorEncoder) -> InForce:
         return self.rows.mined(encoder, self.options, batch_tokens=self.batch_tokens, before=self.before)

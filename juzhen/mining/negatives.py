@@ -84,7 +84,7 @@ def fit_false_negatives(
 
 def mine(
     ranking: RankingSet,
-    sources: Sequence[SentenceEncoder | str],
+    sources: Sequence[SentenceEncoder | MultiVectorEncoder | str],
     options: MiningOptions | None = None,
     *,
     folder: str | Path,
@@ -190,7 +190,7 @@ def clear_portions(folder: Path) -> None:
 
 def _check(
     ranking: RankingSet,
-    sources: Sequence[SentenceEncoder | str],
+    sources: Sequence[SentenceEncoder | MultiVectorEncoder | str],
     options: MiningOptions,
     calibrate_on: Examples | None,
 ) -> None:
@@ -218,7 +218,10 @@ def _check(
 
 
 def _source(
-    source: SentenceEncoder | str, ranking: RankingSet, number: int, settings: dict[str, Any]
+    source: SentenceEncoder | MultiVectorEncoder | str,
+    ranking: RankingSet,
+    number: int,
+    settings: dict[str, Any],
 ) -> Retriever:
     if isinstance(source, str):
         return BM25Retriever(ranking)

@@ -79,11 +79,15 @@ def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
     [
         (
             ("loss=triplet", "dataset=[demo_qmc]"),
-            r"loss=triplet: demo_qmc would be learnt by one vector per text",
+            r"loss=triplet needs an embedding of each sentence.*choose one of bce",
         ),
-        (("loss=spread_out", "loss@loss.of=info_nce", "dataset=[demo_qmc]"), "by one vector per text"),
+        (
+            ("loss=spread_out", "loss@loss.of=info_nce", "dataset=[demo_qmc]"),
+            "loss=spread_out needs an embedding",
+        ),
         (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
         (("loss=info_nce", "augmentation=noise", "dataset=[demo_qmc]"), "leave augmentation out"),
+        (("loss=cosent", "+backbone.adapter={kind: lora}"), "trains all weights"),
     ],
 )
 def test_losses_and_choices_that_do_not_suit_are_refused(words, message):

@@ -33,6 +33,7 @@ FROM_TEXT = [
     if model
     not in (
         "biencoder",
+        "colbert",
         "crossencoder",
         "distill",
         "distill_translations",

@@ -1,0 +1,67 @@
+"""The memory of a step by its estimate: of what is known in closed form, and of a step that is really taken."""
+
+import pytest
+import torch
+from transformers import BertConfig
+
+from juzhen.encoders.packing import pack
+from juzhen.encoders.spec import AdapterConfig
+from juzhen.training import memory
+from juzhen.training.memory import SLACK, Living, StepPlan, largest_micro_batch, random_encoder, step_memory
+
+LENGTHS = [6, 6, 9, 12, 12]
+
+
+def architecture(layers=5, **sizes):
+    sizes = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": 100} | sizes
+    return BertConfig(num_hidden_layers=layers, max_position_embeddings=64, **sizes)
+
+
+@pytest.mark.parametrize("settings", [{}, {"checkpointing": True}, {"micro_batch_tokens": 24}], ids=str)
+def test_it_is_what_a_step_on_the_processor_takes(settings):
+    """The same count of the bytes of a real step, of all layers."""
+    plan = StepPlan(**settings)
+    encoder = random_encoder(architecture(), plan)
+    tokens = pack(
+        [torch.ones(length).long().numpy() for length in LENGTHS], max_group_tokens=plan.micro_batch_tokens
+    )
+    with Living(encoder) as living:
+        loss = encoder(tokens).square().sum()
+        forward = living.most
+        loss.backward()
+    bytes_of_weights = 4 * sum(values.numel() for values in encoder.parameters())
+    found = step_memory(architecture(), LENGTHS, plan)
+    assert found.weights == found.gradients == found.optimizer / 2 == bytes_of_weights
+    peak = 3 * bytes_of_weights + max(forward + bytes_of_weights, living.most)
+    assert found.peak - found.activations * SLACK / (1 + SLACK) == pytest.approx(peak, rel=0.15)
+
+
+def test_less_is_kept_in_each_way():
+    wide = architecture(hidden_size=64, intermediate_size=256)
+    lengths = [30] * 16
+    whole = step_memory(wide, lengths, StepPlan())
+    pieces = step_memory(wide, lengths, StepPlan(micro_batch_tokens=60))
+    again = step_memory(wide, lengths, StepPlan(checkpointing=True))
+    assert pieces.activations < whole.activations / 3
+    assert again.activations < whole.activations / 2
+    assert step_memory(wide, lengths, StepPlan(on_cuda=True)).activations < whole.activations
+    pytest.importorskip("peft")
+    few = step_memory(wide, lengths, StepPlan(adapter=AdapterConfig(rank=2)))
+    assert few.gradients < whole.gradients / 20
+    assert few.peak < whole.peak
+    half = step_memory(wide, lengths, StepPlan(adapter=AdapterConfig(rank=2, base="bfloat16")))
+    assert half.weights < 0.6 * few.weights
+
+
+def test_the_largest_micro_batch_that_fits(monkeypatch):
+    taken = {None: 900, 32: 50, 64: 100, 128: 200, 256: 400}
+    monkeypatch.setattr(
+        memory,
+        "step_memory",
+        lambda architecture, lengths, plan: memory.StepMemory(0, 0, 0, 0, taken[plan.micro_batch_tokens]),
+    )
+    lengths = [30] * 16
+    sizes = {
+        free: largest_micro_batch(None, lengths, StepPlan(), free=free)[0] for free in (1000, 250, 100, 10)
+    }
+    assert sizes == {1000: None, 250: 128, 100: 64, 10: 32}
