@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,7 +83,7 @@ def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettin
     return settings
 
 
-def _table(scores: dict[str, dict[str, Any]], cut: dict[str, dict[str, Any]]) -> str:
+def _table(scores: Mapping[Any, Mapping[str, Any]], cut: dict[str, dict[str, Any]]) -> str:
     """The first measure of each set, ×100, by both ways, as Markdown."""
     rows = []
     for key, score in scores["chunk"].items():

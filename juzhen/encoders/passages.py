@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -67,6 +67,10 @@ class Split:
 
 class EncodesPassages(ReadsLongTexts):
     """An encoder that gives several vectors of a long text."""
+
+    if TYPE_CHECKING:  # of SentenceEncoder
+
+        def size_of(self, truncate_dim: int | None = None) -> int: ...
 
     def encode_chunks(
         self,
