@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from juzhen.core.whole import write_json, writing_to
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that
+    from juzhen.encoders.chunks import LongTexts
     from juzhen.evaluation.settings import EvaluationSettings
 
 
@@ -47,9 +49,10 @@ def compare_long_texts(options: SimpleNamespace, today: "JobConfig") -> None:
     for run in options.runs:
         folder = options.out or Path(run) / "analysis"
         encoder = open_encoder(run)
+        ways: tuple[tuple[LongTexts, int | None], ...] = (("chunk", options.overlap), ("cut", None))
         passes = {
             name: Pass(encoder, replace(settings, long_texts=name, chunk_overlap=overlap), today.cache_dir)
-            for name, overlap in (("chunk", options.overlap), ("cut", None))
+            for name, overlap in ways
         }
         scored = {name: each(data.evaluation, data.tasks, seen={}) for name, each in passes.items()}
         cut = {key: rows["cut"] for key, rows in scored["cut"][1].items() if "cut" in rows}
@@ -80,7 +83,7 @@ def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettin
     return settings
 
 
-def _table(scores: dict[str, dict[str, Any]], cut: dict[str, dict[str, Any]]) -> str:
+def _table(scores: Mapping[Any, Mapping[str, Any]], cut: dict[str, dict[str, Any]]) -> str:
     """The first measure of each set, ×100, by both ways, as Markdown."""
     rows = []
     for key, score in scores["chunk"].items():

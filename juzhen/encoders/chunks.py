@@ -8,7 +8,6 @@ from unicodedata import normalize
 
 import numpy as np
 from jaxtyping import Float, Int
-from torch import nn
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts
@@ -28,7 +27,7 @@ UNLIMITED = 2**30
 """Tokens that no text has."""
 
 
-class ReadsLongTexts(nn.Module):
+class ReadsLongTexts(PooledEncoder):
     """What an encoder does with texts of more tokens than `max_length`."""
 
     _chunk_overlap: int | None = None
@@ -55,7 +54,6 @@ class ReadsLongTexts(nn.Module):
         other = copy.copy(self)
         other._chunk_overlap = None
         if long_texts == "chunk":
-            assert isinstance(self, PooledEncoder)
             check_count("overlap", overlap or 0, least=0, most=room_of(self) - 1)
             other._chunk_overlap = overlap or 0
         return other
@@ -64,7 +62,6 @@ class ReadsLongTexts(nn.Module):
         self, texts: str | Iterable[str], *, prompt_name: str | None = None, prompt: str | None = None
     ) -> Int[np.ndarray, "texts"]:
         """Tokens at the end of each text that `encode` leaves out; 0: it reads all. Prompts as of `encode`."""
-        assert isinstance(self, PooledEncoder)
         chosen = prompt_name is not None or prompt is not None
         encoder = self.with_prompt(prompt_name, prompt) if chosen else self
         sentences, _ = as_texts(texts, may_be_empty=True)
@@ -144,9 +141,11 @@ class ChunkTable:
     shares: Float[np.ndarray, "chunks"]
 
     @classmethod
-    def of(cls, encoder: PooledEncoder, texts: Sequence[str]) -> "ChunkTable":
+    def of(cls, encoder: ReadsLongTexts, texts: Sequence[str]) -> "ChunkTable":
         """Texts of at most `max_length` tokens as they are, longer ones in chunks of that length."""
-        table, frame, room = uncut(encoder, texts), Frame.of(encoder), room_of(encoder)
+        frame, room, overlap = Frame.of(encoder), room_of(encoder), encoder.chunk_overlap or 0
+        check_count("overlap", overlap, least=0, most=room - 1)  # a longer prompt leaves less room
+        table = uncut(encoder, texts)
         rows: list[np.ndarray] = []
         counts: list[list[int]] = []
         for ids in table:
@@ -154,7 +153,7 @@ class ChunkTable:
                 rows.append(ids)
                 counts.append([1])
                 continue
-            spans = windows(len(ids) - frame.size, room, encoder.chunk_overlap or 0)  # type: ignore[attr-defined]
+            spans = windows(len(ids) - frame.size, room, overlap)
             rows += [frame.around(ids, start, end) for start, end in spans]
             counts.append([end - start for start, end in spans])
         shares = [np.array(of_text) / sum(of_text) for of_text in counts]
@@ -163,7 +162,7 @@ class ChunkTable:
 
 
 def computed(
-    encoder: PooledEncoder,
+    encoder: ReadsLongTexts,
     texts: Sequence[str],
     compute: Callable[[Tokens], Float[np.ndarray, "batch dim"]],
     workers: Workers | None,
@@ -176,7 +175,7 @@ def computed(
     The mean is brought to length 1 where the encoder's embeddings are.
     """
     embeddings = np.zeros((len(texts), encoder.dim), dtype=np.float32)
-    if encoder.chunk_overlap is None:  # type: ignore[attr-defined]  # of a ReadsLongTexts
+    if encoder.chunk_overlap is None:
         for rows, vectors in encoded(encoder, encoder.tokenize(texts), compute, workers, batch_tokens):
             embeddings[rows] = vectors
             advance(len(rows))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from juzhen.core.columns import as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.progress import progress_bar
-from juzhen.encoders.chunks import Frame, ReadsLongTexts, encoded, require_plain
+from juzhen.encoders.chunks import Frame, ReadsLongTexts, encoded, require_plain, room_of
 from juzhen.encoders.parts import num_positions
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, unit
@@ -68,6 +68,10 @@ class Split:
 class EncodesPassages(ReadsLongTexts):
     """An encoder that gives several vectors of a long text."""
 
+    if TYPE_CHECKING:  # of SentenceEncoder
+
+        def size_of(self, truncate_dim: int | None = None) -> int: ...
+
     def encode_chunks(
         self,
         texts: str | Iterable[str],
@@ -97,9 +101,8 @@ class EncodesPassages(ReadsLongTexts):
         Other options: as of `encode`. Raises UserError for a slow tokenizer, which tells no places of characters, and
         with `late` for another pooling than mean, for a causal transformer, for workers and back ends.
         """
-        assert isinstance(self, PooledEncoder)
         chosen = prompt_name is not None or prompt is not None
-        encoder: EncodesPassages = self.with_prompt(prompt_name, prompt) if chosen else self
+        encoder = self.with_prompt(prompt_name, prompt) if chosen else self
         require_chunks(encoder, chunk_tokens, overlap, late=late)
         if late and (workers is not None or (backend is not None and backend.name != "torch")):
             raise UserError(
@@ -110,7 +113,7 @@ class EncodesPassages(ReadsLongTexts):
             raise UserError("workers, backend: give one of the two")
         sentences, _ = as_texts(texts)
         size = self.size_of(truncate_dim)
-        split = split_texts(encoder, sentences, chunk_tokens or _most_tokens(encoder, late=False), overlap)
+        split = split_texts(encoder, sentences, chunk_tokens or room_of(encoder), overlap)
         vectors = np.empty((len(split.texts), self.dim), dtype=np.float32)
         with (
             started(self, workers) as processes,

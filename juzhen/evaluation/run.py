@@ -30,7 +30,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.describe import Described, cut_in_evaluation, describe_rows, with_leaks
 from juzhen.evaluation.devices import require_device
 from juzhen.evaluation.evaluators import embedding_cache_dir
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets
+from juzhen.evaluation.plan import NOTHING, EmbeddingEvaluator, EvaluationPlan, Evaluator, Sets
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.evaluation.spec import HardwareConfig
@@ -127,6 +127,7 @@ class Pass:
             bar = progress_bar("encoding", len(plan.examples), shown=self.progress)
             with _prepared(self.encoder, hardware), bar as advance:
                 tokens = hardware.eval_batch_tokens
+                assert isinstance(self.evaluator, EmbeddingEvaluator)  # that of such an encoder
                 return plan, self.evaluator.chunked(plan.examples, batch_tokens=tokens, advance=advance)
         lengths, outputs = collate.row_lengths(plan.examples), []
         order = TokenBudget(lengths, max_tokens=hardware.eval_batch_tokens)

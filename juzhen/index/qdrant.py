@@ -57,7 +57,7 @@ def push(folder: Path, address: str) -> tuple[int, int]:
     client, name = connect(address)
     try:
         with Index.open(folder) as index:
-            facts = {key: index.view().facts.get(key) for key in COPIED}
+            facts: dict[str, Any] = {key: index.view().facts.get(key) for key in COPIED}
             if not client.collection_exists(name):
                 config = models.VectorParams(size=facts["dim"], distance=models.Distance.DOT)
                 client.create_collection(name, vectors_config=config, metadata={"juzhen": facts})

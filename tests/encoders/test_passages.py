@@ -1,13 +1,16 @@
 """Passages of long texts: their spans cover the text, and late chunking is the mean of states of one pass."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from test_chunks import text_of
 from transformers import GPT2Config, GPT2Model
 
 from juzhen.core.errors import UserError
-from juzhen.encoders import SentenceEncoder
+from juzhen.encoders import PromptEncoder, SentenceEncoder
 from juzhen.encoders.passages import is_causal
+from juzhen.encoders.templates import Templates
 
 TEXTS = [text_of(3), text_of(26, 5), "今天很好。" * 5, "abc abd  abe a b c d e f g 今天", "  今天 "]
 
@@ -103,6 +106,11 @@ def test_refused(bert_folder, load, tiny_backbone):
             encoder.encode_chunks("今天", **options)
     with pytest.raises(UserError, match=r"pooling=cls.*pooling=mean"):
         load(bert_folder, pooling="cls").encode_chunks("今天", late=True)
+    templates = Templates(anchor="“[X]”是[MASK]。")
+    behind = PromptEncoder.around(load(bert_folder), templates)
+    for call in (behind.encode_chunks, partial(behind.encode, long_texts="chunk")):
+        with pytest.raises(UserError, match="reads texts through templates"):
+            call("今天")
     config = GPT2Config(vocab_size=60, n_positions=32, n_embd=16, n_layer=1, n_head=2)
     causal = SentenceEncoder(
         GPT2Model(config), encoder.tokenizer, pooling="mean", normalize=False, max_length=16, projections=()
@@ -111,3 +119,14 @@ def test_refused(bert_folder, load, tiny_backbone):
     assert not is_causal(encoder)
     with pytest.raises(UserError, match="from left to right"):
         causal.encode_chunks("今天", late=True)
+
+
+def test_a_slow_tokenizer_has_chunks_and_no_passages(bert_folder, load, monkeypatch):
+    encoder = load(bert_folder, max_length=16).eval()
+    expected = encoder.encode(text_of(40), long_texts="chunk")
+    monkeypatch.setattr(type(encoder.tokenizer), "is_fast", property(lambda self: False))
+    with pytest.raises(UserError, match="this tokenizer is a slow one"):
+        encoder.encode_chunks("今天")
+    assert np.array_equal(encoder.encode(text_of(40), long_texts="chunk"), expected)
+    with pytest.raises(UserError, match="expected a whole number, 0 to"):
+        encoder.with_long_texts("chunk", 12).encode("今天", prompt="今天很好")
