@@ -34,7 +34,9 @@ def random_weights(family: str, size: str) -> Iterator[Path]:
     }  # fmt: skip
     if family == "qwen3":
         shape |= {"num_key_value_heads": heads // 2, "head_dim": width // heads}
-    build: Any = {"qwen3": (Qwen3Config, Qwen3Model), "modernbert": (ModernBertConfig, ModernBertModel)}[family]
+    build: Any = {"qwen3": (Qwen3Config, Qwen3Model), "modernbert": (ModernBertConfig, ModernBertModel)}[
+        family
+    ]
     with tempfile.TemporaryDirectory() as scratch, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         for part in (build[1](build[0](**shape)), tokenizer):

@@ -4,21 +4,17 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
-import torch.nn.functional as F
 from transformers import PretrainedConfig, PreTrainedModel
 
-from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.encoders.first_look import BY_LENGTH
-from juzhen.encoders.packing import PACKED
 
 
 @dataclass(frozen=True)
 class Architecture:
     """How a model type numbers positions, and where its tokens look.
 
-    positions   learned: one embedding each, from 0 · after_pad: from the number of the padding token + 1, as in RoBERTa ·
+    positions   learned: one embedding each, from 0 · after_pad: from the padding token's number + 1, as in RoBERTa ·
                 rotary: queries and keys are turned, from 0
     is_decoder  a token attends to those before it, unless a configuration says otherwise
     is_proved   tests hold for every configuration; others are proved when they are loaded
@@ -54,11 +50,6 @@ ARCHITECTURES = {
     "qwen3": _DECODER,
 }
 """Model types whose sentences are packed. Other types are padded and give the same numbers."""
-
-FILL_FROM, FILL_TO = 512, 64
-"""Rows of at least so many tokens are filled up to a multiple of 64: a bf16 product on a CPU has code generated and
-kept for each new shape, and every batch has another number of tokens. Measured: a fifth less time, a third of the
-memory (LOG.md)."""
 
 
 def is_proved(architecture: PretrainedConfig) -> bool:
@@ -120,47 +111,9 @@ def set_attention(architecture: PretrainedConfig, attention: str | None) -> None
     architecture.is_causal = attention == "causal"  # type: ignore[attr-defined]
 
 
-def use_packed_attention(backbone: PreTrainedModel) -> bool:
-    """Turns packed attention on where the architecture is known to allow it; says whether it did."""
-    if why_padded(backbone.config) is not None:
-        if (
-            getattr(backbone.config, "attn_logit_softcapping", None)
-            and backbone.config.model_type == "gemma2"
-        ):
-            backbone.set_attn_implementation("eager")  # transformers' fused attention cannot cap
-        return False
-    backbone.set_attn_implementation(PACKED)
-    return True
-
-
 def without_cache(backbone: PreTrainedModel) -> dict[str, Any]:
     """The argument with which a decoder keeps no keys and values for tokens to come."""
     return {"use_cache": False} if "use_cache" in inspect.signature(backbone.forward).parameters else {}
-
-
-def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dict[str, Any]:
-    """Keyword arguments with which the backbone reads packed tokens as one row.
-
-    On a CPU the row of a large batch is filled up to a multiple of FILL_TO: its last states are to be thrown away.
-    """
-    offset = first_position(backbone.config)
-    missing = 0
-    if tokens.input_ids.device.type == "cpu" and len(tokens.input_ids) >= FILL_FROM:
-        missing = -len(tokens.input_ids) % FILL_TO
-    input_ids = F.pad(tokens.input_ids, (0, missing), value=pad).unsqueeze(0)
-    inputs = {
-        "input_ids": input_ids,
-        "position_ids": F.pad(tokens.positions + offset, (0, missing), value=offset).unsqueeze(0),
-        # Of four axes, transformers hands a mask on as it is: else it would make one of all tokens by all tokens.
-        "attention_mask": torch.ones(1, 1, 1, 1, dtype=torch.bool, device=input_ids.device),
-        "tokens": tokens,
-    }
-    if "token_type_ids" in inspect.signature(backbone.forward).parameters:
-        segments = torch.zeros_like(input_ids)
-        if tokens.segments is not None:
-            segments = F.pad(tokens.segments, (0, missing)).unsqueeze(0)
-        inputs["token_type_ids"] = segments
-    return inputs | without_cache(backbone)
 
 
 def first_position(architecture: PretrainedConfig) -> int:

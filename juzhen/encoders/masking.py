@@ -18,8 +18,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from juzhen.core.batch import Tokens, mapped
 from juzhen.core.errors import UserError, nearest
-from juzhen.encoders.architectures import FILL_TO
 from juzhen.encoders.locate import has_weights
+from juzhen.encoders.packing import FILL_TO
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.transformer import quiet
 

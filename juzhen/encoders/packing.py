@@ -10,8 +10,9 @@ encoder. Here one 64-bit draw of the same generator decides for four elements; s
 checkpointing see no difference in kind, only other draws.
 """
 
+import inspect
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,14 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.backends.cuda import SDPAParams, can_use_efficient_attention, can_use_flash_attention
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from juzhen.core.batch import Group, Tokens
+from juzhen.encoders.architectures import first_position, why_padded, without_cache
 from juzhen.encoders.attention_pattern import EVERYWHERE, Pattern, pattern_of
+from juzhen.encoders.kernels import ragged_kernel, shared
 from juzhen.encoders.token_table import TokenTable
 
 LEVELS = 2**16
@@ -84,6 +86,12 @@ PACKED = "packed"
 
 LENGTH_RATIO = 1.3
 """Longest to shortest sentence of a group. Measured: 1.0 costs many small kernels, 2.5 more padding."""
+
+
+FILL_FROM, FILL_TO = 512, 64
+"""Rows of at least so many tokens are filled up to a multiple of 64: a bf16 product on a CPU has code generated and
+kept for each new shape, and every batch has another number of tokens. Measured: a fifth less time, a third of the
+memory (LOG.md)."""
 
 
 def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens: int | None = None) -> Tokens:
@@ -190,16 +198,11 @@ def _by_groups(
     parts = []
     for group, states in zip(tokens.groups, columns, strict=True):
         queries, keys, values = (_unpacked(packed, group) for packed in states)
-        keys, values = (_shared(states, query.shape[1]) for states in (keys, values))
+        keys, values = (shared(states, query.shape[1]) for states in (keys, values))
         attended = _attended(queries, keys, values, group, pattern, scale=scale, rate=rate)
         attended = attended.transpose(1, 2).flatten(0, 1)
         parts.append(attended if group.slots is None else attended.index_select(0, group.slots))
     return torch.cat([*parts, torch.zeros_like(filling[0])])
-
-
-def _shared(states: Tensor, heads: int) -> Tensor:
-    """Keys or values (sentences, key heads, …), each head as often as there are heads of queries for it."""
-    return states if states.shape[1] == heads else states.repeat_interleave(heads // states.shape[1], dim=1)
 
 
 def _attended(
@@ -252,82 +255,42 @@ def _unpacked(states: Float[Tensor, "tokens heads head_dim"], group: Group) -> T
     return states.unflatten(0, (group.num_sentences, group.length)).transpose(1, 2)
 
 
-# Kernels of a GPU for sentences of any length: those behind torch's nested tensors, called without these. What a nested
-# tensor costs the processor, 150 times the call, is paid per layer (LOG.md); torch.nn.attention.varlen cannot drop.
-# Dao 2024, https://arxiv.org/abs/2307.08691; Rabe and Staats 2021, https://arxiv.org/abs/2112.05682
-States = Float[Tensor, "tokens heads head_dim"]
-Kernel = Callable[..., States]
+def use_packed_attention(backbone: PreTrainedModel) -> bool:
+    """Turns packed attention on where the architecture is known to allow it; says whether it did."""
+    if why_padded(backbone.config) is not None:
+        if (
+            getattr(backbone.config, "attn_logit_softcapping", None)
+            and backbone.config.model_type == "gemma2"
+        ):
+            backbone.set_attn_implementation("eager")  # transformers' fused attention cannot cap
+        return False
+    backbone.set_attn_implementation(PACKED)
+    return True
 
-ALIGNED = 8
-"""Both kernels want rows of 16 bytes; a head's width that is no multiple of 8 would have to be filled up first."""
 
+def packed_inputs(backbone: PreTrainedModel, tokens: Tokens, *, pad: int) -> dict[str, Any]:
+    """Keyword arguments with which the backbone reads packed tokens as one row.
 
-def ragged_kernel(
-    query: Float[Tensor, "one heads tokens head_dim"],
-    key: Tensor,
-    value: Tensor,
-    *,
-    rate: float,
-    pattern: Pattern = EVERYWHERE,
-) -> Kernel | None:
-    """The kernel that the device of these states has for them: flash in half precision, the other one in float32.
-
-    None where there is none: on other devices than CUDA, for odd widths, on GPUs too old for both, and for a window in
-    float32, which groups of like length then have.
+    On a CPU the row of a large batch is filled up to a multiple of FILL_TO: its last states are to be thrown away.
     """
-    if query.device.type != "cuda" or query.shape[-1] % ALIGNED:
-        return None
-    shares = query.shape[1] != key.shape[1]
-    if can_use_flash_attention(SDPAParams(query, key, value, None, rate, pattern.causal, shares)):
-        return flash
-    if pattern.reach is not None:
-        return None
-    if shares:  # its heads are repeated before they come to this kernel
-        key, value = query, query
-    params = SDPAParams(query, key, value, None, rate, pattern.causal, False)
-    return memory_efficient if can_use_efficient_attention(params) else None
-
-
-def flash(
-    query: States,
-    key: States,
-    value: States,
-    tokens: Tokens,
-    *,
-    scale: float | None,
-    rate: float,
-    pattern: Pattern = EVERYWHERE,
-) -> States:
-    """float16 and bfloat16 only; keys may have fewer heads. The default of `scale` is 1/√head_dim."""
-    ends, longest = tokens.boundaries, tokens.longest
-    window = {}
-    if pattern.reach is not None:
-        right = 0 if pattern.causal else pattern.reach
-        window = {"window_size_left": pattern.reach, "window_size_right": right}
-    return torch.ops.aten._flash_attention_forward(
-        query, key, value, ends, ends, longest, longest, rate, pattern.causal, False, scale=scale, **window
-    )[0]
-
-
-def memory_efficient(
-    query: States,
-    key: States,
-    value: States,
-    tokens: Tokens,
-    *,
-    scale: float | None,
-    rate: float,
-    pattern: Pattern = EVERYWHERE,
-) -> States:
-    """float32 too, and GPUs that are too old for flash; no window. The default of `scale` is 1/√head_dim."""
-    ends, longest = tokens.boundaries, tokens.longest
-    learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
-    key, value = (_shared(states, query.shape[1]) for states in (key, value))
-    rows = (states.unsqueeze(0) for states in (query, key, value))
-    # 1: a token attends to those before it in its sentence.
-    return torch.ops.aten._efficient_attention_forward(
-        *rows, None, ends, ends, longest, longest, rate, int(pattern.causal), learns, scale=scale
-    )[0].squeeze(0)
+    offset = first_position(backbone.config)
+    missing = 0
+    if tokens.input_ids.device.type == "cpu" and len(tokens.input_ids) >= FILL_FROM:
+        missing = -len(tokens.input_ids) % FILL_TO
+    input_ids = F.pad(tokens.input_ids, (0, missing), value=pad).unsqueeze(0)
+    inputs = {
+        "input_ids": input_ids,
+        "position_ids": F.pad(tokens.positions + offset, (0, missing), value=offset).unsqueeze(0),
+        # Of four axes, transformers hands a mask on as it is: else it would make one of all tokens by all tokens.
+        "attention_mask": torch.ones(1, 1, 1, 1, dtype=torch.bool, device=input_ids.device),
+        "tokens": tokens,
+    }
+    if "token_type_ids" in inspect.signature(backbone.forward).parameters:
+        segments = torch.zeros_like(input_ids)
+        if tokens.segments is not None:
+            segments = F.pad(tokens.segments, (0, missing)).unsqueeze(0)
+        inputs["token_type_ids"] = segments
+    return inputs | without_cache(backbone)
 
 
 def padded_inputs(tokens: Tokens, *, pad: int) -> tuple[Tensor, Tensor]:

@@ -17,9 +17,16 @@ from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
-from juzhen.encoders.architectures import packed_inputs, use_packed_attention, without_cache
+from juzhen.encoders.architectures import without_cache
 from juzhen.encoders.micro_batches import in_micro_batches
-from juzhen.encoders.packing import PackedSentences, pack, padded_inputs, use_cheap_dropout
+from juzhen.encoders.packing import (
+    PackedSentences,
+    pack,
+    packed_inputs,
+    padded_inputs,
+    use_cheap_dropout,
+    use_packed_attention,
+)
 from juzhen.encoders.pooling import POOLINGS, check_pooling
 from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompted import BEHIND_TEMPLATES, Prompted

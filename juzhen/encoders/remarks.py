@@ -1,4 +1,4 @@
-"""What a user should hear once of an encoder that is loaded: what is other than its folder says, and what costs more."""
+"""What a user should hear once of an encoder that is loaded: where it departs from its folder, and what costs more."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,7 +34,7 @@ def remarks(
         )
     if (reason := why_padded(architecture)) is not None:
         lines.append(
-            f"sentences are padded to the longest beside them: {reason}. The numbers are the same, time and memory are not"
+            f"sentences are padded to the longest beside them: {reason}. The numbers are the same, at more time and memory"
         )
     return tuple(lines)
 
@@ -57,8 +57,8 @@ def _of_code(settings: Mapping[str, Any], architecture: PretrainedConfig) -> Ite
     code = settings.get("auto_map") or {}
     if isinstance(code, Mapping) and "AutoModel" in code:
         yield (
-            f"the folder brings code of its own, which is not run: {architecture.model_type} of transformers computes it. "
-            "Where that code attends otherwise, say so: attention=bidirectional"
+            f"the folder brings code of its own, which is not run: {architecture.model_type} of transformers computes "
+            "it. Where that code attends otherwise, say so: attention=bidirectional"
         )
 
 

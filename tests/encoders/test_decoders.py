@@ -249,7 +249,9 @@ def test_what_a_user_should_hear_is_said_once(tmp_path):
     assert "add_eos_token" in plain[0]
     assert end[0].startswith("pooling=mean: the folder names none, and qwen3 looks to the left")
     encoder = load(folder, pooling="mean", attention="bidirectional")
-    assert encoder.remarks == ("attention=bidirectional: the weights have learnt the other one; they need training",)
+    assert encoder.remarks == (
+        "attention=bidirectional: the weights have learnt the other one; they need training",
+    )
     saved = save_encoder(encoder, tmp_path / "saved", card={})
     assert "bidirectional" in (saved / "README.md").read_text()
     assert load(saved).remarks == ()
@@ -275,7 +277,9 @@ def test_what_a_user_should_hear_is_said_once(tmp_path):
 def test_no_text_is_longer_than_the_positions_reach(rotation, limit, tmp_path):
     folder = decoders.write("qwen3", tmp_path / "m", max_position_embeddings=40)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"rope_parameters": rotation | {"rope_theta": 1e4}}))
+    (folder / "config.json").write_text(
+        json.dumps(config | {"rope_parameters": rotation | {"rope_theta": 1e4}})
+    )
     assert load(folder, pooling="last", max_length=limit)._packs == (rotation["rope_type"] != "dynamic")
     beyond = BackboneConfig(path=str(folder), max_length=limit + 1)
     with pytest.raises(UserError, match=f"max_length={limit + 1}: .* has positions for {limit} tokens"):

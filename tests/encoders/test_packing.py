@@ -191,7 +191,7 @@ def test_a_filled_up_row_gives_what_an_exact_one_gives(bert_folder, load, monkey
     widths, outcomes = [], []
     encoder.backbone.register_forward_hook(lambda *call: widths.append(call[2].last_hidden_state.shape[1]))
     for start in (512, 10**9):
-        monkeypatch.setattr("juzhen.encoders.architectures.FILL_FROM", start)
+        monkeypatch.setattr("juzhen.encoders.packing.FILL_FROM", start)
         encoder.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             embeddings = torch.nn.functional.normalize(encoder(tokens), dim=-1)

@@ -6,19 +6,29 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from juzhen.encoders import packing
+from juzhen.encoders import kernels
 from juzhen.encoders.attention_pattern import Pattern, pattern_of
-from juzhen.encoders.packing import _by_groups, flash, memory_efficient, pack, ragged_kernel
+from juzhen.encoders.kernels import flash, memory_efficient, ragged_kernel
+from juzhen.encoders.packing import _by_groups, pack
 
 LENGTHS = [7, 1, 12, 3, 12, 5]
-PATTERNS = [Pattern(), Pattern(True), Pattern(False, 2), Pattern(True, 2), Pattern(True, 0), Pattern(False, 40)]
+PATTERNS = [
+    Pattern(),
+    Pattern(True),
+    Pattern(False, 2),
+    Pattern(True, 2),
+    Pattern(True, 0),
+    Pattern(False, 40),
+]
 SCALE = 0.3
 
 
 def columns(*, key_heads: int, dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)
     return [
-        torch.randn(sum(LENGTHS), heads, 8, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+        torch.randn(sum(LENGTHS), heads, 8, generator=generator, dtype=torch.float64)
+        .to(dtype)
+        .requires_grad_()
         for heads in (4, key_heads, key_heads)
     ]
 
@@ -29,11 +39,11 @@ def defined(query, key, value, ends, scale, pattern):
     for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         for place in range(start, end):
             last = place if pattern.causal else end - 1
-            seen = [
-                other for other in range(start, last + 1) if pattern.reach is None or abs(place - other) <= pattern.reach
-            ]
+            reach = end if pattern.reach is None else pattern.reach
+            seen = [other for other in range(start, last + 1) if abs(place - other) <= reach]
             heads = [
-                (key[seen, head // share] @ query[place, head] * scale).softmax(0) @ value[seen, head // share]
+                (key[seen, head // share] @ query[place, head] * scale).softmax(0)
+                @ value[seen, head // share]
                 for head in range(query.shape[1])
             ]
             rows.append(torch.stack(heads))
@@ -70,15 +80,22 @@ def asked(monkeypatch):
         return (query,)
 
     operators = SimpleNamespace(
-        _flash_attention_forward=partial(kernel, "flash"), _efficient_attention_forward=partial(kernel, "efficient")
+        _flash_attention_forward=partial(kernel, "flash"),
+        _efficient_attention_forward=partial(kernel, "efficient"),
     )
-    monkeypatch.setattr(packing.torch, "ops", SimpleNamespace(aten=operators))
+    monkeypatch.setattr(kernels.torch, "ops", SimpleNamespace(aten=operators))
     return calls
 
 
 @pytest.mark.parametrize("pattern", PATTERNS[:-1], ids=str)
 def test_flash_is_told_of_causality_and_window(asked, pattern):
-    flash(*columns(key_heads=2), pack([[5] * length for length in LENGTHS]), scale=SCALE, rate=0.0, pattern=pattern)
+    flash(
+        *columns(key_heads=2),
+        pack([[5] * length for length in LENGTHS]),
+        scale=SCALE,
+        rate=0.0,
+        pattern=pattern,
+    )
     ((_, arguments, options),) = asked
     assert arguments[0].shape[1] == 2, "this kernel shares heads of keys by itself"
     assert arguments[7] is pattern.causal
@@ -98,10 +115,10 @@ def test_the_memory_efficient_kernel_is_told_of_causality(asked, causal):
 
 def test_a_window_in_float32_has_no_kernel(monkeypatch):
     query, key = (SimpleNamespace(device=torch.device("cuda"), shape=(1, heads, 9, 8)) for heads in (4, 2))
-    monkeypatch.setattr(packing, "SDPAParams", lambda *what: what)
-    monkeypatch.setattr(packing, "can_use_efficient_attention", lambda what: True)
+    monkeypatch.setattr(kernels, "SDPAParams", lambda *what: what)
+    monkeypatch.setattr(kernels, "can_use_efficient_attention", lambda what: True)
     for is_half in (True, False):
-        monkeypatch.setattr(packing, "can_use_flash_attention", lambda what, half=is_half: half)
+        monkeypatch.setattr(kernels, "can_use_flash_attention", lambda what, half=is_half: half)
         for pattern in PATTERNS:
             expected = flash if is_half else memory_efficient if pattern.reach is None else None
             assert ragged_kernel(query, key, key, rate=0.0, pattern=pattern) is expected

@@ -9,7 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from juzhen.encoders import packing
-from juzhen.encoders.packing import _by_groups, flash, memory_efficient, pack, ragged_kernel
+from juzhen.encoders.kernels import flash, memory_efficient, ragged_kernel
+from juzhen.encoders.packing import _by_groups, pack
 
 LENGTHS = [3, 9, 4, 4, 12, 1, 30, 31, 7, 2]
 HEADS, WIDTH, SCALE = 2, 16, 0.3
