@@ -45,7 +45,7 @@ def random_weights(family: str, size: str) -> Iterator[Path]:
 
 
 def opened(folder: Path, family: str, *, packs: bool) -> SentenceEncoder:
-    """The encoder; padded by transformers, in batches of like length and with its own attention, where it does not pack."""
+    """The encoder; where it does not pack, padded, with transformers' own attention."""
     encoder = SentenceEncoder.load(folder).to(device())
     encoder.pooling, encoder.max_length = POOLINGS[family], MAX_LENGTH
     if not packs:
@@ -69,9 +69,11 @@ def encoding(encoder: SentenceEncoder, texts: Sequence[str], batch_size: int) ->
     encoder.eval().encode(texts, show_progress=False)
 
 
-def timed(work: Callable[..., None], *what: Any) -> Numbers:
+def timed(
+    work: Callable[..., None], encoder: SentenceEncoder, texts: Sequence[str], batch_size: int, number: int
+) -> Numbers:
     start = time.perf_counter()
-    work(*what)
+    work(encoder, texts, batch_size)
     return {"seconds": time.perf_counter() - start}
 
 
@@ -91,7 +93,7 @@ def packing(*, sizes: Sequence[str], rounds: int, sentences: int, batch_size: in
                     for encoder in sides.values():  # the first batches of a shape are slower
                         work(encoder, texts[: 2 * batch_size], batch_size)
                     turns = {
-                        side: lambda number, do=partial(timed, work, encoder, texts, batch_size): do()
+                        side: partial(timed, work, encoder, texts, batch_size)
                         for side, encoder in sides.items()
                     }
                     table = medians(alternate(turns, rounds), "seconds", lambda side: PADDED)

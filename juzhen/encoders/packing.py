@@ -198,7 +198,8 @@ def _by_groups(
     parts = []
     for group, states in zip(tokens.groups, columns, strict=True):
         queries, keys, values = (_unpacked(packed, group) for packed in states)
-        keys, values = (shared(states, query.shape[1]) for states in (keys, values))
+        if keys.shape[1] != queries.shape[1]:
+            keys, values = (shared(states, queries.shape[1]) for states in (keys, values))
         attended = _attended(queries, keys, values, group, pattern, scale=scale, rate=rate)
         attended = attended.transpose(1, 2).flatten(0, 1)
         parts.append(attended if group.slots is None else attended.index_select(0, group.slots))
@@ -224,7 +225,9 @@ def _attended(
     learns = torch.is_grad_enabled() and query.requires_grad
     is_fused = query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16))
     is_causal = is_fused and not group.hides and pattern.within(group.length) == Pattern(causal=True)
-    mask = None if is_causal else pattern.mask(group, query.device)
+    mask = None if is_causal else group.mask
+    if pattern != EVERYWHERE and not is_causal:
+        mask = pattern.mask(group, query.device)
     if is_fused:
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=rate, is_causal=is_causal, scale=scale

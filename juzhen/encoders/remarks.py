@@ -34,7 +34,7 @@ def remarks(
         )
     if (reason := why_padded(architecture)) is not None:
         lines.append(
-            f"sentences are padded to the longest beside them: {reason}. The numbers are the same, at more time and memory"
+            f"sentences are padded to the longest beside them: {reason}. The numbers are the same, time and memory more"
         )
     return tuple(lines)
 
