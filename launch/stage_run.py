@@ -119,7 +119,9 @@ class StageRun:
             untrained = module.scores
         training: dict[str, Any] = {}
         step: int | None = None
-        for line in getattr(getattr(module.encoder, "inner", None), "remarks", ()) if stage.index == 0 else ():
+        for line in (
+            getattr(getattr(module.encoder, "inner", None), "remarks", ()) if stage.index == 0 else ()
+        ):
             _say(f"backbone: {line}", trainer)
         cut = cut_in_training(module.encoder, module.collate, data.train)
         _say(cut_line(cut, "training"), trainer)
