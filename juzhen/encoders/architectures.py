@@ -108,7 +108,7 @@ def set_attention(architecture: PretrainedConfig, attention: str | None) -> None
         return
     if getattr(architecture, "use_bidirectional_attention", False):
         architecture.use_bidirectional_attention = False
-    architecture.is_causal = attention == "causal"  # type: ignore[attr-defined]
+    architecture.is_causal = attention == "causal"
 
 
 def without_cache(backbone: PreTrainedModel) -> dict[str, Any]:
