@@ -52,6 +52,7 @@ def test_a_run_tells_what_has_learnt(plain):
     ],
     ids=["micro-batches", "checkpointing", "both"],
 )
+@pytest.mark.sampled(3)
 def test_less_memory_gives_the_same_weights(tmp_path, encoder_folder, plain, words):
     run = run_job(tmp_path, encoder_folder, *LORA, *STEPS, "backbone.dropout=0.0", *words)
     assert run.name == plain.name
@@ -71,6 +72,7 @@ def test_less_memory_gives_the_same_weights(tmp_path, encoder_folder, plain, wor
     ],
     ids=["cross-encoder", "templates", "a student", "dora in bf16", "vera", "bf16 base"],
 )
+@pytest.mark.sampled(3)
 def test_models_and_kinds(tmp_path, encoder_folder, words):
     run = run_job(tmp_path, encoder_folder, *LORA, "training.duration=2 steps", *words)
     learnt = adapter_of(run)

@@ -97,6 +97,7 @@ def test_mistakes_are_told_before_torch_is_loaded_and_leave_no_folder(place, ans
     assert not (place / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_job_that_is_right_says_that_torch_is_loaded(answers):
     status, told, _ = answers[-1]
     assert status == 1

@@ -44,6 +44,7 @@ def test_scores_are_those_of_vectors_that_encode_gives(encoder, tmp_path):
         assert "cut" not in described["test/set"]
 
 
+@pytest.mark.slow
 def test_queries_and_documents_keep_their_prompts(encoder):
     found = evaluate(encoder, ["demo_retrieval"], settings=CHUNKS).scores
     cut = evaluate(encoder, ["demo_retrieval"]).scores

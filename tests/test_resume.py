@@ -67,7 +67,7 @@ def can_interrupt():
     [("SIGINT", "stopped by Ctrl-C; step 8 is saved; "), ("SIGTERM", "stopped by SIGTERM; ")],
     ids=["SIGINT", "SIGTERM"],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_signal_saves_and_says_so_by_its_status(
     tmp_path, tiny_backbone, monkeypatch, capsys, can_interrupt, whole, name, told
 ):

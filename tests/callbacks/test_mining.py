@@ -104,7 +104,7 @@ def test_batches_have_the_negatives_in_force_and_no_generator_is_touched(whole):
 
 
 @pytest.mark.parametrize("step", [2, 5])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path, tiny_backbone, whole, step):
     run, *_ = whole
     job = (*JOB, EASY, "resume=auto")

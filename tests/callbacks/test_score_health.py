@@ -54,6 +54,7 @@ def test_scores_of_a_cross_encoder_are_watched(runs):
     assert not (runs[0] / "health.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_watching_changes_nothing(runs):
     watched, alone = runs
     assert not (alone / "scores.jsonl").exists()

@@ -36,7 +36,7 @@ def way(name: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", WAYS)
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 def test_a_kill_between_two_updates_changes_no_bit(name, tmp_path, tiny_backbone):
     whole = run_job(tmp_path / "whole", tiny_backbone, *way(name))
     cut = (*way(name), "training.checkpoint_every=1 steps", "resume=auto")

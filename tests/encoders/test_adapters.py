@@ -53,6 +53,7 @@ def assert_close(found, expected, tolerance=1e-6):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(2)
 def test_it_starts_as_the_base_learns_alone_and_merges(any_folder, tmp_path, kind):
     plain = SentenceEncoder.load(any_folder).encode(TEXTS)
     new = with_adapter(any_folder, kind=kind, learns=False)
@@ -122,6 +123,7 @@ CASES += [
 
 
 @pytest.mark.parametrize(("family", "pooling"), CASES)
+@pytest.mark.sampled(3)
 def test_families_and_poolings(tmp_path, family, pooling):
     folder = tmp_path / family
     folder.mkdir()

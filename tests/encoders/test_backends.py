@@ -91,6 +91,7 @@ def test_sentences_one_by_one_are_those_of_a_batch(graph, opened):
 
 
 @pytest.mark.parametrize("backend", ["torch", "onnx", "onnx_int8"])
+@pytest.mark.slow
 def test_an_embedding_does_not_depend_on_the_texts_beside_it(graph, opened, backend):
     backend = opened(backend)
     texts = [

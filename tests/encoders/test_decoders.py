@@ -155,6 +155,7 @@ BEGINS = {
 @pytest.mark.parametrize("says", [True, False, None])
 @pytest.mark.parametrize("ends", ["template", "none", "begins"])
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama", "mistral"])
+@pytest.mark.sampled(3)
 def test_the_end_token_stands_once_where_the_folder_says_so(family, ends, says, tmp_path):
     folder, end = decoders.write(family, tmp_path / "m"), decoders.VOCABULARY.index(decoders.END)
     settings = {} if says is None else {"add_eos_token": says}

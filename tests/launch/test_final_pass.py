@@ -50,7 +50,7 @@ def passes(monkeypatch):
         ),  # the first weights are the best
     ],
 )
-@pytest.mark.sampled(8)
+@pytest.mark.slow
 def test_what_validation_has_put_out_is_not_put_out_again(
     tmp_path, tiny_backbone, passes, monkeypatch, words, is_known
 ):

@@ -43,6 +43,7 @@ def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, 
     assert weights(further) != weights(run)
 
 
+@pytest.mark.slow
 def test_a_list_of_teacher_scores_is_learnt_from_in_micro_batches(tmp_path, tiny_backbone):
     common = (*COLBERT, *ranked_rows(tmp_path / "rows"), "loss=list_kl", "backbone.dropout=0.0")
     whole, parts = (

@@ -119,7 +119,7 @@ def test_labelled_cosent_equals_the_cache_written_out_by_hand(tiny_backbone):
 
 
 @pytest.mark.parametrize("more", [(), ("training.accumulate=2",)], ids=["plain", "accumulated"])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_job_in_pieces_ends_with_the_same_weights(tmp_path, tiny_backbone, more):
     words = ("training.duration=6 steps", "backbone.dropout=0.0", *more)
     whole = run_job(tmp_path / "whole", tiny_backbone, *words)

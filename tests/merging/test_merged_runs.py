@@ -31,6 +31,7 @@ def merged(parents):
     return out
 
 
+@pytest.mark.slow
 def test_the_merged_weights_are_those_of_the_formula(parents, merged):
     one, two, both = (load_file(folder / "encoder" / "model.safetensors") for folder in (*parents, merged))
     assert one.keys() == both.keys()

@@ -83,6 +83,7 @@ def test_word_overlap_equals_that_of_sets(method, rows):
     np.testing.assert_array_equal(scores, np.float32(alone))  # other rows do not count, as they do for TF-IDF
 
 
+@pytest.mark.slow
 def test_word_overlap_by_words_of_jieba():
     pytest.importorskip("jieba")
     texts = ["怎么办理信用卡"], ["信用卡怎么办理"]

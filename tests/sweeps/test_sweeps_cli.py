@@ -29,6 +29,7 @@ def test_table_writes_what_it_shows(runs, tmp_path, capsys):
     assert table.read_text(encoding="utf-8").startswith("row,setup,split")
 
 
+@pytest.mark.slow
 def test_a_picture_has_each_row_and_column_and_is_the_same_again(runs, tmp_path):
     first, again = tmp_path / "first.svg", tmp_path / "again.svg"
     for path in (first, again):

@@ -18,6 +18,7 @@ def architecture(layers=5, **sizes):
 
 
 @pytest.mark.parametrize("settings", [{}, {"checkpointing": True}, {"micro_batch_tokens": 24}], ids=str)
+@pytest.mark.sampled(3)
 def test_it_is_what_a_step_on_the_processor_takes(settings):
     """The same count of the bytes of a real step, of all layers."""
     plan = StepPlan(**settings)
