@@ -10,7 +10,7 @@ from juzhen.core.examples import Examples
 from juzhen.core.numerals import percent
 from juzhen.data.text import TextTable
 from juzhen.encoders.chunks import lost_tokens
-from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
 
 SAMPLED = 1000
@@ -66,7 +66,7 @@ def cut_sentences(encoder: PooledEncoder, examples: Examples, lengths: np.ndarra
     return Cut(len(np.unique(numbers)), int(is_cut.sum()), encoder.max_length)
 
 
-def cut_pairs(encoder: CrossEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+def cut_pairs(encoder: PairEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
     """How many pairs are cut. A sentence that was cut alone fills all the room, and the other one does not fit in.
 
     lengths  as of `cut_sentences`
