@@ -18,8 +18,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate
+from juzhen.encoders.generative_reranker import GenerativeReranker
 from juzhen.encoders.grades import checked_grades
-from juzhen.encoders.layout import PAIRS_FILE, inside
+from juzhen.encoders.layout import PAIRS_FILE, gives_answers, inside
 from juzhen.encoders.locate import (
     HEAD_FILE,
     download,
@@ -104,8 +105,10 @@ class CrossEncoder(PairEncoder):
     @classmethod
     def load(
         cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
-    ) -> "CrossEncoder":
+    ) -> Any:
         """The cross-encoder in a folder, of a run or of the hub, in float32, in evaluation mode.
+
+        A language model that scores pairs by its answer is a `GenerativeReranker`.
 
         revision, device  as of `SentenceEncoder.load`
 
@@ -119,6 +122,8 @@ class CrossEncoder(PairEncoder):
                 f"{source}: holds an encoder of single sentences and no {HEAD_FILE}: SentenceEncoder.load(…). Expected "
                 "a run of a cross-encoder, or a cross-encoder of sentence-transformers"
             )
+        if gives_answers(folder):
+            return GenerativeReranker.load(source, revision=revision, device=device)
         if not (folder / HEAD_FILE).is_file():
             inner, layers, head = read_theirs(folder, path, revision)
             marks = inner.gives_segments

@@ -77,3 +77,15 @@ def cut_pairs(encoder: PairEncoder, examples: Examples, lengths: np.ndarray | No
     room = encoder.inner.max_length
     needed = first + second - 2 * sum(encoder.template.margins) + encoder.template.num_special
     return Cut(len(first), int((needed > room).sum()), room, unit="pairs")
+
+
+def cut_asked_pairs(encoder: PairEncoder, examples: Examples) -> Cut:
+    """The same where each text is read by its side: all pairs of a query and a document in a row."""
+    first, *others = examples.columns.values()
+    used, places = np.unique(np.concatenate(others), return_inverse=True)
+    asked, places_of_first = np.unique(first, return_inverse=True)
+    texts = [[examples.sentences[number] for number in numbers.tolist()] for numbers in (asked, used)]
+    sides = encoder.tables(*texts)
+    needed = np.tile(sides[0].lengths[places_of_first], len(others)) + sides[1].lengths[places]
+    room = encoder.inner.max_length
+    return Cut(len(needed), int((needed > room).sum()), room, unit="pairs")

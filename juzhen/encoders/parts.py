@@ -53,10 +53,11 @@ class Parts:
     remarks: tuple[str, ...] = ()
 
 
-def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
+def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) -> Parts:
     """The parts that `config` describes, in float32 on the CPU.
 
     seed  draws the weights under `initialize=random`; the global random state is left as it was
+    reader  the class that asks, where a folder has states that it alone reads
 
     What the configuration leaves open (null) is taken from the folder; what the folder leaves open is pooling
     mean, not normalized, as many tokens as the model can take. Raises UserError for files that do not load, or do
@@ -64,7 +65,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     """
     files = find_encoder(config)
     layout = files.layout
-    if layout.reader is not None:
+    if layout.reader not in (None, reader):
         raise UserError(
             f"{config.path}: holds a {layout.reader}, whose states are no embeddings of sentences; load it by "
             f"{layout.reader}.load(…)"
