@@ -5,6 +5,7 @@ the tokens of the whole text is proved when a tokenizer and a text come together
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -193,22 +194,44 @@ def _ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]
 def _place_to_cut(
     tokenizer: PreTrainedTokenizerBase, before: str, between: str, after: str, shown: str
 ) -> int:
-    """Where the text between the sides may be cut so that parts have the tokens of the whole.
+    """Where the text between the sides may be cut so that parts have the tokens of the whole, whatever the sides are.
 
-    Raises UserError where it may nowhere.
+    That is where a tokenizer begins a new word whatever stands there: tokens do not go beyond words. Raises UserError
+    where there is no such place.
     """
     pairs = [("a", "b"), *((f"x{end}", "y") for end in ENDS), *(("x", f"{end}y{end}") for end in ENDS)]
-    wholes = _ids(tokenizer, [before + query + between + document + after for query, document in pairs])
-    middle = len(between) / 2
-    for cut in sorted(range(len(between) + 1), key=lambda place: abs(place - middle)):
-        firsts = _ids(tokenizer, [before + query + between[:cut] for query, _ in pairs])
-        seconds = _ids(tokenizer, [between[cut:] + document + after for _, document in pairs])
-        if all(a + b == whole for a, b, whole in zip(firsts, seconds, wholes, strict=True)):
-            return cut
-    raise UserError(
-        f"{shown}: its tokenizer joins query and document across {short(repr(between))}; put a special token, or a "
-        "sign such as > between them in the template"
-    )
+    wholes = [before + query + between + document + after for query, document in pairs]
+    allowed = set(range(len(between) + 1)) if tokenizer.is_fast else set()
+    for read in (_words, _ids):
+        expected = read(tokenizer, wholes) if allowed else []
+        for cut in sorted(allowed):
+            firsts = read(tokenizer, [before + query + between[:cut] for query, _ in pairs])
+            seconds = read(tokenizer, [between[cut:] + document + after for _, document in pairs])
+            if any(a + b != whole for a, b, whole in zip(firsts, seconds, expected, strict=True)):
+                allowed.remove(cut)
+    if not allowed:
+        raise UserError(
+            f"{shown}: its tokenizer joins query and document across {short(repr(between))}; put a special token, or a "
+            "sign such as > between them in the template"
+        )
+    return min(allowed, key=lambda place: abs(place - len(between) / 2))
+
+
+def _words(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[str]]:
+    """What the tokenizer looks at by itself: special tokens, and the pieces that its first step makes of the others."""
+    splitter = tokenizer.backend_tokenizer.pre_tokenizer
+    added = re.compile("(" + "|".join(map(re.escape, tokenizer.get_added_vocab())) + ")")
+    return [
+        [
+            word
+            for number, part in enumerate(added.split(text) if tokenizer.get_added_vocab() else [text])
+            if part
+            for word in (
+                [part] if number % 2 or splitter is None else [w for w, _ in splitter.pre_tokenize_str(part)]
+            )
+        ]
+        for text in texts
+    ]
 
 
 class SideReader:
