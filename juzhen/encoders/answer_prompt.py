@@ -153,7 +153,7 @@ class AnswerPrompt:
 
         first, second  tokens of the sides with what stands around them
         """
-        is_cut = first + second > max_length
+        is_cut = first + second >= max_length
         kept = np.where(is_cut, np.minimum(first, max_length - len(self.tail)), first)
         return kept, np.where(is_cut, max_length - kept, second)
 
@@ -162,7 +162,7 @@ class AnswerPrompt:
     ) -> tuple[TokenTable, TokenTable]:
         """Token numbers of each pair, and their segments, which are 0."""
         counts = self.lengths(first.lengths, second.lengths, max_length=max_length)
-        is_cut = first.lengths + second.lengths > max_length
+        is_cut = first.lengths + second.lengths >= max_length  # as sentence-transformers counts
         ends = np.cumsum(counts[0] + counts[1])
         starts = ends - counts[0] - counts[1]
         ids = np.empty(ends[-1] if len(ends) else 0, dtype=np.int32)

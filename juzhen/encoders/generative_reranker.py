@@ -133,6 +133,7 @@ class GenerativeReranker(PairEncoder):
         Raises UserError for answers that are no tokens.
         """
         tokenizer = inner.tokenizer
+        require_answering(inner.backbone.config, shown=tokenizer.name_or_path or "this encoder")
         has_turns = "<|im_start|>" in tokenizer.get_vocab()
         text = template or (CHAT if has_turns else f"{LINES}\n<Answer>:")
         answers = [

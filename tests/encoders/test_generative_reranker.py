@@ -45,7 +45,7 @@ def whole_ids(encoder, query, document):
     tokenizer, most = encoder.inner.tokenizer, encoder.inner.max_length
     ids = tokenizer(whole_text(encoder, query, document), add_special_tokens=False)["input_ids"]
     tail = encoder.template.tail.tolist()
-    return ids if len(ids) <= most else ids[: most - len(tail)] + tail
+    return ids if len(ids) < most else ids[: most - len(tail)] + tail
 
 
 @pytest.fixture(scope="module")
@@ -293,3 +293,15 @@ def test_the_text_of_qwen3_reranker_is_that_of_its_card(encoder):
     assert text.startswith("<|im_start|>system\nJudge whether the Document meets")
     assert "\n<Query>: 问\n<Document>: 答<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" in text
     assert AutoTokenizer.from_pretrained(encoder.inner.tokenizer.name_or_path).chat_template is None
+
+
+@pytest.mark.oracle
+def test_lengths_around_the_limit_are_cut_as_sentence_transformers_does(tmp_path):
+    pytest.importorskip("sentence_transformers", minversion="6.2")
+    place = rerankers.write("qwen3", tmp_path / "m", by_bytes=False)
+    model = rerankers.theirs(
+        place, tmp_path / "theirs", text="{query} > {document}.", instruction=None, answers=[5, 6]
+    )
+    pairs = [("a " * count, "x y " * 20) for count in range(1, 70)]
+    pairs += [("a b c", "x " * count) for count in range(50, 66)]
+    near(CrossEncoder.load(tmp_path / "theirs").score(pairs), model.predict(pairs))
