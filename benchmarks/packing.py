@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def random_weights(family: str, size: str) -> Iterator[Path]:
 
 
 def opened(folder: Path, family: str, *, packs: bool) -> SentenceEncoder:
-    """The encoder; where it does not pack, padded by transformers, in batches of like length, with its attention."""
+    """The encoder; where it does not pack, padded, with transformers' own attention."""
     encoder = SentenceEncoder.load(folder).to(device())
     encoder.pooling, encoder.max_length = POOLINGS[family], MAX_LENGTH
     if not packs:
@@ -68,15 +69,12 @@ def encoding(encoder: SentenceEncoder, texts: Sequence[str], batch_size: int) ->
     encoder.eval().encode(texts, show_progress=False)
 
 
-def turn(
-    work: Callable[..., None], encoder: SentenceEncoder, texts: list[str], batch_size: int
-) -> Callable[[int], Numbers]:
-    def timed(number: int) -> Numbers:
-        start = time.perf_counter()
-        work(encoder, texts, batch_size)
-        return {"seconds": time.perf_counter() - start}
-
-    return timed
+def timed(
+    work: Callable[..., None], encoder: SentenceEncoder, texts: Sequence[str], batch_size: int, number: int
+) -> Numbers:
+    start = time.perf_counter()
+    work(encoder, texts, batch_size)
+    return {"seconds": time.perf_counter() - start}
 
 
 def packing(*, sizes: Sequence[str], rounds: int, sentences: int, batch_size: int) -> dict[str, Any]:
@@ -94,7 +92,10 @@ def packing(*, sizes: Sequence[str], rounds: int, sentences: int, batch_size: in
                 for work in (training, encoding):
                     for encoder in sides.values():  # the first batches of a shape are slower
                         work(encoder, texts[: 2 * batch_size], batch_size)
-                    turns = {side: turn(work, encoder, texts, batch_size) for side, encoder in sides.items()}
+                    turns = {
+                        side: partial(timed, work, encoder, texts, batch_size)
+                        for side, encoder in sides.items()
+                    }
                     table = medians(alternate(turns, rounds), "seconds", lambda side: PADDED)
                     rows += [
                         {"size": f"{work.__name__}, {family}, {size}", "side": side}

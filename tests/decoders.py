@@ -49,7 +49,7 @@ def architecture(family: str, **settings: object) -> PretrainedConfig:
 def write_tokenizer(
     folder: Path, *, ends: str | None, side: str = "right", segments: bool = False, **settings
 ) -> None:
-    """ends: template (as Qwen3-Embedding, the file appends END), none (nothing is added), None: [CLS] and [SEP]."""
+    """ends: template (END behind each text, as Qwen3-Embedding), none (nothing is put there), None: [CLS] [SEP]."""
     content = tokenizer(VOCABULARY)
     if ends is not None:
         after = [{"SpecialToken": {"id": END, "type_id": 0}}] if ends == "template" else []

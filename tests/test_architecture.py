@@ -41,6 +41,7 @@ SUITE = {
 LAST_STEP = {
     "launch/curriculum.py",
     "launch/digests.py",
+    "launch/memory.py",
     "launch/stage_run.py",
     "launch/data_record.py",
 }

@@ -52,11 +52,11 @@ def models(tmp_path):
         (Need("rerank", "zh"), "gte_small_zh", "a cross-encoder reads both texts at once"),
         (Need("classification", "zh"), "e5_small", "linear classifier over embeddings"),
         (Need("clustering", "zh"), "gte_small_zh", "published clustering 48.95"),
-        (Need("clustering", "en"), "none of these", "minilm_en: no published figure"),
+        (Need("clustering", "en"), "none of these", "nomic_embed_v1_5: no published figure"),
         (Need("sts", "en-zh"), "e5_small", "prompts query, passage; before every sentence stands query"),
         (Need("sts", "zh", documents=100_000), "gte_small_zh", "an index of 205 MB"),
         (Need("sts", "zh", documents=2_000_000), "gte_small_zh", "use an approximate index"),
-        (Need("rerank", "en"), "none of these", "bert_en, minilm_en: no published figure"),
+        (Need("rerank", "en"), "none of these", "bert_en, minilm_en, qwen3_embedding_0_6b"),
     ],
 )
 def test_a_recommendation_gives_its_reasons(models, need, chosen, says):

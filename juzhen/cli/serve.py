@@ -91,7 +91,8 @@ def serve(
 
     limit_threads()
     limits = Limits(batch_tokens=batch_tokens, queue_tokens=queue_tokens, seconds=timeout)
-    options = {"name": name, "device": device, "backend": backend, "adapters": adapter or ()}
-    load = partial(load_models, encoder, rerank, index, **options)
+    load = partial(
+        load_models, encoder, rerank, index, name=name, device=device, backend=backend, adapters=adapter or ()
+    )
     with bind(host, port) as bound:
         run(load, load(), bound, limits=limits, keys=keys)

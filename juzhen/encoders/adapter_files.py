@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import open_input
@@ -46,7 +46,7 @@ class Base:
     layers: int | None = None
     dropout: float | None = None
     attention: str | None = None
-    precision: str = "float32"
+    precision: Literal["float32", "bfloat16", "nf4"] = "float32"
     nested_dims: tuple[int, ...] = ()
 
 

@@ -147,7 +147,7 @@ def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[f
 def hold(backbone: PreTrainedModel, precision: str) -> None:
     """Weights that are frozen, in fewer bytes. In 4 bits they are read so, by `from_weights`."""
     if precision == "bfloat16":
-        backbone.to(torch.bfloat16)
+        backbone.bfloat16()
 
 
 def _settings(backbone: PreTrainedModel, config: AdapterConfig, seed: int) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from juzhen.encoders.first_look import BY_LENGTH
 class Architecture:
     """How a model type numbers positions, and where its tokens look.
 
-    positions   learned: one embedding each, from 0 · after_pad: from the number of the padding token + 1, as in
-                RoBERTa · rotary: queries and keys are turned, from 0
+    positions   learned: one embedding each, from 0 · after_pad: from the padding token's number + 1, as in RoBERTa ·
+                rotary: queries and keys are turned, from 0
     is_decoder  a token attends to those before it, unless a configuration says otherwise
     is_proved   tests hold for every configuration; others are proved when they are loaded
     """
@@ -108,7 +108,7 @@ def set_attention(architecture: PretrainedConfig, attention: str | None) -> None
         return
     if getattr(architecture, "use_bidirectional_attention", False):
         architecture.use_bidirectional_attention = False
-    architecture.is_causal = attention == "causal"  # type: ignore[attr-defined]
+    architecture.is_causal = attention == "causal"
 
 
 def without_cache(backbone: PreTrainedModel) -> dict[str, Any]:

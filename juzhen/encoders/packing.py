@@ -27,13 +27,8 @@ from transformers.masking_utils import sdpa_mask
 from juzhen.core.batch import Group, Tokens
 from juzhen.encoders.architectures import first_position, why_padded, without_cache
 from juzhen.encoders.attention_pattern import EVERYWHERE, Pattern, pattern_of
-from juzhen.encoders.ragged import ragged_kernel, shared_heads
+from juzhen.encoders.kernels import ragged_kernel, shared
 from juzhen.encoders.token_table import TokenTable
-
-FILL_FROM, FILL_TO = 512, 64
-"""Rows of at least so many tokens are filled up to a multiple of 64: a bf16 product on a CPU has code generated and
-kept for each new shape, and every batch has another number of tokens. Measured: a fifth less time, a third of the
-memory (LOG.md)."""
 
 LEVELS = 2**16
 """Rates are rounded to multiples of 1/LEVELS, 0.1 to 0.1000061; the scale belongs to the rounded rate."""
@@ -91,6 +86,12 @@ PACKED = "packed"
 
 LENGTH_RATIO = 1.3
 """Longest to shortest sentence of a group. Measured: 1.0 costs many small kernels, 2.5 more padding."""
+
+
+FILL_FROM, FILL_TO = 512, 64
+"""Rows of at least so many tokens are filled up to a multiple of 64: a bf16 product on a CPU has code generated and
+kept for each new shape, and every batch has another number of tokens. Measured: a fifth less time, a third of the
+memory (LOG.md)."""
 
 
 def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens: int | None = None) -> Tokens:
@@ -197,8 +198,8 @@ def _by_groups(
     parts = []
     for group, states in zip(tokens.groups, columns, strict=True):
         queries, keys, values = (_unpacked(packed, group) for packed in states)
-        if key.shape[1] != query.shape[1]:
-            keys, values = (shared_heads(states, query.shape[1]) for states in (keys, values))
+        if keys.shape[1] != queries.shape[1]:
+            keys, values = (shared(states, queries.shape[1]) for states in (keys, values))
         attended = _attended(queries, keys, values, group, pattern, scale=scale, rate=rate)
         attended = attended.transpose(1, 2).flatten(0, 1)
         parts.append(attended if group.slots is None else attended.index_select(0, group.slots))
@@ -224,9 +225,9 @@ def _attended(
     learns = torch.is_grad_enabled() and query.requires_grad
     is_fused = query.device.type != "cpu" or not (rate or (learns and query.dtype is torch.bfloat16))
     is_causal = is_fused and not group.hides and pattern.within(group.length) == Pattern(causal=True)
-    mask = group.mask
-    if pattern != EVERYWHERE:
-        mask = None if is_causal else pattern.mask(group, query.device)
+    mask = None if is_causal else group.mask
+    if pattern != EVERYWHERE and not is_causal:
+        mask = pattern.mask(group, query.device)
     if is_fused:
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=rate, is_causal=is_causal, scale=scale

@@ -101,8 +101,9 @@ def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) 
     check_vocabulary(
         without_added(tokenizer.get_vocab(), files), len(token_embeddings(backbone).weight), shown=config.path
     )
+    pooling = layout.pooling_for(config.pooling)
     options = {
-        "pooling": layout.pooling_for(config.pooling),
+        "pooling": pooling,
         "normalize": bool(layout.normalize) if config.normalize is None else config.normalize,
         "max_length": _max_length(config, layout, backbone, tokenizer),
         "projections": load_projections(
@@ -111,7 +112,7 @@ def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) 
         "prompts": layout.prompts.configured(config),
     }
     folder = files.folder if config.initialize == "pretrained" else None
-    said = remarks(config, layout, backbone.config, tokenizer, pooling=options["pooling"])
+    said = remarks(config, layout, backbone.config, tokenizer, pooling=pooling)
     return Parts(backbone, tokenizer, options, layout.templates, folder, said)
 
 

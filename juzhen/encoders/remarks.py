@@ -1,4 +1,4 @@
-"""What a user hears once of an encoder that is loaded: what is other than its folder says, and what costs more."""
+"""What a user should hear once of an encoder that is loaded: where it departs from its folder, and what costs more."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,8 +34,7 @@ def remarks(
         )
     if (reason := why_padded(architecture)) is not None:
         lines.append(
-            f"sentences are padded to the longest beside them: {reason}. The numbers are the same, time and memory are "
-            "not"
+            f"sentences are padded to the longest beside them: {reason}. The numbers are the same, time and memory more"
         )
     return tuple(lines)
 

@@ -201,8 +201,8 @@ class Index:
             for number, score in zip(row, values, strict=True):
                 if number in rows:
                     places = {name: of[number] for name, of in ranks.items() if number in of}
-                    *text, document, span = rows[number]
-                    hits.append(IndexHit(*text, score, places, document, span))
+                    text = rows[number]
+                    hits.append(IndexHit(*text[:4], score, places, text.document, text.span))
             found.append(hits)
         return found
 

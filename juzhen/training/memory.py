@@ -88,9 +88,9 @@ class StepPlan:
 
 def step_memory(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
     """What a step takes in which texts of these lengths, in tokens, are encoded and learnt from."""
-    count = int(getattr(architecture, "num_hidden_layers", 0) or 0)
+    count = int(getattr(architecture, "num_hidden_layers", None) or 0)
     depths = [min(depth, count) for depth in DEPTHS]
-    if depths[0] == depths[1] or getattr(architecture, "num_hidden_groups", 0):
+    if depths[0] == depths[1] or getattr(architecture, "num_hidden_groups", None):
         return _with_slack(_looked_at(architecture, lengths, plan), plan)
     low, high = (_looked_at(with_depth(architecture, depth), lengths, plan) for depth in depths)
     further = (count - depths[1]) / (depths[1] - depths[0])
@@ -127,7 +127,7 @@ def _looked_at(architecture: PretrainedConfig, lengths: Sequence[int], plan: Ste
     is_mixed = plan.precision != "32-true"
     needs_fake = is_mixed or not encoder._packs
     with _fake_processor(encoder) if needs_fake else nullcontext() as fake:
-        tokens = mapped(tokens, fake.from_tensor) if needs_fake else tokens.to(torch.device("meta"))
+        tokens = tokens.to(torch.device("meta")) if fake is None else mapped(tokens, fake.from_tensor)
         rounded = torch.autocast("cpu", torch.bfloat16) if is_mixed else nullcontext()
         attention = _like_cuda() if plan.on_cuda else nullcontext()
         with quiet(), attention, Living(encoder) as living:
@@ -172,9 +172,9 @@ def _put_on_processor(module: nn.Module) -> None:
             if values is not None:
                 empty = torch.empty(values.shape, dtype=values.dtype)
                 part._parameters[name] = nn.Parameter(empty, requires_grad=values.requires_grad)
-        for name, values in part._buffers.items():
-            if values is not None:
-                part._buffers[name] = torch.empty(values.shape, dtype=values.dtype)
+        for name, kept in part._buffers.items():
+            if kept is not None:
+                part._buffers[name] = torch.empty(kept.shape, dtype=kept.dtype)
 
 
 def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEncoder:
@@ -209,10 +209,15 @@ class _Fused(torch.autograd.Function):
         return tuple(torch.empty_like(values) for values in context.saved_tensors[:3])
 
 
+def _fused(query: Tensor, key: Tensor, value: Tensor, *options: Any, **more: Any) -> Tensor:
+    attended: Tensor = _Fused.apply(query, key, value)  # type: ignore[no-untyped-call]
+    return attended
+
+
 class _FusedAttention(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.nn.functional.scaled_dot_product_attention:
-            return _Fused.apply(*args[:3])
+            return _fused(*args[:3])
         return function(*args, **(kwargs or {}))
 
 
@@ -220,7 +225,7 @@ class _FusedAttention(TorchFunctionMode):
 def _like_cuda() -> Iterator[None]:
     """Attention as on a GPU, whose kernels keep no weights."""
     of_processor = packing._attended
-    packing._attended = lambda query, key, value, *options, **more: _Fused.apply(query, key, value)  # type: ignore[assignment]
+    packing._attended = _fused
     try:
         with _FusedAttention():
             yield
@@ -232,7 +237,7 @@ class Living(TorchDispatchMode):
     """Counts the bytes of the tensors that are alive, those of weights apart. most: at one time."""
 
     def __init__(self, encoder: PooledEncoder) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.most = 0
         self._sizes: dict[int, int] = {
             _key(values): 0 for values in (*encoder.parameters(), *encoder.buffers())

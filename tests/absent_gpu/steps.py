@@ -25,8 +25,8 @@ from torch.utils._pytree import tree_leaves
 
 import train
 from juzhen.core.batch import mapped
-from juzhen.encoders import packing, ragged
-from juzhen.encoders.ragged import ragged_kernel
+from juzhen.encoders import kernels, packing
+from juzhen.encoders.kernels import ragged_kernel
 from juzhen.losses import nested
 from launch.stage_run import StageRun
 from lightning_modules.colbert import ColBERT
@@ -70,8 +70,8 @@ def chosen_kernel(query, key, value, *, rate, pattern):
     """What a GPU of today has; torch asks the real device, which is not there."""
     assert query.device == key.device == value.device == DEVICE
     if query.dtype is torch.bfloat16:
-        return ragged.flash
-    return ragged.memory_efficient if pattern.reach is None else None
+        return kernels.flash
+    return kernels.memory_efficient if pattern.reach is None else None
 
 
 def put_on_device(module: torch.nn.Module) -> None:

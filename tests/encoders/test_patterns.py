@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from juzhen.encoders import ragged
+from juzhen.encoders import kernels
 from juzhen.encoders.attention_pattern import Pattern, pattern_of
+from juzhen.encoders.kernels import flash, memory_efficient, ragged_kernel
 from juzhen.encoders.packing import _by_groups, pack
-from juzhen.encoders.ragged import flash, memory_efficient, ragged_kernel
 
 LENGTHS = [7, 1, 12, 3, 12, 5]
 PATTERNS = [
@@ -39,11 +39,8 @@ def defined(query, key, value, ends, scale, pattern):
     for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         for place in range(start, end):
             last = place if pattern.causal else end - 1
-            seen = [
-                other
-                for other in range(start, last + 1)
-                if pattern.reach is None or abs(place - other) <= pattern.reach
-            ]
+            reach = end if pattern.reach is None else pattern.reach
+            seen = [other for other in range(start, last + 1) if abs(place - other) <= reach]
             heads = [
                 (key[seen, head // share] @ query[place, head] * scale).softmax(0)
                 @ value[seen, head // share]
@@ -86,7 +83,7 @@ def asked(monkeypatch):
         _flash_attention_forward=partial(kernel, "flash"),
         _efficient_attention_forward=partial(kernel, "efficient"),
     )
-    monkeypatch.setattr(ragged.torch, "ops", SimpleNamespace(aten=operators))
+    monkeypatch.setattr(kernels.torch, "ops", SimpleNamespace(aten=operators))
     return calls
 
 
@@ -118,10 +115,10 @@ def test_the_memory_efficient_kernel_is_told_of_causality(asked, causal):
 
 def test_a_window_in_float32_has_no_kernel(monkeypatch):
     query, key = (SimpleNamespace(device=torch.device("cuda"), shape=(1, heads, 9, 8)) for heads in (4, 2))
-    monkeypatch.setattr(ragged, "SDPAParams", lambda *what: what)
-    monkeypatch.setattr(ragged, "can_use_efficient_attention", lambda what: True)
+    monkeypatch.setattr(kernels, "SDPAParams", lambda *what: what)
+    monkeypatch.setattr(kernels, "can_use_efficient_attention", lambda what: True)
     for is_half in (True, False):
-        monkeypatch.setattr(ragged, "can_use_flash_attention", lambda what, half=is_half: half)
+        monkeypatch.setattr(kernels, "can_use_flash_attention", lambda what, half=is_half: half)
         for pattern in PATTERNS:
             expected = flash if is_half else memory_efficient if pattern.reach is None else None
             assert ragged_kernel(query, key, key, rate=0.0, pattern=pattern) is expected

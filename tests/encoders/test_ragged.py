@@ -9,8 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from juzhen.encoders import packing
+from juzhen.encoders.kernels import flash, memory_efficient, ragged_kernel
 from juzhen.encoders.packing import _by_groups, pack
-from juzhen.encoders.ragged import flash, memory_efficient, ragged_kernel
 
 LENGTHS = [3, 9, 4, 4, 12, 1, 30, 31, 7, 2]
 HEADS, WIDTH, SCALE = 2, 16, 0.3

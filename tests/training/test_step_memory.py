@@ -36,6 +36,7 @@ def test_it_is_what_a_step_on_the_processor_takes(settings):
     assert found.peak - found.activations * SLACK / (1 + SLACK) == pytest.approx(peak, rel=0.15)
 
 
+@pytest.mark.slow
 def test_less_is_kept_in_each_way():
     wide = architecture(hidden_size=64, intermediate_size=256)
     lengths = [30] * 16

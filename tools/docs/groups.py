@@ -18,6 +18,7 @@ GROUPS = {
     "dataset": "What is trained on, and what a suite evaluates on. `dataset=[csts,afqmc]` takes several.",
     "suite": "Sets that a run is evaluated on besides those that it is trained on.",
     "backbone": "The pretrained transformer. Its keys: [backbone](keys.md#backbone).",
+    "adapter": "A few matrices that learn beside frozen weights ([adapters](../guides/adapters.md)); `null`: none.",
     "schedule": "In which order, and in which shares, sets are learnt from. Keys: [schedule](keys.md#schedule).",
     "augmentation": "Sentences changed while they are learnt from. Keys: [augmentation](keys.md#augmentation).",
     "mining": "Negatives that a model finds itself, before or while it learns.",

@@ -1,8 +1,7 @@
-"""Attention of sentences of any length at once, by the kernels that a GPU has for it.
+"""Kernels of a GPU for sentences of any length: those behind torch's nested tensors, called without these.
 
-They are those behind torch's nested tensors, called without these: what a nested tensor costs the processor, 150 times
-the call, is paid per layer (LOG.md). torch.nn.attention.varlen cannot drop. (Dao 2024, https://arxiv.org/abs/2307.08691;
-Rabe and Staats 2021, https://arxiv.org/abs/2112.05682)
+What a nested tensor costs the processor, 150 times the call, is paid per layer (LOG.md); torch.nn.attention.varlen
+cannot drop. Dao 2024, https://arxiv.org/abs/2307.08691; Rabe and Staats 2021, https://arxiv.org/abs/2112.05682
 """
 
 from collections.abc import Callable
@@ -82,7 +81,7 @@ def memory_efficient(
     """float32 too, and GPUs that are too old for flash; no window. The default of `scale` is 1/√head_dim."""
     ends, longest = tokens.boundaries, tokens.longest
     learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
-    key, value = (shared_heads(states, query.shape[1]) for states in (key, value))
+    key, value = (shared(states, query.shape[1]) for states in (key, value))
     rows = (states.unsqueeze(0) for states in (query, key, value))
     # 1: a token attends to those before it in its sentence.
     return torch.ops.aten._efficient_attention_forward(
@@ -90,6 +89,6 @@ def memory_efficient(
     )[0].squeeze(0)
 
 
-def shared_heads(states: Tensor, heads: int) -> Tensor:
+def shared(states: Tensor, heads: int) -> Tensor:
     """Keys or values (sentences, key heads, …), each head as often as there are heads of queries for it."""
     return states if states.shape[1] == heads else states.repeat_interleave(heads // states.shape[1], dim=1)
