@@ -31,6 +31,7 @@ from juzhen.encoders.layout import MODULES_FILE, gives_answers, gives_tokens, re
 from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder, scores_pairs
 from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.packing import pack
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.text_collate import TemplateCollator
 from juzhen.encoders.token_table import CachedTokenizer
@@ -206,7 +207,7 @@ class CrossEncoders(Family):
     def holds(self, folder: Path) -> bool:
         return scores_pairs(folder)
 
-    def load(self, source: str | Path, **options: Any) -> CrossEncoder:
+    def load(self, source: str | Path, **options: Any) -> PairEncoder:
         return CrossEncoder.load(source, **options)
 
     def save(self, encoder: CrossEncoder, folder: Path, *, card: dict[str, Any]) -> Path:

@@ -130,7 +130,8 @@ def causal_model(backbone: PreTrainedModel, head: Tensor | None) -> PreTrainedMo
     config = copy.deepcopy(backbone.config)
     config.tie_word_embeddings = head is None
     with torch.device("meta"):
-        whole = AutoModelForCausalLM._model_mapping[type(config)](config)
+        built: Any = AutoModelForCausalLM._model_mapping[type(config)]
+        whole = built(config)
     setattr(whole, whole.base_model_prefix, backbone)
     weight = (
         backbone.get_input_embeddings().weight if head is None else nn.Parameter(head, requires_grad=False)

@@ -6,7 +6,7 @@ the tokens of the whole text is proved when a tokenizer and a text come together
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -110,7 +110,7 @@ class AnswerPrompt:
             raise UserError(f"{shown}: has no chat template that puts a query and a document in their places")
         for name in ("flat", "structured") if format is None else (format,):
             with naming(f"{shown}: its chat template cannot be filled in"):
-                text = _rendered(tokenizer, instruction, *MARKS.values(), name)
+                text = _rendered(tokenizer, instruction, MARKS["query"], MARKS["document"], name)
             if all(text.count(mark) == 1 for mark in MARKS.values()):
                 break
         else:
@@ -178,7 +178,7 @@ def _rendered(
     tokenizer: PreTrainedTokenizerBase, instruction: str | None, query: str, document: str, format: Format
 ) -> str:
     contents = {"system": instruction, "query": query, "document": document}
-    messages = [
+    messages: list[Any] = [
         {"role": role, "content": text if format == "flat" else [{"type": "text", "text": text}]}
         for role, text in contents.items()
         if text is not None
@@ -202,7 +202,8 @@ def _place_to_cut(
     pairs = [("a", "b"), *((f"x{end}", "y") for end in ENDS), *(("x", f"{end}y{end}") for end in ENDS)]
     wholes = [before + query + between + document + after for query, document in pairs]
     allowed = set(range(len(between) + 1)) if tokenizer.is_fast else set()
-    for read in (_words, _ids):
+    readers: tuple[Callable[..., list[Any]], ...] = (_words, _ids)
+    for read in readers:
         expected = read(tokenizer, wholes) if allowed else []
         for cut in sorted(allowed):
             firsts = read(tokenizer, [before + query + between[:cut] for query, _ in pairs])
