@@ -79,6 +79,9 @@ def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) 
         if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
+                if types := getattr(architecture, "layer_types", None):
+                    chosen = [types[number % len(types)] for number in range(config.layers)]
+                    architecture.layer_types = chosen
             backbone = from_scratch(architecture, shown=files.shown)
         elif files.on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)
