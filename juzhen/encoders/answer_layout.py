@@ -20,7 +20,7 @@ from juzhen.core.opened import read_json
 from juzhen.core.texts import short
 from juzhen.core.whole import write_json, write_text
 from juzhen.encoders.adapter_files import weight_files
-from juzhen.encoders.adapters import has_adapter
+from juzhen.encoders.adapters import has_adapter, is_ours_alone
 from juzhen.encoders.answer_prompt import Format
 from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead
 from juzhen.encoders.bundle import save_tokenizer, save_transformer
@@ -144,10 +144,12 @@ def causal_model(backbone: PreTrainedModel, head: Tensor | None) -> PreTrainedMo
 def write_answers(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
     """Fills an empty folder. encoder: a `GenerativeReranker`; the others as of `save_encoder`.
 
-    An adapter is written alone, and as ours: sentence-transformers would put it beside no whole model.
+    An adapter is written alone; as ours where sentence-transformers finds no head in its base, or not the adapter.
     """
-    inner, is_theirs = encoder.inner, not has_adapter(encoder.backbone)
-    if is_theirs:
+    inner, is_whole = encoder.inner, not has_adapter(encoder.backbone)
+    finds_head = encoder.rows is not None or encoder.backbone.config.tie_word_embeddings
+    is_theirs = is_whole or (finds_head and not is_ours_alone(encoder.backbone))
+    if is_whole:
         with quiet():
             causal_model(encoder.backbone, encoder.whole_head()).save_pretrained(folder)
         save_tokenizer(inner, folder)

@@ -19,7 +19,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone
 from juzhen.encoders.answer_prompt import CHAT, AnswerPrompt, chat_template
 from juzhen.encoders.generative_reranker import GenerativeReranker
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.spec import AdapterConfig, BackboneConfig
 from juzhen.families import FAMILIES, family_in, family_of
 
 
@@ -208,6 +208,33 @@ def test_a_model_without_a_head_answers_by_its_table_of_tokens(tmp_path):
     near(CrossEncoder.load(saved).score(PAIRS), encoder.eval().score(PAIRS), 1e-6)
     encoder.eval().bfloat16()
     assert np.isfinite(encoder.score(PAIRS)).all()
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("head", ["own", "tied", "none"])
+def test_sentence_transformers_opens_an_adapter_whose_base_has_a_head(head, tmp_path):
+    peer = pytest.importorskip("sentence_transformers", minversion="6.2")
+    pytest.importorskip("peft")
+    place = rerankers.write("qwen3", tmp_path / "m", tied=head == "tied")
+    if head == "none":
+        encoder = load(place)
+        encoder.backbone.save_pretrained(place)
+    encoder = GenerativeReranker.around(load(place, adapter=AdapterConfig(rank=4))).eval()
+    with torch.no_grad():
+        for name, values in encoder.named_parameters():
+            if "lora_B" in name:
+                values.normal_()
+    saved = encoder.save(tmp_path / "saved")
+    near(CrossEncoder.load(saved).score(PAIRS), encoder.score(PAIRS), 1e-6)
+    assert {
+        name for name, values in encoder.named_parameters() if values.requires_grad and "lora" not in name
+    } == set()
+    if head == "none":  # it would make one up
+        assert "juzhen.Transformer" in (saved / "modules.json").read_text()
+        with pytest.raises(Exception, match="juzhen"):
+            peer.CrossEncoder(str(saved), device="cpu")
+    else:
+        near(peer.CrossEncoder(str(saved), device="cpu").predict(PAIRS), encoder.score(PAIRS))
 
 
 def test_a_sign_of_jinja_in_the_text_is_a_sign():
