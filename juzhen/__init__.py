@@ -10,6 +10,7 @@ from juzhen.core.lazy import lazily
 if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
+    from juzhen.encoders.generative_reranker import GenerativeReranker
     from juzhen.encoders.multi_vector import MultiVectorEncoder
     from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdapterConfig",
     "CrossEncoder",
+    "GenerativeReranker",
     "MiningOptions",
     "MultiVectorEncoder",
     "PromptEncoder",
@@ -42,6 +44,7 @@ __all__ = [
 HOMES = {
     "AdapterConfig": "encoders.spec",
     "CrossEncoder": "encoders.cross_encoder",
+    "GenerativeReranker": "encoders.generative_reranker",
     "MiningOptions": "mining.options",
     "MultiVectorEncoder": "encoders.multi_vector",
     "PromptEncoder": "encoders.sentence_encoder",

@@ -3,6 +3,7 @@
 A new kind is a class of encoders that names its family, and one object in FAMILIES under that name.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,12 +24,14 @@ from juzhen.encoders.asking_collate import AskingCollator, as_asked
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
-from juzhen.encoders.cut import Cut, cut_pairs, cut_sentences
-from juzhen.encoders.layout import MODULES_FILE, gives_tokens, read_layout
+from juzhen.encoders.cross_encoder_input import AskedPairCollator, CrossEncoderCollator
+from juzhen.encoders.cut import Cut, cut_asked_pairs, cut_pairs, cut_sentences
+from juzhen.encoders.generative_reranker import GenerativeReranker
+from juzhen.encoders.layout import MODULES_FILE, gives_answers, gives_tokens, read_layout
 from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder, scores_pairs
 from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.packing import pack
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.text_collate import TemplateCollator
 from juzhen.encoders.token_table import CachedTokenizer
@@ -204,7 +207,7 @@ class CrossEncoders(Family):
     def holds(self, folder: Path) -> bool:
         return scores_pairs(folder)
 
-    def load(self, source: str | Path, **options: Any) -> CrossEncoder:
+    def load(self, source: str | Path, **options: Any) -> PairEncoder:
         return CrossEncoder.load(source, **options)
 
     def save(self, encoder: CrossEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
@@ -232,6 +235,33 @@ class CrossEncoders(Family):
         encoder.require_order(name, kind, symmetric)
 
 
+class GenerativeRerankers(CrossEncoders):
+    """A query and a document as one question to a language model; the first text of a row asks."""
+
+    def holds(self, folder: Path) -> bool:
+        return gives_answers(folder)
+
+    def load(self, source: str | Path, **options: Any) -> GenerativeReranker:
+        return GenerativeReranker.load(source, **options)
+
+    def _collator(self, encoder: Any, tokenize: CachedTokenizer, options: dict[str, Any]) -> SentenceCollator:
+        reading = copy.copy(tokenize)
+        reading.encoder = encoder.reader
+        orders = {"both_in_training": False, "both_in_evaluation": False} | options
+        return AskedPairCollator(reading, join=encoder.join, room=encoder.room, **orders)
+
+    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+        if len(examples.columns) == 1:
+            return cut_sentences(encoder.inner, examples, None)
+        return cut_asked_pairs(encoder, examples)
+
+    def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
+        raise UserError(
+            "a language model that scores pairs by its answer is not exported as a graph; use --format "
+            "sentence-transformers, whose folder servers of language models read"
+        )
+
+
 class LexicalBaselines(Family):
     """TF-IDF, word overlap and BM25: no encoder and no folder; the evaluator stands for it."""
 
@@ -257,6 +287,7 @@ FAMILIES: dict[str, Family] = {
     "template": TemplateEncoders(),
     "multi_vector": MultiVectorEncoders(),
     "cross_encoder": CrossEncoders(),
+    "generative_reranker": GenerativeRerankers(),
     "lexical": LexicalBaselines(),
 }
 """What the `family` of an encoder's class names. Of those that hold a folder, the last one is meant."""

@@ -20,6 +20,8 @@ WHY = {
     "teacher_revision": "{teacher} is a folder here, and a revision is of the hub; {pick}",
     "pair_pooling": "a cross-encoder has no embeddings; {pick}, or choose what its head sees: model.pooling=cls or "
     "mean",
+    "answer_pooling": "model=reranker reads the answer at the last token, and looks to the left; {pick}. What stands "
+    "around texts is model.template",
     "pair_embeddings": "a cross-encoder has no embeddings; {pick}, or type model=biencoder",
     "token_pooling": "model=colbert has a vector for each token, of length 1, and pools none; {pick}. Its markers are "
     "backbone.prompts",

@@ -10,6 +10,10 @@ QMC, NLI = "dataset=[demo_qmc]", "dataset=[demo_nli]"
 TAUGHT = ["model=distill", "model.teacher=builtin/mini_zh"]
 GUIDED = ["model=guided", "model.teacher=builtin/mini_zh", QMC]
 ADAPTER = ["backbone=mini_zh", "backbone.path=builtin/mini_zh", "adapter=lora"]
+ANSWER = [
+    *("model=reranker", "backbone=random_decoder", "backbone.path=builtin/decoder", "backbone.layers=1"),
+    *('model.true_answer="是"', 'model.false_answer="否"', 'model.template="{query}>{document}"'),
+]
 VIEWS = "model.views=[synonym,delete,shuffle]"
 
 SLOW_STEPS = {"clustering", "by_kind", "triplet_batch_all"}
@@ -69,6 +73,7 @@ GROUPS = {
         ["model=crossencoder", "loss=cosent"],
         ["model=crossencoder", "loss=ce", NLI],
         ["model=colbert", "loss=info_nce", QMC, "model.expansion_attends=true"],
+        ["loss=bce", QMC, *ANSWER],
         ["model=crops", "loss=info_nce"],
         ["model=views", "loss=info_nce", VIEWS],
         ["model=cot", "loss=info_nce_pool", "model.untrained_mask=true"],

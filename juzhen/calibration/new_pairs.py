@@ -252,4 +252,5 @@ def _text_columns(table: "FileTable", names: Sequence[str], *, are_default: bool
 
 def _kind(encoder: Any) -> str:
     """What an encoder without embeddings of texts is, for messages."""
-    return "a cross-encoder" if encoder.family == "cross_encoder" else "an encoder of token vectors"
+    kinds = {"multi_vector": "an encoder of token vectors", "generative_reranker": "a reranker"}
+    return kinds.get(encoder.family, "a cross-encoder")

@@ -133,7 +133,19 @@ RULES: tuple[Rule, ...] = (
         "pair_pooling",
     ),
     Rule(
-        lambda job: is_model(job, "CrossEncoderModule"),
+        lambda job: is_model(job, "RerankerModule"),
+        {
+            "backbone.pooling": "mean",
+            "backbone.normalize": False,
+            "backbone.layer_norm": None,
+            "backbone.include_prompt": None,
+            "backbone.prompts": None,
+            "backbone.attention": None,
+        },
+        "answer_pooling",
+    ),
+    Rule(
+        lambda job: is_model(job, "CrossEncoderModule", "RerankerModule"),
         {"evaluation.backend": "torch", "evaluation.cache_embeddings": False}
         | dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
         "pair_embeddings",
@@ -156,7 +168,7 @@ RULES: tuple[Rule, ...] = (
         "token_embeddings",
     ),
     Rule(
-        lambda job: is_model(job, "CrossEncoderModule", *FROM_TEXT),
+        lambda job: is_model(job, "CrossEncoderModule", "RerankerModule", *FROM_TEXT),
         {"training.share_sentences": True},
         "not_shared",
     ),

@@ -85,6 +85,11 @@ def is_ours_alone(backbone: nn.Module) -> bool:
     return not (is_plain and is_whole)
 
 
+def source_folder(backbone: nn.Module) -> Path | None:
+    """Where the files of the weights lie; None: nowhere."""
+    return vars(backbone)[SOURCE][1] if SOURCE in vars(backbone) else None
+
+
 def base_of(backbone: nn.Module) -> Base:
     return cast(Base, vars(backbone)[SOURCE][0])
 

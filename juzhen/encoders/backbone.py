@@ -11,14 +11,15 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.spec import BackboneConfig
 
 
-def load_backbone(config: BackboneConfig, *, seed: int) -> SentenceEncoder:
+def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = None) -> SentenceEncoder:
     """The sentence encoder that `config` describes, in float32 on the CPU, in training mode.
 
     seed  draws what is new: weights under `initialize=random`, added layers, an adapter
+    reader  as of `read_parts`
 
     What the configuration leaves open, and errors: as `juzhen.encoders.parts.read_parts`.
     """
-    encoder = SentenceEncoder.of(read_parts(config, seed=seed)).train()
+    encoder = SentenceEncoder.of(read_parts(config, seed=seed, reader=reader)).train()
     if config.layers is not None:
         encoder = with_layers(encoder, config.layers, seed=seed)
     if config.adapter is not None:

@@ -99,6 +99,11 @@ def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | N
     else:
         with quiet():
             encoder.backbone.save_pretrained(folder)
+    save_tokenizer(encoder, folder, segments=segments)
+
+
+def save_tokenizer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
+    """The tokenizer, as `save_transformer` writes it."""
     tokenizer = copy.copy(encoder.tokenizer)
     if tokenizer.is_fast:
         # The last call leaves its truncation behind; equal encoders should give equal files.

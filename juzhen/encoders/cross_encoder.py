@@ -1,30 +1,26 @@
 """The cross-encoder itself: both sentences in one input → transformer → [CLS] or mean → head → logits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list, side_by_side
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.progress import progress_bar
-from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.classifier import read_theirs
-from juzhen.encoders.cross_encoder_input import PairTemplate, pack_joint
-from juzhen.encoders.decision import Decides
-from juzhen.encoders.grades import checked_grades, similarity
-from juzhen.encoders.layout import PAIRS_FILE, inside
+from juzhen.encoders.cross_encoder_input import PairTemplate
+from juzhen.encoders.generative_reranker import GenerativeReranker
+from juzhen.encoders.grades import checked_grades
+from juzhen.encoders.layout import PAIRS_FILE, gives_answers, inside
 from juzhen.encoders.locate import (
     HEAD_FILE,
     download,
@@ -34,17 +30,14 @@ from juzhen.encoders.locate import (
     scores_pairs,
 )
 from juzhen.encoders.packing import use_cheap_dropout
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.prompts import JOINT, prompt_refused
-from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.settable import Settable, check_flag
+from juzhen.encoders.settable import check_flag
 from juzhen.encoders.settings_file import naming, read_settings
-from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
-from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import DROPOUTS
 
 SEGMENTS_UNKNOWN = (
@@ -53,7 +46,7 @@ SEGMENTS_UNKNOWN = (
 )
 
 
-class CrossEncoder(Decides, Shareable, Settable):
+class CrossEncoder(PairEncoder):
     """Logits of sentence pairs: one (a similarity), or one per class.
 
     inner     backbone, tokenizer and pooling ([CLS] or mean); its `dim` numbers go into the head
@@ -112,8 +105,10 @@ class CrossEncoder(Decides, Shareable, Settable):
     @classmethod
     def load(
         cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
-    ) -> "CrossEncoder":
+    ) -> Any:
         """The cross-encoder in a folder, of a run or of the hub, in float32, in evaluation mode.
+
+        A language model that scores pairs by its answer is a `GenerativeReranker`.
 
         revision, device  as of `SentenceEncoder.load`
 
@@ -127,6 +122,8 @@ class CrossEncoder(Decides, Shareable, Settable):
                 f"{source}: holds an encoder of single sentences and no {HEAD_FILE}: SentenceEncoder.load(…). Expected "
                 "a run of a cross-encoder, or a cross-encoder of sentence-transformers"
             )
+        if gives_answers(folder):
+            return GenerativeReranker.load(source, revision=revision, device=device)
         if not (folder / HEAD_FILE).is_file():
             inner, layers, head = read_theirs(folder, path, revision)
             marks = inner.gives_segments
@@ -198,123 +195,19 @@ class CrossEncoder(Decides, Shareable, Settable):
         return has_types and self.template.marks
 
     @property
-    def backbone(self) -> PreTrainedModel:
-        return self.inner.backbone
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return self.inner.remarks
-
-    @property
-    def dim(self) -> int:
-        return self.inner.dim
-
-    @property
     def outputs(self) -> int:
         return self.head.out_features
+
+    @property
+    def facts(self) -> list[str]:
+        head = [value.detach().cpu().numpy().tobytes().hex() for value in self.head.state_dict().values()]
+        return [*head, str(self.segments), str(self.symmetric)]
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "pairs outputs"]:
         """Logits in float32, also under autocast: rounded ones tie, and ties change ranks."""
         pooled = self.dropout(self.inner(tokens))
         with torch.autocast(pooled.device.type, enabled=False):
             return functional.linear(pooled.float(), self.head.weight.float(), self.head.bias.float())
-
-    def join(self, first: TokenTable, second: TokenTable) -> Tokens:
-        """Packed joint inputs of sentences that were tokenised alone."""
-        ids, segments = self.template.join(first, second, max_length=self.inner.max_length)
-        budget = self.inner.micro_batch_tokens
-        return pack_joint(ids, segments if self.segments else None, max_group_tokens=budget)
-
-    def room(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Tokens of the joint inputs of sentences of these lengths."""
-        counts = self.template.lengths(first, second, max_length=self.inner.max_length)
-        return counts[0] + counts[1] + self.template.num_special
-
-    def score(
-        self,
-        pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],
-        second: str | Iterable[str] | None = None,
-        /,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
-        show_progress: bool | None = None,
-    ) -> Float[np.ndarray, "*pairs"]:
-        """`similarity` of the pairs in their order, float32; of one pair a number.
-
-        `score("a", "b")`, `score(firsts, seconds)`: the two sides apart.
-
-        show_progress  a bar; None: on a terminal, once the work has taken some seconds
-
-        Raises UserError for what is no pair of texts, and for a text that is empty.
-        """
-        first, second, is_one = as_pairs(side_by_side(pairs, second))
-        logits = self.logits(first, second, batch_tokens=batch_tokens, show_progress=show_progress)
-        scores = similarity(torch.from_numpy(logits), self.grades).numpy()
-        return scores[0] if is_one else scores
-
-    def rank(
-        self,
-        query: str,
-        documents: Iterable[str],
-        top_k: int | None = None,
-        *,
-        among: Iterable[int] | None = None,
-        **options: Any,
-    ) -> list[Hit]:
-        """The documents by their `score` with the query, best first; of equal scores the lower number comes first.
-
-        top_k  how many are given; None: all
-        among  numbers of the documents that are read, such as those that `SentenceEncoder.search` has found; None: all
-
-        Options and errors: as `score`. Raises UserError for a number that is no document, and for more than there are.
-        """
-        question, texts = as_text(query, "query"), as_text_list(documents, "documents")
-        chosen = range(len(texts)) if among is None else as_column(among, "among")
-        for number in chosen:
-            is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
-            if not is_whole or not 0 <= number < len(texts):
-                raise UserError(f"among: {number} is no number of a document; expected 0 to {len(texts) - 1}")
-        numbers = sorted({int(number) for number in chosen})
-        check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
-        scores = self.score([(question, texts[number]) for number in numbers], **options)
-        order = np.argsort(-scores, kind="stable")[:top_k]
-        return [Hit(numbers[rank], float(scores[rank])) for rank in order.tolist()]
-
-    @torch.no_grad()
-    def logits(
-        self,
-        first: Sequence[str],
-        second: Sequence[str],
-        *,
-        batch_tokens: int = BATCH_TOKENS,
-        show_progress: bool | None = None,
-    ) -> Float[np.ndarray, "pairs outputs"]:
-        """Logits of the pairs in their order, float32, without dropout; the mean of both orders if `symmetric`.
-
-        Raises UserError for a text that is empty or no string.
-        """
-        first, second = as_text_list(first, "first"), as_text_list(second, "second")
-        if len(first) != len(second):
-            raise UserError(
-                f"{len(first)} first texts and {len(second)} second ones: expected as many of each"
-            )
-        tell_of_fork()
-        table = self.inner.tokenize([*first, *second], progress=show_progress)
-        sides = np.arange(len(first)), np.arange(len(first), 2 * len(first))
-        orders = [sides, sides[::-1]] if self.symmetric else [sides]
-        lengths = self.room(table.lengths[sides[0]], table.lengths[sides[1]])
-        logits = np.empty((len(first), self.outputs), dtype=np.float32)
-        was_training, device = self.training, self.head.weight.device
-        self.eval()
-        try:
-            with progress_bar("scoring pairs", len(first), shown=show_progress) as advance:
-                for rows in batches_by_length(lengths, batch_tokens=batch_tokens):
-                    parts = [self(self.join(table[a[rows]], table[b[rows]]).to(device)) for a, b in orders]
-                    logits[rows] = torch.stack(parts).mean(dim=0).cpu().numpy()
-                    advance(len(rows))
-        finally:
-            self.train(was_training)
-        return logits
 
 
 def dropout_rate(architecture: PretrainedConfig) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +11,12 @@ from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind, Side
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.collate import SentenceCollator, given_tensors
 from juzhen.encoders.packing import pack
 from juzhen.encoders.special_tokens import special_around
-from juzhen.encoders.token_table import TokenTable, runs
+from juzhen.encoders.token_table import CachedTokenizer, TokenTable, runs
 
 PAIR, SWAPPED = "pair", "swapped"
 """Columns of a joint batch: the sentences as they stand in the row, and in the other order."""
@@ -160,6 +161,11 @@ class CrossEncoderCollator(SentenceCollator):
     def __call__(self, examples: Examples, rows: np.ndarray) -> Batch:
         return self._joint(examples, rows, both=self._both_in_evaluation)
 
+    def _sides_of(
+        self, examples: Examples, first: np.ndarray, second: np.ndarray, *, index: int | None
+    ) -> tuple[TokenTable, TokenTable]:
+        return self.shown(examples, first, index=index), self.shown(examples, second, index=index)
+
     def _joint(self, examples: Examples, rows: np.ndarray, *, both: bool, index: int | None = None) -> Batch:
         first, *later = (values[rows].astype(np.int64) for values in examples.columns.values())
         documents = later if examples.kind is Kind.TRIPLET and index is not None else later[:1]
@@ -171,14 +177,50 @@ class CrossEncoderCollator(SentenceCollator):
         return Batch(
             task=examples.name,
             kind=examples.kind,
-            tokens=self._join(
-                self.shown(examples, first, index=index), self.shown(examples, second, index=index)
-            ),
+            tokens=self._join(*self._sides_of(examples, first, second, index=index)),
             sentence_ids=numbers.repeat(len(first) // len(rows)),
             columns=dict(zip((PAIR, SWAPPED), inputs, strict=False)),
             rows=numbers,
             tensors=given_tensors(examples, rows),
         )
+
+
+class AskedPairCollator(CrossEncoderCollator):
+    """The same of an encoder that reads the first text of a row as a query, the others as documents.
+
+    tokenize  asked for the tokens of each side
+    """
+
+    def __init__(self, tokenize: CachedTokenizer, **options: Any) -> None:
+        super().__init__(tokenize, **options)
+        self._sides = tokenize
+
+    def token_lists(self, examples: Examples) -> TokenTable:
+        return super().token_lists(_asked(examples))
+
+    def row_lengths(self, examples: Examples) -> np.ndarray:
+        first, *later = (values.astype(np.int64) for values in examples.columns.values())
+        documents = later if examples.kind is Kind.TRIPLET else later[:1]
+        lengths = [
+            self._room(*(side.lengths for side in self._sides_of(examples, first, column, index=None)))
+            for column in documents
+        ]
+        return np.maximum.reduce(lengths)
+
+    def _sides_of(
+        self, examples: Examples, first: np.ndarray, second: np.ndarray, *, index: int | None
+    ) -> tuple[TokenTable, TokenTable]:
+        table = self._apart(_asked(examples))
+        assert table is not None  # sides are read apart
+        places = [
+            table.places(numbers, np.full(len(numbers), side))
+            for numbers, side in ((first, Side.QUERY), (second, Side.DOCUMENT))
+        ]
+        return table.tokens[places[0]], table.tokens[places[1]]
+
+
+def _asked(examples: Examples) -> Examples:
+    return replace(examples, symmetric=False, sides=None)
 
 
 def pack_joint(ids: TokenTable, segments: TokenTable | None, *, max_group_tokens: int | None) -> Tokens:

@@ -10,7 +10,7 @@ from juzhen.core.examples import Examples
 from juzhen.core.numerals import percent
 from juzhen.data.text import TextTable
 from juzhen.encoders.chunks import lost_tokens
-from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
 
 SAMPLED = 1000
@@ -66,7 +66,7 @@ def cut_sentences(encoder: PooledEncoder, examples: Examples, lengths: np.ndarra
     return Cut(len(np.unique(numbers)), int(is_cut.sum()), encoder.max_length)
 
 
-def cut_pairs(encoder: CrossEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+def cut_pairs(encoder: PairEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
     """How many pairs are cut. A sentence that was cut alone fills all the room, and the other one does not fit in.
 
     lengths  as of `cut_sentences`
@@ -77,3 +77,15 @@ def cut_pairs(encoder: CrossEncoder, examples: Examples, lengths: np.ndarray | N
     room = encoder.inner.max_length
     needed = first + second - 2 * sum(encoder.template.margins) + encoder.template.num_special
     return Cut(len(first), int((needed > room).sum()), room, unit="pairs")
+
+
+def cut_asked_pairs(encoder: PairEncoder, examples: Examples) -> Cut:
+    """The same where each text is read by its side: all pairs of a query and a document in a row."""
+    first, *others = examples.columns.values()
+    used, places = np.unique(np.concatenate(others), return_inverse=True)
+    asked, places_of_first = np.unique(first, return_inverse=True)
+    texts = [[examples.sentences[number] for number in numbers.tolist()] for numbers in (asked, used)]
+    sides = encoder.tables(*texts)
+    needed = np.tile(sides[0].lengths[places_of_first], len(others)) + sides[1].lengths[places]
+    room = encoder.inner.max_length
+    return Cut(len(needed), int((needed > room).sum()), room, unit="pairs")

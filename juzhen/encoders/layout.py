@@ -25,6 +25,8 @@ PAIRS_FILE = "crossencoder.json"
 LENGTH_FILE = "sentence_bert_config.json"
 CLASSIFIES = "sequence-classification"
 """What sentence-transformers calls the task of a cross-encoder that is one model of transformers with its own head."""
+ANSWERS = ".LogitScore"
+"""How sentence-transformers ends the type of the module that scores by the answer of a language model."""
 PYLATE, TOKEN_VECTORS = "ColBERT", "MultiVectorEncoder"
 """What PyLate and sentence-transformers call an encoder with a vector for each token."""
 
@@ -65,6 +67,8 @@ def read_layout(folder: Path) -> Layout:
         if gives_tokens(folder):
             prompts = prompts_of(read_settings(folder / PROMPTS_FILE))
             return Layout(transformer=folder, prompts=prompts, reader="MultiVectorEncoder")
+        if gives_answers(folder):
+            return Layout(transformer=inside(folder, _paths(folder)[0]), reader="CrossEncoder")
         if (folder / MODULES_FILE).is_file() and not (folder / PAIRS_FILE).is_file():
             return _sentence_transformers(folder)
     return Layout(transformer=folder)
@@ -76,6 +80,19 @@ def gives_tokens(folder: Path) -> bool:
         if (folder / MODULES_FILE).is_file() and (folder / PROMPTS_FILE).is_file():
             return read_settings(folder / PROMPTS_FILE).get("model_type") in (PYLATE, TOKEN_VECTORS)
     return False
+
+
+def gives_answers(folder: Path) -> bool:
+    """Whether a folder holds a language model that scores pairs by its answer. Broken files: as `gives_tokens`."""
+    with suppress(UserError, KeyError, TypeError, AttributeError):
+        if (folder / MODULES_FILE).is_file():
+            return any(str(module["type"]).endswith(ANSWERS) for module in read_json(folder / MODULES_FILE))
+    return False
+
+
+def _paths(folder: Path) -> list[str]:
+    """Where the modules of sentence-transformers lie, in their order."""
+    return [str(module["path"]) for module in read_json(folder / MODULES_FILE)]
 
 
 def _own(folder: Path, settings: Mapping[str, Any]) -> Layout:

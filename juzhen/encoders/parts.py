@@ -53,10 +53,11 @@ class Parts:
     remarks: tuple[str, ...] = ()
 
 
-def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
+def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) -> Parts:
     """The parts that `config` describes, in float32 on the CPU.
 
     seed  draws the weights under `initialize=random`; the global random state is left as it was
+    reader  the class that asks, where a folder has states that it alone reads
 
     What the configuration leaves open (null) is taken from the folder; what the folder leaves open is pooling
     mean, not normalized, as many tokens as the model can take. Raises UserError for files that do not load, or do
@@ -64,7 +65,7 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
     """
     files = find_encoder(config)
     layout = files.layout
-    if layout.reader is not None:
+    if layout.reader not in (None, reader):
         raise UserError(
             f"{config.path}: holds a {layout.reader}, whose states are no embeddings of sentences; load it by "
             f"{layout.reader}.load(…)"
@@ -78,6 +79,9 @@ def read_parts(config: BackboneConfig, *, seed: int) -> Parts:
         if config.initialize == "random":
             if config.layers is not None:
                 architecture.num_hidden_layers = config.layers
+                if types := getattr(architecture, "layer_types", None):
+                    chosen = [types[number % len(types)] for number in range(config.layers)]
+                    architecture.layer_types = chosen
             backbone = from_scratch(architecture, shown=files.shown)
         elif files.on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)

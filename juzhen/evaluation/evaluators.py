@@ -18,8 +18,8 @@ from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics import lexical
@@ -97,7 +97,7 @@ class PairEvaluator(Evaluator):
     unscored = UNSCORED_BY_PAIRS
     plan_type = CrossEncoderPlan
 
-    def __init__(self, encoder: CrossEncoder) -> None:
+    def __init__(self, encoder: PairEncoder) -> None:
         self.encoder = encoder
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
@@ -123,7 +123,7 @@ class PairEvaluator(Evaluator):
         }
 
 
-def pair_logits(encoder: CrossEncoder, batch: Batch) -> Float[Tensor, "batch outputs"]:
+def pair_logits(encoder: PairEncoder, batch: Batch) -> Float[Tensor, "batch outputs"]:
     """The mean over the orders in which the batch holds each pair."""
     logits = encoder(batch.tokens)
     return torch.stack([logits[rows] for rows in batch.columns.values()]).mean(dim=0)

@@ -15,8 +15,8 @@ from juzhen.core.whole import whole_folder, write_json, write_text
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders.adapters import merged
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
-from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.model_card import fact_table
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import TYPES
 from juzhen.encoders.projection import IDENTITY, Projection
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -58,7 +58,7 @@ def export_encoder(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(folder) as part:
         whole = merged(encoder)  # the proof compares with the adapter as it is
-        prepared: Any = whole if isinstance(encoder, CrossEncoder) else finished(whole, dim, format)
+        prepared: Any = whole if isinstance(encoder, PairEncoder) else finished(whole, dim, format)
         if format is Format.STATIC:
             write_static(prepared, part, dim=dim)
         elif format.graph is None:
@@ -93,7 +93,7 @@ def finished(encoder: SentenceEncoder, dim: int | None, format: Format) -> Sente
 
 def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
     """Raises UserError where the format cannot hold the encoder."""
-    if isinstance(encoder, CrossEncoder):
+    if isinstance(encoder, PairEncoder):
         if dim is not None:
             raise UserError("--dim: a cross-encoder gives scores and no embeddings")
         if format is Format.STATIC:
@@ -151,7 +151,7 @@ def _settings(encoder: Any, format: Format) -> dict[str, Any]:
     """What a program has to know to use the graph."""
     inner = encoder.inner
     about: dict[str, Any] = {"format": str(format), "max_length": inner.max_length, "pooling": inner.pooling}
-    if isinstance(encoder, CrossEncoder):
+    if isinstance(encoder, PairEncoder):
         inputs = ["input_ids", "attention_mask", *([TYPES] if encoder.segments else [])]
         settings = {"outputs": ["scores", "logits"], "symmetric": encoder.symmetric, "grades": encoder.grades}
         return about | {"kind": "scores", "inputs": inputs} | settings

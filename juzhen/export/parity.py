@@ -17,7 +17,7 @@ from juzhen.backends.names import MOST_DIFFERENCE, BackendName
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
-from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.export.folder import finished
@@ -76,7 +76,7 @@ def compare_ways(
     Raises UserError for a family of encoders that has no such ways, and for what of `beside` is neither.
     """
     texts = list(texts)
-    if isinstance(encoder, CrossEncoder):
+    if isinstance(encoder, PairEncoder):
         return _compare_pairs(encoder, texts, beside, only, on_way)
     if not isinstance(encoder, SentenceEncoder) or encoder.templates is not None:
         raise UserError("parity compares encoders of texts without templates, and cross-encoders")
@@ -200,7 +200,7 @@ def _rounded(place: str) -> str:
 
 
 def _compare_pairs(
-    encoder: CrossEncoder,
+    encoder: PairEncoder,
     texts: list[str],
     beside: Sequence[str],
     only: Collection[str] | None,
@@ -232,7 +232,7 @@ def _compare_pairs(
     return results
 
 
-def _their_scores(encoder: CrossEncoder, stack: ExitStack) -> Callable[[Any], np.ndarray]:
+def _their_scores(encoder: PairEncoder, stack: ExitStack) -> Callable[[Any], np.ndarray]:
     _require_theirs()
     if encoder.symmetric:
         raise UserError("it cannot take the mean of both orders of a pair")

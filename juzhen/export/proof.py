@@ -19,7 +19,7 @@ from juzhen.core.measures import MEASURES
 from juzhen.core.processor import processor_name
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
-from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, unit
 from juzhen.encoders.proof import embedding_alone
@@ -156,7 +156,7 @@ def prove(
     examples = [dev_rows(config, data_dir, limit) for config in sets]
     texts, special = proof_texts(encoder.inner), special_texts(encoder.inner)
     ids = encoder.inner.tokenize([*texts, *special])
-    if isinstance(encoder, CrossEncoder):
+    if isinstance(encoder, PairEncoder):
         differences, worst = _pair_differences(encoder, opened, texts, special)
     elif format is Format.STATIC:
         differences, worst = {}, ""
@@ -228,7 +228,7 @@ def _differences(
 
 
 def _pair_differences(
-    encoder: CrossEncoder, opened: Opened, texts: list[str], special: list[str]
+    encoder: PairEncoder, opened: Opened, texts: list[str], special: list[str]
 ) -> tuple[dict[str, float], str]:
     every = [*zip(texts, texts[::-1], strict=True), *zip(special, special[::-1], strict=True)]
     expected = np.array([encoder.score([pair], show_progress=False)[0] for pair in every])
@@ -272,7 +272,7 @@ def _speed(encoder: Any, opened: Opened, rows: Examples | None, texts: list[str]
     """Texts, or pairs, per second of both, in turns."""
     pairs = _pairs(rows)[:TIMED] if rows is not None else list(zip(texts, texts[::-1], strict=True))
     sides: dict[str, Callable[[], Any]]
-    if isinstance(encoder, CrossEncoder):
+    if isinstance(encoder, PairEncoder):
         count = len(pairs)
         sides = {
             "before": lambda: encoder.score(pairs, show_progress=False),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.export.formats import Format
 
 READ = """import json, pathlib
@@ -50,7 +50,7 @@ def usage(encoder: Any, format: Format) -> str:
     """Markdown: the program, and what has to be said beside it."""
     if format.extra is None:
         return STATIC
-    scores = isinstance(encoder, CrossEncoder)
+    scores = isinstance(encoder, PairEncoder)
     imports, opened = OPENED[format.extra]
     output = "scores" if scores else "embeddings"
     call = f'graph(["{output}"], inputs)[0]' if format.extra == "onnx" else f'graph(inputs)["{output}"]'

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import expit
 
-from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.index.hits import IndexHit
 
 RERANKED = 50
@@ -19,7 +19,7 @@ def in_order_of(found: Sequence[IndexHit], scores: np.ndarray, top_k: int) -> li
 
 
 def reranked(
-    encoder: CrossEncoder, queries: Sequence[str], found: Sequence[Sequence[IndexHit]], top_k: int
+    encoder: PairEncoder, queries: Sequence[str], found: Sequence[Sequence[IndexHit]], top_k: int
 ) -> list[list[IndexHit]]:
     """For each query the `top_k` best of its texts by the cross-encoder, whose scores are from 0 to 1."""
     pairs = [(query, hit.text) for query, hits in zip(queries, found, strict=True) for hit in hits]

@@ -117,7 +117,10 @@ def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
             "the runs started from different weights; name the base that their training is counted from"
         )
     path, backbone, _ = starts[0]
-    if not path and parents[0].config["model"]["_target_"].endswith("CrossEncoderModule"):
+    model = parents[0].config["model"]["_target_"]
+    if not path and model.endswith("RerankerModule"):
+        raise UserError("a reranker starts from a decoder; name a run of an untrained one as the base")
+    if not path and model.endswith("CrossEncoderModule"):
         raise UserError("a cross-encoder starts with a new head; name a run of an untrained one as the base")
     return load_start(parents[0]), str(path or backbone["path"])
 

@@ -19,9 +19,9 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.whole import remove_folder, whole_file, write_json, writing_to
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
 from juzhen.encoders.multi_vector import MultiVectorEncoder
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.mining.candidates import BM25Retriever, DenseRetriever, Retriever
@@ -88,7 +88,7 @@ def mine(
     options: MiningOptions | None = None,
     *,
     folder: str | Path,
-    judge: CrossEncoder | None = None,
+    judge: PairEncoder | None = None,
     evaluation: Sequence[Examples] = (),
     calibrate_on: Examples | None = None,
     false_negative_rate: float = 0.05,
@@ -231,7 +231,7 @@ def _source(
     return DenseRetriever(source, ranking, name=name, **settings)
 
 
-def _judge(encoder: CrossEncoder, batch_tokens: int) -> Judge:
+def _judge(encoder: PairEncoder, batch_tokens: int) -> Judge:
     def score(first: Sequence[str], second: Sequence[str]) -> np.ndarray:
         return encoder.score(
             list(zip(first, second, strict=True)), batch_tokens=batch_tokens, show_progress=False
@@ -289,10 +289,9 @@ def ranking_digest(ranking: RankingSet) -> str:
     return _digest([*sizes, *ranking.queries, *ranking.corpus, *answers, *irrelevant])
 
 
-def judge_digest(judge: CrossEncoder) -> str:
+def judge_digest(judge: PairEncoder) -> str:
     """32 hex digits over all that decides its scores."""
-    head = [value.detach().cpu().numpy().tobytes().hex() for value in judge.head.state_dict().values()]
-    return encoder_digest(judge.inner, _digest([*head, str(judge.segments), str(judge.symmetric)]))
+    return encoder_digest(judge.inner, _digest(judge.facts))
 
 
 def _digest(texts: Sequence[str]) -> str:

@@ -71,7 +71,12 @@ PHRASES = {
 """Setting → how a label says it."""
 
 WORDS = {
-    "model.name": {"biencoder": "", "crossencoder": "cross-encoder", "colbert": "ColBERT"},
+    "model.name": {
+        "biencoder": "",
+        "crossencoder": "cross-encoder",
+        "colbert": "ColBERT",
+        "reranker": "reranker",
+    },
     "hardware.precision": {"32-true": "", "bf16-mixed": "bf16", "16-mixed": "fp16"},
     "hardware.compile": {"True": "compiled"},
     "evaluation.backend": {"torch": ""},

@@ -11,9 +11,9 @@ from juzhen.backends import open_backend
 from juzhen.core.columns import check_texts
 from juzhen.core.errors import nearest
 from juzhen.core.examples import Side
-from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import cut_texts
 from juzhen.encoders.grades import similarity
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.token_table import TokenTable
@@ -127,7 +127,7 @@ class Embedder:
 class Reranker:
     """A cross-encoder: scores of pairs from 0 to 1."""
 
-    def __init__(self, encoder: CrossEncoder, name: str) -> None:
+    def __init__(self, encoder: PairEncoder, name: str) -> None:
         self.encoder, self.name = encoder.eval(), name
         self.lock = threading.Lock()
 
@@ -136,15 +136,15 @@ class Reranker:
         check_texts([query], called="query: text")
         check_texts(documents, called="documents: text")
         inner = self.encoder.inner
-        table = inner.tokenize([query, *documents])
-        first, second = np.full(len(documents), table.lengths[0]), table.lengths[1:]
+        asked, table = self.encoder.tables([query], documents)
+        first, second = np.full(len(documents), asked.lengths[0]), table.lengths
         lengths = self.encoder.room(first, second)
         template = self.encoder.template
         is_cut = first + second - 2 * sum(template.margins) + template.num_special > lengths
         is_cut |= cut_texts(inner, documents, second)
         if cut_texts(inner, [query], first[:1])[0]:
             is_cut[:] = True
-        return [(table[0], ids) for ids in table[1:]], lengths, int(is_cut.sum())
+        return [(asked[0], ids) for ids in table], lengths, int(is_cut.sum())
 
     def pair_tokens(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Any], np.ndarray, int]:
         """The same of pairs that share no query."""
@@ -155,7 +155,7 @@ class Reranker:
     def compute(self, inputs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         first, second = (TokenTable.of([pair[side] for pair in inputs]) for side in (0, 1))
         orders = [(first, second), (second, first)] if self.encoder.symmetric else [(first, second)]
-        device = self.encoder.head.weight.device
+        device = self.encoder.inner.device
         logits = [self.encoder(self.encoder.join(*order).to(device)) for order in orders]
         scores = similarity(torch.stack(logits).mean(dim=0), self.encoder.grades)
         if not torch.isfinite(scores).all():

@@ -285,3 +285,12 @@ def test_no_text_is_longer_than_the_positions_reach(rotation, limit, tmp_path):
     beyond = BackboneConfig(path=str(folder), max_length=limit + 1)
     with pytest.raises(UserError, match=f"max_length={limit + 1}: .* has positions for {limit} tokens"):
         look_at_encoder(beyond)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_random_decoder_of_other_layers_is_saved_and_loaded(layers, tmp_path):
+    folder = decoders.write("qwen2", tmp_path / "m")  # which names the kind of each layer
+    encoder = load(folder, initialize="random", layers=layers, pooling="last")
+    again = SentenceEncoder.load(save_encoder(encoder, tmp_path / "saved", card={}))
+    assert again.backbone.config.num_hidden_layers == layers
+    near(again.encode(TEXTS), encoder.encode(TEXTS))

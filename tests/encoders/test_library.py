@@ -74,6 +74,7 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
     names = [
         "AdapterConfig",
         "CrossEncoder",
+        "GenerativeReranker",
         "MiningOptions",
         "MultiVectorEncoder",
         "PromptEncoder",

@@ -41,6 +41,7 @@ FROM_TEXT = [
         "lexical",
         "bm25",
         "mlm",
+        "reranker",
     )
     for loss, one in loss_table.options("loss").items()
     if loss != "info_nce_guided"  # for model=guided alone
@@ -48,7 +49,7 @@ FROM_TEXT = [
     <= {*(declared_loss(one).input_kinds if "_target_" in one else Kind)}
 ]
 """Models that make pairs of sentences, and losses that take pairs. Those of rows are tried in tests/test_jobs.py,
-test_crossencoder.py, test_distill.py and test_guided.py. All but PAIRS_ALONE make triplets, too."""
+test_crossencoder.py, test_reranker.py, test_distill.py and test_guided.py. All but PAIRS_ALONE make triplets, too."""
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,282 @@
+"""The text in which a language model is asked about a query and a document, and its tokens by arithmetic.
+
+Each side is tokenised alone, between its own parts of the text, and once; a pair is the tokens of both. That this gives
+the tokens of the whole text is proved when a tokenizer and a text come together.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int
+from transformers import PreTrainedTokenizerBase
+
+from juzhen.core.columns import check_texts
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
+from juzhen.core.progress import progress_bar
+from juzhen.core.texts import short
+from juzhen.encoders.settings_file import naming
+from juzhen.encoders.texts import no_garbage_collection
+from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable, runs
+
+LINES = "<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {document}"
+CHAT = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+    f"{LINES}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+)
+"""What Qwen3-Reranker is asked (Zhang et al. 2025, https://arxiv.org/abs/2506.05176, section 2)."""
+INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
+
+PLACES = ("instruction", "query", "document")
+MARKS = {"query": "queryplaceofapair", "document": "documentplaceofapair"}
+Format = Literal["flat", "structured"]
+"""Whether a chat template takes the content of a message as a text, or as a list of parts."""
+
+ENDS = ("a", "Z", "7", "今", "!", ".", "-", "\n", " ", "”", "\t", ">", "é")
+"""What texts begin and end with where a tokenizer might join them to what stands beside them."""
+
+ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8)
+"""Sides: what is no query is read as a document."""
+
+
+def chat_template(text: str) -> str:
+    """The Jinja template of a text with the places {query} and {document}, and {instruction} where one may be given.
+
+    Raises UserError for a text without a place for both, in this order.
+    """
+    parts = _pieces(text)
+    roles = {"instruction": "system", "query": "query", "document": "document"}
+    content = '{{%- for message in messages if message.role == "{role}" -%}}{{{{- message.content -}}}}{{%- endfor -%}}'
+    return "".join(
+        content.format(role=roles[part])
+        if is_place
+        else "{{- " + json.dumps(part, ensure_ascii=False) + " -}}"
+        for part, is_place in parts
+        if part
+    )
+
+
+def _pieces(text: str) -> list[tuple[str, bool]]:
+    """The text in pieces, and whether each is the name of a place."""
+    pieces, rest = [], text
+    while found := [(rest.find(f"{{{name}}}"), name) for name in PLACES if f"{{{name}}}" in rest]:
+        start, name = min(found)
+        pieces += [(rest[:start], False), (name, True)]
+        rest = rest[start + len(name) + 2 :]
+    names = [name for name, is_place in pieces if is_place and name != "instruction"]
+    if names != ["query", "document"]:
+        raise UserError(
+            f"template={short(repr(text))}: expected the places {{query}} and then {{document}}, each once"
+        )
+    return [*pieces, (rest, False)]
+
+
+@dataclass(frozen=True)
+class AnswerPrompt:
+    """`before query between document after`, whose tokens are those of two parts.
+
+    cut     characters of `between` that are tokenised with the query
+    format  as of a chat template
+    tail    the tokens at the end that no document changes
+    fixed   tokens of the text without query and document
+    margins, num_special  as of `PairTemplate`: what stands around a side counts as its own
+    """
+
+    before: str
+    between: str
+    after: str
+    cut: int
+    format: Format
+    tail: Int[np.ndarray, "tokens"]
+    fixed: int
+    margins: tuple[int, int] = (0, 0)
+    num_special: int = 0
+
+    @classmethod
+    def of(
+        cls, tokenizer: PreTrainedTokenizerBase, instruction: str | None, *, format: Format | None = None
+    ) -> "AnswerPrompt":
+        """What the tokenizer's chat template makes of pairs. format: None: as the template takes it.
+
+        Raises UserError for a template without places for both texts, and for one whose tokens are not those of parts.
+        """
+        shown = tokenizer.name_or_path or "this encoder"
+        if not isinstance(tokenizer.chat_template, str):
+            raise UserError(f"{shown}: has no chat template that puts a query and a document in their places")
+        for name in ("flat", "structured") if format is None else (format,):
+            with naming(f"{shown}: its chat template cannot be filled in"):
+                text = _rendered(tokenizer, instruction, MARKS["query"], MARKS["document"], name)
+            if all(text.count(mark) == 1 for mark in MARKS.values()):
+                break
+        else:
+            raise UserError(
+                f"{shown}: its chat template does not hold query and document once each; give the text as template"
+            )
+        before, found, rest = text.partition(MARKS["query"])
+        between, also, after = rest.partition(MARKS["document"])
+        if not found or not also:
+            raise UserError(
+                f"{shown}: its chat template has the document before the query, which is not read here"
+            )
+        for end in ENDS:
+            pair = f"{end}x{end}", f"{end}y{end}"
+            if _rendered(tokenizer, instruction, *pair, name) != before + pair[0] + between + pair[1] + after:
+                raise UserError(
+                    f"{shown}: its chat template changes texts ({end!r} at their ends); it must not"
+                )
+        cut = _place_to_cut(tokenizer, before, between, after, shown)
+        one, four = (
+            _ids(tokenizer, [before + filler + between + filler + after])[0] for filler in ("0", "1 2 3 4")
+        )
+        shared = next(
+            (count for count, (a, b) in enumerate(zip(one[::-1], four[::-1], strict=False)) if a != b), 0
+        )
+        tail = np.array(one[len(one) - shared :], dtype=np.int32)
+        fixed = len(_ids(tokenizer, [before + between + after])[0])
+        return cls(before, between, after, cut, name, tail, fixed)
+
+    def around(self, text: str, *, is_query: bool) -> str:
+        """A side between what is tokenised with it."""
+        if is_query:
+            return self.before + text + self.between[: self.cut]
+        return self.between[self.cut :] + text + self.after
+
+    def lengths(
+        self, first: np.ndarray, second: np.ndarray, *, max_length: int
+    ) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
+        """Tokens of each side that are left: the document is cut first, then the query; the tail stays.
+
+        first, second  tokens of the sides with what stands around them
+        """
+        is_cut = first + second >= max_length
+        kept = np.where(is_cut, np.minimum(first, max_length - len(self.tail)), first)
+        return kept, np.where(is_cut, max_length - kept, second)
+
+    def join(
+        self, first: TokenTable, second: TokenTable, *, max_length: int
+    ) -> tuple[TokenTable, TokenTable]:
+        """Token numbers of each pair, and their segments, which are 0."""
+        counts = self.lengths(first.lengths, second.lengths, max_length=max_length)
+        is_cut = first.lengths + second.lengths >= max_length  # as sentence-transformers counts
+        ends = np.cumsum(counts[0] + counts[1])
+        starts = ends - counts[0] - counts[1]
+        ids = np.empty(ends[-1] if len(ends) else 0, dtype=np.int32)
+        copied = counts[1] - np.where(is_cut, len(self.tail), 0)
+        for table, targets, numbers in ((first, starts, counts[0]), (second, starts + counts[0], copied)):
+            ids[runs(targets, numbers)] = table.ids[runs(table.starts, numbers)]
+        lasts = ends[is_cut] - len(self.tail)
+        ids[runs(lasts, np.full(len(lasts), len(self.tail)))] = np.tile(self.tail, len(lasts))
+        return TokenTable(ids, starts, ends), TokenTable(np.zeros_like(ids), starts, ends)
+
+
+def _rendered(
+    tokenizer: PreTrainedTokenizerBase, instruction: str | None, query: str, document: str, format: Format
+) -> str:
+    contents = {"system": instruction, "query": query, "document": document}
+    messages: list[Any] = [
+        {"role": role, "content": text if format == "flat" else [{"type": "text", "text": text}]}
+        for role, text in contents.items()
+        if text is not None
+    ]
+    return str(tokenizer.apply_chat_template(messages, tokenize=False))
+
+
+def _ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": False}
+    return tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False, **options)["input_ids"]
+
+
+def _place_to_cut(
+    tokenizer: PreTrainedTokenizerBase, before: str, between: str, after: str, shown: str
+) -> int:
+    """Where the text between the sides may be cut so that parts have the tokens of the whole, whatever the sides are.
+
+    That is where a tokenizer begins a new word whatever stands there: tokens do not go beyond words. Raises UserError
+    where there is no such place.
+    """
+    pairs = [("a", "b"), *((f"x{end}", "y") for end in ENDS), *(("x", f"{end}y{end}") for end in ENDS)]
+    wholes = [before + query + between + document + after for query, document in pairs]
+    allowed = set(range(len(between) + 1)) if tokenizer.is_fast else set()
+    readers: tuple[Callable[..., list[Any]], ...] = (_words, _ids)
+    for read in readers:
+        expected = read(tokenizer, wholes) if allowed else []
+        for cut in sorted(allowed):
+            firsts = read(tokenizer, [before + query + between[:cut] for query, _ in pairs])
+            seconds = read(tokenizer, [between[cut:] + document + after for _, document in pairs])
+            if any(a + b != whole for a, b, whole in zip(firsts, seconds, expected, strict=True)):
+                allowed.remove(cut)
+    if not allowed:
+        raise UserError(
+            f"{shown}: its tokenizer joins query and document across {short(repr(between))}; put a special token, or a "
+            "sign such as > between them in the template"
+        )
+    return min(allowed, key=lambda place: abs(place - len(between) / 2))
+
+
+def _words(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[str]]:
+    """What the tokenizer looks at by itself: special tokens, and the pieces that its first step makes of the others."""
+    splitter = tokenizer.backend_tokenizer.pre_tokenizer
+    added = re.compile("(" + "|".join(map(re.escape, tokenizer.get_added_vocab())) + ")")
+    return [
+        [
+            word
+            for number, part in enumerate(added.split(text) if tokenizer.get_added_vocab() else [text])
+            if part
+            for word in (
+                [part] if number % 2 or splitter is None else [w for w, _ in splitter.pre_tokenize_str(part)]
+            )
+        ]
+        for text in texts
+    ]
+
+
+class SideReader:
+    """What tokenises documents, or queries, for the pairs of a `GenerativeReranker`; as `CachedTokenizer` takes it.
+
+    encoder  of which tokenizer, max_length and template are asked each time
+    """
+
+    sides = ROLES
+    unpooled = 0
+
+    def __init__(self, encoder: Any, *, is_query: bool = False) -> None:
+        self._encoder = encoder
+        self._is_query = is_query
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        return self._encoder.inner.tokenizer
+
+    @property
+    def max_length(self) -> int:
+        return self._encoder.inner.max_length
+
+    @property
+    def prompt(self) -> str:
+        """By which tokens that are kept are known again."""
+        return f"a side between {self._encoder.template.around(chr(0), is_query=self._is_query)}"
+
+    def reading(self, side: Side) -> "SideReader":
+        is_query = ROLES[side] == Side.QUERY
+        return self if is_query == self._is_query else SideReader(self._encoder, is_query=is_query)
+
+    def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable:
+        """Token numbers per text with what stands around it, at most `max_length` of each."""
+        around, portions = self._encoder.template.around, [TokenTable.of([])]
+        with (
+            no_garbage_collection(),
+            progress_bar("tokenising sentences", len(texts), shown=progress) as advance,
+        ):
+            for start in range(0, len(texts), TEXTS_PER_CALL):
+                portion = texts[start : start + TEXTS_PER_CALL]
+                check_texts(portion, start=start, may_be_empty=True)
+                whole = [around(text, is_query=self._is_query) for text in portion]
+                rows = _ids(self.tokenizer, whole)
+                portions.append(TokenTable.of([row[: self.max_length] for row in rows]))
+                advance(len(portion))
+        return TokenTable.joined(portions)

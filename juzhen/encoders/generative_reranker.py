@@ -1,0 +1,259 @@
+"""The generative reranker: a language model is asked about a query and a document, and its answer is the score."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedTokenizerBase
+
+from juzhen.core.batch import Tokens
+from juzhen.core.devices import open_device
+from juzhen.core.errors import UserError
+from juzhen.core.texts import short
+from juzhen.encoders.adapters import has_adapter, source_folder
+from juzhen.encoders.answer_layout import read_answers, require_answering, stored_head, write_answers
+from juzhen.encoders.answer_prompt import (
+    CHAT,
+    INSTRUCTION,
+    LINES,
+    AnswerPrompt,
+    Format,
+    SideReader,
+    chat_template,
+)
+from juzhen.encoders.layout import gives_answers
+from juzhen.encoders.locate import download, encoder_source, locate_folder
+from juzhen.encoders.pair_encoder import PairEncoder
+from juzhen.encoders.parts import read_parts
+from juzhen.encoders.prompts import JOINT, Prompts, prompt_refused
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.settings_file import naming
+from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.transformer import token_embeddings
+
+READER = "CrossEncoder"
+"""What opens its folders, also in sentence-transformers."""
+YES, NO = "yes", "no"
+NAME = "instruction"
+"""What an instruction is called among the prompts of a folder that had none."""
+
+
+class GenerativeReranker(PairEncoder):
+    """logit(yes) − logit(no) at the last token, behind a text that asks whether the document answers the query.
+
+    (Nogueira et al. 2020, https://arxiv.org/abs/2003.06713; Qwen3-Reranker, Zhang et al. 2025)
+
+    inner     the language model without its head, with pooling `last`
+    answers   numbers of the tokens for yes and no; of yes alone, where its logit is the score
+    prompts   the default one is the instruction
+    format    as of `AnswerPrompt`
+
+    Of the head only the rows of the answers are computed with. They are rows of the table of tokens, or of a head of
+    their own, and learn as these do: not beside an adapter. The tokenizer's chat template holds the text.
+    """
+
+    family: ClassVar[str] = "generative_reranker"
+    poolings: ClassVar[tuple[str, ...]] = ("last",)
+    settable: ClassVar[tuple[str, ...]] = ("instruction",)
+    symmetric, segments, grades = False, False, ()
+
+    def __init__(
+        self,
+        inner: SentenceEncoder,
+        *,
+        answers: Sequence[int],
+        prompts: Prompts,
+        format: Format | None = None,
+    ) -> None:
+        super().__init__()
+        shown = inner.tokenizer.name_or_path or "this encoder"
+        config = inner.backbone.config
+        require_answering(config, shown=shown)
+        if inner.prompt:
+            raise prompt_refused(JOINT, inner.prompt)
+        if inner.tokenizer.truncation_side != "right":
+            raise UserError(
+                f"{shown}: texts are cut at their start (truncation_side), and a question at its end alone"
+            )
+        rows = token_embeddings(inner.backbone).num_embeddings
+        if len(set(answers)) != len(answers) or not all(0 <= number < rows for number in answers):
+            raise UserError(
+                f"{shown}: the answers {list(answers)} are no tokens of the {rows} that the model has"
+            )
+        inner.pooling = "last"
+        inner.projections, inner.normalize, inner.score_head = nn.ModuleList(), False, None
+        inner._serves_head = True
+        self.inner = inner
+        self.answers = tuple(answers)
+        self.prompts = prompts
+        self._format = format
+        self.template = AnswerPrompt.of(inner.tokenizer, self.instruction, format=format)
+        least = self.template.fixed + 2
+        if inner.max_length < least:
+            raise UserError(
+                f"max_length={inner.max_length}: the text around query and document has {least - 2} tokens by itself; "
+                f"{least} are the least, and {least + 256} or more are customary"
+            )
+        head = stored_head(config, source_folder(inner.backbone))
+        self._stored = _Stored(head)
+        self.rows: nn.Parameter | None = None
+        if head is not None:
+            learns = not has_adapter(inner.backbone)
+            self.rows = nn.Parameter(head[list(self.answers)].float().clone(), requires_grad=learns)
+        self._is_finished = True
+
+    @classmethod
+    def of_folder(cls, inner: SentenceEncoder, folder: Path) -> Self:
+        """The one that a folder describes, whose model `inner` is."""
+        layout = read_answers(folder)
+        return cls(inner, answers=layout.answers, prompts=layout.prompts, format=layout.format)
+
+    @classmethod
+    def around(
+        cls,
+        inner: SentenceEncoder,
+        *,
+        true_answer: str | None = None,
+        false_answer: str | None = None,
+        template: str | None = None,
+        instruction: str | None = None,
+    ) -> Self:
+        """A new one of any language model, which has its head, or is given the table of tokens as such.
+
+        true_answer, false_answer  answers, a token each; None: yes, no
+        template     text with {query}, {document} and, where there may be one, {instruction}; None: as Qwen3-Reranker
+                     is asked, without its marks of turns where the tokenizer has none
+        instruction  None: that of Qwen3-Reranker
+
+        Raises UserError for answers that are no tokens.
+        """
+        tokenizer = inner.tokenizer
+        require_answering(inner.backbone.config, shown=tokenizer.name_or_path or "this encoder")
+        has_turns = "<|im_start|>" in tokenizer.get_vocab()
+        text = template or (CHAT if has_turns else f"{LINES}\n<Answer>:")
+        answers = [
+            answer_number(tokenizer, value or usual, key)
+            for key, value, usual in (("true_answer", true_answer, YES), ("false_answer", false_answer, NO))
+        ]
+        tokenizer.chat_template = chat_template(text)
+        prompts = Prompts({NAME: instruction or INSTRUCTION}, NAME) if "{instruction}" in text else Prompts()
+        if instruction and not prompts.texts:
+            raise UserError("instruction: the template has no place {instruction} for it")
+        return cls(inner, answers=answers, prompts=prompts, format="flat")
+
+    @classmethod
+    def load(
+        cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
+    ) -> Self:
+        """The one in a folder, of a run or of the hub: ours, or one of sentence-transformers with a LogitScore.
+
+        In float32, in evaluation mode. Raises UserError where there is none.
+        """
+        place, path = open_device(device), encoder_source(source)
+        folder = locate_folder(path) or download(path, revision)
+        if not gives_answers(folder):
+            raise UserError(f"{source}: holds no language model that scores pairs by its answer")
+        config = BackboneConfig(path=path, revision=revision, initialize="pretrained", pooling="last")
+        encoder = cls.of_folder(SentenceEncoder.of(read_parts(config, seed=0, reader=READER)), folder)
+        encoder._is_loaded_from(folder)
+        return encoder.to(place).eval()
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    @property
+    def facts(self) -> list[str]:
+        rows = [] if self.rows is None else [self.rows.detach().cpu().numpy().tobytes().hex()]
+        sides = [self.template.around(chr(0), is_query=is_query) for is_query in (True, False)]
+        return [*rows, str(self.answers), *sides]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return tuple(line for line in self.inner.remarks if not line.startswith("pooling="))
+
+    @property
+    def instruction(self) -> str | None:
+        """What the model is told to judge by; None: what the template says by itself."""
+        return self.prompts.text or None
+
+    @instruction.setter
+    def instruction(self, text: str | None) -> None:
+        self.set_instruction(text)
+
+    def set_instruction(self, text: str | None) -> None:
+        """Raises UserError for a template that has no place for it."""
+        texts = {name: value for name, value in self.prompts.texts.items() if name != NAME}
+        prompts = Prompts(texts | {NAME: text}, NAME) if text else Prompts(texts)
+        template = AnswerPrompt.of(self.inner.tokenizer, text or None, format=self._format)
+        if text and all(text not in part for part in (template.before, template.between, template.after)):
+            raise UserError(
+                f"instruction={short(repr(text))}: the chat template of this encoder has no place for one; leave it out"
+            )
+        vars(self).update(prompts=prompts, template=template)
+
+    @property
+    def reader(self) -> SideReader:
+        """What tokenises documents, and by `reading` queries."""
+        return SideReader(self)
+
+    def tables(
+        self, first: Sequence[str], second: Sequence[str], *, progress: bool | None = False
+    ) -> tuple[TokenTable, TokenTable]:
+        queries = SideReader(self, is_query=True).tokenize(first, progress=progress)
+        return queries, self.reader.tokenize(second, progress=progress)
+
+    def forward(self, tokens: Tokens) -> Float[Tensor, "pairs 1"]:
+        """Scores in float32, also under autocast."""
+        pooled = self.inner(tokens)
+        with torch.autocast(pooled.device.type, enabled=False):
+            return functional.linear(pooled.float(), self.direction().float())
+
+    def direction(self) -> Float[Tensor, "1 dim"]:
+        """What the last state is multiplied by: the row of yes without that of no."""
+        if self.rows is not None:
+            first, *other = self.rows
+        else:
+            table = token_embeddings(self.backbone).weight
+            first, *other = (table[number] for number in self.answers)
+        return (first - other[0] if other else first).unsqueeze(0)
+
+    def whole_head(self) -> Float[Tensor, "vocabulary dim"] | None:
+        """The head with the rows as they are; None: it is the table of tokens."""
+        if self.rows is None or self._stored.head is None:
+            return None
+        head = self._stored.head.to(self.backbone.dtype).clone()
+        head[list(self.answers)] = self.rows.detach().cpu().to(head.dtype)
+        return head
+
+    def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
+        """Fills an empty folder as `save` does."""
+        write_answers(self, folder, card, place=place)
+
+
+class _Stored:
+    """The whole head as its files have it, which no copy of an encoder needs again."""
+
+    def __init__(self, head: Tensor | None) -> None:
+        self.head = head
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Stored":
+        return self
+
+
+def answer_number(tokenizer: PreTrainedTokenizerBase, token: str, key: str) -> int:
+    """The number of an answer. Raises UserError for what the tokenizer does not have as one token."""
+    with naming(f"{key}={short(repr(token))}: the tokenizer cannot look it up"):
+        numbers = tokenizer(token, add_special_tokens=False)["input_ids"]
+    number = tokenizer.get_vocab().get(token, numbers[0] if len(numbers) == 1 else None)
+    if number is None or number == tokenizer.unk_token_id:
+        raise UserError(
+            f"{key}={short(token)}: the tokenizer of {tokenizer.name_or_path or 'this encoder'} has no such token; "
+            "choose two that it has, such as true_answer='\"是\"' false_answer='\"否\"'"
+        )
+    return int(number)

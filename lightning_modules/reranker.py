@@ -1,0 +1,107 @@
+"""A generative reranker: the answer of a language model, asked about a query and a document, as their score."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from conf.job import JobConfig
+from juzhen.backends.names import BackendName
+from juzhen.core.errors import UserError
+from juzhen.encoders import load_backbone, load_encoder
+from juzhen.encoders.first_look import prompt_at_start
+from juzhen.encoders.generative_reranker import READER, GenerativeReranker
+from juzhen.encoders.layout import gives_answers
+from juzhen.encoders.locate import download, encoder_folder, is_cross_encoder, locate_folder
+from juzhen.encoders.prompts import JOINT, prompt_refused
+from juzhen.families import family_of
+from lightning_modules.base import ModelSettings, SentenceModule
+from lightning_modules.biencoder import fitted
+from lightning_modules.chosen_losses import Match
+from lightning_modules.crossencoder import CrossEncoderModule
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankerSettings(ModelSettings):
+    true_answer: str | None
+    false_answer: str | None
+    instruction: str | None
+    template: str | None
+
+
+class RerankerModule(CrossEncoderModule):
+    """Trains logit(yes) − logit(no) behind a text that asks about a pair, as of `GenerativeReranker`.
+
+    (Nogueira et al. 2020, https://arxiv.org/abs/2003.06713; Zhang et al. 2025, https://arxiv.org/abs/2506.05176)
+
+    true_answer, false_answer, instruction, template  as of `GenerativeReranker.around`; None: as the folder says
+    """
+
+    provides: ClassVar[tuple[str, ...]] = ("scores", "lists")
+
+    Settings = RerankerSettings  # type: ignore[assignment]
+
+    def __init__(self, *, encoder: GenerativeReranker, **shared: Any) -> None:
+        SentenceModule.__init__(self, **shared)
+        self.encoder = encoder  # type: ignore[assignment]
+        self.collate = family_of(encoder).collate(encoder, fitted(encoder.inner, self.job))
+
+    @classmethod
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        for key, is_set in {
+            "backbone.layer_norm": job.backbone.layer_norm,
+            "evaluation.backend": job.evaluation.backend != BackendName.TORCH,
+            "evaluation.cache_embeddings": job.evaluation.cache_embeddings,
+        }.items():
+            if is_set:
+                raise UserError(f"{key} is for embeddings, and a reranker has none; leave it out")
+        if job.augmentation.views:
+            raise UserError(
+                f"augmentation.views={list(job.augmentation.views)}: model=reranker reads texts inside of a question, "
+                "which changes of sentences would change, too; leave augmentation out"
+            )
+
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        start = job.init_from or job.backbone.path
+        folder = encoder_folder(start) if job.init_from else locate_folder(start)
+        if folder is not None and gives_answers(folder):
+            _require_same(cls.settings(job), start)
+        elif job.init_from and is_cross_encoder(job.init_from):
+            raise UserError(
+                f"init_from={start}: holds a cross-encoder with a head of its own; type model=crossencoder"
+            )
+        elif prompt := prompt_at_start(job.backbone, start=job.init_from):
+            raise prompt_refused(JOINT, prompt)
+
+    @staticmethod
+    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> GenerativeReranker:  # type: ignore[override]
+        """The reranker in `folder`, or the one a job starts from: any decoder, asked in a new text if it has none."""
+        settings: Any = RerankerModule.settings(job)
+        start = folder or job.init_from
+        if start and gives_answers(encoder_folder(start)):
+            encoder = GenerativeReranker.load(start).train()
+        elif start:
+            return _around(load_encoder(start), settings)
+        else:
+            path = job.backbone.path
+            place = locate_folder(path) or download(path, job.backbone.revision)
+            inner = load_backbone(job.backbone, seed=job.seed, reader=READER)
+            if not gives_answers(place):
+                return _around(inner, settings)
+            encoder = GenerativeReranker.of_folder(inner, place).train()
+        if settings.instruction and folder is None:
+            encoder.instruction = settings.instruction
+        return encoder
+
+
+def _around(inner: Any, settings: Any) -> GenerativeReranker:
+    names = ("true_answer", "false_answer", "template", "instruction")
+    return GenerativeReranker.around(inner, **{name: getattr(settings, name) for name in names}).train()
+
+
+def _require_same(settings: Any, start: str) -> None:
+    """Raises UserError for answers or a text beside those of a reranker that is there."""
+    for key in ("true_answer", "false_answer", "template"):
+        if getattr(settings, key) is not None:
+            raise UserError(f"model.{key}: {start} is a reranker, and has its own; leave it out")
