@@ -14,7 +14,7 @@ from juzhen.core.batch import Batch, text_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_TOKENS
-from juzhen.encoders import load_backbone
+from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.multi_vector import MultiVectorEncoder, is_multi_vector, load_multi_vector
 from juzhen.encoders.multi_vector_layout import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
 from juzhen.encoders.parts import num_positions
@@ -74,7 +74,7 @@ class ColBERT(SentenceModule):
                 f"augmentation.views={list(job.augmentation.views)}: model=colbert scores each token, and changes of "
                 "sentences move them; leave augmentation out"
             )
-        if getattr(job.backbone, "adapter", None) is not None:
+        if job.backbone.adapter is not None:
             raise UserError(
                 "backbone.adapter: model=colbert trains all weights, those of its markers too; leave it out, or freeze "
                 "layers with callbacks=[default,unfreezing]"
@@ -87,15 +87,12 @@ class ColBERT(SentenceModule):
         found = start or job.backbone.path
         if is_multi_vector(found):
             encoder = load_multi_vector(found)
-            said = _said(settings, encoder)
-            if said:
+            if other := _other_settings(settings, encoder):
                 raise UserError(
-                    f"model.{said[0]}: {found} is a ColBERT that was made otherwise; leave it out"
+                    f"model.{other[0]}: {found} is a ColBERT that was made otherwise; leave it out"
                 )
             return encoder
         if start is not None:
-            from juzhen.encoders import load_encoder
-
             inner = load_encoder(start)
         else:
             inner = load_backbone(job.backbone, seed=job.seed)
@@ -150,7 +147,7 @@ def _reading(settings: ColBERTSettings, inner: Any) -> Reading:
     )
 
 
-def _said(settings: ColBERTSettings, encoder: MultiVectorEncoder) -> list[str]:
+def _other_settings(settings: ColBERTSettings, encoder: MultiVectorEncoder) -> list[str]:
     """Keys of the model that are set, and are otherwise in an encoder that is there."""
     rules = encoder.rules
     present = {
@@ -160,4 +157,5 @@ def _said(settings: ColBERTSettings, encoder: MultiVectorEncoder) -> list[str]:
         "expansion_attends": rules.attends,
         "skip_punctuation": bool(rules.skipped),
     }
-    return [key for key, value in present.items() if getattr(settings, key) not in (None, value)]
+    other = [key for key, value in present.items() if getattr(settings, key) not in (None, value)]
+    return other + (["markers"] if not settings.markers and encoder.prompts.texts else [])

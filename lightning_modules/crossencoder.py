@@ -43,6 +43,17 @@ class CrossEncoderModuleSettings(ModelSettings):
     head_dropout: float | None = None  # runs of before have none
 
 
+def require_no_embeddings(job: JobConfig, model: str) -> None:
+    """Raises UserError for keys of embeddings, which `model` has none of."""
+    for key, is_set in {
+        "backbone.layer_norm": job.backbone.layer_norm,
+        "evaluation.backend": job.evaluation.backend != BackendName.TORCH,
+        "evaluation.cache_embeddings": job.evaluation.cache_embeddings,
+    }.items():
+        if is_set:
+            raise UserError(f"{key} is for embeddings, and {model} has none; leave it out")
+
+
 class CrossEncoderModule(SentenceModule):
     """Scores a pair by a head over the joint input (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1).
 
@@ -73,13 +84,7 @@ class CrossEncoderModule(SentenceModule):
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
-        for key, is_set in {
-            "backbone.layer_norm": job.backbone.layer_norm,
-            "evaluation.backend": job.evaluation.backend != BackendName.TORCH,
-            "evaluation.cache_embeddings": job.evaluation.cache_embeddings,
-        }.items():
-            if is_set:
-                raise UserError(f"{key} is for embeddings, and a cross-encoder has none; leave it out")
+        require_no_embeddings(job, "a cross-encoder")
         _class_grades(job, matches)
         cls._require_order(job)
 

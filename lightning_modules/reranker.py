@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from conf.job import JobConfig
-from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.first_look import prompt_at_start
@@ -18,7 +17,7 @@ from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match
-from lightning_modules.crossencoder import CrossEncoderModule
+from lightning_modules.crossencoder import CrossEncoderModule, require_no_embeddings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +47,7 @@ class RerankerModule(CrossEncoderModule):
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
-        for key, is_set in {
-            "backbone.layer_norm": job.backbone.layer_norm,
-            "evaluation.backend": job.evaluation.backend != BackendName.TORCH,
-            "evaluation.cache_embeddings": job.evaluation.cache_embeddings,
-        }.items():
-            if is_set:
-                raise UserError(f"{key} is for embeddings, and a reranker has none; leave it out")
+        require_no_embeddings(job, "a reranker")
         if job.augmentation.views:
             raise UserError(
                 f"augmentation.views={list(job.augmentation.views)}: model=reranker reads texts inside of a question, "
@@ -89,7 +82,8 @@ class RerankerModule(CrossEncoderModule):
             inner = load_backbone(job.backbone, seed=job.seed, reader=READER)
             if not gives_answers(place):
                 return _around(inner, settings)
-            encoder = GenerativeReranker.of_folder(inner, place).train()
+            is_read = job.backbone.initialize == "pretrained"
+            encoder = GenerativeReranker.of_folder(inner, place, has_weights=is_read).train()
         if settings.instruction and folder is None:
             encoder.instruction = settings.instruction
         return encoder

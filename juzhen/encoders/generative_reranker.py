@@ -108,10 +108,21 @@ class GenerativeReranker(PairEncoder):
         self._is_finished = True
 
     @classmethod
-    def of_folder(cls, inner: SentenceEncoder, folder: Path) -> Self:
-        """The one that a folder describes, whose model `inner` is."""
+    def of_folder(cls, inner: SentenceEncoder, folder: Path, *, has_weights: bool = True) -> Self:
+        """The one that a folder describes, whose model `inner` is.
+
+        has_weights  they are those of the folder, and not drawn. Raises UserError where its head is in no file then:
+                     the table of tokens in its place would give other scores
+        """
         layout = read_answers(folder)
-        return cls(inner, answers=layout.answers, prompts=layout.prompts, format=layout.format)
+        encoder = cls(inner, answers=layout.answers, prompts=layout.prompts, format=layout.format)
+        is_tied = inner.backbone.config.tie_word_embeddings or has_adapter(inner.backbone)
+        if has_weights and encoder.rows is None and not is_tied:
+            raise UserError(
+                f"{folder}: config.json says that the model has a head of its own (tie_word_embeddings: false), and no "
+                "model.safetensors here holds lm_head.weight; fetch the whole model"
+            )
+        return encoder
 
     @classmethod
     def around(

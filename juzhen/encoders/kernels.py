@@ -81,7 +81,7 @@ def memory_efficient(
     """float32 too, and GPUs that are too old for flash; no window. The default of `scale` is 1/√head_dim."""
     ends, longest = tokens.boundaries, tokens.longest
     learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
-    key, value = (shared(states, query.shape[1]) for states in (key, value))
+    key, value = (shared_heads(states, query.shape[1]) for states in (key, value))
     rows = (states.unsqueeze(0) for states in (query, key, value))
     # 1: a token attends to those before it in its sentence.
     return torch.ops.aten._efficient_attention_forward(
@@ -89,6 +89,6 @@ def memory_efficient(
     )[0].squeeze(0)
 
 
-def shared(states: Tensor, heads: int) -> Tensor:
+def shared_heads(states: Tensor, heads: int) -> Tensor:
     """Keys or values (sentences, key heads, …), each head as often as there are heads of queries for it."""
     return states if states.shape[1] == heads else states.repeat_interleave(heads // states.shape[1], dim=1)

@@ -27,7 +27,7 @@ from transformers.masking_utils import sdpa_mask
 from juzhen.core.batch import Group, Tokens
 from juzhen.encoders.architectures import first_position, why_padded, without_cache
 from juzhen.encoders.attention_pattern import EVERYWHERE, Pattern, pattern_of
-from juzhen.encoders.kernels import ragged_kernel, shared
+from juzhen.encoders.kernels import ragged_kernel, shared_heads
 from juzhen.encoders.token_table import TokenTable
 
 LEVELS = 2**16
@@ -199,7 +199,7 @@ def _by_groups(
     for group, states in zip(tokens.groups, columns, strict=True):
         queries, keys, values = (_unpacked(packed, group) for packed in states)
         if keys.shape[1] != queries.shape[1]:
-            keys, values = (shared(states, queries.shape[1]) for states in (keys, values))
+            keys, values = (shared_heads(states, queries.shape[1]) for states in (keys, values))
         attended = _attended(queries, keys, values, group, pattern, scale=scale, rate=rate)
         attended = attended.transpose(1, 2).flatten(0, 1)
         parts.append(attended if group.slots is None else attended.index_select(0, group.slots))

@@ -115,8 +115,8 @@ def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) 
         "prompts": layout.prompts.configured(config),
     }
     folder = files.folder if config.initialize == "pretrained" else None
-    said = remarks(config, layout, backbone.config, tokenizer, pooling=pooling)
-    return Parts(backbone, tokenizer, options, layout.templates, folder, said)
+    lines = remarks(config, layout, backbone.config, tokenizer, pooling=pooling)
+    return Parts(backbone, tokenizer, options, layout.templates, folder, lines)
 
 
 def _with_adapter(

@@ -148,7 +148,7 @@ def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: in
         )
     most = _most_tokens(encoder, late=late)
     if chunk_tokens is not None:
-        check_count("chunk_tokens", chunk_tokens, most=None if most is None else most)
+        check_count("chunk_tokens", chunk_tokens, most=most)
     size = chunk_tokens or _most_tokens(encoder, late=False) or 1
     check_count("overlap", overlap, least=0, most=size // 2)
     if late and is_causal(encoder):

@@ -119,6 +119,8 @@ def mine(
     sources, evaluation = as_column(sources, "sources"), as_column(evaluation, "evaluation")
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
     _check(ranking, sources, options, calibrate_on)
+    if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
+        raise UserError("cache: keeps one vector per text, and none of the sources makes one; leave it out")
     cache = cache or EmbeddingCache(folder)
     options_of_encoders: dict[str, Any] = {
         "index": options.index,

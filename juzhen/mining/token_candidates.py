@@ -24,8 +24,9 @@ QUERIES_AT_ONCE = 32
 class MaxSimRetriever:
     """Documents by the MaxSim of their tokens; all of them are looked at.
 
-    Encodes queries and corpus when it is first asked, dim × 4 bytes for each token. Raises UserError for an index that
-    is not exact, for prompts by name, and for a cache: these are for one vector per text.
+    Encodes queries and corpus when it is first asked, dim × 4 bytes for each token. Takes the options of a
+    `DenseRetriever`; its cache keeps one vector per text, and is not used. Raises UserError for an index that is not
+    exact, and for prompts by name.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from decoders import DECODERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rerankers import PAIRS
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from juzhen.core.errors import UserError
@@ -195,6 +195,15 @@ def test_only_the_rows_of_the_answers_change_in_the_saved_head(folder, tmp_path)
     near(CrossEncoder.load(saved).score(PAIRS), encoder.eval().score(PAIRS))
     with pytest.raises(UserError, match=r"CrossEncoder\.load"):
         SentenceEncoder.load(saved)
+
+
+def test_a_folder_that_lost_its_head_is_refused(folder, tmp_path):
+    saved = GenerativeReranker.around(load(folder)).save(tmp_path / "saved")
+    weights = load_file(saved / "model.safetensors")
+    del weights["lm_head.weight"]
+    save_file(weights, saved / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"no model\.safetensors here holds lm_head\.weight"):
+        CrossEncoder.load(saved)
 
 
 def test_a_model_without_a_head_answers_by_its_table_of_tokens(tmp_path):

@@ -9,6 +9,7 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.encoders.multi_vector import MultiVectorEncoder
+from lightning_modules.colbert import ColBERT
 from lightning_modules.matching import match_losses
 
 COLBERT = ("model=colbert", "model.dim=8", "model.query_length=12", "training.duration=4 steps")
@@ -73,6 +74,17 @@ def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
     assert len(out.read_text(encoding="utf-8").splitlines()) == 2
     assert main(["mine", *words[:3], str(tmp_path / "b.tsv"), *words[4:], "--index", "hnsw"]) == 2
     assert "this encoder has one per token" in capsys.readouterr().err
+    assert (
+        main(["mine", *words[:3], str(tmp_path / "c.tsv"), *words[4:], "--cache", str(tmp_path / "kept")])
+        == 2
+    )
+    assert "cache: keeps one vector per text" in capsys.readouterr().err
+
+
+def test_a_colbert_that_is_there_keeps_its_markers(run):
+    job = typed_job("suite=none", "model=colbert", "model.markers=false", f"init_from={run}")
+    with pytest.raises(UserError, match=r"model\.markers: .* was made otherwise"):
+        ColBERT.load_encoder(job)
 
 
 @pytest.mark.parametrize(
