@@ -7,22 +7,27 @@ package of losses exports are written beside it, for type checkers and editors, 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+
+from hydra import compose, initialize_config_dir
 
 import juzhen.losses
 from conf.declared import INNER, declared_loss
+from conf.job import JobConfig
 from conf.own_classes import own_class
-from juzhen.backends.names import BackendName
 from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.tensors import TENSORS
 from juzhen.core.whole import write_text, writing_to
+from launch.job import read_job
+from launch.naming import register_resolvers
 from lightning_modules.chosen_losses import NEEDS
 from lightning_modules.matching import build_loss, match_losses
 from tools.loss_numbers import losses_for, number_table, options
@@ -74,26 +79,23 @@ def outcome(model: Mapping[str, Any], loss: Mapping[str, Any]) -> Outcome:
     return Outcome(reason=refusals[natural].partition(";")[0])
 
 
-def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> SimpleNamespace:
-    """As much of a job as is asked before anything is loaded: one set of the given kind."""
+def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> JobConfig:
+    """A job of one set of the given kind."""
+    job, chosen = copy(_composed_job()), copy(_composed_job().dataset["demo_sts"])
+    chosen.name, chosen.kind = "the set", kind
+    chosen.layouts = {chosen.layout: copy(chosen.layouts[chosen.layout])}
+    chosen.layouts[chosen.layout].columns = {TEACHER_SCORE.format("positive"): "whatever a loss reads is there"}
+    job.dataset = {chosen.name: chosen}
     settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
-    # Whatever a loss reads is there.
-    scored = SimpleNamespace(columns=[TEACHER_SCORE.format("positive")], format=None)
-    read = {"view": None, "source": None, "learning": None, "layout": "a", "layouts": {"a": scored}}
-    graded = {"grades": [0, 1], "score_range": [0, 1]}
-    return SimpleNamespace(
-        model=dict(model) | settled,
-        loss=dict(loss),
-        source=None,
-        dataset={"the set": SimpleNamespace(name="the set", kind=kind, **graded, **read)},
-        schedule=SimpleNamespace(sets={}, stages={}),
-        training=SimpleNamespace(stratify_by="none"),
-        backbone=SimpleNamespace(layer_norm=None, path="builtin/encoder"),
-        augmentation=SimpleNamespace(views=()),
-        init_from=None,
-        cache_dir=".cache",
-        evaluation=SimpleNamespace(backend=BackendName.TORCH, cache_embeddings=False),
-    )
+    job.model, job.loss = dict(model) | settled, dict(loss)
+    return job
+
+
+@cache
+def _composed_job() -> JobConfig:
+    register_resolvers()
+    with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
+        return read_job(compose("train", overrides=["dataset=[demo_sts]", "suite=none"]))
 
 
 def outcomes() -> dict[str, dict[str, Outcome]]:
