@@ -334,7 +334,7 @@ class SentenceModule(pl.LightningModule):
             others = {parameter for group in self.apart for parameter in group["params"]}
             clipped = (parameter for parameter in self.parameters() if parameter not in others)
             norm = torch.nn.utils.clip_grad_norm_(clipped, self.job.optimizer.clip_norm)
-            self.gradient_norms.append(whole_tensor(norm))
+            self.gradient_norms.append(whole_tensor(norm) if self.is_sharded else norm)
 
 
 def gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -27,7 +27,8 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
         if match.loss:  # its constructor refuses numbers it cannot use; better now than later
             build_loss(match.loss, dim=1, num_classes=2)
     model = own_class(job.model["_target_"])
-    check_sharding(job)
+    if job.hardware.strategy == "fsdp":
+        check_sharding(job)
     if job.optimizer.state_bits == 8:
         eight_bit_adamw()
     _require_labels(job, matches)

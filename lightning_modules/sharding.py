@@ -27,8 +27,6 @@ WHOLE_WEIGHTS = ("averaging", "mining", "set_weights", "unfreezing")
 
 def check_sharding(job: JobConfig) -> None:
     """Raises UserError for what needs the whole weights of each process while training goes on."""
-    if job.hardware.strategy != "fsdp":
-        return
     if job.hardware.precision == "16-mixed":
         raise UserError(
             "hardware.strategy=fsdp: type hardware.precision=bf16-mixed or 32-true; losses of 16-mixed are scaled, and "
