@@ -246,7 +246,7 @@ def _last_of(row: Row) -> Result:
 
 @dataclass(frozen=True)
 class Cost:
-    """A column of "What each row cost": heading, value for a row and the stages of its seeds, and that value as text."""
+    """A column of "What each row cost": heading, value for a row and the stages of its seeds, and it as text."""
 
     heading: str
     of: Callable[[Row, Sequence[Stages]], Any]
