@@ -95,9 +95,11 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     """
     register_resolvers()
     flags = parse_flags(as_typed(arguments))
-    if flags.help or flags.info:  # nothing is written for who asks what there is
+    # Nothing is written for who asks what there is.
+    if flags.help or flags.hydra_help or flags.info or flags.shell_completion:
         flags.overrides = [word for word in flags.overrides if not word.startswith(DATA_WORD)]
-    flags.overrides = with_set_words(with_data_set(flags.overrides, config_dir=flags.config_dir))
+    words = with_data_set(flags.overrides, config_dir=flags.config_dir, write=not flags.cfg)
+    flags.overrides = with_set_words(words)
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     name, overrides = flags.config_name or "train", flags.overrides
     with opened(folder, flags.config_dir) as hydra:
