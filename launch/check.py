@@ -38,6 +38,7 @@ from launch.sweep_rows import (
     has_key,
     is_one_cell,
     key_of,
+    keys_of_sweep,
     parameters,
     rows,
     with_row,
@@ -179,9 +180,9 @@ class _Check:
                 if not is_one_cell(self.compose(overrides), typed):
                     raise UserError(f"{word}: a sweep is several runs; add -m: train.py -m {word}")
         config = self.compose(overrides)
-        job = self.job(config, overrides)
+        job, of_sweep = self.job(config, overrides), keys_of_sweep(config)
         for word, reason in self._unread(job, overrides).items():
-            if reason and not self._stands_anyway(word, overrides):
+            if reason and key_of(word) not in of_sweep and not self._stands_anyway(word, overrides):
                 raise UserError(f"{word}: not read by this job: {reason}")
         return config, job
 
