@@ -229,7 +229,7 @@ def _mean_of(name: str) -> Callable[[Row, Sequence[Stages]], float]:
 
 def _sum_of(name: str, stages: Stages) -> float:
     numbers = [stage.get(name) for stage in stages]
-    return math.nan if None in numbers else sum(map(float, numbers))
+    return sum(math.nan if number is None else float(number) for number in numbers)
 
 
 def duration(seconds: float) -> str:
