@@ -38,6 +38,7 @@ from launch.sweep_rows import (
     has_key,
     is_one_cell,
     key_of,
+    keys_of_sweep,
     parameters,
     rows,
     with_row,
@@ -95,9 +96,11 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     """
     register_resolvers()
     flags = parse_flags(as_typed(arguments))
-    if flags.help or flags.info:  # nothing is written for who asks what there is
+    # Nothing is written for who asks what there is.
+    if flags.help or flags.hydra_help or flags.info or flags.shell_completion:
         flags.overrides = [word for word in flags.overrides if not word.startswith(DATA_WORD)]
-    flags.overrides = with_set_words(with_data_set(flags.overrides, config_dir=flags.config_dir))
+    words = with_data_set(flags.overrides, config_dir=flags.config_dir, write=not flags.cfg)
+    flags.overrides = with_set_words(words)
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     name, overrides = flags.config_name or "train", flags.overrides
     with opened(folder, flags.config_dir) as hydra:
@@ -177,9 +180,9 @@ class _Check:
                 if not is_one_cell(self.compose(overrides), typed):
                     raise UserError(f"{word}: a sweep is several runs; add -m: train.py -m {word}")
         config = self.compose(overrides)
-        job = self.job(config, overrides)
+        job, of_sweep = self.job(config, overrides), keys_of_sweep(config)
         for word, reason in self._unread(job, overrides).items():
-            if reason and not self._stands_anyway(word, overrides):
+            if reason and key_of(word) not in of_sweep and not self._stands_anyway(word, overrides):
                 raise UserError(f"{word}: not read by this job: {reason}")
         return config, job
 

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
+from juzhen.core.commands import setting
 from juzhen.core.errors import UserError
 
 DATA_WORD = "data="
@@ -10,11 +13,14 @@ BRING_LOSSES = ("loss", "experiment", "sweep")
 """Groups that choose a loss."""
 
 
-def with_data_set(words: Sequence[str], *, config_dir: str | None = None) -> list[str]:
+def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write: bool = True) -> list[str]:
     """The words of a command line, `data=FILE` replaced by the set that is made of the file.
 
     The loss follows from its kind unless one is chosen, and the encoder is scored before training, too. What is typed
-    stands. config_dir: where the set is described, instead of conf of the clone.
+    stands.
+
+    config_dir  where the set is described, instead of conf of the clone
+    write       false: a set that is not there yet is described to Hydra alone, for a configuration that is shown
     """
     files = [word.removeprefix(DATA_WORD).strip("'\"") for word in words if word.startswith(DATA_WORD)]
     if not files:
@@ -30,14 +36,31 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None) -> lis
 
     typed = dict(word.lstrip("+~").split("=", 1) for word in words if "=" in word)
     folder, tree = ((path and Path(path.strip("'\""))) for path in (typed.get("data_dir"), config_dir))
-    name, kind = set_of_file(file, data_dir=folder, config_dir=tree)
+    name, kind, description = set_of_file(file, data_dir=folder, config_dir=tree, write=write)
     if "dataset" in typed:
         raise UserError(f"data={file} dataset={typed['dataset']}: for both type dataset=[{name},…]")
     chosen = {*typed, *(("loss",) if typed.keys() & set(BRING_LOSSES) else ())}
     added = training_words(name, kind, model=typed.get("model", "biencoder"))
+    if description:
+        added = _with_stored(name, description, added)
     place = next(number for number, word in enumerate(words) if word.startswith(DATA_WORD))
     return [
         *words[:place],
         *(word for word in added if word.partition("=")[0] not in chosen),
         *words[place + 1 :],
     ]
+
+
+def _with_stored(name: str, description: str, words: Sequence[str]) -> list[str]:
+    """The words that choose a set, of which Hydra knows from now on in this process alone.
+
+    Its option has a name that no file has: of a file and what is stored under one name Hydra makes a schema.
+    """
+    from hydra.core.config_store import ConfigStore
+
+    option = f"{name}_not_written"
+    node = yaml.safe_load(description)
+    ConfigStore.instance().store(option, node, group="dataset", package=f"dataset.{name}")
+    keys = ("dataset", f"+dataset@evaluate.{name}")
+    chosen = {setting(key, name): setting(key, option) for key in keys}
+    return [chosen.get(word, word) for word in words]

@@ -87,6 +87,12 @@ def is_one_cell(config: DictConfig, typed: Iterable[str]) -> bool:
     )
 
 
+def keys_of_sweep(config: DictConfig) -> set[str]:
+    """Keys that the sweep of a composition sets for its runs, not all of which need read them."""
+    words = [*parameters(config), *(word for row in rows(config).values() for word in row)]
+    return {*map(key_of, words)}
+
+
 def _plain(config: DictConfig, key: str) -> dict[str, Any]:
     node = OmegaConf.select(config, key)
     return {} if node is None else OmegaConf.to_container(node)

@@ -37,6 +37,7 @@ from juzhen.losses.nested import Nested
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.chosen_losses import Match, chosen_losses
 from lightning_modules.matching import build_loss
+from lightning_modules.starts import require_start, tell_of_templates
 
 
 def fitted(encoder: SentenceEncoder, job: JobConfig) -> CachedTokenizer:
@@ -148,6 +149,9 @@ class BiEncoder(SentenceModule):
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
         super().check_start(job)
+        require_start(job.init_from, "biencoder")
+        if "templates" not in job.model:
+            tell_of_templates(job.init_from)
         matches = [match.loss for match in chosen_losses(job).values() if match.loss]
         nested = nested_losses(build_loss(loss, dim=1, num_classes=2) for loss in matches)
         if any(loss.dims for loss in nested):

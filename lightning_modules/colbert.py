@@ -23,6 +23,7 @@ from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match
+from lightning_modules.starts import require_start
 
 DIM = 128
 """Numbers of a token vector, as ColBERT has them."""
@@ -79,6 +80,10 @@ class ColBERT(SentenceModule):
                 "backbone.adapter: model=colbert trains all weights, those of its markers too; leave it out, or freeze "
                 "layers with callbacks=[default,unfreezing]"
             )
+
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        require_start(job.init_from, "colbert")
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> MultiVectorEncoder:

@@ -22,14 +22,14 @@ from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, CrossEncoder
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.grades import similarity
-from juzhen.encoders.layout import gives_answers
-from juzhen.encoders.locate import encoder_folder, is_cross_encoder
+from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prompts import JOINT, prompt_refused
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.chosen_losses import Match, chosen_losses, class_grades
+from lightning_modules.starts import require_start
 
 log = logging.getLogger(__name__)
 
@@ -114,10 +114,7 @@ class CrossEncoderModule(SentenceModule):
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
-        if job.init_from and gives_answers(encoder_folder(job.init_from)):
-            raise UserError(
-                f"init_from={job.init_from}: holds a language model that scores by its answer; type model=reranker"
-            )
+        require_start(job.init_from, "crossencoder")
         if prompt := prompt_at_start(job.backbone, start=job.init_from):
             raise prompt_refused(JOINT, prompt)
         if job.model["segments"] and not marks_segments(job.backbone, start=job.init_from):

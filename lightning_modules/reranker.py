@@ -11,13 +11,14 @@ from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.generative_reranker import READER, GenerativeReranker
 from juzhen.encoders.layout import gives_answers
-from juzhen.encoders.locate import download, encoder_folder, is_cross_encoder, locate_folder
+from juzhen.encoders.locate import download, encoder_folder, locate_folder
 from juzhen.encoders.prompts import JOINT, prompt_refused
 from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match
 from lightning_modules.crossencoder import CrossEncoderModule, require_no_embeddings
+from lightning_modules.starts import require_start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +57,11 @@ class RerankerModule(CrossEncoderModule):
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
+        require_start(job.init_from, "reranker")
         start = job.init_from or job.backbone.path
         folder = encoder_folder(start) if job.init_from else locate_folder(start)
         if folder is not None and gives_answers(folder):
             _require_same(cls.settings(job), start)
-        elif job.init_from and is_cross_encoder(job.init_from):
-            raise UserError(
-                f"init_from={start}: holds a cross-encoder with a head of its own; type model=crossencoder"
-            )
         elif prompt := prompt_at_start(job.backbone, start=job.init_from):
             raise prompt_refused(JOINT, prompt)
 

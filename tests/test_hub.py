@@ -1,4 +1,4 @@
-"""Encoders of a hub at another address, as a mirror is: a stand-in on this machine, which answers or is silent."""
+"""Encoders of hubs at other addresses, a mirror and ModelScope: stand-ins on this machine that answer or are silent."""
 
 import hashlib
 import json
@@ -6,12 +6,16 @@ import os
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+from urllib.request import urlopen
 
+import numpy as np
 import pytest
 from forks import python
 
+from juzhen import SentenceEncoder
 from juzhen.core.errors import UserError
-from juzhen.encoders.locate import locate_folder
+from juzhen.encoders.locate import download, locate_folder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SECONDS_OF_A_START = 60
@@ -79,15 +83,45 @@ class Mirror(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-@pytest.fixture
-def mirror(encoder_folder):
-    """A hub that has acme/tiny, and its address."""
-    handler = type("Handler", (Mirror,), {"folder": encoder_folder, "asked": []})
+class ModelScope(Mirror):
+    """The two addresses that `modelscope download` asks (seen with version 1.40)."""
+
+    def answer(self, *, with_body: bool) -> None:
+        address = urlsplit(self.path)
+        asked = {name: values[0] for name, values in parse_qs(address.query).items()}
+        paths = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        files = [
+            {"Path": path.relative_to(self.folder).as_posix(), "Type": "blob", "Size": path.stat().st_size}
+            for path in paths
+        ]
+        body = json.dumps({"Code": 200, "Success": True, "Data": {"Files": files}}).encode()
+        if address.path == "/api/v1/models/acme/tiny/repo":
+            body = (self.folder / asked["FilePath"]).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+
+def served(kind, folder):
+    """The handler of a hub that has acme/tiny, and its address."""
+    handler = type("Handler", (kind,), {"folder": folder, "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield handler, f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
+
+
+@pytest.fixture
+def mirror(encoder_folder):
+    yield from served(Mirror, encoder_folder)
+
+
+@pytest.fixture
+def model_scope(encoder_folder):
+    yield from served(ModelScope, encoder_folder)
 
 
 def environment(endpoint, tmp_path):
@@ -123,3 +157,32 @@ def test_a_name_below_a_folder_that_is_there_is_not_asked_of_the_hub(tmp_path, m
     with pytest.raises(UserError, match=r"runs/cst: no such folder; did you mean csts"):
         locate_folder("runs/cst")
     assert locate_folder("acme/tiny") is None
+
+
+def test_what_modelscope_gives_is_an_encoder_by_its_folder(model_scope, encoder_folder, tmp_path):
+    repository = f"{model_scope[1]}/api/v1/models/acme/tiny/repo"
+    with urlopen(f"{repository}/files?Revision=master&Recursive=True") as answer:
+        files = json.load(answer)["Data"]["Files"]
+    for file in files:
+        path = tmp_path / "models" / "tiny" / file["Path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with urlopen(f"{repository}?Revision=master&FilePath={file['Path']}") as answer:
+            path.write_bytes(answer.read())
+    first, again = (
+        SentenceEncoder.load(folder).encode(["天气"])
+        for folder in (encoder_folder, tmp_path / "models" / "tiny")
+    )
+    assert np.array_equal(first, again)
+
+
+def test_an_address_that_is_no_such_hub_is_named(monkeypatch):
+    def answer(*words, **options):
+        raise KeyError("id")  # what its client raises where ModelScope answers
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", answer)
+    monkeypatch.setattr("juzhen.encoders.locate.hub_problem", lambda: None)
+    monkeypatch.setenv("HF_ENDPOINT", "https://modelscope.cn")
+    with pytest.raises(
+        UserError, match=r"the hub at HF_ENDPOINT=https://modelscope.cn: what answers there is no such"
+    ):
+        download("acme/tiny", None)

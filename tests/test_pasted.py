@@ -65,7 +65,8 @@ def shortened(line):
     """A line of a page; a training is given few rows and two steps."""
     command, mark, comment = line.partition("  #")
     if command.startswith("python train.py") and not any(word in command for word in ("--help", "--info")):
-        command = f"{command.rstrip()} {STEPS if 'model=lexical' not in command else SHORT}"
+        learns = not any(word in command for word in ("model=lexical", "dataset=[]"))
+        command = f"{command.rstrip()} {STEPS if learns else SHORT}"
     return f"{command}{mark}{comment}"
 
 

@@ -22,6 +22,7 @@ from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
 from launch.naming import run_key
 from launch.own_hydra import give_to_launcher
+from launch.words import Groups
 from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell
 
@@ -58,6 +59,7 @@ class SearchSweeper(Sweeper):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context = hydra_context
         self.config = config
+        self._groups = Groups(hydra_context.config_loader)
         give_to_launcher(config)
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -80,7 +82,7 @@ class SearchSweeper(Sweeper):
             key: getattr(kind, "choices", None) or [kind.low] for key, kind in space.varied.items()
         }
         first = self._compose(space.words({key: values[0] for key, values in first_point.items()}))
-        runner = self.launcher.runner([cell_of(first, [])], ledger)
+        runner = self.launcher.runner([cell_of(first, [], self._groups)], ledger)
         with Search(folder, space, settings, key=run_key(first)) as search:
 
             def cells_of(trial: "Trial") -> list[SweepCell]:
@@ -128,7 +130,7 @@ class SearchSweeper(Sweeper):
             if number == 0:
                 address = QuotedString(str(TrialAddress(str(search.path), trial.number)), Quote.double)
                 row = [*row, f"trial={address.with_quotes()}"]
-            cells.append(cell_of(config, row))
+            cells.append(cell_of(config, row, self._groups))
         return cells
 
     def _compose(self, overrides: Sequence[str]) -> DictConfig:

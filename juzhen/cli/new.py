@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO
 
 import typer
 from typer import Argument, Option
@@ -118,35 +118,51 @@ def new(
     print("\n".join(_next(made, config_dir, data_folder(data_dir))))
 
 
+class SetOfFile(NamedTuple):
+    """description: the yaml of a set that is not written; "" where it lies beside the others."""
+
+    name: str
+    kind: str
+    description: str = ""
+
+
 def set_of_file(
-    file: Path, *, data_dir: Path | None = None, config_dir: Path | None = None
-) -> tuple[str, str]:
-    """Name and kind of the set that `juzhen new` makes of a file; it is made if it is not there as the file is now.
+    file: Path, *, data_dir: Path | None = None, config_dir: Path | None = None, write: bool = True
+) -> SetOfFile:
+    """The set that `juzhen new` makes of a file; it is made, and unless asked otherwise written, if it is not there as
+    the file is now.
 
     Raises UserError where a set of this name was made of another file, or of another content by other choices.
     """
     from juzhen.data.configured import read_description
-    from juzhen.data.new_set import origin_of, read_origin
+    from juzhen.data.new_set import description, files_of, origin_of, read_origin
 
     name, folder = name_of(file), _descriptions(config_dir)
     previous, origin = read_origin(name, folder, file), origin_of(file, [])
     if previous is not None and previous.content == origin.content:
         described = read_description(folder / f"{name}.yaml")
         if all(Path(path).is_file() for path in described.layouts[described.layout].files.values()):
-            return name, described.kind
+            return SetOfFile(name, described.kind)
     if previous is not None and previous.command != origin.command:
         raise UserError(
             f"data={file}: the set {name} was made by {previous.command}, of another content; type that again, "
             f"or {command('juzhen', 'new', file, '--name', f'{name}_2')}"
         )
-    made = _make(
-        file, Choices(), data_dir=data_folder(data_dir), descriptions=folder, ask=False, to=sys.stderr
-    )
-    return name, made.guess.kind
+    places = {"data_dir": data_folder(data_dir), "descriptions": folder}
+    made = _make(file, Choices(), **places, ask=False, to=sys.stderr, write=write)
+    text = "" if write else description(made, files_of(made, data_folder(data_dir)), origin)
+    return SetOfFile(name, made.guess.kind, text)
 
 
 def _make(
-    file: Path, choices: Choices, *, data_dir: Path, descriptions: Path, ask: bool, to: TextIO | None = None
+    file: Path,
+    choices: Choices,
+    *,
+    data_dir: Path,
+    descriptions: Path,
+    ask: bool,
+    to: TextIO | None = None,
+    write: bool = True,
 ) -> "NewSet":
     from juzhen.core.kinds import Kind
     from juzhen.data.new_set import make_set, origin_of, read_origin, write_set
@@ -166,6 +182,9 @@ def _make(
             "nothing was written; say what the rows are: --kind, --columns, --header, --no-header"
         )
     made = make_set(name, table, rows, dev=choices.dev, test=choices.test, seed=choices.seed)
+    if not write:
+        print("\n".join(_summary(made)), file=to)
+        return made
     path = write_set(made, data_dir=data_dir, descriptions=descriptions, origin=origin)
     if path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())

@@ -298,8 +298,11 @@ def as_read(job: Job) -> dict[str, Any]:
 
 def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict[str, Any]:
     """A copy in which `value` stands at that place, where there is one."""
-    copy = dict(node)
-    for key in [key for key in copy if fnmatchcase(str(key), parts[0])]:
+    copy, part = dict(node), parts[0]
+    matching = (
+        [key for key in copy if fnmatchcase(str(key), part)] if "*" in part else [part] * (part in copy)
+    )
+    for key in matching:
         if len(parts) > 1:
             if isinstance(copy[key], Mapping):
                 copy[key] = _replaced(copy[key], parts[1:], value)

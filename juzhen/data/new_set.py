@@ -244,19 +244,25 @@ def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
     return head + yaml.safe_dump(keys, allow_unicode=True, sort_keys=False, width=120)
 
 
+def files_of(new: NewSet, data_dir: Path) -> dict[str, Path]:
+    """Split → the file that it is written to."""
+    return {split: (data_dir / new.name).resolve() / f"{split}.csv" for split in new.splits}
+
+
 def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin) -> Path:
     """Writes the splits below `data_dir`, and the description beside those of other sets; returns its path.
 
     Raises UserError where a file stands in the way that this program has not written.
     """
-    path, folder = descriptions / f"{new.name}.yaml", data_dir / new.name
-    files = {split: folder.resolve() / f"{split}.csv" for split in new.splits}
+    path, files = descriptions / f"{new.name}.yaml", files_of(new, data_dir)
     texts = {
         file: csv_text([[*new.guess.columns], *new.splits[split].to_numpy().tolist()])
         for split, file in files.items()
     }
     if not path.exists() and any(file.is_file() and read_text(file) != text for file, text in texts.items()):
-        raise UserError(f"{folder}: holds the rows of another set; choose another name: --name {new.name}_2")
+        raise UserError(
+            f"{data_dir / new.name}: holds the rows of another set; choose another: --name {new.name}_2"
+        )
     texts[path] = description(new, files, origin)
     require_ours(*texts)
     for file, text in texts.items():

@@ -3,6 +3,7 @@
 Nothing is downloaded before the text has proved not to be a path, and no pickled weights are ever read.
 """
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -207,10 +208,13 @@ def download(hub_id: str, revision: str | None) -> Path:
             )
         )
     except Exception as error:  # the hub client raises a dozen unrelated types, from OSError to httpx errors
-        reason = foreign_reason(error)
+        reason, endpoint = foreign_reason(error), os.environ.get("HF_ENDPOINT")
         if problem is not None:
             reason = f"{problem} and the model is not in the local cache"
+        elif isinstance(error, KeyError | TypeError | AttributeError):
+            reason = f"what answers there is no such hub ({type(error).__name__}: {reason})"
+        hub = f"the hub at HF_ENDPOINT={endpoint}" if endpoint else "the Hugging Face hub"
         raise UserError(
-            f"{hub_id}: no such folder{_hint(Path(hub_id))}, and it could not be fetched from the Hugging Face hub: "
+            f"{hub_id}: no such folder{_hint(Path(hub_id))}, and it could not be fetched from {hub}: "
             f"{reason}. Check the name, or use a folder you have"
         ) from error

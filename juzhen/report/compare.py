@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from juzhen.report.figures import CLAIM, MEASURED, Published
-from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.matrix import Cell, Matrix
 from juzhen.report.table import MISSING, ReportTable, heading, percent, with_interval
 from juzhen.report.training import Training, stand_ins, training_of
 
@@ -51,9 +51,10 @@ def compare(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
     compared = []
     for row in (row for row in matrix.rows if row.is_trained):
         training, stands_in = training_of(row.latest), "; ".join(stand_ins(row.latest))
+        same = [number for number in references if training.sets in number.trainings]
         for column, cell in sorted(row.cells.items()):
             alike: dict[tuple[str, str, float], Published] = {}
-            for number in references:
+            for number in same:
                 if not unlike(number, training, column, matrix.metric):
                     alike.setdefault((number.source, number.setup, number.percent), number)
             ours = (row.label, row.setup, column, cell)
@@ -61,7 +62,7 @@ def compare(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
                 Comparison(*ours, number, _verdict(cell, number), stands_in) for number in alike.values()
             ]
             if not alike:
-                reason = why_none(references, training, column, matrix.metric)
+                reason = why_none(same, training, column, matrix.metric)
                 compared.append(Comparison(*ours, None, NO_REFERENCE, stands_in, reason))
     return compared
 
@@ -119,11 +120,12 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
     with the reason, and is compared with nothing.
     """
     compared = []
+    trainings = {row.label: training_of(row.latest) for row in matrix.rows if row.is_trained}
     for claim in published:
         if claim.standing != CLAIM or claim.metric != matrix.metric or claim.unit != "percent":
             continue
         cells = [
-            (_unlike_claim(claim, row, column, matrix.metric), row, column, cell)
+            (_unlike_claim(claim, trainings.get(row.label), column, matrix.metric), row, column, cell)
             for row in matrix.rows
             for column, cell in row.cells.items()
         ]
@@ -142,12 +144,12 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
     return compared
 
 
-def _unlike_claim(claim: Published, row: Row, column: str, metric: str) -> list[str]:
-    """In what a cell of ours is not of a claim's like, where the claim says it."""
-    if not row.is_trained:
+def _unlike_claim(claim: Published, training: Training | None, column: str, metric: str) -> list[str]:
+    """In what a cell of ours is not of a claim's like, where the claim says it; None: of a row without training."""
+    if training is None:
         return ["training"] if column.endswith(f"/{claim.dataset}") else ["set"]
     says = {"split": claim.split, "training": claim.trained_on, "start": claim.supervision}
-    return [name for name in unlike(claim, training_of(row.latest), column, metric) if says.get(name, True)]
+    return [name for name in unlike(claim, training, column, metric) if says.get(name, True)]
 
 
 def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[ReportTable]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from juzhen.core.named import (
@@ -108,7 +109,12 @@ class Identity:
 
     def reads(self, key: str) -> bool:
         """Whether the job reads a dotted key."""
-        return not any(is_below(key, pattern) for pattern in self.unread)
+        return not _is_below_any(key, self.unread)
+
+
+@cache
+def _is_below_any(key: str, patterns: tuple[str, ...]) -> bool:
+    return any(is_below(key, pattern) for pattern in patterns)
 
 
 def identify(result: Result, *, before_training: bool) -> Identity:

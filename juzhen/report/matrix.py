@@ -173,12 +173,16 @@ def build_matrix(
     scores["column"], scores["metric"] = (scores["key"].str.rsplit("/", n=1).str[part] for part in (0, 1))
     if metric not in (names := sorted(scores["metric"].unique())):
         raise UserError(f"metric={metric}: the results hold {', '.join(names) or 'no score at all'}")
-    for (number, column), group in scores[scores["metric"] == metric].groupby(["row", "column"]):
-        row, valued, reasons = rows[number], group[group["value"].notna()], group["why"].dropna()
-        if len(valued):
+    groups: dict[tuple[int, str], list[Any]] = {}
+    for score in scores[scores["metric"] == metric].itertuples():
+        groups.setdefault((score.row, score.column), []).append(score)
+    for number, column in sorted(groups):
+        row, group = rows[number], groups[number, column]
+        reasons = [score.why for score in group if isinstance(score.why, str)]
+        if valued := [score for score in group if not pd.isna(score.value)]:
             row.cells[column] = _cell(row, column, valued, audit)
-        elif len(reasons):
-            row.reasons[column] = reasons.iloc[0]
+        elif reasons:
+            row.reasons[column] = reasons[0]
     suites = [result.config.get("evaluate") or {} for row in rows for result in row.all_results]
     in_suites = list(dict.fromkeys(name for suite in sorted(suites, key=len, reverse=True) for name in suite))
     rows.sort(key=_row_order)
@@ -224,25 +228,28 @@ def _setup(result: Result, identity: Identity) -> str:
     return f"{start}, {name_of(config['loss'])}" if identity.trained_on and "loss" in config else start
 
 
-def _cell(row: Row, column: str, scores: pd.DataFrame, audit: Audit | None) -> Cell:
+def _cell(row: Row, column: str, scores: Sequence[Any], audit: Audit | None) -> Cell:
     """scores: the lines of the cell, in the order of their seeds, all with a value."""
-    first = scores.iloc[0]
-    values = [float(value) for value in scores["value"]]
-    bounded = bool(scores[["low", "high"]].notna().all(axis=None))
-    low, high = (statistics.fmean(scores[end]) if bounded else None for end in ("low", "high"))
-    result: Result = first["result"]
+    first = scores[0]
+    values = [float(score.value) for score in scores]
+    bounded = not any(pd.isna(score.low) or pd.isna(score.high) for score in scores)
+    low, high = (
+        statistics.fmean(getattr(score, end) for score in scores) if bounded else None
+        for end in ("low", "high")
+    )
+    result: Result = first.result
     typed, commit = (result.environment.get(key) for key in ("command", "git_commit"))
     parts = {part for name in row.sets for part in parts_of(name, result.config)}
-    seeds = [row.results[seed] for seed in scores["seed"]]
+    seeds = [row.results[score.seed] for score in scores]
     return Cell(
         mean=statistics.fmean(values),
         std=statistics.stdev(values) if len(values) > 1 else None,
         low=low,
         high=high,
-        values=dict(zip(map(int, scores["seed"]), values, strict=True)),
-        count=next((int(count) for count in scores["count"] if count), None),
+        values={int(score.seed): value for score, value in zip(scores, values, strict=True)},
+        count=next((int(score.count) for score in scores if score.count), None),
         in_domain=without_size(column)[0].split("/")[1] in parts,
-        leak=leak_of(seeds, first["key"], row.sets, result, audit),
+        leak=leak_of(seeds, first.key, row.sets, result, audit),
         command=command("python", *typed) if typed else "",
         commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",
     )

@@ -112,7 +112,7 @@ def short_label(label: str) -> str:
 
 
 def _annotate(axes: Axes, cell: Cell | None, x: int, y: int, lightness: float) -> None:
-    style: dict[str, Any] = {"ha": "center", "va": "center"}
+    style: dict[str, Any] = {"ha": "center", "va": "center", "in_layout": False}
     if cell is None:
         axes.text(x, y, "·", color="#888888", **style)
         return
@@ -120,7 +120,9 @@ def _annotate(axes: Axes, cell: Cell | None, x: int, y: int, lightness: float) -
     axes.text(x, y, percent(cell.mean) + cell.signs, color=colour, fontsize=8, **style)
     if cell.in_domain:
         axes.add_patch(
-            Rectangle((x - 0.46, y - 0.44), 0.92, 0.88, fill=False, edgecolor=colour, linewidth=1.2)
+            Rectangle(
+                (x - 0.46, y - 0.44), 0.92, 0.88, fill=False, edgecolor=colour, linewidth=1.2, in_layout=False
+            )
         )
 
 

@@ -1,12 +1,14 @@
 """The questions a transfer matrix is made for, answered from its cells; and what each row cost."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from juzhen.core.named import PROMPT_KEYS
+from juzhen.core.result import Result
 from juzhen.core.texts import time_in_words
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import BASELINES, LEAKY, Matrix, Row
@@ -16,8 +18,6 @@ from juzhen.report.training import training_of
 
 WEIGHTS = ("path", "layers", "initialize")
 READING = ("pooling", *PROMPT_KEYS)
-COUNTED = ["train_seconds", "rows_seen"]
-"""What a result says of its training, that costs are made of."""
 
 
 def untrained_rows(row: Row, rows: Sequence[Row]) -> list[Row]:
@@ -214,51 +214,83 @@ def without_leaks(leak: Leak) -> str:
     return with_interval(leak.unseen.value, leak.unseen.low, leak.unseen.high)
 
 
+Stages = Sequence[Mapping[str, Any]]
+"""`Result.training` of each stage of a curriculum."""
+
+
+def _mean_of(name: str) -> Callable[[Row, Sequence[Stages]], float]:
+    """Sum over the stages, mean over the seeds; NaN where a result does not say."""
+
+    def mean(row: Row, seeds: Sequence[Stages]) -> float:
+        return float(pd.Series([_sum_of(name, stages) for stages in seeds], dtype=float).mean())
+
+    return mean
+
+
+def _sum_of(name: str, stages: Stages) -> float:
+    numbers = [stage.get(name) for stage in stages]
+    return sum(math.nan if number is None else float(number) for number in numbers)
+
+
+def duration(seconds: float) -> str:
+    return MISSING if pd.isna(seconds) else time_in_words(seconds)
+
+
+def _device(row: Row, seeds: Sequence[Stages]) -> str:
+    return str(_last_of(row).environment.get("device") or "unknown")
+
+
+def _last_of(row: Row) -> Result:
+    return next(iter(row.results.values()))[-1]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A column of "What each row cost": heading, value for a row and the stages of its seeds, and it as text."""
+
+    heading: str
+    of: Callable[[Row, Sequence[Stages]], Any]
+    text: Callable[[Any], str] = str
+
+
+COSTS = {
+    "seeds": Cost("seeds", lambda row, _: row.num_seeds),
+    "stages": Cost("stages", lambda row, _: _last_of(row).stage + 1),
+    "rows_seen": Cost(
+        "rows seen", _mean_of("rows_seen"), lambda rows: MISSING if pd.isna(rows) else f"{rows:,.0f}"
+    ),
+    "train_seconds": Cost("training", _mean_of("train_seconds"), duration),
+    "device": Cost("device", _device),
+}
+"""Name in `row_costs` → column, in the order of the table. Seconds are without validation; a row that came twice was
+seen twice."""
+
+
 def row_costs(matrix: Matrix) -> pd.DataFrame:
-    """Label of each trained row → means over its seeds, NaN where a result does not say.
-
-    A stage that several runs share counts in each of them.
-
-    train_seconds  without validation, summed over the stages
-    rows_seen      rows that were learnt from, a row that came twice counted twice
-    stages, device  of the curriculum; what it was trained on
+    """Label of each trained row → COSTS, of seeds that have a result of each of their stages; of several results of a
+    stage the latest. A stage that several runs share counts in each of them.
     """
-    runs = matrix.runs.drop_duplicates(["key", "seed", "stage"], keep="last")
-    runs = runs.assign(**{name: runs["training"].str.get(name).astype(float) for name in COUNTED})
-    costs = {}
-    for row in (row for row in matrix.rows if row.is_trained):
-        lasts, sums = [results[-1] for results in row.results.values()], []
-        for last in lasts:
-            stages = runs[
-                (runs["key"] == last.key) & (runs["seed"] == last.seed) & (runs["stage"] <= last.stage)
+    trained = [row for row in matrix.rows if row.is_trained]
+    stages_of: dict[tuple[str, int], dict[int, Mapping[str, Any]]] = {}
+    for run in matrix.runs["result"]:
+        stages_of.setdefault((run.key, run.seed), {})[run.stage] = run.training
+    costs = []
+    for row in trained:
+        seeds = []
+        for last in (results[-1] for results in row.results.values()):
+            stages = [
+                training for stage, training in stages_of[last.key, last.seed].items() if stage <= last.stage
             ]
-            if len(stages) == last.stage + 1:
-                sums.append(stages[COUNTED].sum(skipna=False))
-        device = str(lasts[0].environment.get("device") or "unknown")
-        means = pd.DataFrame(sums, columns=COUNTED).mean()
-        costs[row.label] = [row.num_seeds, lasts[0].stage + 1, *means, device]
-    columns = ["seeds", "stages", "rows_seen", "train_seconds", "device"]
-    return pd.DataFrame.from_dict(costs, orient="index", columns=["seeds", "stages", *COUNTED, "device"])[
-        columns
-    ]
+            seeds += [stages] if len(stages) == last.stage + 1 else []
+        costs.append({name: cost.of(row, seeds) for name, cost in COSTS.items()})
+    return pd.DataFrame(costs, index=[row.label for row in trained], columns=list(COSTS))
 
 
 def cost_table(costs: pd.DataFrame) -> ReportTable:
     note = "Training without validation and evaluation, all stages of a curriculum, mean over seeds."
     body = [
-        (
-            label,
-            str(seeds),
-            str(stages),
-            MISSING if pd.isna(rows) else f"{rows:,.0f}",
-            duration(seconds),
-            device,
-        )
-        for label, seeds, stages, rows, seconds, device in costs.itertuples()
+        (label, *(cost.text(value) for cost, value in zip(COSTS.values(), values, strict=True)))
+        for label, *values in costs.itertuples()
     ]
-    head = ("trained on", "seeds", "stages", "rows seen", "training", "device")
+    head = ("trained on", *(cost.heading for cost in COSTS.values()))
     return ReportTable("costs", "What each row cost", note, head, body)
-
-
-def duration(seconds: float) -> str:
-    return MISSING if pd.isna(seconds) else time_in_words(seconds)

@@ -33,19 +33,26 @@ def differences(matrix: Matrix) -> pd.DataFrame:
     p, p_holm  before and after correction for the number of tests
     verdict    one of VERDICTS, of the first row
     """
-    body = []
+    body, tests = [], []
+    estimates = {
+        (row.label, column): _estimate(cell, matrix.metric)
+        for row in matrix.rows
+        for column, cell in row.cells.items()
+    }
     for first, second in combinations(matrix.rows, 2):
         for column in matrix.columns:
             if column in first.cells and column in second.cells:
                 a, b = first.cells[column], second.cells[column]
-                tested_by, p = "intervals", _by_intervals(a, b, matrix.metric)
-                if p is None:
-                    tested_by, p = "seeds", _paired_over_seeds(a, b)
+                tested_by: str = "intervals"
+                test = _welch(estimates[first.label, column], estimates[second.label, column])
+                if test is None:
+                    tested_by, test = "seeds", _paired(a, b)
                 points = 100 * (a.mean - b.mean)
-                body.append((first.label, second.label, column, points, "" if p is None else tested_by, p))
-    frame = pd.DataFrame(body, columns=["first", "second", "column", "points", "tested_by", "p"])
-    p = frame["p"] = frame["p"].astype(float)
-    in_order = p.dropna().sort_values(kind="stable")
+                body.append((first.label, second.label, column, points, "" if test is None else tested_by))
+                tests.append(test or (math.nan,) * 3)
+    frame = pd.DataFrame(body, columns=["first", "second", "column", "points", "tested_by"])
+    frame["p"] = _two_sided(np.array(tests, dtype=float).reshape(-1, 3))
+    in_order = frame["p"].dropna().sort_values(kind="stable")
     frame["p_holm"] = (in_order * range(len(in_order), 0, -1)).clip(upper=1).cummax()
     frame["verdict"] = np.select(
         [frame["p_holm"].isna(), frame["p_holm"] > LEVEL, frame["points"] > 0],
@@ -90,7 +97,7 @@ def difference_interval(a: Cell, b: Cell, metric: str) -> tuple[float, float] | 
     Not corrected for the number of differences. Of correlations it is the interval of Fisher's z, scaled to points by
     the slope between the two values. None where neither test is possible.
     """
-    if (welch := _welch(a, b, metric)) is not None:
+    if (welch := _welch(_estimate(a, metric), _estimate(b, metric))) is not None:
         gap, error, freedom = welch
         slope = (a.mean - b.mean) / gap if gap else 1 - a.mean**2 if metric in CORRELATIONS else 1.0
         reach = error * (stdtrit(freedom, 1 - LEVEL / 2) if freedom else INTERVAL_WIDTH / 2)
@@ -102,47 +109,47 @@ def difference_interval(a: Cell, b: Cell, metric: str) -> tuple[float, float] | 
     return float(100 * slope * (gap - reach)), float(100 * slope * (gap + reach))
 
 
-def _by_intervals(a: Cell, b: Cell, metric: str) -> float | None:
-    if (welch := _welch(a, b, metric)) is None:
-        return None
-    gap, error, freedom = welch
-    t = -abs(gap) / error
-    return float(2 * (stdtr(freedom, t) if freedom else ndtr(t)))
+def _two_sided(tests: np.ndarray) -> np.ndarray:
+    """p of each gap, standard error and degrees of freedom (0: as many as one likes); NaN stays NaN."""
+    gaps, errors, freedoms = tests.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = -np.abs(gaps / errors)
+    p = 2 * np.where(freedoms > 0, stdtr(np.maximum(freedoms, 1e-300), t), ndtr(t))
+    return np.where(errors == 0, gaps == 0, p)
 
 
-def _welch(a: Cell, b: Cell, metric: str) -> tuple[float, float, float] | None:
-    """Difference, its standard error and degrees of freedom (0: as many as one likes) of Welch's test of two values
-    that vary with the evaluation rows (their intervals) and, where there are several seeds, with the training (their
+def _estimate(cell: Cell, metric: str) -> tuple[float, float, float] | None:
+    """Value of a cell, its variance and how much of that is doubtful, for Welch's test; None without an interval.
+
+    It varies with the evaluation rows (the interval) and, where there are several seeds, with the training (their
     deviation); correlations after Fisher's z-transform.
+    """
+    scale = math.atanh if metric in CORRELATIONS else float
+    if cell.low is None or cell.high is None:
+        return None
+    values = list(cell.values.values())
+    if scale is math.atanh and max(map(abs, (*values, cell.low, cell.high))) >= 1:
+        return None
+    values = [scale(value) for value in values]
+    variance, doubt = ((scale(cell.high) - scale(cell.low)) / INTERVAL_WIDTH) ** 2, 0.0
+    if len(values) > 1:
+        of_mean = statistics.variance(values) / len(values)
+        variance, doubt = variance + of_mean, of_mean**2 / (len(values) - 1)
+    return statistics.fmean(values), variance, doubt
+
+
+def _welch(
+    a: tuple[float, float, float] | None, b: tuple[float, float, float] | None
+) -> tuple[float, float, float] | None:
+    """Difference of two estimates, its standard error and degrees of freedom (0: as many as one likes).
 
     Rows of a set that are hard for one model are hard for the other, so the true error of the difference is
     smaller than the one used here: the test errs on the side of `undecided`.
     """
-    scale = math.atanh if metric in CORRELATIONS else float
-    variance, doubt, means = 0.0, 0.0, []
-    for cell in (a, b):
-        if cell.low is None or cell.high is None:
-            return None
-        values = list(cell.values.values())
-        if scale is math.atanh and max(map(abs, (*values, cell.low, cell.high))) >= 1:
-            return None
-        variance += ((scale(cell.high) - scale(cell.low)) / INTERVAL_WIDTH) ** 2
-        means.append(statistics.fmean(map(scale, values)))
-        if len(values) > 1:
-            of_mean = statistics.variance(map(scale, values)) / len(values)
-            variance += of_mean
-            doubt += of_mean**2 / (len(values) - 1)
-    if variance == 0:
+    if a is None or b is None or not (variance := a[1] + b[1]):
         return None
-    return means[0] - means[1], math.sqrt(variance), variance**2 / doubt if doubt else 0.0
-
-
-def _paired_over_seeds(a: Cell, b: Cell) -> float | None:
-    """Two-sided paired t-test over the seeds that both have; for values without intervals."""
-    if (paired := _paired(a, b)) is None:
-        return None
-    mean, error, freedom = paired
-    return float(2 * stdtr(freedom, -abs(mean / error))) if error else float(mean == 0)
+    doubt = a[2] + b[2]
+    return a[0] - b[0], math.sqrt(variance), variance**2 / doubt if doubt else 0.0
 
 
 def _paired(a: Cell, b: Cell) -> tuple[float, float, int] | None:

@@ -223,8 +223,26 @@ def test_a_table_is_learnt_from_and_scored_in_one_go_and_found_again(desk, tiny_
     assert len(list((desk / "runs").iterdir())) == 1
 
 
-@pytest.mark.parametrize("flag", ["--help", "--info"])
-def test_who_asks_what_there_is_makes_no_set(desk, flag):
-    check_command_line(["data=desk_faq.csv", flag], conf_dir=ROOT / "conf")
-    assert not (desk / "data").exists()
-    assert not any(desk.rglob("*.yaml"))
+@pytest.mark.parametrize(
+    "flags", [["--help"], ["--info", "all"], ["--hydra-help"], ["--cfg", "job"], ["--shell-completion"]]
+)
+def test_who_asks_what_there_is_makes_no_set(desk, flags):
+    before = sorted(desk.rglob("*"))
+    check_command_line([*flags, "data=desk_faq.csv"], conf_dir=ROOT / "conf")
+    assert sorted(desk.rglob("*")) == before
+
+
+def test_a_set_is_shown_as_it_will_be_written(desk):
+    def dataset(*flags):
+        typed = ["data=desk_faq.csv", "--config-dir", "conf", *flags]
+        return check_command_line(typed, conf_dir=ROOT / "conf").job.dataset
+
+    (desk / "conf").mkdir()
+    shown = dataset("--cfg", "job")
+    assert not any(desk.glob("conf/**/*.yaml"))
+    assert shown == dataset()
+    with (desk / "desk_faq.csv").open("ab") as file:
+        file.write(b"\nhow,what,1\nhow,that,maybe")
+    written = (desk / "conf" / "dataset" / "desk_faq.yaml").read_bytes()
+    assert dataset("--cfg", "job")["desk_faq"].kind == "scored_pair"
+    assert (desk / "conf" / "dataset" / "desk_faq.yaml").read_bytes() == written

@@ -33,7 +33,7 @@ from juzhen.report.frame import PARTS
 from juzhen.report.heat import ink_on, palettes
 from juzhen.report.page import html
 from juzhen.report.questions import row_costs
-from juzhen.report.significance import LEVEL, _by_intervals, _paired_over_seeds, difference_interval
+from juzhen.report.significance import LEVEL, _estimate, _paired, _two_sided, _welch, difference_interval
 
 EMPTY_TAGS = {"meta", "link", "wbr", "br", "img", "input", "hr"}
 CELL = "#grid tbody tr:nth-child({}) td.cell:nth-of-type({})"
@@ -185,9 +185,11 @@ def test_an_interval_has_no_0_in_it_where_the_test_finds_a_difference(make_resul
         for second in matrix.rows:
             for column in first.cells.keys() & second.cells.keys():
                 a, b = first.cells[column], second.cells[column]
-                ends, p = difference_interval(a, b, "spearman"), _by_intervals(a, b, "spearman")
-                if first is second or p is None:
+                ends = difference_interval(a, b, "spearman")
+                test = _welch(_estimate(a, "spearman"), _estimate(b, "spearman"))
+                if first is second or test is None:
                     continue
+                p = _two_sided(np.array([test]))[0]
                 assert (ends[0] > 0 or ends[1] < 0) == (p < LEVEL)
                 assert ends[0] <= 100 * (a.mean - b.mean) <= ends[1]
                 compared += 1
@@ -204,7 +206,7 @@ def test_without_intervals_the_seeds_that_both_have_are_paired(make_result):
     a, b = (row.cells["dev/bq"] for row in matrix_of(results).rows)
     low, high = difference_interval(a, b, "spearman")
     assert low < 5.0 < high
-    assert (low > 0) == (_paired_over_seeds(a, b) < LEVEL)
+    assert (low > 0) == (_two_sided(np.array([_paired(a, b)]))[0] < LEVEL)
     assert difference_interval(replace(a, values={1: 0.7}), b, "spearman") is None
 
 

@@ -12,11 +12,16 @@ from pathlib import Path
 import pytest
 from fake_cells import ROOT
 from fake_cells import start as start_program
+from hydra.types import RunMode
 from jobs import SMALL
 
+from hydra_plugins.juzhen_sweeps.launcher import cell_of
 from juzhen.cli.main import main as sweeps_main
 from juzhen.core.result import Result
 from juzhen.report.matrix import build_matrix
+from launch.check import check_command_line
+from launch.hydra_internals import opened
+from launch.words import Groups
 from sweeps.ledger import Event, Ledger
 
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=1 steps", "debug_rows=24")
@@ -114,3 +119,20 @@ def test_killed_at_random_moments_and_taken_up_it_has_the_same_results(tmp_path,
     assert last.returncode == 0, told
     assert scores(tmp_path / "cut") == scores(tmp_path / "whole")
     assert len(scores(tmp_path / "whole")) == 5  # one stage, and twice two
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["loss=by_kind"], []),
+        (["loss=by_kind", "sweep=transfer_matrix"], ["loss=by_kind", "sweep=transfer_matrix"]),
+    ],
+)
+def test_a_cell_takes_what_it_does_not_read_and_others_do(words, given):
+    typed = ["dataset=[]", "suite=demo", "training.batch_size=8", *words]
+    with opened(ROOT / "conf", None) as hydra:
+        options = {"run_mode": RunMode.MULTIRUN, "from_shell": False, "with_log_configuration": False}
+        config = hydra.compose_config("train", typed, **options)
+        cell = cell_of(config, typed, Groups(hydra.config_loader))
+    assert cell.words == ("dataset=[]", "suite=demo", *given)
+    assert check_command_line(cell.words, conf_dir=ROOT / "conf").job.run_dir == cell.run_dir

@@ -1,0 +1,41 @@
+"""What a job may go on from by `init_from`: an encoder of sentences, or one that its model has made."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from juzhen.core.commands import setting
+from juzhen.core.errors import UserError
+from juzhen.encoders.layout import gives_answers, gives_tokens, read_layout
+from juzhen.encoders.locate import encoder_folder, scores_pairs
+
+log = logging.getLogger(__name__)
+
+HEADED: dict[str, tuple[Callable[[Path], bool], str]] = {
+    "reranker": (gives_answers, "a language model that scores by its answer"),
+    "colbert": (gives_tokens, "a ColBERT, which has a vector for each token"),
+    "crossencoder": (scores_pairs, "a cross-encoder with a head of its own"),
+}
+"""Model that alone goes on with an encoder → how the folder of one is known, and what it is."""
+
+
+def require_start(init_from: str | None, model: str) -> None:
+    """Raises UserError for a run, or a folder, that another model than `model` goes on with. Loads no weights."""
+    if init_from is None:
+        return
+    folder = encoder_folder(init_from)
+    held = next((name for name, (holds, _) in HEADED.items() if holds(folder)), None)
+    if held not in (None, model):
+        out = f"type model={held} to go on with it"
+        if held == "crossencoder" and model != "reranker":
+            alone = f"backbone=local {setting('backbone.path', str(folder))}"
+            out += f", or start from its transformer alone: {alone} in place of init_from"
+        raise UserError(f"init_from={init_from}: holds {HEADED[held][1]}; {out}")
+
+
+def tell_of_templates(init_from: str | None) -> None:
+    """Says of a start with templates that sentences go on being read through them."""
+    if init_from is not None and read_layout(encoder_folder(init_from)).templates is not None:
+        log.warning(
+            "init_from=%s: sentences are read through the templates that it was saved with", init_from
+        )
