@@ -36,7 +36,7 @@ from lightning_modules.chosen_losses import Match
 from lightning_modules.metrics import RowOutputs
 from lightning_modules.sharding import shard, whole_tensor
 
-NUMBERS = ("lr", "weight_decay", "betas", "eps", "layer_decay")
+NUMBERS = ("lr", "weight_decay", "betas", "eps", "layer_decay", "state_bits")
 """What an optimizer is made with, by the names of `conf/job.py`."""
 
 NORMS_KEPT = 1000
