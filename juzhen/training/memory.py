@@ -37,8 +37,8 @@ SEEN_MICRO_BATCHES = 2
 """Of a batch in pieces the largest ones are looked at; of further ones, nothing but their embeddings stays."""
 
 SLACK = 0.65
-"""Of the activations: what glibc's allocator holds besides on a processor, because it cannot reuse all that is let go.
-Measured: 0.60 to 0.75 after some steps of four encoders (LOG.md)."""
+"""Of the activations of a step without adapter and checkpointing: what glibc's allocator holds besides on a processor,
+because it cannot reuse all that is let go. Measured: 0.60 to 0.75 after some steps of four encoders (LOG.md)."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +88,24 @@ class StepPlan:
 
 def step_memory(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
     """What a step takes in which texts of these lengths, in tokens, are encoded and learnt from."""
+    taken = _without_slack(architecture, lengths, plan)
+    if plan.on_cuda:
+        return taken
+    # What the allocator holds follows what comes and goes, not what is kept: it is that of the plain step.
+    plain = replace(plan, adapter=None, checkpointing=False)
+    held = SLACK * (taken if plan == plain else _without_slack(architecture, lengths, plain)).activations
+    return replace(taken, activations=taken.activations + held, peak=taken.peak + held)
+
+
+def _without_slack(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
     count = int(getattr(architecture, "num_hidden_layers", None) or 0)
     depths = [min(depth, count) for depth in DEPTHS]
     if depths[0] == depths[1] or getattr(architecture, "num_hidden_groups", None):
-        return _with_slack(_looked_at(architecture, lengths, plan), plan)
+        return _looked_at(architecture, lengths, plan)
     low, high = (_looked_at(with_depth(architecture, depth), lengths, plan) for depth in depths)
     further = (count - depths[1]) / (depths[1] - depths[0])
     whole = {name: value + further * (value - vars(low)[name]) for name, value in vars(high).items()}
-    return _with_slack(StepMemory(**whole), plan)
-
-
-def _with_slack(taken: StepMemory, plan: StepPlan) -> StepMemory:
-    held = 0 if plan.on_cuda else SLACK * taken.activations
-    return replace(taken, activations=taken.activations + held, peak=taken.peak + held)
+    return StepMemory(**whole)
 
 
 def with_depth(architecture: PretrainedConfig, depth: int) -> PretrainedConfig:

@@ -7,7 +7,7 @@ from transformers import BertConfig
 from juzhen.encoders.packing import pack
 from juzhen.encoders.spec import AdapterConfig
 from juzhen.training import memory
-from juzhen.training.memory import SLACK, Living, StepPlan, largest_micro_batch, random_encoder, step_memory
+from juzhen.training.memory import Living, StepPlan, largest_micro_batch, random_encoder, step_memory
 
 LENGTHS = [6, 6, 9, 12, 12]
 
@@ -19,8 +19,9 @@ def architecture(layers=5, **sizes):
 
 @pytest.mark.parametrize("settings", [{}, {"checkpointing": True}, {"micro_batch_tokens": 24}], ids=str)
 @pytest.mark.sampled(3)
-def test_it_is_what_a_step_on_the_processor_takes(settings):
+def test_it_is_what_a_step_on_the_processor_takes(settings, monkeypatch):
     """The same count of the bytes of a real step, of all layers."""
+    monkeypatch.setattr(memory, "SLACK", 0.0)  # the allocator's
     plan = StepPlan(**settings)
     encoder = random_encoder(architecture(), plan)
     tokens = pack(
@@ -34,7 +35,7 @@ def test_it_is_what_a_step_on_the_processor_takes(settings):
     found = step_memory(architecture(), LENGTHS, plan)
     assert found.weights == found.gradients == found.optimizer / 2 == bytes_of_weights
     peak = 3 * bytes_of_weights + max(forward + bytes_of_weights, living.most)
-    assert found.peak - found.activations * SLACK / (1 + SLACK) == pytest.approx(peak, rel=0.15)
+    assert found.peak == pytest.approx(peak, rel=0.15)
 
 
 @pytest.mark.slow
