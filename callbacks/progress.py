@@ -39,12 +39,8 @@ class StageProgress(pl.Callback):
         done, total = trainer.global_step, trainer.datamodule.total_steps
         self._begin(trainer, f"training on {self.stage}", total, done=done, unit="steps")
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *step: Any
-    ) -> None:
-        loss = outputs.get("loss") if isinstance(outputs, dict) else None
-        # Lightning gives the share that a batch has in its step.
-        self.loss = None if loss is None else loss * trainer.accumulate_grad_batches
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *step: Any) -> None:
+        self.loss = pl_module.step_loss
         self._update(trainer.global_step)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -196,7 +196,8 @@ def stage_table(results: Sequence[Result]) -> Table:
     rows = []
     for name, measure in _measured(results[-1].scores):
         keys = [f"{split}/{name}/{measure}" for split in ("test", "dev")]
-        key = next((key for key in keys if results[-1].scores.get(key) is not None), keys[-1])
+        last = {key: results[-1].scores[key].value for key in keys if key in results[-1].scores}
+        key = next((key for key, value in last.items() if value is not None), keys[-1])
         scores = [results[0].untrained.get(key), *(result.scores.get(key) for result in results)]
         values = [score and score.value for score in scores]
         cells: list[str | Text] = [_percent(values[0])] if results[0].untrained else []

@@ -58,7 +58,8 @@ def why_unread(key: str, job: Job) -> str | None:
     """Why a dotted key, or a group, is not read by a job, and what to type; None for one that is."""
     for pattern, rule in unread(job).items():
         plain = key
-        for owner in ("schedule.stages.", "schedule.sets."):  # their keys are those of the job
+        # Keys of stages and sets are those of the job, but where these overrule them.
+        for owner in () if rule.name == "overruled" else ("schedule.stages.", "schedule.sets."):
             if key.startswith(owner) and key.count(".") > 2 and not pattern.startswith("schedule."):
                 plain = key.split(".", 3)[3]
         is_it = any(is_below(name, pattern) for name in {key, plain})

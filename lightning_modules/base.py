@@ -59,6 +59,7 @@ class SentenceModule(pl.LightningModule):
     apart        groups of parameters with numbers of their own, which callbacks add; they are not clipped
     is_sharded   a copy for training, whose weights are shared out over processes (`lightning_modules.sharding`)
     set_loss     of the last batch, before it is weighted
+    step_loss    of the step so far, as it is logged
     seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart; set
                  before the test at the end of a stage
     """
@@ -91,6 +92,7 @@ class SentenceModule(pl.LightningModule):
         self.loss_weights = loss_weights(job, list(job.dataset))
         self.weigh: Callable[[str, Tensor], Tensor] | None = None
         self.set_loss: Tensor | None = None
+        self.step_loss: Tensor | None = None
         self.apart: list[dict[str, Any]] = []
         self.is_sharded = False
         self._blends = blends(job)
@@ -214,7 +216,8 @@ class SentenceModule(pl.LightningModule):
         # Under the name of the set too: in a mixture the losses of several sets are several quantities.
         logs = logs | {"loss": self.set_loss}
         loss = self.weighted(batch.task, loss)
-        self.log("train/loss", self._of_step(loss.detach()), prog_bar=True, batch_size=size)
+        self.step_loss = self._of_step(loss.detach())
+        self.log("train/loss", self.step_loss, prog_bar=True, batch_size=size)
         self.log_dict({f"train/{batch.task}/{key}": value for key, value in logs.items()}, batch_size=size)
         return loss
 

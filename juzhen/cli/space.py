@@ -88,6 +88,8 @@ def space(
             for measure, meaning in studied.meanings.items()
             if any(values.get(measure) is not None for values in of_runs)
         ]
+        for measure, value in studied.together.get(name, {}).items():
+            table.append([measure, "", number_text(value), studied.meanings[measure]])
         print(markdown_table([*head, "meaning"], table, numbers=range(1, len(head))))
     write_space(studied, out)
     if json:

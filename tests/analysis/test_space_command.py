@@ -71,7 +71,9 @@ def test_classes_of_a_table_are_measured_and_two_encoders_compared(encoder_folde
         clusters = v_measure(embeddings, classes, clusterings=10, seed=42).value
         assert measures["v_measure"] == pytest.approx(clusters, abs=1e-4)
     assert measured["together"]["mine.csv"] == pytest.approx({"cka": 1, "neighbours_kept": 1})
-    assert "| measure |" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "| measure |" in printed
+    assert "| neighbours_kept |  | 1 |" in printed
 
 
 def test_before_is_what_a_run_has_begun_with(encoder_folder, tmp_path, monkeypatch):

@@ -54,8 +54,8 @@ def test_a_kill_between_two_updates_changes_no_bit(name, tmp_path, tiny_backbone
 
 
 @pytest.mark.slow
-def test_the_mean_loss_of_each_period_decides(tmp_path, tiny_backbone):
-    words = ("training.duration=4 steps", BLEND, "callbacks.weights.every_steps=2")
+def test_the_mean_loss_of_each_period_decides(tmp_path, tiny_backbone, capsys):
+    words = ("training.duration=4 steps", BLEND, "callbacks.weights.every_steps=2", "logger.progress=true")
     run = run_job(tmp_path, tiny_backbone, *TWO, "weights=mean_loss", *words)
     losses = torch.tensor([logged(run, f"train/{name}/loss") for name in ("demo_sts", "demo_qmc")])
     of_sets = torch.tensor([logged(run, f"train/{name}/weight") for name in ("demo_sts", "demo_qmc")])
@@ -66,6 +66,7 @@ def test_the_mean_loss_of_each_period_decides(tmp_path, tiny_backbone):
     assert logged(run) == pytest.approx(
         [(losses[:, step] * expected[:, max(0, step - 1)]).mean().item() for step in range(4)], rel=1e-4
     )
+    assert f"4/4 steps, loss {logged(run)[-1]:#.4g} " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

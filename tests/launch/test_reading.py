@@ -28,6 +28,7 @@ UNREAD = {
     "augmentation.delete=0.3": "name its view there",
     "schedule.temperature=3": "no stage mixes",
     "'dataset=[demo_sts,demo_qmc]' schedule.sample_by=blend schedule.temperature=3": "takes all sets alike",
+    "experiment=three_stage_demo training.duration='4 steps'": "every set or stage has its own",
     "schedule.weigh_loss=true": "no stage mixes",
     "optimizer.lr=1e-3 backbone.learning_rate=1e-4": "takes its place",
     "'dataset=[demo_sts,demo_nli]' loss=by_kind schedule=serial "
@@ -41,6 +42,10 @@ READ = (
     "-m model=biencoder,crossencoder backbone.pooling=cls",  # by one of them
     "-m 'dataset=[],[demo_sts]' optimizer.lr=1e-4",
     "augmentation=noise augmentation.delete=0.3",
+    "experiment=three_stage_demo schedule.stages.tasks.training.duration='4 steps'",  # all stages have their own
+    "'dataset=[demo_sts,demo_qmc]' +loss@schedule.sets.demo_sts.loss=cosine "
+    "+loss@schedule.sets.demo_qmc.loss=contrastive "
+    "schedule.sets.demo_qmc.loss.margin=0.4",
 )
 
 

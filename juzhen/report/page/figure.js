@@ -45,12 +45,18 @@ function shortNames(names, width) {
   const cut = names.map((name) => short(name, width));
   return cut.map((name, index) => (cut.indexOf(name) === index && cut.lastIndexOf(name) === index ? name : `${clip(name, letters(width) - 3)} ${index + 1}`));
 }
+const ruler = document.createElement("canvas").getContext("2d");
+/** Pixels that a text takes in a figure. */
+function widthOf(text) {
+  ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
 /** Names of series beside their colours, above the frame. */
 function legend(names, colours, width) {
   const entries = [];
   let x = 4, y = 0;
   for (const [index, name] of names.entries()) {
-    const text = clip(name, letters(width, 0.8)), room = 26 + 6.6 * text.length;
+    const text = clip(name, letters(width, 0.8)), room = 26 + widthOf(text);
     if (x + room > width && x > 4) { x = 4; y += 18; }
     entries.push({ x, y, text, colour: colours.series[index % colours.series.length] });
     x += room;

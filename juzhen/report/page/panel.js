@@ -88,7 +88,7 @@ function addDistribution(container, { column, seed, ends, counts, threshold }) {
   const totals = names.map((name) => d3.sum(counts[name]));
   const draw = (colours, width) => {
     const key = legend(names.map((name, index) => `${name} (${totals[index].toLocaleString("en")})`), colours, width);
-    const marginLeft = 46, marginTop = 28 + key.height;
+    const marginLeft = 46, marginTop = 28 + key.height, side = threshold && threshold.value > (ends[0] + ends[1]) / 2 ? -1 : 1;
     const bars = names.flatMap((name, index) => counts[name].map((count, bin) => ({ name, index, x1: ends[0] + bin * step, x2: ends[0] + (bin + 1) * step, share: (100 * count) / totals[index] })));
     const colour = (bar) => colours.series[bar.index % colours.series.length];
     // A line along the tops: each bin at both of its edges.
@@ -101,7 +101,7 @@ function addDistribution(container, { column, seed, ends, counts, threshold }) {
         Plot.line(outline, { x: "x", y: "share", z: "name", stroke: colour, strokeWidth: 1.6 }),
         Plot.ruleY([0], { stroke: colours.quiet }),
         threshold ? Plot.ruleX([threshold.value], { stroke: colours.ink, strokeWidth: 1.5, strokeDasharray: "5 3" }) : null,
-        threshold ? Plot.text([threshold.value], { x: (value) => value, frameAnchor: "top", dy: 4, dx: 6, textAnchor: "start", text: () => `threshold ${threshold.value.toFixed(3)}`, fill: colours.ink, stroke: colours.paper, strokeWidth: 3 }) : null,
+        threshold ? Plot.text([threshold.value], { x: (value) => value, frameAnchor: "top", dy: 4, dx: 6 * side, textAnchor: side > 0 ? "start" : "end", text: () => `threshold ${threshold.value.toFixed(3)}`, fill: colours.ink, stroke: colours.paper, strokeWidth: 3 }) : null,
         ...key.marks(marginLeft, marginTop),
       ],
     });
