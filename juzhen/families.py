@@ -27,18 +27,20 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import AskedPairCollator, CrossEncoderCollator
 from juzhen.encoders.cut import Cut, cut_asked_pairs, cut_pairs, cut_sentences
 from juzhen.encoders.generative_reranker import GenerativeReranker
-from juzhen.encoders.layout import MODULES_FILE, gives_answers, gives_tokens, read_layout
+from juzhen.encoders.layout import MODULES_FILE, gives_answers, gives_tokens, gives_weights, read_layout
 from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder, scores_pairs
 from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.packing import pack
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+from juzhen.encoders.sparse import SparseEncoder
 from juzhen.encoders.text_collate import TemplateCollator
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
 from juzhen.evaluation.multi_vector import MaxSimEvaluator
 from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
+from juzhen.evaluation.sparse import SparseEvaluator
 from juzhen.evaluation.spec import HardwareConfig
 
 
@@ -198,6 +200,21 @@ class MultiVectorEncoders(Family):
         return replace(most, looked_at=sum(c.looked_at for c in cuts), cut=sum(c.cut for c in cuts))
 
 
+class SparseEncoders(MultiVectorEncoders):
+    """Texts to a weight for each token of the vocabulary; the first text of a row asks, the others answer."""
+
+    unscored = SparseEvaluator.unscored
+
+    def holds(self, folder: Path) -> bool:
+        return gives_weights(folder)
+
+    def load(self, source: str | Path, **options: Any) -> SparseEncoder:
+        return SparseEncoder.load(source, **options)
+
+    def evaluator(self, encoder: SparseEncoder, **options: Any) -> SparseEvaluator:
+        return SparseEvaluator(encoder)
+
+
 class CrossEncoders(Family):
     """Two sentences as one input."""
 
@@ -286,6 +303,7 @@ FAMILIES: dict[str, Family] = {
     "bi_encoder": BiEncoders(),
     "template": TemplateEncoders(),
     "multi_vector": MultiVectorEncoders(),
+    "sparse": SparseEncoders(),
     "cross_encoder": CrossEncoders(),
     "generative_reranker": GenerativeRerankers(),
     "lexical": LexicalBaselines(),

@@ -252,5 +252,9 @@ def _text_columns(table: "FileTable", names: Sequence[str], *, are_default: bool
 
 def _kind(encoder: Any) -> str:
     """What an encoder without embeddings of texts is, for messages."""
-    kinds = {"multi_vector": "an encoder of token vectors", "generative_reranker": "a reranker"}
+    kinds = {
+        "multi_vector": "an encoder of token vectors",
+        "sparse": "a sparse encoder",
+        "generative_reranker": "a reranker",
+    }
     return kinds.get(encoder.family, "a cross-encoder")

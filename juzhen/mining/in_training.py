@@ -8,14 +8,14 @@ from jaxtyping import Bool, Float, Int
 
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.data.rankings import as_ranking, as_retrieval
-from juzhen.encoders.multi_vector import MultiVectorEncoder
+from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.mining.candidates import Advance, DenseRetriever, Found, Numbers, Retriever, Scores
 from juzhen.mining.filters import REASONS, Known, Reason, chosen
 from juzhen.mining.negatives import PORTION
 from juzhen.mining.options import LOWEST, OWN, MiningOptions
 from juzhen.mining.portion import Miner
-from juzhen.mining.token_candidates import MaxSimRetriever
+from juzhen.mining.token_candidates import AskingRetriever
 
 EASIER, FAR = 1.15, 0.8
 """A negative has become easy when EASIER × its score is below that at its mining, and its size below FAR.
@@ -101,7 +101,7 @@ class MinedRows:
 
     def mined(
         self,
-        encoder: SentenceEncoder | MultiVectorEncoder,
+        encoder: SentenceEncoder | AskingEncoder,
         options: MiningOptions,
         *,
         batch_tokens: int,
@@ -112,7 +112,7 @@ class MinedRows:
         before  negatives whose hard ones stay as long as they are candidates that the rules keep and have not become
                 easy; None: all are found anew
         """
-        kind: Any = MaxSimRetriever if isinstance(encoder, MultiVectorEncoder) else DenseRetriever
+        kind: Any = AskingRetriever if isinstance(encoder, AskingEncoder) else DenseRetriever
         source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
         options = replace(options, share_of=self._share_of)
         sources: list[Retriever] = (
@@ -175,5 +175,5 @@ class Request:
     batch_tokens: int
     before: InForce | None
 
-    def mined(self, encoder: SentenceEncoder | MultiVectorEncoder) -> InForce:
+    def mined(self, encoder: SentenceEncoder | AskingEncoder) -> InForce:
         return self.rows.mined(encoder, self.options, batch_tokens=self.batch_tokens, before=self.before)

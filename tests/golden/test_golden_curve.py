@@ -28,6 +28,12 @@ CURVES = {
         "dataset=[demo_qmc]",
         "backbone.dropout=0.0",
     ),
+    "splade_info_nce_without_dropout": (
+        "model=splade",
+        "loss=info_nce",
+        "dataset=[demo_qmc]",
+        "backbone.dropout=0.0",
+    ),
 }
 """File name → what the run is, besides the small job of tests/jobs.py.
 
