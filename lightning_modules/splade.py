@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from conf.declared import INNER
 from conf.job import JobConfig
 from juzhen.core.batch import Batch, text_tensors
 from juzhen.core.errors import UserError
@@ -25,6 +26,10 @@ from juzhen.losses.loss import LossOutput
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.chosen_losses import Match
+
+
+UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
+"""Losses that take the sigmoid of a score for a probability; others say so by their activation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +89,7 @@ class Splade(SentenceModule):
                 "layers with callbacks=[default,unfreezing]"
             )
         for match in matches.values():
-            if match.loss.get("hardness"):
-                raise UserError(
-                    f"loss={name_of(match.loss)}: its hardness multiplies cosines, and model=splade scores by dot "
-                    "products of any size; type loss=info_nce"
-                )
+            _require_dot_products(match.loss)
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SparseEncoder:
@@ -154,3 +155,19 @@ class Splade(SentenceModule):
     @property
     def evaluator(self) -> SparseEvaluator:
         return self._evaluator  # type: ignore[return-value]
+
+
+def _require_dot_products(loss: Mapping[str, Any]) -> None:
+    """Raises UserError for a loss whose numbers do not suit dot products of weights, from 0 on and of any size."""
+    if loss.get("hardness"):
+        raise UserError(
+            f"loss={name_of(loss)}: its hardness multiplies cosines, and model=splade scores by dot products of any "
+            "size; type loss=info_nce"
+        )
+    if name_of(loss) in UNDECIDED_AT_0 or loss.get("activation") == "sigmoid":
+        raise UserError(
+            f"loss={name_of(loss)}: 0 is undecided to it, and dot products of model=splade are never below 0; type "
+            "loss=cosent, or for pairs that belong together loss=info_nce"
+        )
+    if INNER in loss:
+        _require_dot_products(loss[INNER])

@@ -219,5 +219,5 @@ def test_a_decoder_has_no_such_head():
     from juzhen.encoders.spec import BackboneConfig
 
     decoder = load_backbone(BackboneConfig(path="builtin/decoder", initialize="random", layers=1), seed=0)
-    with pytest.raises(UserError, match="no head over its vocabulary.*such as a BERT"):
+    with pytest.raises(UserError, match=r"no head over its vocabulary.*such as a BERT"):
         SparseEncoder.around(decoder)
