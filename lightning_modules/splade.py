@@ -27,7 +27,6 @@ from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.chosen_losses import Match
 
-
 UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
 """Losses that take the sigmoid of a score for a probability; others say so by their activation."""
 

@@ -122,6 +122,16 @@ class Scorer:
                 )
         return encoder.score(list(zip(first, second, strict=True)), **options)
 
+    def words(self, first: str, second: str, *, top: int = 10) -> str:
+        """The tokens of the score of a pair, each with its part. Raises UserError where it is of no such parts."""
+        encoder = None if self.fuse is not None else self._loaded[1]
+        if not hasattr(encoder, "words"):
+            raise UserError(
+                f"--words: {self.encoder} has no weights of tokens; leave it out, or take a sparse encoder"
+            )
+        parts = encoder.words(first, second, top)
+        return "\n".join(f"{part:8.4f} {token}" for token, part in parts) or "no token in common"
+
     def shown(self, scores: "np.ndarray") -> "np.ndarray":
         """The scores, or probabilities of label 1 where --calibration or --scaling ask for them."""
         import numpy as np

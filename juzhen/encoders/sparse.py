@@ -286,6 +286,11 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
             words.append(list(zip(tokens, weights[order].tolist(), strict=True)))
         return words[0] if len(words) == 1 else words
 
+    def words(self, query: str, document: str, top: int | None = 10) -> list[tuple[str, float]]:
+        """The tokens that make the score of a query and a document, each with its part of it, largest first."""
+        shared = self.encode_query(query).multiply(self.encode_document(document))
+        return self.decode(shared, top)
+
 
 def load_sparse(folder_or_run: str | Path) -> SparseEncoder:
     """The encoder in a folder or of a run, in training mode. Errors: as `SparseEncoder.load`."""

@@ -143,4 +143,10 @@ def test_verbs_that_want_an_embedding_say_so(run, tmp_path, capsys):
     ):
         assert main(words) == 2
         assert "\n" not in capsys.readouterr().err.strip()  # one line, and no traceback
-    assert main(["score", str(run), "怎么退货", "如何退货"]) == 0
+    assert main(["score", str(run), "怎么退货", "如何退货", "--words"]) == 0
+    score, *parts = [float(line.split()[0]) for line in capsys.readouterr().out.splitlines()]
+    assert len(parts) == 10
+    assert 0 < sum(parts) <= score * (1 + 1e-3)
+    assert parts == sorted(parts, reverse=True)
+    assert main(["score", "builtin/mini_zh", "怎么退货", "如何退货", "--words"]) == 2
+    assert "take a sparse encoder" in capsys.readouterr().err
