@@ -353,6 +353,7 @@ class PairScorer:
             fusion.require(folders)
         self._fusion = fusion
         self._encoders = [open_encoder(folder) for folder in folders]
+        self.family: str = self._encoders[0].family
         self.has_embeddings = family_of(self._encoders[0]).has_embeddings
 
     def require_order(self, examples: Examples) -> None:
