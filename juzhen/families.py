@@ -163,28 +163,16 @@ class TemplateEncoders(BiEncoders):
         return TemplateCollator(tokenize, encoder)
 
 
-class MultiVectorEncoders(Family):
-    """Texts to a vector for each token; the first text of a row asks, the others answer."""
+class AskingEncoders(Family):
+    """What an `AskingEncoder` gives of a text; the first text of a row asks, the others answer."""
 
-    unscored = MaxSimEvaluator.unscored
     has_embeddings = False
 
-    def holds(self, folder: Path) -> bool:
-        return gives_tokens(folder)
-
-    def load(self, source: str | Path, **options: Any) -> MultiVectorEncoder:
-        return MultiVectorEncoder.load(source, **options)
-
-    def save(self, encoder: MultiVectorEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
+    def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
         return save_encoder(encoder, folder, card=card)
 
-    def _collator(
-        self, encoder: MultiVectorEncoder, tokenize: CachedTokenizer, options: dict[str, Any]
-    ) -> SentenceCollator:
+    def _collator(self, encoder: Any, tokenize: CachedTokenizer, options: dict[str, Any]) -> SentenceCollator:
         return AskingCollator(tokenize, encoder.collate, sides=tokenize, **options)
-
-    def evaluator(self, encoder: MultiVectorEncoder, **options: Any) -> MaxSimEvaluator:
-        return MaxSimEvaluator(encoder)
 
     def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
         asked = as_asked(examples)
@@ -200,7 +188,22 @@ class MultiVectorEncoders(Family):
         return replace(most, looked_at=sum(c.looked_at for c in cuts), cut=sum(c.cut for c in cuts))
 
 
-class SparseEncoders(MultiVectorEncoders):
+class MultiVectorEncoders(AskingEncoders):
+    """Texts to a vector for each token; the first text of a row asks, the others answer."""
+
+    unscored = MaxSimEvaluator.unscored
+
+    def holds(self, folder: Path) -> bool:
+        return gives_tokens(folder)
+
+    def load(self, source: str | Path, **options: Any) -> MultiVectorEncoder:
+        return MultiVectorEncoder.load(source, **options)
+
+    def evaluator(self, encoder: MultiVectorEncoder, **options: Any) -> MaxSimEvaluator:
+        return MaxSimEvaluator(encoder)
+
+
+class SparseEncoders(AskingEncoders):
     """Texts to a weight for each token of the vocabulary; the first text of a row asks, the others answer."""
 
     unscored = SparseEvaluator.unscored

@@ -124,7 +124,7 @@ class Scorer:
 
     def words(self, first: str, second: str, *, top: int = 10) -> str:
         """The tokens of the score of a pair, each with its part. Raises UserError where it is of no such parts."""
-        encoder = None if self.fuse is not None else self._loaded[1]
+        encoder: Any = None if self.fuse is not None else self._loaded[1]
         if not hasattr(encoder, "words"):
             raise UserError(
                 f"--words: {self.encoder} has no weights of tokens; leave it out, or take a sparse encoder"

@@ -24,7 +24,14 @@ class AskingEncoder(nn.Module):
         """What is scored of each text, read as queries or as documents."""
 
     @abstractmethod
-    def encode(self, texts: str | Iterable[str], *, is_query: bool = False, **options: Any) -> Any:
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        *,
+        is_query: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
+    ) -> Any:
         """What is scored of each text in order."""
 
     @property

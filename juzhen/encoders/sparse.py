@@ -224,7 +224,7 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
             rows.append(sparse.csr_array((values, numbers.astype(np.int32), starts), shape=tuple(part.shape)))
         return sparse.vstack(rows, format="csr")[tokens.inverse_permutation.cpu().numpy()]
 
-    def encode(  # type: ignore[override]  # narrower than the options of all
+    def encode(
         self,
         texts: str | Iterable[str],
         *,
