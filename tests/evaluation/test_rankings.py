@@ -110,6 +110,7 @@ def test_a_ranking_without_queries_or_documents_is_refused(corpus):
         evaluate("lexical", [empty], settings=FEW)
 
 
+@pytest.mark.slow
 def test_bm25_takes_words_where_it_is_told_to(ranking):
     pytest.importorskip("bm25s")
     pytest.importorskip("jieba")

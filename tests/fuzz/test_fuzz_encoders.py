@@ -76,6 +76,7 @@ def is_huge(path: Path) -> bool:
 
 @sizes
 @pytest.mark.parametrize("layout", ["public", "own", "joint"])
+@pytest.mark.slow
 def test_folders(whole, layout, size):
     source, folder = whole / layout, whole / f"spoilt-{layout}"
 
