@@ -1,4 +1,6 @@
-"""Numbers of a loss that depend on what the scores of the job's model are: cosines, or logits. Needs no torch.
+"""Numbers of a loss that depend on what the scores of the job's model are: cosines, or any numbers.
+
+Needs no torch. Logits and dot products are any numbers.
 
 In a file of conf/loss, `temperature: ${for_scores:{cosine:0.05,logit:1}}` is 0.05 wherever that loss is chosen for a
 bi-encoder, and 1 for a cross-encoder. A number that is typed, or that another file gives, stands in its place.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from juzhen.encoders.multi_vector import MultiVectorEncoder
     from juzhen.encoders.quantized import quantize
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+    from juzhen.encoders.sparse import SparseEncoder
     from juzhen.encoders.spec import AdapterConfig
     from juzhen.evaluation.space import space
     from juzhen.merging.merge import merge
@@ -30,6 +31,7 @@ __all__ = [
     "MultiVectorEncoder",
     "PromptEncoder",
     "SentenceEncoder",
+    "SparseEncoder",
     "clusters",
     "communities",
     "fit",
@@ -49,6 +51,7 @@ HOMES = {
     "MultiVectorEncoder": "encoders.multi_vector",
     "PromptEncoder": "encoders.sentence_encoder",
     "SentenceEncoder": "encoders.sentence_encoder",
+    "SparseEncoder": "encoders.sparse",
     "clusters": "mining.groups",
     "communities": "mining.groups",
     "fit": "training.fit",

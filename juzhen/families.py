@@ -27,18 +27,20 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import AskedPairCollator, CrossEncoderCollator
 from juzhen.encoders.cut import Cut, cut_asked_pairs, cut_pairs, cut_sentences
 from juzhen.encoders.generative_reranker import GenerativeReranker
-from juzhen.encoders.layout import MODULES_FILE, gives_answers, gives_tokens, read_layout
+from juzhen.encoders.layout import MODULES_FILE, gives_answers, gives_tokens, gives_weights, read_layout
 from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder, scores_pairs
 from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.packing import pack
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
+from juzhen.encoders.sparse import SparseEncoder
 from juzhen.encoders.text_collate import TemplateCollator
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
 from juzhen.evaluation.multi_vector import MaxSimEvaluator
 from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
+from juzhen.evaluation.sparse import SparseEvaluator
 from juzhen.evaluation.spec import HardwareConfig
 
 
@@ -161,28 +163,16 @@ class TemplateEncoders(BiEncoders):
         return TemplateCollator(tokenize, encoder)
 
 
-class MultiVectorEncoders(Family):
-    """Texts to a vector for each token; the first text of a row asks, the others answer."""
+class AskingEncoders(Family):
+    """What an `AskingEncoder` gives of a text; the first text of a row asks, the others answer."""
 
-    unscored = MaxSimEvaluator.unscored
     has_embeddings = False
 
-    def holds(self, folder: Path) -> bool:
-        return gives_tokens(folder)
-
-    def load(self, source: str | Path, **options: Any) -> MultiVectorEncoder:
-        return MultiVectorEncoder.load(source, **options)
-
-    def save(self, encoder: MultiVectorEncoder, folder: Path, *, card: dict[str, Any]) -> Path:
+    def save(self, encoder: Any, folder: Path, *, card: dict[str, Any]) -> Path:
         return save_encoder(encoder, folder, card=card)
 
-    def _collator(
-        self, encoder: MultiVectorEncoder, tokenize: CachedTokenizer, options: dict[str, Any]
-    ) -> SentenceCollator:
+    def _collator(self, encoder: Any, tokenize: CachedTokenizer, options: dict[str, Any]) -> SentenceCollator:
         return AskingCollator(tokenize, encoder.collate, sides=tokenize, **options)
-
-    def evaluator(self, encoder: MultiVectorEncoder, **options: Any) -> MaxSimEvaluator:
-        return MaxSimEvaluator(encoder)
 
     def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
         asked = as_asked(examples)
@@ -196,6 +186,36 @@ class MultiVectorEncoders(Family):
             cuts.append(replace(cut, max_length=encoder.reading(side).max_length))
         most = max(cuts, key=lambda cut: cut.cut)  # in whose length all are told
         return replace(most, looked_at=sum(c.looked_at for c in cuts), cut=sum(c.cut for c in cuts))
+
+
+class MultiVectorEncoders(AskingEncoders):
+    """Texts to a vector for each token; the first text of a row asks, the others answer."""
+
+    unscored = MaxSimEvaluator.unscored
+
+    def holds(self, folder: Path) -> bool:
+        return gives_tokens(folder)
+
+    def load(self, source: str | Path, **options: Any) -> MultiVectorEncoder:
+        return MultiVectorEncoder.load(source, **options)
+
+    def evaluator(self, encoder: MultiVectorEncoder, **options: Any) -> MaxSimEvaluator:
+        return MaxSimEvaluator(encoder)
+
+
+class SparseEncoders(AskingEncoders):
+    """Texts to a weight for each token of the vocabulary; the first text of a row asks, the others answer."""
+
+    unscored = SparseEvaluator.unscored
+
+    def holds(self, folder: Path) -> bool:
+        return gives_weights(folder)
+
+    def load(self, source: str | Path, **options: Any) -> SparseEncoder:
+        return SparseEncoder.load(source, **options)
+
+    def evaluator(self, encoder: SparseEncoder, **options: Any) -> SparseEvaluator:
+        return SparseEvaluator(encoder)
 
 
 class CrossEncoders(Family):
@@ -286,6 +306,7 @@ FAMILIES: dict[str, Family] = {
     "bi_encoder": BiEncoders(),
     "template": TemplateEncoders(),
     "multi_vector": MultiVectorEncoders(),
+    "sparse": SparseEncoders(),
     "cross_encoder": CrossEncoders(),
     "generative_reranker": GenerativeRerankers(),
     "lexical": LexicalBaselines(),
@@ -335,6 +356,7 @@ class PairScorer:
             fusion.require(folders)
         self._fusion = fusion
         self._encoders = [open_encoder(folder) for folder in folders]
+        self.family: str = self._encoders[0].family
         self.has_embeddings = family_of(self._encoders[0]).has_embeddings
 
     def require_order(self, examples: Examples) -> None:

@@ -26,6 +26,9 @@ WHY = {
     "token_pooling": "model=colbert has a vector for each token, of length 1, and pools none; {pick}. Its markers are "
     "backbone.prompts",
     "token_embeddings": "model=colbert has no vector of a text; {pick}, or type model=biencoder",
+    "sparse_pooling": "model=splade takes the maximum of what tokens say of the vocabulary; {pick}, or type "
+    "model.pooling=sum",
+    "sparse_embeddings": "model=splade has no embedding of a text; {pick}, or type model=biencoder",
     "not_shared": "no sentence is encoded twice for a batch of {model}; {pick}",
     "no_loss": "{model} learns without a loss; {pick}, or choose a model that learns by one, such as model=views",
     "read_at_mask": "{model} reads a sentence at [MASK]; {pick}, or type model.read=pooling",

@@ -155,7 +155,7 @@ def _obstacle(key: str, value: Any, loss: Mapping[str, Any], kind: Kind, model: 
     if key == "temperature":
         if not loss or "temperature" not in declared(loss["_target_"]).settings.model_fields:
             return f"{learner} has none; choose a loss with a temperature, such as loss=info_nce"
-        if "logits" in model.provides or loss.get("temperature_unit", "score") != "score":
+        if "cosines" not in model.provides or loss.get("temperature_unit", "score") != "score":
             return f"it divides cosines, and {learner} gets other numbers here; type loss.temperature=…"
         return None
     if key == "in_batch":

@@ -73,6 +73,7 @@ GROUPS = {
         ["model=crossencoder", "loss=cosent"],
         ["model=crossencoder", "loss=ce", NLI],
         ["model=colbert", "loss=info_nce", QMC, "model.expansion_attends=true"],
+        ["model=splade", "loss=info_nce", QMC],
         ["loss=bce", QMC, *ANSWER],
         ["model=crops", "loss=info_nce"],
         ["model=views", "loss=info_nce", VIEWS],

@@ -87,6 +87,7 @@ def scores(run: Path) -> dict[str, float]:
         # One set's head is unused in a step of the other, and one process has no batch to score.
         ("dataset=[demo_sts,demo_nli]", "loss=by_kind", "hardware.eval_batch_tokens=100000"),
         ("model=colbert", "loss=cosent", "model.dim=8", "model.query_length=12"),
+        ("model=splade", "loss=cosent", "model.flops_warmup_percent=0"),
         # An odd number of evaluation batches, a short last batch, and one program for two stages.
         ("dataset=[demo_sts,demo_qmc]", "schedule=serial", "debug_rows=27", "hardware.eval_batch_tokens=400"),
     ],
@@ -102,6 +103,7 @@ def scores(run: Path) -> dict[str, float]:
         "crossencoder and cosent",
         "mixture with a head",
         "colbert",
+        "splade",
         "two stages",
     ],
 )

@@ -16,7 +16,10 @@ from conf.own_classes import own_class
 from juzhen.core.named import numbers_of
 from juzhen.core.places import CONFIGURATION
 
-FAMILIES = {for_scores.COSINE: ("biencoder", "distill", "guided"), for_scores.LOGIT: ("crossencoder",)}
+FAMILIES = {
+    for_scores.COSINE: ("biencoder", "distill", "guided"),
+    for_scores.LOGIT: ("crossencoder", "splade"),
+}
 """What scores are → models whose scores are that; together they read every loss."""
 
 

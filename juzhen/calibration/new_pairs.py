@@ -122,6 +122,16 @@ class Scorer:
                 )
         return encoder.score(list(zip(first, second, strict=True)), **options)
 
+    def words(self, first: str, second: str, *, top: int = 10) -> str:
+        """The tokens of the score of a pair, each with its part. Raises UserError where it is of no such parts."""
+        encoder: Any = None if self.fuse is not None else self._loaded[1]
+        if not hasattr(encoder, "words"):
+            raise UserError(
+                f"--words: {self.encoder} has no weights of tokens; leave it out, or take a sparse encoder"
+            )
+        parts = encoder.words(first, second, top)
+        return "\n".join(f"{part:8.4f} {token}" for token, part in parts) or "no token in common"
+
     def shown(self, scores: "np.ndarray") -> "np.ndarray":
         """The scores, or probabilities of label 1 where --calibration or --scaling ask for them."""
         import numpy as np
@@ -252,5 +262,9 @@ def _text_columns(table: "FileTable", names: Sequence[str], *, are_default: bool
 
 def _kind(encoder: Any) -> str:
     """What an encoder without embeddings of texts is, for messages."""
-    kinds = {"multi_vector": "an encoder of token vectors", "generative_reranker": "a reranker"}
+    kinds = {
+        "multi_vector": "an encoder of token vectors",
+        "sparse": "a sparse encoder",
+        "generative_reranker": "a reranker",
+    }
     return kinds.get(encoder.family, "a cross-encoder")

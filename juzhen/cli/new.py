@@ -41,6 +41,7 @@ LOSSES: dict[str, dict[str, str]] = {
     },
     "colbert": {"positive_pair": "info_nce", "triplet": "info_nce"},
     "crossencoder": {"labelled_pair": "bce", "scored_pair": "bce", "nli_pair": "ce"},
+    "splade": {"positive_pair": "info_nce", "triplet": "info_nce"},
     "reranker": {"labelled_pair": "bce", "scored_pair": "bce"},
 }
 """Model → what it learns rows of a kind by, where that is not cosent, which jobs begin with."""

@@ -70,13 +70,17 @@ def score(
             show_default="as --calibration has it, or the run, of the set that it was trained on",
         ),
     ] = None,
+    words: Annotated[
+        bool, Option("--words", help="of a sparse encoder: also the tokens of the score, each with its part")
+    ] = False,
 ) -> None:
     """Scores sentence pairs with a trained encoder.
 
     The score is the cosine of the two embeddings, −1 to 1, or of a run that learnt a bilinear form, any number; of a
-    cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce. With
-    --calibration it is the probability of label 1, and with --fuse one score of two runs. With --file a table of
-    pairs gets one more column. --decide compares the score with the threshold that was fitted on a dev split.
+    cross-encoder it is the logit, any number, 0 where it is undecided after training with bce or ce; of a sparse
+    encoder it is the dot product, from 0 on. With --calibration it is the probability of label 1, and with --fuse one
+    score of two runs. With --file a table of pairs gets one more column. --decide compares the score with the threshold
+    that was fitted on a dev split.
 
     juzhen score runs/NAME "今天天气很好" "今天是个好天气"
     juzhen score runs/NAME --decide --file pairs.tsv
@@ -97,6 +101,10 @@ def score(
             line += f"score {scores[0]:.4f}, " if shown is not scores else ""
             line += f"same from {scorer.limit:.4f} on)"
         print(line)
+        if words:
+            print(scorer.words(*pair))
+    elif words:
+        raise UserError("--words shows the tokens of one pair; give two sentences")
     elif file is not None and not pair:
         written = score_table(
             scorer,

@@ -1,7 +1,8 @@
 """The score of late interaction, MaxSim: each token of a query finds the nearest token of a document.
 
 (Khattab and Zaharia 2020, equation 3, https://arxiv.org/abs/2004.12832) Texts are (texts, length, dim), vectors of
-length 1, and 0 where there is no token.
+length 1, and 0 where there is no token. Of one vector each, of any length, the score is their dot product. A text
+without any token scores 0.
 """
 
 import torch
@@ -18,7 +19,7 @@ def all_maxsims(
     *,
     at_once: int = AT_ONCE,
 ) -> Float[Tensor, "queries documents"]:
-    """Mean over the tokens i of a query of max_j q_i · d_j, of each query with each document; in [−1, 1].
+    """Mean over the tokens i of a query of max_j q_i · d_j, of each query with each document; in [−1, 1] for length 1.
 
     ColBERT takes the sum, which is this times the number of tokens of the query. Documents are looked at some at a
     time, at most `at_once` products; for the gradient the number of the nearest token is kept, and no product.
@@ -30,8 +31,9 @@ def all_maxsims(
     for start in range(0, len(documents), step):
         some = documents[start : start + step]
         products = (rows @ some.reshape(-1, dim).T).view(count, length, len(some), -1)
-        products = products.masked_fill(~_is_token(some), -torch.inf)
-        parts.append(products.max(dim=-1).values)
+        is_token = _is_token(some)
+        nearest = products.masked_fill(~is_token, -torch.inf).max(dim=-1).values
+        parts.append(nearest.masked_fill(~is_token.any(dim=-1), 0))
     return _mean(torch.cat(parts, dim=2), queries)
 
 
@@ -40,8 +42,10 @@ def row_maxsims(
 ) -> Float[Tensor, "batch"]:
     """The same of each query with the document of its row."""
     products = torch.bmm(queries, documents.transpose(1, 2))
-    products = products.masked_fill(~_is_token(documents)[:, None], -torch.inf)
-    return _mean(products.max(dim=-1).values.unsqueeze(-1), queries).squeeze(-1)
+    is_token = _is_token(documents)
+    nearest = products.masked_fill(~is_token[:, None], -torch.inf).max(dim=-1).values
+    nearest = nearest.masked_fill(~is_token.any(dim=-1, keepdim=True), 0)
+    return _mean(nearest.unsqueeze(-1), queries).squeeze(-1)
 
 
 def _is_token(texts: Float[Tensor, "texts length dim"]) -> Tensor:
@@ -53,4 +57,5 @@ def _mean(
     nearest: Float[Tensor, "queries length documents"], queries: Float[Tensor, "queries length dim"]
 ) -> Float[Tensor, "queries documents"]:
     is_token = _is_token(queries)
-    return nearest.masked_fill(~is_token.unsqueeze(-1), 0).sum(dim=1) / is_token.sum(dim=1, keepdim=True)
+    count = is_token.sum(dim=1, keepdim=True).clamp(min=1)
+    return nearest.masked_fill(~is_token.unsqueeze(-1), 0).sum(dim=1) / count

@@ -47,6 +47,13 @@ UNSCORED_BY_TOKENS: Mapping[Kind, str] = {
 }
 """The same of an encoder of token vectors."""
 
+UNSCORED_BY_WEIGHTS: Mapping[Kind, str] = {
+    **UNSCORED,
+    Kind.LABELLED_TEXT: "classes are told apart on the numbers of an embedding, and a sparse encoder has a weight for "
+    "each token of its vocabulary",
+}
+"""The same of a sparse encoder."""
+
 UNSCORED_BY_BM25: Mapping[Kind, str] = {
     kind: "BM25 puts the documents of a query in order; TF-IDF scores pairs by the characters that they share"
     for kind in Kind

@@ -168,6 +168,22 @@ RULES: tuple[Rule, ...] = (
         "token_embeddings",
     ),
     Rule(
+        lambda job: is_model(job, "Splade"),
+        {
+            "backbone.pooling": "mean",
+            "backbone.normalize": False,
+            "backbone.layer_norm": None,
+            "backbone.include_prompt": None,
+        },
+        "sparse_pooling",
+    ),
+    Rule(
+        lambda job: is_model(job, "Splade"),
+        {"evaluation.backend": "torch", "evaluation.cache_embeddings": False}
+        | dict.fromkeys(("evaluation.transfer", "evaluation.clusterings"), GONE),
+        "sparse_embeddings",
+    ),
+    Rule(
         lambda job: is_model(job, "CrossEncoderModule", "RerankerModule", *FROM_TEXT),
         {"training.share_sentences": True},
         "not_shared",

@@ -31,7 +31,7 @@ def open_teacher(
     path  run folder, folder of an encoder, or fusion-<set>.json
     fuse  where the two runs of a fusion are, if they were moved
 
-    Raises UserError for a bi-encoder that is asked for probabilities: its scores are cosines.
+    Raises UserError for what is no cross-encoder and is asked for probabilities: its scores are no logits.
     """
     if Path(path).suffix != ".json":
         if fuse is not None:
@@ -39,12 +39,18 @@ def open_teacher(
         encoder_folder(path)  # the hub is not asked
         scorer = PairScorer(path)
         scorer.require_order(examples)
-        if not scorer.has_embeddings:
+        kind = {"multi_vector": "an encoder of token vectors", "sparse": "a sparse encoder"}.get(
+            scorer.family
+        )
+        if kind is not None and grade == "logit":
+            return Teacher(scorer, kind, grade)
+        if not scorer.has_embeddings and kind is None:
             return Teacher(scorer, "a cross-encoder", grade)
         if grade != "logit":
+            gives = "a bi-encoder, gives cosines" if kind is None else f"{kind}, gives none"
             raise UserError(
-                f"--grade {grade} is the sigmoid of a logit, and {path}, a bi-encoder, gives cosines. Leave --grade "
-                "out, or take a cross-encoder"
+                f"--grade {grade} is the sigmoid of a logit, and {path}, {gives}. Leave --grade out, or take a "
+                "cross-encoder"
             )
         return Teacher(scorer, "a bi-encoder", "cosine", loss="list_kl loss.teacher_temperature=0.01")
     fusion = Fusion.read(path)

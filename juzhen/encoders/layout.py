@@ -29,6 +29,8 @@ ANSWERS = ".LogitScore"
 """How sentence-transformers ends the type of the module that scores by the answer of a language model."""
 PYLATE, TOKEN_VECTORS = "ColBERT", "MultiVectorEncoder"
 """What PyLate and sentence-transformers call an encoder with a vector for each token."""
+SPARSE = "SparseEncoder"
+"""What sentence-transformers calls an encoder with a weight for each token of the vocabulary."""
 
 
 @dataclass
@@ -67,6 +69,9 @@ def read_layout(folder: Path) -> Layout:
         if gives_tokens(folder):
             prompts = prompts_of(read_settings(folder / PROMPTS_FILE))
             return Layout(transformer=folder, prompts=prompts, reader="MultiVectorEncoder")
+        if gives_weights(folder):
+            prompts = prompts_of(read_settings(folder / PROMPTS_FILE))
+            return Layout(transformer=inside(folder, _paths(folder)[0]), prompts=prompts, reader=SPARSE)
         if gives_answers(folder):
             return Layout(transformer=inside(folder, _paths(folder)[0]), reader="CrossEncoder")
         if (folder / MODULES_FILE).is_file() and not (folder / PAIRS_FILE).is_file():
@@ -76,10 +81,20 @@ def read_layout(folder: Path) -> Layout:
 
 def gives_tokens(folder: Path) -> bool:
     """Whether a folder holds an encoder of token vectors. Broken files are for who reads them to tell of."""
+    return _model_type(folder) in (PYLATE, TOKEN_VECTORS)
+
+
+def gives_weights(folder: Path) -> bool:
+    """Whether a folder holds an encoder of weights of the vocabulary. Broken files: as `gives_tokens`."""
+    return _model_type(folder) == SPARSE
+
+
+def _model_type(folder: Path) -> str | None:
+    """What sentence-transformers calls the model in a folder; None where its files do not say."""
     with suppress(UserError):
         if (folder / MODULES_FILE).is_file() and (folder / PROMPTS_FILE).is_file():
-            return read_settings(folder / PROMPTS_FILE).get("model_type") in (PYLATE, TOKEN_VECTORS)
-    return False
+            return read_settings(folder / PROMPTS_FILE).get("model_type")
+    return None
 
 
 def gives_answers(folder: Path) -> bool:

@@ -220,11 +220,13 @@ class MaskedTokenHead(nn.Module):
     Its transformer is taken out and the states are handed in, so only the tokens of interest go through it: no
     token's logits depend on another one's. The output matrix is the backbone's own embedding table where the
     architecture ties the two.
+
+    is_new  its weights were drawn, as the backbone's folder holds none
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         super().__init__()
-        self.model = _with_head(backbone)
+        self.model, self.is_new = _with_head(backbone)
         if backbone.config.get_text_config().tie_word_embeddings:
             self.model.get_output_embeddings().weight = backbone.get_input_embeddings().weight
         setattr(self.model, self.model.base_model_prefix, _StatesInstead())
@@ -236,11 +238,22 @@ class MaskedTokenHead(nn.Module):
         missing = -rows % FILL_TO if states.device.type == "cpu" else 0
         return self.model(inputs_embeds=F.pad(states, (0, 0, 0, missing)).unsqueeze(0)).logits[0, :rows]
 
+    def save(self, backbone: PreTrainedModel, folder: Path) -> None:
+        """Writes the masked language model of `backbone` and this head, as transformers writes it."""
+        name = self.model.base_model_prefix
+        stand_in = getattr(self.model, name)
+        setattr(self.model, name, backbone)
+        try:
+            with quiet():
+                self.model.save_pretrained(folder)
+        finally:
+            setattr(self.model, name, stand_in)
 
-def _with_head(backbone: PreTrainedModel) -> PreTrainedModel:
-    """The masked language model of the backbone's architecture; its head from the folder, if that holds one.
 
-    Otherwise the head is drawn from torch's generator.
+def _with_head(backbone: PreTrainedModel) -> tuple[PreTrainedModel, bool]:
+    """The masked language model of the backbone's architecture, and whether its head is new.
+
+    The head is that of the folder, if it holds one; otherwise it is drawn from torch's generator.
     """
     architecture = copy.deepcopy(backbone.config)
     # The stand-in takes no masks, so the plainest attention will do.
@@ -248,7 +261,7 @@ def _with_head(backbone: PreTrainedModel) -> PreTrainedModel:
     folder = Path(backbone.name_or_path) if backbone.name_or_path else None
     with quiet():
         if folder is None or not folder.is_dir() or not has_weights(folder):
-            return AutoModelForMaskedLM.from_config(architecture, dtype=torch.float32)
+            return AutoModelForMaskedLM.from_config(architecture, dtype=torch.float32), True
         model, report = AutoModelForMaskedLM.from_pretrained(
             folder,
             config=architecture,
@@ -260,4 +273,4 @@ def _with_head(backbone: PreTrainedModel) -> PreTrainedModel:
         )
     if report["missing_keys"]:
         log.info("%s holds no head for masked tokens; a new one is trained", folder)
-    return model
+    return model, bool(report["missing_keys"])

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_pairs, as_text_list, as_texts, side_by_side
+from juzhen.core.columns import as_texts
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
@@ -23,6 +23,7 @@ from juzhen.core.maxsim import row_maxsims
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import limit_threads, tell_of_fork
 from juzhen.encoders.adapters import has_adapter
+from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_tokens
 from juzhen.encoders.licence import licence_of
@@ -34,7 +35,6 @@ from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.proof import prove
-from juzhen.encoders.search import Best, Hit, check_top_k
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
@@ -49,7 +49,7 @@ ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8
 """Sides: what is no query is read as a document."""
 
 
-class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
+class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
     """backbone → projections → length 1, for each token; the score of a query and a document is their MaxSim.
 
     (Khattab and Zaharia 2020, https://arxiv.org/abs/2004.12832)
@@ -187,6 +187,11 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
         return other
 
     @property
+    def facts(self) -> str:
+        prompts = [self.reading(side).prompt for side in (Side.QUERY, Side.DOCUMENT)]
+        return f"{self.rules} {prompts}"
+
+    @property
     def unpooled(self) -> int:
         """Nothing is pooled: 1 says of a text that it is a query."""
         return int(self.reading_of_queries)
@@ -269,14 +274,6 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
         vectors = self.vectors(list(sentences), side, batch_tokens, show_progress)
         return vectors[0] if is_one else [vectors[row] for row in range(len(vectors))]
 
-    def encode_query(self, texts: str | Iterable[str], **options: Any) -> Any:
-        """`encode` of queries."""
-        return self.encode(texts, is_query=True, **options)
-
-    def encode_document(self, texts: str | Iterable[str], **options: Any) -> Any:
-        """`encode` of documents."""
-        return self.encode(texts, is_query=False, **options)
-
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> TokenVectors:
@@ -301,58 +298,6 @@ class MultiVectorEncoder(Decides, Shareable, PooledEncoder):
             return scored_vectors(self, tokens.to(self.device))
         finally:
             self.train(was_training)
-
-    def similarity(
-        self, queries: str | Iterable[str], documents: str | Iterable[str], **options: Any
-    ) -> Float[np.ndarray, "queries documents"]:
-        """The score of each query with each document, as texts. Options and errors: as `encode`."""
-        how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
-        asking = self.vectors(as_texts(queries)[0], Side.QUERY, *how)
-        answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, *how)
-        return asking.matrix(answers, np.arange(len(asking)), np.arange(len(answers)))
-
-    def score(
-        self,
-        pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],
-        second: str | Iterable[str] | None = None,
-        /,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
-        show_progress: bool | None = None,
-    ) -> Float[np.ndarray, "*pairs"]:
-        """The score of each pair in its order, float32; the first text of a pair is the query. Of one pair a number."""
-        first, other, is_one = as_pairs(side_by_side(pairs, second))
-        tables = [list(dict.fromkeys(texts)) for texts in (first, other)]
-        queries, documents = (
-            self.vectors(texts, side, batch_tokens, show_progress)
-            for side, texts in zip((Side.QUERY, Side.DOCUMENT), tables, strict=True)
-        )
-        places = [{text: number for number, text in enumerate(table)} for table in tables]
-        rows = [
-            np.array([place[text] for text in texts], dtype=np.int64)
-            for place, texts in zip(places, (first, other), strict=True)
-        ]
-        scores = queries.pairs(documents, *rows)
-        return scores[0] if is_one else scores
-
-    def search(
-        self, queries: str | Iterable[str], corpus: Iterable[str], top_k: int | None = None, **options: Any
-    ) -> Any:
-        """For each query the `top_k` documents with the highest scores as `Hit`s, best first; of one query one list.
-
-        All documents are looked at. top_k: None: 10, or all where there are fewer. Options and errors: as `encode`.
-        """
-        asked, is_one = as_texts(queries)
-        documents = as_text_list(corpus, "corpus")
-        top_k = min(10, len(documents)) if top_k is None else top_k
-        check_top_k(top_k, len(documents))
-        best = Best(len(asked), top_k)
-        best.add(self.similarity(asked, documents, **options), 0)
-        hits = [
-            [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
-            for row in zip(*(part.tolist() for part in best.lists()), strict=True)
-        ]
-        return hits[0] if is_one else hits
 
 
 def scored_vectors(

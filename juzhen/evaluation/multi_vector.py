@@ -1,8 +1,9 @@
 """An encoder of token vectors in an evaluation: every text once as a query, once as a document, and MaxSim of both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -29,7 +30,9 @@ class MaxSimPlan(EvaluationPlan):
 
     temperature = COSINE_TEMPERATURE
 
-    def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
+    def __init__(
+        self, sets: Sets, tasks: Sequence[TransferTask] = (), *, vectors: Callable[[int], Any] = TokenVectors
+    ) -> None:
         super().__init__(sets)
         union = SentenceUnion(self.sets, ([*ranking.queries, *ranking.corpus] for ranking in self.rankings))
         self._compared = [union.comparisons(number) for number in range(len(self.sets))]
@@ -46,7 +49,7 @@ class MaxSimPlan(EvaluationPlan):
         self._places = np.where(used, used.ravel().cumsum().reshape(used.shape) - 1, -1)
         texts = [self.sentences[number] for number in numbers.tolist()]
         self.sentences, self.pending = texts, np.arange(len(texts))
-        self.vectors = TokenVectors(len(texts))
+        self.vectors = vectors(len(texts))
         sides = np.where(read == 0, Side.QUERY, Side.DOCUMENT).astype(np.int8)
         examples = replace(
             union.examples,

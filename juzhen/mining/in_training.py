@@ -8,17 +8,20 @@ from jaxtyping import Bool, Float, Int
 
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.data.rankings import as_ranking, as_retrieval
-from juzhen.encoders.multi_vector import MultiVectorEncoder
+from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.sparse import SparseEncoder
 from juzhen.mining.candidates import Advance, DenseRetriever, Found, Numbers, Retriever, Scores
 from juzhen.mining.filters import REASONS, Known, Reason, chosen
 from juzhen.mining.negatives import PORTION
 from juzhen.mining.options import LOWEST, OWN, MiningOptions
 from juzhen.mining.portion import Miner
-from juzhen.mining.token_candidates import MaxSimRetriever
+from juzhen.mining.token_candidates import AskingRetriever
 
 EASIER, FAR = 1.15, 0.8
 """A negative has become easy when EASIER × its score is below that at its mining, and its size below FAR.
+
+FAR is a cosine; dot products of sparse vectors are of any size, and the first rule alone is theirs.
 
 (Li et al. 2024, https://arxiv.org/abs/2408.15710, who look at the mean over a query's negatives.)
 """
@@ -101,7 +104,7 @@ class MinedRows:
 
     def mined(
         self,
-        encoder: SentenceEncoder | MultiVectorEncoder,
+        encoder: SentenceEncoder | AskingEncoder,
         options: MiningOptions,
         *,
         batch_tokens: int,
@@ -112,7 +115,7 @@ class MinedRows:
         before  negatives whose hard ones stay as long as they are candidates that the rules keep and have not become
                 easy; None: all are found anew
         """
-        kind: Any = MaxSimRetriever if isinstance(encoder, MultiVectorEncoder) else DenseRetriever
+        kind: Any = AskingRetriever if isinstance(encoder, AskingEncoder) else DenseRetriever
         source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
         options = replace(options, share_of=self._share_of)
         sources: list[Retriever] = (
@@ -120,10 +123,11 @@ class MinedRows:
         )
         miner = Miner(self.ranking, sources, self._known, options, None)
         starts = range(0, len(self.ranking.queries), PORTION)
-        parts = [self._portion(miner, start, before) for start in starts]
+        far = np.inf if isinstance(encoder, SparseEncoder) else FAR
+        parts = [self._portion(miner, start, before, far=far) for start in starts]
         return InForce(*map(np.concatenate, zip(*map(astuple, parts), strict=True)))
 
-    def _portion(self, miner: Miner, start: int, before: InForce | None) -> InForce:
+    def _portion(self, miner: Miner, start: int, before: InForce | None, *, far: float) -> InForce:
         queries = np.arange(start, min(start + PORTION, len(self.ranking.queries)))
         pool, codes, _ = miner.candidates(queries, lambda count: None)
         if self._share_of == OWN:
@@ -132,7 +136,7 @@ class MinedRows:
         if before is not None:
             then = before.score(pool.query, pool.document)
             # Never where there is no score of then.
-            is_easy = (EASIER * scores < then) & (np.abs(scores) < FAR)
+            is_easy = (EASIER * scores < then) & (np.abs(scores) < far)
             codes[is_easy & (codes == 0)] = REASONS.index(Reason.BECOME_EASY)
             stays = ~np.isnan(then)
             scores = np.where(stays, then, scores)
@@ -175,5 +179,5 @@ class Request:
     batch_tokens: int
     before: InForce | None
 
-    def mined(self, encoder: SentenceEncoder | MultiVectorEncoder) -> InForce:
+    def mined(self, encoder: SentenceEncoder | AskingEncoder) -> InForce:
         return self.rows.mined(encoder, self.options, batch_tokens=self.batch_tokens, before=self.before)

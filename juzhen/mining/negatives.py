@@ -19,8 +19,8 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.whole import remove_folder, whole_file, write_json, writing_to
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
+from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
-from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
@@ -29,7 +29,7 @@ from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
 from juzhen.mining.options import IDENTITY, OF_MINING, MiningOptions, require_portions
 from juzhen.mining.portion import WRITING, Judge, Miner, require_portion
-from juzhen.mining.token_candidates import MaxSimRetriever
+from juzhen.mining.token_candidates import AskingRetriever
 
 BM25 = "bm25"
 
@@ -84,7 +84,7 @@ def fit_false_negatives(
 
 def mine(
     ranking: RankingSet,
-    sources: Sequence[SentenceEncoder | MultiVectorEncoder | str],
+    sources: Sequence[SentenceEncoder | AskingEncoder | str],
     options: MiningOptions | None = None,
     *,
     folder: str | Path,
@@ -192,7 +192,7 @@ def clear_portions(folder: Path) -> None:
 
 def _check(
     ranking: RankingSet,
-    sources: Sequence[SentenceEncoder | MultiVectorEncoder | str],
+    sources: Sequence[SentenceEncoder | AskingEncoder | str],
     options: MiningOptions,
     calibrate_on: Examples | None,
 ) -> None:
@@ -220,7 +220,7 @@ def _check(
 
 
 def _source(
-    source: SentenceEncoder | MultiVectorEncoder | str,
+    source: SentenceEncoder | AskingEncoder | str,
     ranking: RankingSet,
     number: int,
     settings: dict[str, Any],
@@ -228,8 +228,8 @@ def _source(
     if isinstance(source, str):
         return BM25Retriever(ranking)
     name = "encoder" if number == 1 else f"encoder_{number}"
-    if isinstance(source, MultiVectorEncoder):
-        return MaxSimRetriever(source, ranking, name=name, **settings)
+    if isinstance(source, AskingEncoder):
+        return AskingRetriever(source, ranking, name=name, **settings)
     return DenseRetriever(source, ranking, name=name, **settings)
 
 
@@ -262,7 +262,7 @@ def _fitted(
     rows = np.arange(len(pairs))
     relevant = [{row: 1.0} for row in rows.tolist()]
     ranking = RankingSet(pairs.name, pairs.split, first, second, relevant, symmetric=symmetric)
-    kind: Any = MaxSimRetriever if isinstance(scorer, MultiVectorEncoder) else DenseRetriever
+    kind: Any = AskingRetriever if isinstance(scorer, AskingEncoder) else DenseRetriever
     scores = kind(scorer, ranking, **settings | {"index": "exact"}).score(rows, rows)
     return fit_false_negatives(scores, pairs.targets, rate=rate)
 

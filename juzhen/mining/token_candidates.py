@@ -1,4 +1,4 @@
-"""Candidates that an encoder of token vectors finds, by exact MaxSim."""
+"""Candidates that an encoder of token vectors or a sparse encoder finds, by its exact scores."""
 
 from functools import cached_property
 from pathlib import Path
@@ -10,28 +10,29 @@ from jaxtyping import Int
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.data.rankings import RankingSet
+from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.sparse import SparseEncoder, is_sparse
 from juzhen.encoders.texts import BATCH_TOKENS
-from juzhen.encoders.token_vectors import TokenVectors
 from juzhen.mining.candidates import Advance, Found, Numbers, Scores
 
 QUERIES_AT_ONCE = 32
 
 
-class MaxSimRetriever:
-    """Documents by the MaxSim of their tokens; all of them are looked at.
+class AskingRetriever:
+    """Documents by the scores of an `AskingEncoder`; all of them are looked at.
 
-    Encodes queries and corpus when it is first asked, dim × 4 bytes for each token. Takes the options of a
-    `DenseRetriever`; its cache keeps one vector per text, and is not used. Raises UserError for an index that is not
-    exact, and for prompts by name.
+    Encodes queries and corpus when it is first asked: dim × 4 bytes for each token, of a sparse encoder 8 for each
+    number above 0. Takes the options of a `DenseRetriever`; its cache keeps embeddings, and is not used. Raises
+    UserError for an index that is not exact, and for prompts by name.
     """
 
     def __init__(
         self,
-        encoder: MultiVectorEncoder,
+        encoder: Any,
         ranking: RankingSet,
         *,
         name: str = "encoder",
@@ -43,18 +44,19 @@ class MaxSimRetriever:
         progress: bool | None = None,
     ) -> None:
         if index != "exact":
-            raise UserError(f"index={index}: holds one vector per text, and this encoder has one per token")
+            has = "one per token" if encoder.family == "multi_vector" else "sparse ones"
+            raise UserError(f"index={index}: holds one vector per text, and this encoder has {has}")
         if query_prompt is not None or document_prompt is not None:
             raise UserError(
-                "query_prompt, document_prompt: this encoder has one marker for queries and one for documents"
+                "query_prompt, document_prompt: this encoder reads queries and documents in the one way it has learnt"
             )
         self.name, self._encoder, self._ranking = name, encoder, ranking
         self._how = batch_tokens, progress
         self.prompts = [encoder.reading(side).prompt for side in (Side.QUERY, Side.DOCUMENT)]
-        self.digest = encoder_digest(encoder, f"{encoder.rules} {self.prompts}")
+        self.digest = encoder_digest(encoder, encoder.facts)
 
     @cached_property
-    def _vectors(self) -> tuple[TokenVectors, TokenVectors]:
+    def _vectors(self) -> tuple[Any, Any]:
         return (
             self._encoder.vectors(self._ranking.queries, Side.QUERY, *self._how),
             self._encoder.vectors(self._ranking.corpus, Side.DOCUMENT, *self._how),
@@ -77,6 +79,8 @@ class MaxSimRetriever:
         return asking.pairs(answers, queries, documents)
 
 
-def load_source(source: str | Path) -> SentenceEncoder | MultiVectorEncoder:
+def load_source(source: str | Path) -> SentenceEncoder | AskingEncoder:
     """The encoder of a run or a folder that finds documents. Errors: as `SentenceEncoder.load`."""
+    if is_sparse(source):
+        return SparseEncoder.load(source)
     return MultiVectorEncoder.load(source) if is_multi_vector(source) else SentenceEncoder.load(source)

@@ -77,6 +77,7 @@ WORDS = {
         "crossencoder": "cross-encoder",
         "colbert": "ColBERT",
         "reranker": "reranker",
+        "splade": "SPLADE",
     },
     "hardware.precision": {"32-true": "", "bf16-mixed": "bf16", "16-mixed": "fp16"},
     "hardware.compile": {"True": "compiled"},

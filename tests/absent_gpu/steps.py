@@ -31,6 +31,7 @@ from juzhen.losses import nested
 from launch.stage_run import StageRun
 from lightning_modules.colbert import ColBERT
 from lightning_modules.distill import Taught
+from lightning_modules.splade import Splade
 
 STEPS = 2
 DEVICE = torch.device("cuda", 0)
@@ -124,7 +125,9 @@ def take_steps(run: StageRun) -> None:
         assert seen.kernels == {f"aten::{name}"}, seen.kernels
         module.eval()
         with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16, enabled=mixed):
-            if not isinstance(module, ColBERT):  # its vectors go to the processor's memory, batch by batch
+            if not isinstance(
+                module, ColBERT | Splade
+            ):  # their vectors go to the processor's memory, batch by batch
                 assert all(module.output(batch).device == DEVICE for batch in planned)
     raise Taken
 

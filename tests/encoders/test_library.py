@@ -79,6 +79,7 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "MultiVectorEncoder",
         "PromptEncoder",
         "SentenceEncoder",
+        "SparseEncoder",
         "clusters",
         "communities",
         "fit",

@@ -28,6 +28,13 @@ CURVES = {
         "dataset=[demo_qmc]",
         "backbone.dropout=0.0",
     ),
+    "splade_info_nce_without_dropout": (
+        "model=splade",
+        "loss=info_nce",
+        "loss.temperature=20",  # at 1 a loss near 0 has the rounding of large scores
+        "dataset=[demo_qmc]",
+        "backbone.dropout=0.0",
+    ),
 }
 """File name → what the run is, besides the small job of tests/jobs.py.
 

@@ -107,10 +107,10 @@ def test_the_page_names_every_number_of_every_loss(documented):
     assert set(documented) == {one for one in LOSSES if numbers_of(loss_numbers.options("loss")[one])}
     for loss, numbers in documented.items():
         (refused,) = {tuple(value == "refused" for value in values) for values in numbers.values()}
-        consumes = declared_loss(loss_numbers.options("loss")[loss]).consumes
+        chosen = declared_loss(loss_numbers.options("loss")[loss])
         fits = [
             any(
-                consumes in own_class(loss_numbers.options("model")[name]["_target_"]).provides
+                chosen.suits(own_class(loss_numbers.options("model")[name]["_target_"]).provides)
                 for name in names
             )
             for names in loss_numbers.FAMILIES.values()

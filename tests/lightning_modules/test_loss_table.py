@@ -42,6 +42,7 @@ FROM_TEXT = [
         "bm25",
         "mlm",
         "reranker",
+        "splade",
     )
     for loss, one in loss_table.options("loss").items()
     if loss != "info_nce_guided"  # for model=guided alone

@@ -1,0 +1,100 @@
+"""Encoders that read queries and documents apart, and score a query with a document by more than a cosine."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from torch import nn
+
+from juzhen.core.columns import as_pairs, as_text_list, as_texts, side_by_side
+from juzhen.core.examples import Side
+from juzhen.encoders.search import Best, Hit, check_top_k
+from juzhen.encoders.texts import BATCH_TOKENS
+
+
+class AskingEncoder(nn.Module):
+    """What an encoder can do whose `vectors` have `matrix` and `pairs`: queries of these with documents of others."""
+
+    @abstractmethod
+    def vectors(
+        self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
+    ) -> Any:
+        """What is scored of each text, read as queries or as documents."""
+
+    @abstractmethod
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        *,
+        is_query: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
+    ) -> Any:
+        """What is scored of each text in order."""
+
+    @property
+    @abstractmethod
+    def facts(self) -> str:
+        """All that changes its scores beside weights, tokenizer and lengths."""
+
+    def encode_query(self, texts: str | Iterable[str], **options: Any) -> Any:
+        """`encode` of queries."""
+        return self.encode(texts, is_query=True, **options)
+
+    def encode_document(self, texts: str | Iterable[str], **options: Any) -> Any:
+        """`encode` of documents."""
+        return self.encode(texts, is_query=False, **options)
+
+    def similarity(
+        self, queries: str | Iterable[str], documents: str | Iterable[str], **options: Any
+    ) -> Float[np.ndarray, "queries documents"]:
+        """The score of each query with each document, as texts. Options and errors: as `encode`."""
+        how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
+        asking = self.vectors(as_texts(queries)[0], Side.QUERY, *how)
+        answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, *how)
+        return asking.matrix(answers, np.arange(len(asking)), np.arange(len(answers)))
+
+    def score(
+        self,
+        pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],
+        second: str | Iterable[str] | None = None,
+        /,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
+    ) -> Float[np.ndarray, "*pairs"]:
+        """The score of each pair in its order, float32; the first text of a pair is the query. Of one pair a number."""
+        first, other, is_one = as_pairs(side_by_side(pairs, second))
+        tables = [list(dict.fromkeys(texts)) for texts in (first, other)]
+        queries, documents = (
+            self.vectors(texts, side, batch_tokens, show_progress)
+            for side, texts in zip((Side.QUERY, Side.DOCUMENT), tables, strict=True)
+        )
+        places = [{text: number for number, text in enumerate(table)} for table in tables]
+        rows = [
+            np.array([place[text] for text in texts], dtype=np.int64)
+            for place, texts in zip(places, (first, other), strict=True)
+        ]
+        scores = queries.pairs(documents, *rows)
+        return scores[0] if is_one else scores
+
+    def search(
+        self, queries: str | Iterable[str], corpus: Iterable[str], top_k: int | None = None, **options: Any
+    ) -> Any:
+        """For each query the `top_k` documents with the highest scores as `Hit`s, best first; of one query one list.
+
+        All documents are looked at. top_k: None: 10, or all where there are fewer. Options and errors: as `encode`.
+        """
+        asked, is_one = as_texts(queries)
+        documents = as_text_list(corpus, "corpus")
+        top_k = min(10, len(documents)) if top_k is None else top_k
+        check_top_k(top_k, len(documents))
+        best = Best(len(asked), top_k)
+        best.add(self.similarity(asked, documents, **options), 0)
+        hits = [
+            [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
+            for row in zip(*(part.tolist() for part in best.lists()), strict=True)
+        ]
+        return hits[0] if is_one else hits

@@ -1,0 +1,172 @@
+"""SPLADE: a weight for each token of the vocabulary, and the dot product of a query and a document as similarity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from conf.declared import INNER
+from conf.job import JobConfig
+from juzhen.core.batch import Batch, text_tensors
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Kind
+from juzhen.core.measures import UNSCORED_BY_WEIGHTS
+from juzhen.core.named import name_of
+from juzhen.encoders import load_backbone, load_encoder
+from juzhen.encoders.sparse import SparseEncoder, is_sparse, load_sparse
+from juzhen.encoders.sparse_pooling import ACTIVATIONS, POOLINGS
+from juzhen.evaluation.sparse import SparseEvaluator
+from juzhen.families import family_of
+from juzhen.losses.flops import flops, mean_nonzero, warmed_up
+from juzhen.losses.loss import LossOutput
+from lightning_modules.base import ModelSettings, SentenceModule
+from lightning_modules.biencoder import augmentation_of, fitted
+from lightning_modules.chosen_losses import Match
+
+UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
+"""Losses that take the sigmoid of a score for a probability; others say so by their activation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpladeSettings(ModelSettings):
+    pooling: str | None
+    activation: str | None
+    query_flops: float
+    document_flops: float
+    flops_warmup_percent: float
+
+
+class Splade(SentenceModule):
+    """Scores a query and a document by the dot product of weights of tokens (Formal et al. 2021).
+
+    (SPLADE v2, https://arxiv.org/abs/2109.10086; the regulariser and its schedule:
+    https://arxiv.org/abs/2107.05720, section 3.3)
+
+    The first text of a row is the query, the others are documents. The loss is that of the job plus
+    query_flops · FLOPS(queries) + document_flops · FLOPS(documents), over the texts of the whole batch, both weights
+    times (step / warm-up)² while it warms up. What is None is as the folder that the job starts from says, else as in
+    conf/model/splade.yaml.
+    """
+
+    provides: ClassVar[tuple[str, ...]] = ("scores", "lists", "tokens")
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_WEIGHTS
+
+    Settings = SpladeSettings
+
+    def __init__(self, *, encoder: SparseEncoder, **shared: Any) -> None:
+        super().__init__(**shared)
+        self.encoder = encoder
+        self.numbers: SpladeSettings = self.settings(self.job)
+        family = family_of(encoder)
+        tokenize: Any = fitted(encoder, self.job)  # type: ignore[arg-type]
+        augmentation = augmentation_of(self.job, encoder)  # type: ignore[arg-type]
+        self.collate = family.collate(encoder, tokenize, sharing=self.sharing, augmentation=augmentation)
+        self._evaluator = family.evaluator(encoder)
+
+    @classmethod
+    def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
+        numbers: SpladeSettings = cls.settings(job)
+        for name, value, known in (
+            ("pooling", numbers.pooling, POOLINGS),
+            ("activation", numbers.activation, ACTIVATIONS),
+        ):
+            if value not in (None, *known):
+                raise UserError(f"model.{name}={value}: expected one of {', '.join(known)}")
+        for name in ("query_flops", "document_flops", "flops_warmup_percent"):
+            value, most = getattr(numbers, name), 100 if name.endswith("percent") else float("inf")
+            if not 0 <= value <= most:
+                raise UserError(
+                    f"model.{name}={value}: expected a number from 0{f' to {most}' if most == 100 else ''}"
+                )
+        if job.backbone.adapter is not None:
+            raise UserError(
+                "backbone.adapter: model=splade trains all weights, those of its head too; leave it out, or freeze "
+                "layers with callbacks=[default,unfreezing]"
+            )
+        for match in matches.values():
+            _require_dot_products(match.loss)
+
+    @staticmethod
+    def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SparseEncoder:
+        """The encoder in `folder`, or the one a job starts from: with a head over any encoder of sentences."""
+        numbers, start = Splade.settings(job), folder or job.init_from
+        found = start or job.backbone.path
+        if is_sparse(found):
+            encoder = load_sparse(found)
+            for key, present in (("pooling", encoder.strategy), ("activation", encoder.activation)):
+                if getattr(numbers, key) not in (None, present):
+                    raise UserError(f"model.{key}: {found} was trained with {present}; leave it out")
+            return encoder
+        inner = load_encoder(start) if start is not None else load_backbone(job.backbone, seed=job.seed)
+        return SparseEncoder.around(
+            inner,
+            strategy=numbers.pooling or "max",
+            activation=numbers.activation or "relu",
+            seed=job.seed,
+        ).train()
+
+    def encode(self, batch: Batch) -> dict[str, Tensor]:
+        vectors = self.encoder(batch.tokens)
+        self.watch(vectors, are_embeddings=False)
+        # One vector for each text is a text of one token, whose MaxSim is the dot product.
+        anchors, *documents = (vectors[rows].unsqueeze(1) for rows in batch.columns.values())
+        tensors = batch.tensors | text_tensors([anchors, *documents])
+        tensors["text_ids"] = torch.stack(
+            [batch.sentence_ids[rows] for rows in batch.columns.values()], dim=1
+        )
+        scores = [self.encoder.pair_scores(anchors.squeeze(1), text.squeeze(1)) for text in documents]
+        if scores:
+            tensors["scores"], tensors["document_scores"] = scores[0], torch.stack(scores, dim=1)
+        return tensors
+
+    def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
+        loss, logs = super().loss_of(batch, tensors)
+        queries, documents = self._of_all(tensors)
+        of_queries, of_documents = flops(queries), flops(documents)
+        share = self._share()
+        cost = self.numbers.query_flops * of_queries + self.numbers.document_flops * of_documents
+        return loss + share * cost, logs | {
+            "flops_queries": of_queries.detach(),
+            "flops_documents": of_documents.detach(),
+            "flops_weight": torch.tensor(share),
+            "nonzero_queries": mean_nonzero(queries),
+            "nonzero_documents": mean_nonzero(documents),
+        }
+
+    def _of_all(
+        self, tensors: Mapping[str, Tensor]
+    ) -> tuple[Float[Tensor, "some dim"], Float[Tensor, "some dim"]]:
+        """Vectors of the queries and of the documents of all processes."""
+        names = [name for name in ("anchors", "positives", "negatives") if name in tensors]
+        rows = self.whole_batch({name: tensors[name] for name in names})
+        queries, *documents = (rows[name].flatten(0, -2) for name in names)
+        return queries, torch.cat(documents) if documents else queries
+
+    def _share(self) -> float:
+        """The share of the weights that counts in this step."""
+        step = self.trainer.global_step if self._trainer is not None else 0
+        return warmed_up(step, round(self.total_steps * self.numbers.flops_warmup_percent / 100))
+
+    @property
+    def evaluator(self) -> SparseEvaluator:
+        return self._evaluator  # type: ignore[return-value]
+
+
+def _require_dot_products(loss: Mapping[str, Any]) -> None:
+    """Raises UserError for a loss whose numbers do not suit dot products of weights, from 0 on and of any size."""
+    if loss.get("hardness"):
+        raise UserError(
+            f"loss={name_of(loss)}: its hardness multiplies cosines, and model=splade scores by dot products of any "
+            "size; type loss=info_nce"
+        )
+    if name_of(loss) in UNDECIDED_AT_0 or loss.get("activation") == "sigmoid":
+        raise UserError(
+            f"loss={name_of(loss)}: 0 is undecided to it, and dot products of model=splade are never below 0; type "
+            "loss=cosent, or for pairs that belong together loss=info_nce"
+        )
+    if INNER in loss:
+        _require_dot_products(loss[INNER])

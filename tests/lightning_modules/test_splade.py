@@ -1,0 +1,152 @@
+"""SPLADE as a model: it learns, is saved, gone on from, scored, mined with; and what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+from jobs import logged, module_of, ranked_rows, run_job, typed_job, weights
+
+from juzhen.cli.main import main
+from juzhen.core.errors import UserError
+from juzhen.core.result import Result
+from juzhen.encoders.sparse import SparseEncoder
+from juzhen.losses.flops import flops, warmed_up
+from lightning_modules.matching import match_losses
+from lightning_modules.splade import Splade
+
+SPLADE = ("model=splade", "training.duration=4 steps")
+FLOPS = ("model.query_flops=0.01", "model.document_flops=0.02", "model.flops_warmup_percent=50")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_backbone):
+    words = ("dataset=[demo_qmc]", "loss=info_nce", "evaluation.splits=[dev]", "optimizer.lr=1e-3", *FLOPS)
+    return run_job(tmp_path_factory.mktemp("runs"), tiny_backbone, *SPLADE, *words, "logger.every_steps=1")
+
+
+def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, tiny_backbone):
+    losses = logged(run)
+    assert np.isfinite(losses).all()
+    assert len({*losses}) == len(losses)
+    assert logged(run, "train/demo_qmc/flops_weight") == pytest.approx([0, 0.25, 1, 1])
+    assert min(logged(run, "train/demo_qmc/nonzero_documents")) > 0
+    assert SparseEncoder.load(run).encode_query("怎么").nnz > 0
+    assert Result.read(run).scores["dev/demo_qmc/spearman"].value is not None
+    assert main(["evaluate", str(run), "--dataset", "demo_retrieval"]) == 0
+    assert Result.read(run).scores["dev/demo_retrieval/ndcg_at_10"].value is not None
+    words = ("model=splade", f"init_from={run}", "loss=cosent", "training.duration=2 steps")
+    further = run_job(tmp_path, tiny_backbone, *words)
+    assert weights(further) != weights(run)
+    with pytest.raises(UserError, match=r"model\.pooling: .* was trained with max; leave it out"):
+        Splade.load_encoder(typed_job("suite=none", *words, "model.pooling=sum"))
+
+
+def test_the_loss_is_that_of_the_job_and_both_regularisers(tiny_backbone):
+    model = module_of(tiny_backbone, "model=splade", *FLOPS, "model.flops_warmup_percent=0")
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.rand(3, 4, 1, 9, generator=generator)
+    tensors = {"anchors": rows[0], "positives": rows[1], "negatives": rows[2].unsqueeze(1)}
+    queries, documents = model._of_all(tensors)
+    torch.testing.assert_close(queries, rows[0, :, 0])
+    torch.testing.assert_close(documents, rows[1:, :, 0].reshape(8, 9))
+    cost = 0.01 * flops(queries) + 0.02 * flops(documents)
+    assert cost > 0
+    assert [warmed_up(step, 10) for step in (0, 5, 10, 11)] == [0, 0.25, 1, 1]
+    assert model._share() == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["list_kl", "margin_mse"])
+def test_a_teacher_is_learnt_from_in_micro_batches(tmp_path, tiny_backbone, loss):
+    common = (*SPLADE, *ranked_rows(tmp_path / "rows"), f"loss={loss}", "backbone.dropout=0.0")
+    whole, parts = (
+        run_job(tmp_path / name, tiny_backbone, *common, f"hardware.micro_batch_tokens={tokens}")
+        for name, tokens in (("whole", "null"), ("parts", 40))
+    )
+    of_parts = SparseEncoder.load(parts).state_dict()
+    for name, value in SparseEncoder.load(whole).state_dict().items():
+        torch.testing.assert_close(of_parts[name], value, atol=1e-5, rtol=1e-4)
+
+
+def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
+    out = tmp_path / "mined" / "hard.tsv"
+    words = [
+        "demo_retrieval",
+        str(run),
+        "--out",
+        str(out),
+        "--depth",
+        "10",
+        "--limit",
+        "8",
+        "--negatives",
+        "1",
+    ]
+    assert main(["mine", *words]) == 0, capsys.readouterr().err
+    assert len(out.read_text(encoding="utf-8").splitlines()) > 1
+    assert main(["mine", *words[:3], str(tmp_path / "b.tsv"), *words[4:], "--index", "hnsw"]) == 2
+    assert "this encoder has sparse ones" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("loss=triplet", "dataset=[demo_qmc]"), r"loss=triplet needs an embedding of each sentence"),
+        (("loss=matryoshka", "loss@loss.of=info_nce", "dataset=[demo_qmc]"), "loss=matryoshka needs"),
+        (("loss=contrastive", "dataset=[demo_qmc]"), "needs a cosine of two embeddings"),
+        (("loss=info_nce_weighted", "dataset=[demo_qmc]"), "hardness multiplies cosines"),
+        (("loss=bce", "dataset=[demo_qmc]"), "never below 0; type loss=cosent"),
+        (("loss=mse",), "never below 0"),
+        (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
+        (("loss=cosent", "+backbone.adapter={kind: lora}"), "trains all weights"),
+        (("loss=cosent", "model.pooling=mean"), r"model\.pooling=mean: expected one of max, sum"),
+        (("loss=cosent", "model.query_flops=-1"), r"model\.query_flops=-1: expected a number from 0"),
+        (
+            ("loss=info_nce", "dataset=[demo_qmc]", "+dataset.demo_qmc.learning={temperature: 0.05}"),
+            "divides cosines",
+        ),
+    ],
+)
+def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
+    with pytest.raises(UserError, match=message):
+        match_losses(typed_job("suite=none", "model=splade", *words))
+
+
+def test_numbers_of_losses_are_those_for_dot_products():
+    for loss in ("info_nce", "info_nce_own", "cosent", "list_kl", "margin_mse"):
+        assert typed_job("suite=none", "model=splade", f"loss={loss}").loss["temperature"] == 1
+        assert typed_job("suite=none", "model=colbert", f"loss={loss}").loss["temperature"] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("backbone.pooling", "model.pooling=sum"),
+        ("evaluation.backend", "no embedding of a text"),
+        ("evaluation.cache_embeddings", "no embedding of a text"),
+    ],
+)
+def test_keys_that_it_does_not_read_are_refused(word, message):
+    from launch.unread import why_unread
+
+    job = {"model": {"_target_": "lightning_modules.splade.Splade", "name": "splade"}, "dataset": {"a": {}}}
+    assert message in why_unread(word, job)
+
+
+def test_verbs_that_want_an_embedding_say_so(run, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("怎么退货\n", encoding="utf-8")
+    for words in (
+        ["encode", str(run), str(tmp_path / "texts.txt")],
+        ["export", str(run), str(tmp_path / "out")],
+        ["index", "build", str(tmp_path / "texts.txt"), str(run), "--out", str(tmp_path / "index")],
+        ["space", str(run), "--dataset", "demo_sts"],
+        ["score", str(run), "a", "b", "--truncate-dim", "8"],
+    ):
+        assert main(words) == 2
+        assert "\n" not in capsys.readouterr().err.strip()  # one line, and no traceback
+    assert main(["score", str(run), "怎么退货", "如何退货", "--words"]) == 0
+    score, *parts = [float(line.split()[0]) for line in capsys.readouterr().out.splitlines()]
+    assert len(parts) == 10
+    assert 0 < sum(parts) <= score * (1 + 1e-3)
+    assert parts == sorted(parts, reverse=True)
+    assert main(["score", "builtin/mini_zh", "怎么退货", "如何退货", "--words"]) == 2
+    assert "take a sparse encoder" in capsys.readouterr().err
