@@ -20,7 +20,7 @@ from juzhen.encoders.sparse_vectors import SparseVectors
 from juzhen.evaluation import evaluate
 from juzhen.families import FAMILIES, PairScorer, family_of, find_family
 from juzhen.losses import InfoNCE
-from juzhen.losses.flops import flops
+from juzhen.losses.sparsity import flops
 
 TEXTS = [
     "怎么退货",
