@@ -38,7 +38,7 @@ INCHES_PER_COLUMN, INCHES_PER_ROW, LEAST_INCHES = 0.72, 0.34, 5.5
 PANELS, PANEL_INCHES = 2, 5.5
 """Panels of dots side by side, and their width."""
 
-STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 9, "figure.constrained_layout.use": True}
+STYLE: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 9}
 """In an SVG words stay words."""
 
 
@@ -73,6 +73,19 @@ def _use_chinese_font(figure: Figure) -> None:
             text.set_fontfamily([*matplotlib.rcParams["font.sans-serif"][:1], *_chinese_fonts()])
 
 
+def _lay_out(figure: Figure) -> None:
+    """Places the axes for the words that are there, Chinese ones in a font that has them; then they stay in place."""
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
+    families = [text.get_fontfamily() for text in texts]
+    _use_chinese_font(figure)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.draw_without_rendering()
+    for text, family in zip(texts, families, strict=True):
+        text.set_fontfamily(family)
+    figure.set_layout_engine(None)  # with any engine, "none" included, a file is drawn twice
+
+
 def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], folder: Path) -> list[Path]:
     """`<folder>/matrix.svg` and `.png`, readable without colour; the paths. None without any score."""
     columns = [column for column in columns if any(column in row.cells for row in rows)]
@@ -85,7 +98,7 @@ def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], f
     label_width = 0.075 * max(len(line) + len(CHINESE.findall(line)) for line in lines) + 1.2
     width = max(LEAST_INCHES, label_width + INCHES_PER_COLUMN * len(columns))
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, 1.7 + INCHES_PER_ROW * len(rows)))
+        figure = Figure(figsize=(width, 1.7 + INCHES_PER_ROW * len(rows)), layout="constrained")
         axes = figure.subplots()
         norm = Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100)
         image = axes.imshow(values, cmap=COLOURS, norm=norm, aspect="auto")
@@ -93,12 +106,14 @@ def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], f
         axes.set_yticks(range(len(rows)), labels)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        for y, row in enumerate(rows):
-            for x, column in enumerate(columns):
-                _annotate(axes, row.cells.get(column), x, y, norm(float(values[y, x])))
         legend = f"outlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline"
         axes.set_title(f"{matrix.metric} ×100\n{legend}", fontsize=8, loc="left")
         figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)
+        _lay_out(figure)  # the cells have no part in it, and each pass over them takes long
+        lightness = norm(values)
+        for y, row in enumerate(rows):
+            for x, column in enumerate(columns):
+                _annotate(axes, row.cells.get(column), x, y, float(lightness[y, x]))
         return save_picture(figure, folder / "matrix.svg", folder / "matrix.png")
 
 
@@ -136,7 +151,7 @@ def draw_dots(matrix: Matrix, path: Path) -> None:
     most = max(sum(column in row.cells for row in matrix.rows) for column in columns)
     size = (PANEL_INCHES * across, down * (1.1 + INCHES_PER_ROW * most))
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=size)
+        figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(down, across, squeeze=False).ravel()
         for panel, column in zip(panels, columns, strict=False):
             _panel(panel, matrix, column)

@@ -8,7 +8,6 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.stats import rankdata
 
 from juzhen.report.compare import compare
 from juzhen.report.figures import Published
@@ -163,6 +162,8 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
     """NaN below two values, or where one side has no spread."""
     if len(a) < 2:
         return math.nan
+    from scipy.stats import rankdata  # takes half a second, and most runs have nothing published beside them
+
     ranks = rankdata(np.stack([a, b]), axis=1)
     ranks -= ranks.mean(axis=1, keepdims=True)
     norm = np.sqrt((ranks**2).sum(axis=1)).prod()

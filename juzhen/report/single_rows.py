@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
+import pandas as pd
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, RANKED, TEXT_COLUMNS, Examples, Kind
@@ -127,11 +127,11 @@ def _worst(examples: Examples | None, rows: SetRows, count: int, border: float |
     elif border is not None and kind is Kind.LABELLED_PAIR:
         gold = rows["gold"].astype(float)
         accepted = scores >= border
-        places = np.abs(rankdata(scores) - (~accepted).sum() - 0.5)
+        places = np.abs(_ranks(scores) - (~accepted).sum() - 0.5)
         error = np.where(accepted == (gold == 1), -places, places)
     else:
         gold = rows["gold"].astype(float)
-        error = np.abs(rankdata(scores) - rankdata(-gold if kind is Kind.NLI_PAIR else gold))
+        error = np.abs(_ranks(scores) - _ranks(-gold if kind is Kind.NLI_PAIR else gold))
     error = np.where(np.isfinite(error), error, -np.inf)
     texts = [examples.texts(name) for name in TEXT_COLUMNS[kind][:2]]
     pairs = []
@@ -162,6 +162,11 @@ class PairTexts:
             is_same = examples is not None and examples.fingerprint == fingerprint
             self._read[key] = examples if is_same else None
         return self._read[key]
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """From 1 on; equal values share the mean of their places."""
+    return pd.Series(values).rank().to_numpy()
 
 
 def _read(result: Result, column: str) -> Examples | None:
