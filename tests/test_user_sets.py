@@ -20,6 +20,8 @@ TESTS = (
 )
 """That read conf/dataset, or the pages made of it."""
 
+STALE = "from tools.generated import stale; print([page.writes for page in stale()])"
+
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
@@ -58,6 +60,13 @@ def copy(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_tests_that_read_conf_pass_beside_sets_of_a_user(copy):
+    # Pages that wait for `python -m tools.generated` do so with and without these sets.
     words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "2", *TESTS]
+    words += ["--deselect", "tests/docs/test_generated.py::test_no_page_is_stale"]
     done = python(*words, cwd=copy, env=os.environ | {"PYTHONPATH": str(copy)})
     assert done.returncode == 0, done.stdout[-5000:]
+    answers = [
+        python("-c", STALE, cwd=root, env=os.environ | {"PYTHONPATH": str(root)}) for root in (ROOT, copy)
+    ]
+    assert answers[0].returncode == 0, answers[0].stderr
+    assert answers[0].stdout == answers[1].stdout

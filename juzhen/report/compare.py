@@ -11,7 +11,7 @@ from juzhen.report.training import Training, stand_ins, training_of
 TOLERANCE_POINTS = 1.0
 """Two numbers ×100 this close count as the same: seeds alone move a fine-tuned encoder as far."""
 
-NO_REFERENCE, NO_ROW = "no reference", "no row of its like"
+NO_REFERENCE, NO_ROW, NO_TRAINING = "no reference", "no row of its like", "no source has this training"
 
 COMPARED_COLUMNS = (
     "trained on", "our setup", "set", "ours", "published", "its setup", "its table, model", "verdict",
@@ -90,7 +90,7 @@ def why_none(references: Iterable[Published], training: Training, column: str, m
     differences = [(unlike(number, training, column, metric), number) for number in references]
     same = [pair for pair in differences if "training" not in pair[0]]
     if not same:
-        return f"no source has this training ({training.sets})"
+        return f"{NO_TRAINING} ({training.sets})"
     near = [pair for pair in same if "set" not in pair[0]]
     if not near:
         return "the sources that have this training do not score this set"
@@ -167,17 +167,23 @@ def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[Re
     if not tables:
         tables.append(ReportTable("published", "Beside published numbers", "", (), [], empty="No reference."))
     reasons: dict[tuple[str, str], list[str]] = {}  # one line for the sets of a row that have the same
-    missing = [entry for entry in compared if entry.published is None]
-    for entry in missing:
-        reasons.setdefault((entry.row, entry.reason), []).append(heading(entry.column))
-    if missing:
-        sources = {number.source for number in published if number.standing == MEASURED}
+    for entry in (entry for entry in compared if entry.published is None):
+        reasons.setdefault((entry.row, entry.reason), []).append(entry.column)
+    measured = [number for number in published if number.standing == MEASURED]
+    scored = {number.dataset for number in measured}
+    for key, columns in list(
+        reasons.items()
+    ):  # sets and a training that no source has: nobody looks for these
+        if key[1].startswith(NO_TRAINING) and not scored & {column.split("/")[1] for column in columns}:
+            del reasons[key]
+    if reasons:
+        sources = {number.source for number in measured}
         note = (
-            f"{len(missing)} of our numbers have no reference, which must be of the same model family, training, loss, "
-            f"set, metric and split; sources that were looked at: {len(sources)}."
+            f"{sum(map(len, reasons.values()))} of our numbers have no reference, which must be of the same model "
+            f"family, training, loss, set, metric and split; sources that were looked at: {len(sources)}."
         )
         head = ("trained on", "set", "why there is no reference")
-        body = [(row, ", ".join(columns), reason) for (row, reason), columns in reasons.items()]
+        body = [(row, ", ".join(map(heading, columns)), reason) for (row, reason), columns in reasons.items()]
         tables.append(ReportTable("unlike", "Without a published number", note, head, body))
     if claims := claim_lines(beside_claims(matrix, published)):
         note = (

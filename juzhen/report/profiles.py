@@ -176,6 +176,8 @@ def complement_tables(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str
         "could gain that kept both, own sets included. Observed: the same for a row that was trained on both."
     )
     pairs, steps = complementary_pairs(matrix, rows, columns), greedy_order(matrix, rows, columns)
+    if len(columns) < 2:  # of a single set the better row is the best of both
+        pairs, steps = pairs.head(0), steps.head(0)
     pairs = pairs[(pairs.index < MOST_PAIRS) | pairs["observed"].notna()]
     body = [
         (f"{first} + {second}", str(count), signed(best_of), signed(observed), joint or MISSING)

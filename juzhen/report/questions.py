@@ -151,6 +151,8 @@ class Transfer:
             below = MISSING if baseline == MISSING else f"{num_below} of {len(zero_shot)}"
             line = (heading(column), median, best, by, reached, baseline, below)
             ranked.append((100.0 if zero_shot.empty else numbers[0], line))
+        if all(line[1] == MISSING for _, line in ranked):  # each row learns from each set: none is a target
+            ranked.clear()
         ranked.sort(key=lambda line: line[0])
         head = (
             "set",

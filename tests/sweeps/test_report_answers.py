@@ -257,6 +257,21 @@ def test_rows_named_by_a_sweep_are_explained_and_others_need_it_not(make_result)
     assert "rows" not in [table.key for table in report().tables]
 
 
+def test_runs_on_a_set_of_a_user_alone_ask_only_what_they_can_answer(make_result):
+    """Two losses on one set: no target, pair or next stage to choose, and no source that could have a number."""
+    results = [
+        make_result(["faq"], {"test/faq/spearman": value}, loss={"name": name, "_target_": f"losses.{name}"})
+        for name, value in (("cosent", 0.6), ("cosine", 0.7))
+    ]
+    report = report_of(results, reference=load_reference(None))
+    bodies = {table.key: table.body for table in report.tables}
+    assert [bodies[key] for key in ("targets", "pairs", "greedy")] == [[], [], []]
+    assert "unlike" not in bodies
+    # Of a set that sources score it is told that they have no such training.
+    report = report_of([make_result(["faq"], {"test/lcqmc/spearman": 0.5})], reference=load_reference(None))
+    assert "no source has this training (faq)" in report.table("unlike").body[0][-1]
+
+
 def test_goals_stand_beside_the_best_row_of_their_like_and_are_no_reference(make_result):
     results = [
         make_result([name], {"dev/stsb_en/spearman": value})
