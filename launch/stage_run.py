@@ -133,6 +133,7 @@ class StageRun:
             log.info("stage %s: %s", stage.name, _chooses(data))
             step = self._fit()
             training = describe_training(trainer, data) | estimate
+            _say(early_stop_line(training, job.training.patience), trainer)
             _say(trained_line(training), trainer)
             log.info("stage %s: the weights of step %d are kept: %s", stage.name, step, training["chosen_by"])
             if self.entry.shared and trainer.is_global_zero:
@@ -306,6 +307,15 @@ def _chooses(data: SentenceDataModule) -> str:
         "the weights of the last step are kept, and training does not stop early: no dev set is scored that could "
         "choose. A suite adds some, such as suite=demo"
     )
+
+
+def early_stop_line(training: Mapping[str, Any], patience: int | None) -> str | None:
+    """That patience ended training before its last step; None where it did not."""
+    steps, planned = training["steps"], training["planned_steps"]
+    if patience is None or steps >= planned:
+        return None
+    validations = "1 validation" if patience == 1 else f"{patience} validations"
+    return f"stopped after {steps} of {planned} steps: no better dev score in {validations} (training.patience)"
 
 
 def trained_line(training: Mapping[str, Any]) -> str | None:

@@ -12,6 +12,7 @@ from test_broken_inputs import OWN, Desk
 from callbacks.trainer import Patience
 from juzhen.core.result import Result
 from launch.console import best_on_dev
+from launch.stage_run import early_stop_line
 
 EQUAL = (
     "sentence1\tsentence2\tlabel\n今天天气好\t天气不错\t3\n我想退货\t怎么改密码\t3\n他在跑步\t他正在跑\t3\n"
@@ -94,6 +95,14 @@ def test_weights_are_chosen_by_what_is_trained(tmp_path, tiny_backbone, words, s
         assert best == pytest.approx(sum(values) / len(values), abs=1e-6)
         if stage == "both":
             assert best_on_dev(training).endswith("(ndcg_at_10 of demo_retrieval and spearman of demo_qmc)")
+
+
+def test_a_training_that_stops_early_says_so():
+    training = {"steps": 8, "planned_steps": 12}
+    words = "stopped after 8 of 12 steps: no better dev score in 3 validations (training.patience)"
+    assert early_stop_line(training, 3) == words
+    assert early_stop_line(training, None) is None
+    assert early_stop_line(training | {"steps": 12}, 3) is None
 
 
 def test_patience_counts_validations_that_have_a_score():
