@@ -315,7 +315,9 @@ def early_stop_line(training: Mapping[str, Any], patience: int | None) -> str | 
     if patience is None or steps >= planned:
         return None
     validations = "1 validation" if patience == 1 else f"{patience} validations"
-    return f"stopped after {steps} of {planned} steps: no better dev score in {validations} (training.patience)"
+    return (
+        f"stopped after {steps} of {planned} steps: no better dev score in {validations} (training.patience)"
+    )
 
 
 def trained_line(training: Mapping[str, Any]) -> str | None:

@@ -8,12 +8,13 @@ const SMALL_WORDS = new Set(
 );
 const QUESTION_WORDS = /怎么办|怎么样|怎么|怎样|如何|为什么|什么|哪个|哪些|请问|吗|呢/g;
 const CUTS = /(?<=\p{Script=Han})(?=[\w&])|(?<=\w)(?=\p{Script=Han})|\.(?!\d)/gu;
+const LETTER = /(?<=\w)-[a-z](?!\w)/gi; // "ctrl-c": a letter alone would be the beginning of many words
 const field = document.querySelector("input[name=query]");
 const typed = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value");
 Object.defineProperty(field, "value", {
   set: typed.set,
   get() {
-    const words = typed.get.call(this).replace(QUESTION_WORDS, " ").replace(CUTS, " ").split(/\s+/);
+    const words = typed.get.call(this).replace(QUESTION_WORDS, " ").replace(CUTS, " ").replace(LETTER, "").split(/\s+/);
     const kept = words.filter((word) => !SMALL_WORDS.has(word.toLowerCase().replace(/\W+$/, "")));
     const text = (kept.length ? kept : words).join(" ").trim();
     return NAMES.has(text) ? `"${text}"` : text.replaceAll("&", "&amp;");

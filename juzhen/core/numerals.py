@@ -1,6 +1,7 @@
 """Numbers as people write them in files and on the command line: ASCII digits, and nothing that Python adds to them."""
 
 import math
+from collections.abc import Iterable
 
 LARGEST = 2**32 - 1
 """That numpy and scikit-learn take for a seed; no number of rows or tokens is beyond it."""
@@ -33,6 +34,19 @@ def number_or_nan(text: str) -> float:
 def is_position(text: str) -> bool:
     """Whether `text` is a place counted from 0, in ASCII digits: isdigit() alone is also true of ² and ３."""
     return text.isascii() and text.isdigit()
+
+
+def with_few_digits(text: str, others: Iterable[str]) -> str:
+    """A long fraction by four digits, where these tell it from the others; any other text as it is.
+
+    >>> with_few_digits("0.054000000000000006", ["0.054000000000000006", "0.05", "linear"])
+    '0.054'
+    """
+    numbers = {other: other for other in (text, *others)}
+    for other in numbers:
+        if "." in other and len(other) > 7 and math.isfinite(number := number_or_nan(other)):
+            numbers[other] = f"{number:.4g}"
+    return numbers[text] if len({*numbers.values()}) == len(numbers) else text
 
 
 def percent(part: float, total: float) -> str:

@@ -14,6 +14,7 @@ from juzhen.core.named import (
     name_of,
     without_paths,
 )
+from juzhen.core.numerals import with_few_digits
 from juzhen.core.reading import as_read, is_below_any, unread
 from juzhen.core.result import Result
 from juzhen.core.texts import short_where_apart
@@ -384,6 +385,7 @@ def _phrase(key: str, value: str | None, values: Sequence[str | None], backbones
         return value
     if value == "True":
         return word
+    value = with_few_digits(value, [str(other) for other in values])
     if len(value) > LONGEST:
         return f"{word} {short_where_apart(value, [str(other) for other in values], LONGEST)}"
     return PHRASES.get(key, f"{word} {{}}").format(value)
