@@ -47,6 +47,10 @@ QUESTIONS = {
     "自定义损失函数": ("zh/guides/own_loss",),
     "把模型上传到hub": ("zh/guides/hub",),
     "两次运行怎么比较": ("zh/guides/sweeps", "zh/guides/matrix"),
+    "resume after ctrl-c": ("guides/training", "guides/problems"),
+    "学习率怎么设": ("zh/guides/training",),
+    "句向量怎么可视化": ("zh/guides/space",),
+    "怎么导出表格到latex": ("zh/guides/matrix",),
 }
 """What people type → the pages that answer it, of which one is to be among the first three."""
 
