@@ -11,6 +11,7 @@ from juzhen.cli.runs import read_matrix, write_page
 from juzhen.core.errors import UserError
 from juzhen.core.measures import metric_title
 from juzhen.core.owned import require_ours
+from juzhen.core.result import without_size
 from juzhen.core.texts import short
 
 if TYPE_CHECKING:
@@ -210,6 +211,9 @@ def _pairs(
     ]
     head = [name.split(": ")[-1] if name in names else name.replace("_", " ") for name in shown]
     note = f"{min(count, len(frame))} of {len(frame):,}."
+    if frame["line"].any():
+        split, name = without_size(column)[0].split("/")
+        note += f" Lines are those of the {split} file of {name}."
     return ReportTable("pairs", f"{title}, {heading(column)}", note, tuple(head), body, empty="None.")
 
 
