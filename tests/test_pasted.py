@@ -67,6 +67,7 @@ def shortened(line):
     if command.startswith("python train.py") and not any(word in command for word in ("--help", "--info")):
         learns = not any(word in command for word in ("model=lexical", "dataset=[]"))
         command = f"{command.rstrip()} {STEPS if learns else SHORT}"
+        command += " hydra.launcher.jobs=2" * (" -m " in command)  # most of a run's time is its imports
     return f"{command}{mark}{comment}"
 
 
