@@ -21,7 +21,7 @@ from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.texts import short, short_where_apart
 from juzhen.core.whole import remove_file
 from sweeps.ledger import FOLDER, JOBS
-from sweeps.search_space import Space
+from sweeps.search_space import SearchSpace
 
 BEST_DEV = "best_dev_"
 """`callbacks/training_record.py` keeps the score that chose the weights under a key that begins so."""
@@ -94,7 +94,7 @@ class Search:
     Raises UserError when a study of that name was begun with another space or other words.
     """
 
-    def __init__(self, folder: str | Path, space: Space, settings: SearchSettings, *, key: str) -> None:
+    def __init__(self, folder: str | Path, space: SearchSpace, settings: SearchSettings, *, key: str) -> None:
         self.space = space
         self.settings = settings
         self.path = Path(folder) / FOLDER / f"{settings.study}.journal"

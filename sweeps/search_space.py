@@ -20,7 +20,7 @@ EXAMPLE = "'optimizer.lr=tag(log, interval(1e-5, 1e-3))'"
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """The words that every trial has, and key → distribution of those in which trials differ."""
 
     fixed: tuple[str, ...]
@@ -32,7 +32,7 @@ class Space:
         return [*self.fixed, *(f"{key}={texts[key]}" for key in self.varied)]
 
 
-def read_space(overrides: Iterable[Override]) -> Space:
+def read_space(overrides: Iterable[Override]) -> SearchSpace:
     """The space that overrides span; of one key the last counts. Raises UserError for one that spans nothing."""
     last = {override.get_key_element().lstrip("+"): override for override in overrides}.values()
     fixed = tuple(str(override.input_line) for override in last if not override.is_sweep_override())
@@ -42,7 +42,7 @@ def read_space(overrides: Iterable[Override]) -> Space:
         raise UserError(
             f"there is nothing to search: give a key several values, for example {EXAMPLE} or sweep=search"
         )
-    return Space(fixed, varied)
+    return SearchSpace(fixed, varied)
 
 
 def distribution(override: Override) -> BaseDistribution:

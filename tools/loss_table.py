@@ -84,7 +84,9 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> JobCo
     job, chosen = copy(_composed_job()), copy(_composed_job().dataset["demo_sts"])
     chosen.name, chosen.kind = "the set", kind
     chosen.layouts = {chosen.layout: copy(chosen.layouts[chosen.layout])}
-    chosen.layouts[chosen.layout].columns = {TEACHER_SCORE.format("positive"): "whatever a loss reads is there"}
+    chosen.layouts[chosen.layout].columns = {
+        TEACHER_SCORE.format("positive"): "whatever a loss reads is there"
+    }
     job.dataset = {chosen.name: chosen}
     settled = {"language": next(iter(model["templates"]))} if "templates" in model else {}
     job.model, job.loss = dict(model) | settled, dict(loss)

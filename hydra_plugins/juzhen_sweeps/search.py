@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from optuna import Trial
 
     from sweeps.search import Search
-    from sweeps.search_space import Space
+    from sweeps.search_space import SearchSpace
 
 GROUP = "logger.group"
 
@@ -96,7 +96,7 @@ class SearchSweeper(Sweeper):
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)
 
-    def _space(self, arguments: Sequence[str], *, has_seeds: bool) -> "Space":
+    def _space(self, arguments: Sequence[str], *, has_seeds: bool) -> "SearchSpace":
         from sweeps.search_space import read_space
 
         if self.rows:

@@ -30,7 +30,7 @@ class RowError(Exception):
 
 
 @dataclass(frozen=True)
-class Row:
+class ForeignRow:
     """A line of the file: `texts` are anchor and positives, each of which is a row with the same negatives.
 
     scores  a teacher's, of all positives and then of all negatives; None: the line has none
@@ -87,7 +87,7 @@ def as_fields(
 
     Raises UserError for a kind that such rows are not, and for scores that a kind has no place for.
     """
-    read, rows, lines, faults = FORMATS[format], list[Row](), list[int](), dict(table.faults)
+    read, rows, lines, faults = FORMATS[format], list[ForeignRow](), list[int](), dict(table.faults)
     for line, record in zip(table.lines.tolist(), _records(table), strict=True):
         try:
             row = read(record)
@@ -120,7 +120,7 @@ def _records(table: FileTable) -> Iterator[dict[str, Any]]:
     return (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
 
 
-def _require_kind(row: Row, kind: Kind, *, scores: bool | None) -> None:
+def _require_kind(row: ForeignRow, kind: Kind, *, scores: bool | None) -> None:
     """Raises RowError for a row that is not of the kind, and for what of it would be lost."""
     target = TARGET_COLUMN.get(kind)
     if kind not in (Kind.TRIPLET, Kind.POSITIVE_PAIR) and not (target and len(TEXT_COLUMNS[kind]) == 2):
@@ -144,7 +144,7 @@ def _require_kind(row: Row, kind: Kind, *, scores: bool | None) -> None:
 
 def _flat(
     table: FileTable,
-    rows: Sequence[Row],
+    rows: Sequence[ForeignRow],
     lines: Sequence[int],
     faults: dict[int, str],
     kind: Kind,
@@ -171,7 +171,7 @@ def _flat(
     )
 
 
-def _flag_embedding(record: Mapping[str, Any]) -> Row:
+def _flag_embedding(record: Mapping[str, Any]) -> ForeignRow:
     """`query`, `pos`, `neg`, and of a teacher `pos_scores`, `neg_scores`; a `prompt` stands before its query."""
     positives, negatives = _texts(record, "pos"), _texts(record, "neg", may_lack=True)
     scores = None
@@ -180,10 +180,10 @@ def _flag_embedding(record: Mapping[str, Any]) -> Row:
             record, "neg_scores", len(negatives)
         )
     prompt = _text(record.get("prompt") or "", "prompt", may_be_empty=True)
-    return Row(prompt + _text(record.get("query"), "query"), positives, negatives, scores)
+    return ForeignRow(prompt + _text(record.get("query"), "query"), positives, negatives, scores)
 
 
-def _ms_swift(record: Mapping[str, Any]) -> Row:
+def _ms_swift(record: Mapping[str, Any]) -> ForeignRow:
     """`messages`, `positive_messages`, `negative_messages` and, of pairs, `label`."""
     if media := next((key for key in record if MEDIA.fullmatch(key) and record[key]), None):
         raise RowError(f"{media}: only texts are read")
@@ -192,7 +192,7 @@ def _ms_swift(record: Mapping[str, Any]) -> Row:
     negatives = _messages(record.get("negative_messages") or [], "negative_messages")
     if not positives:
         raise RowError("positive_messages is empty")
-    return Row(anchor, positives, negatives, label=record.get("label"))
+    return ForeignRow(anchor, positives, negatives, label=record.get("label"))
 
 
 def _messages(value: Any, key: str) -> list[str]:
@@ -215,7 +215,7 @@ def _message(value: Any, key: str) -> str:
     return " ".join(texts)
 
 
-def _sentence_transformers(record: Mapping[str, Any]) -> Row:
+def _sentence_transformers(record: Mapping[str, Any]) -> ForeignRow:
     """Texts in the order of the columns, whatever their names, and a label, a margin, or scores of a teacher."""
     gold = [key for key in record if key in LABELS]
     if len(gold) > 1:
@@ -226,19 +226,19 @@ def _sentence_transformers(record: Mapping[str, Any]) -> Row:
     anchor, positive, *negatives = (_text(record[key], key) for key in texts)
     value = record[gold[0]] if gold else None
     if not gold:
-        return Row(anchor, [positive], negatives)
+        return ForeignRow(anchor, [positive], negatives)
     if not isinstance(value, list) and not negatives:
-        return Row(anchor, [positive], [], label=value)
+        return ForeignRow(anchor, [positive], [], label=value)
     # MarginMSE: one margin per negative, the score of the positive less that of the negative; or all scores.
     is_margins = not isinstance(value, list) or len(value) == len(negatives)
     values = value if isinstance(value, list) else [value]
     scores = _numbers({gold[0]: values}, gold[0], len(negatives) if is_margins else 1 + len(negatives))
-    return Row(
+    return ForeignRow(
         anchor, [positive], negatives, [0.0, *(-margin for margin in scores)] if is_margins else scores
     )
 
 
-FORMATS: dict[str, Callable[[Mapping[str, Any]], Row]] = {
+FORMATS: dict[str, Callable[[Mapping[str, Any]], ForeignRow]] = {
     "flag_embedding": _flag_embedding,
     "ms_swift": _ms_swift,
     "sentence_transformers": _sentence_transformers,

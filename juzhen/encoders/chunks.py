@@ -79,14 +79,14 @@ def require_plain(encoder: PooledEncoder, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class Frame:
+class Wrapping:
     """Tokens that stand around a text: special ones and those of a prompt before it, special ones behind it."""
 
     before: int
     after: int
 
     @classmethod
-    def of(cls, encoder: PooledEncoder) -> "Frame":
+    def of(cls, encoder: PooledEncoder) -> "Wrapping":
         return cls(*special_around(encoder.tokenizer, prompt=encoder.prompt))
 
     @property
@@ -106,7 +106,7 @@ class Frame:
 def room_of(encoder: PooledEncoder) -> int:
     """Tokens of a text that the encoder reads at a time, without those around it."""
     require_plain(encoder, 'long_texts="chunk"')
-    return encoder.max_length - Frame.of(encoder).size
+    return encoder.max_length - Wrapping.of(encoder).size
 
 
 def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
@@ -143,7 +143,7 @@ class ChunkTable:
     @classmethod
     def of(cls, encoder: ReadsLongTexts, texts: Sequence[str]) -> "ChunkTable":
         """Texts of at most `max_length` tokens as they are, longer ones in chunks of that length."""
-        frame, room, overlap = Frame.of(encoder), room_of(encoder), encoder.chunk_overlap or 0
+        frame, room, overlap = Wrapping.of(encoder), room_of(encoder), encoder.chunk_overlap or 0
         check_count("overlap", overlap, least=0, most=room - 1)  # a longer prompt leaves less room
         table = uncut(encoder, texts)
         rows: list[np.ndarray] = []

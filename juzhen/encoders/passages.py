@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from juzhen.core.columns import as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.progress import progress_bar
-from juzhen.encoders.chunks import Frame, ReadsLongTexts, encoded, require_plain, room_of
+from juzhen.encoders.chunks import ReadsLongTexts, Wrapping, encoded, require_plain, room_of
 from juzhen.encoders.parts import num_positions
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, unit
@@ -161,7 +161,7 @@ def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: in
 def _most_tokens(encoder: PooledEncoder, *, late: bool) -> int | None:
     """Tokens of text that go through the transformer at a time; None: there is no limit."""
     limit = num_positions(encoder.backbone) if late else encoder.max_length
-    return None if limit is None else limit - Frame.of(encoder).size
+    return None if limit is None else limit - Wrapping.of(encoder).size
 
 
 @torch.inference_mode()
@@ -181,7 +181,7 @@ def is_causal(encoder: PooledEncoder) -> bool:
 
 def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap: int) -> Split:
     """The texts in passages of at most `size` tokens."""
-    frame, before = Frame.of(encoder), len(encoder.prompt)
+    frame, before = Wrapping.of(encoder), len(encoder.prompt)
     tables, numbers, places, spans = [], list[int](), list[tuple[int, int]](), list[tuple[int, int]]()
     for start in range(0, len(texts), TEXTS_PER_CALL):
         portion = texts[start : start + TEXTS_PER_CALL]
@@ -255,7 +255,7 @@ def _spans(
 
 def _alone(encoder: PooledEncoder, split: Split) -> TokenTable:
     """The tokens of each passage, with those around it."""
-    frame = Frame.of(encoder)
+    frame = Wrapping.of(encoder)
     return TokenTable.of(
         [
             frame.around(split.tokens[number], start, end)
@@ -265,7 +265,7 @@ def _alone(encoder: PooledEncoder, split: Split) -> TokenTable:
 
 
 @dataclass(frozen=True)
-class Pass:
+class ForwardPass:
     """Tokens that go through the transformer together.
 
     ids    with those around the text
@@ -278,9 +278,9 @@ class Pass:
     parts: list[tuple[int, int]]
 
 
-def _passes(encoder: PooledEncoder, split: Split) -> Iterator[Pass]:
+def _passes(encoder: PooledEncoder, split: Split) -> Iterator[ForwardPass]:
     """One of each text, or several where it is too long; all passages but the first of a text have others before."""
-    frame, limit = Frame.of(encoder), _most_tokens(encoder, late=True)
+    frame, limit = Wrapping.of(encoder), _most_tokens(encoder, late=True)
     ends = np.searchsorted(split.texts, np.arange(len(split.tokens)), side="right").tolist()
     row = 0
     for ids, last in zip(split.tokens, ends, strict=True):
@@ -299,7 +299,9 @@ def _passes(encoder: PooledEncoder, split: Split) -> Iterator[Pass]:
                 parts[0][0] = min(encoder.unpooled, parts[0][1] - 1)
             if end == count:
                 parts[-1][1] = len(inputs)
-            yield Pass(inputs, range(row, row + len(parts)), [(first, behind) for first, behind in parts])
+            yield ForwardPass(
+                inputs, range(row, row + len(parts)), [(first, behind) for first, behind in parts]
+            )
             row += len(parts)
 
 
@@ -320,7 +322,7 @@ def _late(
 
 
 @torch.inference_mode()
-def _pooled(encoder: PooledEncoder, passes: Sequence[Pass]) -> Float[np.ndarray, "rows dim"]:
+def _pooled(encoder: PooledEncoder, passes: Sequence[ForwardPass]) -> Float[np.ndarray, "rows dim"]:
     """The mean of the states of each part, in the order of the passes, projected and normalized as an embedding is."""
     tokens = encoder.collate([each.ids for each in passes]).to(encoder.device)
     states = encoder.token_states(tokens)

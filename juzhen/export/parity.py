@@ -25,7 +25,7 @@ from juzhen.export.formats import SETTINGS, Format
 from juzhen.export.opened import Modules, open_export
 from juzhen.export.proof import reference
 from juzhen.export.reasons import reason_of
-from juzhen.export.remote import Server
+from juzhen.export.remote import RemoteServer
 
 Encode = Callable[[list[str]], np.ndarray]
 
@@ -187,7 +187,7 @@ def _require_theirs() -> None:
 def _beside(place: str, key: str | None) -> Callable[[], Encode]:
     """What opens a further way. Raises UserError for what is no address and no export."""
     if place.startswith(("http://", "https://")):
-        return lambda: Server(place, key).encode
+        return lambda: RemoteServer(place, key).encode
     opened = open_export(place)
     return lambda: opened.encode
 

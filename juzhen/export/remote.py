@@ -17,7 +17,7 @@ AT_ONCE = 64
 PATH = "/v1"
 
 
-class Server:
+class RemoteServer:
     """The first model that a server lists.
 
     address  such as http://127.0.0.1:8000, with or without /v1

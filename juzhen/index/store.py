@@ -41,7 +41,7 @@ Where = Mapping[str, Any]
 """Name of metadata → the value that a text must have, or a list of values of which it must have one."""
 
 
-class Row(NamedTuple):
+class StoredRow(NamedTuple):
     """A text of an index. number: never given to another text · metadata: as JSON has it
 
     document  id of the document that it is a passage of; None: it is whole
@@ -246,10 +246,12 @@ class Store:
         )
         return np.fromiter((number for (number,) in rows), dtype=np.int64, count=len(rows))
 
-    def rows(self, numbers: Sequence[int]) -> dict[int, Row]:
+    def rows(self, numbers: Sequence[int]) -> dict[int, StoredRow]:
         """The texts with these numbers, without those that are no longer there."""
         found = self._each("SELECT number, id, text, metadata FROM texts", numbers)
-        rows = {number: Row(number, name, text, json.loads(record)) for number, name, text, record in found}
+        rows = {
+            number: StoredRow(number, name, text, json.loads(record)) for number, name, text, record in found
+        }
         if self.holds_passages:
             query = "SELECT number, document, first, last FROM passages"
             for number, document, first, last in self._each(query, numbers):

@@ -74,7 +74,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowPairs:
     """Each candidate of some queries once for each row of its query, where rows have bars of their own.
 
     candidate  its place in the pool
@@ -119,7 +119,7 @@ class Miner:
         positive = bar.score[pool.query - queries[0]]
         return pool, refused(pool, self.known, positive, options, by_judge=self.judge is not None), bar
 
-    def rows(self, pool: Pool, queries: Int[np.ndarray, "queries"]) -> Rows:
+    def rows(self, pool: Pool, queries: Int[np.ndarray, "queries"]) -> RowPairs:
         starts = self.known.starts[queries[0] : queries[-1] + 2]
         owners = np.repeat(queries, np.diff(starts))
         positives = self.known.positives[starts[0] : starts[-1]]
@@ -129,9 +129,9 @@ class Miner:
         begins = (np.cumsum(counts) - counts)[owners - queries[0]]
         rows = np.repeat(np.arange(len(owners)), sizes)
         index = np.arange(len(rows)) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
-        return Rows(index, starts[0] + rows, scores[rows])
+        return RowPairs(index, starts[0] + rows, scores[rows])
 
-    def by_row(self, pool: Pool, codes: Codes, rows: Rows) -> tuple[Pool, Codes]:
+    def by_row(self, pool: Pool, codes: Codes, rows: RowPairs) -> tuple[Pool, Codes]:
         """The pool of the rows, whose `query` is the row's place, and why each candidate is refused there."""
         index = rows.candidate
         by_row = replace(pool, **{field.name: getattr(pool, field.name)[index] for field in fields(pool)})
@@ -208,7 +208,7 @@ class Miner:
         return Bar(scores[first], documents[first], np.where(counts > 1, scores[second], np.nan), least)
 
     def _blind(
-        self, pool: Pool, labels: np.ndarray, bar: Bar, rows: Rows | None
+        self, pool: Pool, labels: np.ndarray, bar: Bar, rows: RowPairs | None
     ) -> tuple[Bool[np.ndarray, "counted"], dict[Reason, Bool[np.ndarray, "counted"]]]:
         """Candidates whose label is known, and which of all each rule refuses that knows no label; in each of `rows`.
 

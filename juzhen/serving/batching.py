@@ -32,7 +32,7 @@ class Compute(Protocol):
 
 
 @dataclass(eq=False)
-class Job:
+class Ticket:
     """The inputs of one request.
 
     client   by whom requests take turns
@@ -57,7 +57,7 @@ class Job:
         return self.next == len(self.inputs)
 
 
-Item = tuple[Job, int]
+Item = tuple[Ticket, int]
 """A job, and which of its inputs."""
 
 
@@ -81,7 +81,7 @@ class Batcher:
         self.batch_tokens, self.queue_tokens, self.seconds = batch_tokens, queue_tokens, seconds
         self.tokens = 0
         self._watch = watch
-        self._clients: OrderedDict[str, deque[Job]] = OrderedDict()
+        self._clients: OrderedDict[str, deque[Ticket]] = OrderedDict()
         self._change = threading.Condition()
         self._speed: float | None = None
         self._is_closing = False
@@ -106,7 +106,7 @@ class Batcher:
                 413,
                 f"{tokens:,} tokens in one request; at most {self.queue_tokens:,}: send fewer texts at a time",
             )
-        job = Job(client, engine, inputs, lengths, self._loop.create_future())
+        job = Ticket(client, engine, inputs, lengths, self._loop.create_future())
         with self._change:
             waiting = self.tokens
             is_late = self._speed is not None and (waiting + tokens) / self._speed > self.seconds

@@ -194,7 +194,7 @@ class WordsReply(BaseModel):
     model: str
 
 
-class Hit(BaseModel):
+class SearchHit(BaseModel):
     """A text of the index. `ranks`: its place, from 1, in the lists that hold it; of a passage its document, and where
     it begins and ends there."""
 
@@ -211,7 +211,7 @@ class Hit(BaseModel):
 class SearchReply(BaseModel):
     """For each query the nearest texts, best first. `reranker`: the model that gave the scores, where one was asked."""
 
-    results: list[list[Hit]]
+    results: list[list[SearchHit]]
     model: str
     mode: str
     reranker: str | None

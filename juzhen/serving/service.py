@@ -29,7 +29,7 @@ from juzhen.serving.bodies import (
 from juzhen.serving.engines import Reranker, pair_shares
 from juzhen.serving.errors import RequestError
 from juzhen.serving.metrics import Metrics
-from juzhen.serving.models import Models, require_model
+from juzhen.serving.models import ServedModels, require_model
 from juzhen.serving.searching import depth_of, require_corpus
 from juzhen.serving.settings import Limits
 
@@ -47,7 +47,7 @@ PATIENCE = 0.5
 
 
 @dataclass
-class Facts:
+class RequestLog:
     """Of one request, for the log: never a text.
 
     gone  waits until the client has closed its connection, once the body was read
@@ -62,7 +62,7 @@ class Facts:
 class Service:
     """Answers requests with the models that `load` gives; made in a running event loop."""
 
-    def __init__(self, load: Callable[[], Models], models: Models, limits: Limits) -> None:
+    def __init__(self, load: Callable[[], ServedModels], models: ServedModels, limits: Limits) -> None:
         self.models, self.limits = models, limits
         self.is_draining = False
         self.metrics = Metrics()
@@ -80,7 +80,7 @@ class Service:
         async with self._loading:
             self.models = await asyncio.to_thread(self._load)
 
-    async def embeddings(self, body: EmbeddingsBody, facts: Facts) -> dict[str, Any]:
+    async def embeddings(self, body: EmbeddingsBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
         size = models.embedder.encoder.dim
         if body.dimensions is not None and body.dimensions > size:
@@ -109,7 +109,7 @@ class Service:
         ]
         return {"object": "list", "data": data, "model": models.embedder.name, "usage": _usage(facts)}
 
-    async def embed(self, body: EmbedBody, facts: Facts) -> dict[str, Any]:
+    async def embed(self, body: EmbedBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
         encoder = models.embedder.encoder
         if encoder.normalize and not body.normalize:
@@ -121,14 +121,14 @@ class Service:
             vectors = unit(vectors)
         return {"embeddings": vectors.tolist(), "model": models.embedder.name, "dimension": encoder.dim}
 
-    async def similarity(self, body: SimilarityBody, facts: Facts) -> dict[str, Any]:
+    async def similarity(self, body: SimilarityBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
         first, second = self._texts(body.first, "first"), self._texts(body.second, "second")
         vectors = await self._vectors(models, [*first, *second], body, facts, param="first and second")
         scores = models.embedder.encoder.similarity(vectors[: len(first)], vectors[len(first) :])
         return {"scores": scores.tolist(), "model": models.embedder.name}
 
-    async def score(self, body: ScoreBody, facts: Facts) -> dict[str, Any]:
+    async def score(self, body: ScoreBody, facts: RequestLog) -> dict[str, Any]:
         models, pairs = self.models, body.pairs
         require_model(body.model, [*models.embedders, *([models.reranker.name] if models.reranker else [])])
         if body.model in models.embedders:
@@ -156,7 +156,7 @@ class Service:
             scores = await self._computed(judge, inputs, lengths, facts)
         return {"scores": scores.tolist(), "model": body.model or models.embedder.name}
 
-    async def words(self, body: WordsBody, facts: Facts) -> dict[str, Any]:
+    async def words(self, body: WordsBody, facts: RequestLog) -> dict[str, Any]:
         models, texts = self._models(body.model), self._texts([body.first, body.second], "first and second")
         embedder = models.embedder
         reader = embedder.reader(body.prompt_name, body.input_type)
@@ -180,7 +180,7 @@ class Service:
             reply[side] = weighed(text, half, (scores[0] - scores[1:]).tolist())
         return reply
 
-    async def search(self, body: SearchBody, facts: Facts) -> dict[str, Any]:
+    async def search(self, body: SearchBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
         if models.embedder is not self.models.embedder:
             message = (
@@ -214,7 +214,7 @@ class Service:
         return require_corpus(self.models.corpus).facts(reranks=self.models.reranker is not None)
 
     async def _reranked(
-        self, reranker: Reranker, query: str, hits: list[IndexHit], top_k: int, facts: Facts
+        self, reranker: Reranker, query: str, hits: list[IndexHit], top_k: int, facts: RequestLog
     ) -> list[IndexHit]:
         if not hits:
             return []
@@ -224,7 +224,7 @@ class Service:
         )
         return in_order_of(hits, await self._computed(reranker, inputs, lengths, facts), top_k)
 
-    async def rerank(self, body: RerankBody, facts: Facts) -> dict[str, Any]:
+    async def rerank(self, body: RerankBody, facts: RequestLog) -> dict[str, Any]:
         models = self.models
         texts = [document if isinstance(document, str) else document.text for document in body.documents]
         self._texts([body.query, *texts], "query and documents")
@@ -278,7 +278,7 @@ class Service:
         return {"object": "list", "data": data}
 
     async def _by_embeddings(
-        self, models: Models, body: RerankBody, texts: list[str], facts: Facts
+        self, models: ServedModels, body: RerankBody, texts: list[str], facts: RequestLog
     ) -> tuple[np.ndarray, list[str]]:
         """Scores of documents where there is no cross-encoder, and what is to be said of it."""
         cut = body.truncate
@@ -290,7 +290,7 @@ class Service:
         return scores, [BY_COSINE.format(models.embedder.name)]
 
     async def _vectors(
-        self, models: Models, texts: list[str], body: ReadBody, facts: Facts, *, param: str
+        self, models: ServedModels, texts: list[str], body: ReadBody, facts: RequestLog, *, param: str
     ) -> np.ndarray:
         embedder, cut = models.embedder, body.truncate in (True, "END")
         reader = embedder.reader(body.prompt_name, body.input_type)
@@ -317,7 +317,7 @@ class Service:
             raise RequestError(400, str(error), param="input") from error
 
     async def _computed(
-        self, engine: Any, inputs: Sequence[Any], lengths: np.ndarray, facts: Facts
+        self, engine: Any, inputs: Sequence[Any], lengths: np.ndarray, facts: RequestLog
     ) -> np.ndarray:
         counts = lengths.tolist()
         facts.texts += len(counts)
@@ -337,7 +337,7 @@ class Service:
         finally:
             answer.cancel()
 
-    def _models(self, name: str | None) -> Models:
+    def _models(self, name: str | None) -> ServedModels:
         embedders = self.models.embedders
         require_model(name, [*embedders])
         return self.models if name is None else replace(self.models, embedder=embedders[name])
@@ -385,5 +385,5 @@ def _packed(vector: np.ndarray) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
-def _usage(facts: Facts) -> dict[str, int]:
+def _usage(facts: RequestLog) -> dict[str, int]:
     return {"prompt_tokens": facts.tokens, "total_tokens": facts.tokens}
