@@ -28,9 +28,9 @@ def all_maxsims(
     step = max(1, at_once // max(len(rows) * documents.shape[1], 1))
     parts = []
     for start in range(0, len(documents), step):
-        some = documents[start : start + step]
-        products = (rows @ some.reshape(-1, dim).T).view(count, length, len(some), -1)
-        products = products.masked_fill(~_is_token(some), -torch.inf)
+        portion = documents[start : start + step]
+        products = (rows @ portion.reshape(-1, dim).T).view(count, length, len(portion), -1)
+        products = products.masked_fill(~_is_token(portion), -torch.inf)
         parts.append(products.max(dim=-1).values)
     return _mean(torch.cat(parts, dim=2), queries)
 
