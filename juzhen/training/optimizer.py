@@ -13,7 +13,7 @@ from transformers.optimization import (
     get_linear_schedule_with_warmup,
 )
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 
 
 def adamw(
@@ -36,11 +36,11 @@ def adamw(
                  https://arxiv.org/abs/1905.05583)
     apart        groups of parameters of `module` with numbers of their own
     """
-    others = {parameter for group in apart for parameter in group["params"]}
+    apart_parameters = {parameter for group in apart for parameter in group["params"]}
     parameters = {
         name: values
         for name, values in module.named_parameters()
-        if values.requires_grad and values not in others
+        if values.requires_grad and values not in apart_parameters
     }
     depths, rates = dict.fromkeys(parameters, 0), [lr]
     if layer_decay is not None:
@@ -105,8 +105,7 @@ def learning_rates(
                   notes on CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times
                   1/√T, and `lr` would never be reached. It needs a warm-up
     """
-    if decay not in DECAYS:
-        raise UserError(f"decay={decay}: {nearest(decay, DECAYS)}")
+    require_choice("decay", decay, DECAYS)
     return DECAYS[decay](optimizer, warmup_steps, total_steps)
 
 
