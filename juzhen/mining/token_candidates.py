@@ -42,11 +42,9 @@ class MaxSimRetriever:
         cache: Any = None,
         progress: bool | None = None,
     ) -> None:
-        if index != "exact":
-            raise UserError(f"index={index}: holds one vector per text, and this encoder has one per token")
-        if query_prompt is not None or document_prompt is not None:
+        if index != "exact" or query_prompt is not None or document_prompt is not None:
             raise UserError(
-                "query_prompt, document_prompt: this encoder has one marker for queries and one for documents"
+                "index, query_prompt, document_prompt: an encoder of token vectors takes none of them"
             )
         self.name, self._encoder, self._ranking = name, encoder, ranking
         self._how = batch_tokens, progress
