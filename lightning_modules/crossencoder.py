@@ -24,7 +24,7 @@ from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.locate import encoder_folder, is_cross_encoder
-from juzhen.encoders.prompts import JOINT, prompt_refused
+from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
@@ -118,8 +118,7 @@ class CrossEncoderModule(SentenceModule):
             raise UserError(
                 f"init_from={job.init_from}: holds a language model that scores by its answer; type model=reranker"
             )
-        if prompt := prompt_at_start(job.backbone, start=job.init_from):
-            raise prompt_refused(JOINT, prompt)
+        refuse_prompt(JOINT, prompt_at_start(job.backbone, start=job.init_from))
         if job.model["segments"] and not marks_segments(job.backbone, start=job.init_from):
             raise UserError(SEGMENTS_UNKNOWN)
 
