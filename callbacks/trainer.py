@@ -25,6 +25,7 @@ from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
+from lightning_modules.sharding import Sharded
 
 
 class FiniteLoss(pl.Callback):
@@ -116,6 +117,8 @@ def build_trainer(
         # Processes may have different numbers of evaluation batches, and broadcasting buffers at each of them would
         # then never end; encoders have only constant ones. In a mixture a step leaves the heads of other losses unused.
         strategy = DDPStrategy(broadcast_buffers=False, find_unused_parameters=len(data.train) > 1)
+    elif strategy == "fsdp":
+        strategy = Sharded(hardware.devices * hardware.num_nodes)
     return pl.Trainer(
         accelerator=hardware.accelerator,
         devices=hardware.devices,

@@ -43,6 +43,10 @@ class OptimizerConfig:
         le=1,
         description="learning rate of a layer, as a share of that of the layer above; null: all alike",
     )
+    # Old results lack it.
+    state_bits: Literal[32, 8] = Field(
+        default=32, description="bits of each of the two moments of AdamW; 8: a quarter of their memory"
+    )
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

@@ -6,6 +6,7 @@ what a package that is installed here declares as an entry point of the group `j
 """
 
 import re
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 
@@ -31,6 +32,7 @@ def is_own(target: object) -> bool:
     )
 
 
+@cache
 def declared_losses() -> set[str]:
     """Dotted names of the losses that installed packages declare."""
     return {entry.value.replace(":", ".") for entry in entry_points(group=LOSSES)}

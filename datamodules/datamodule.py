@@ -301,6 +301,7 @@ class SentenceDataModule(pl.LightningDataModule):
             max_tokens=self.job.hardware.eval_batch_tokens,
             rank=self.trainer.global_rank,
             world=self.trainer.world_size,
+            even=self.job.hardware.strategy == "fsdp",
         )
         if not order.batches:
             # A process without batches would skip the pass, and the others would wait for it for ever. It

@@ -124,7 +124,7 @@ def plan_of(job: "JobConfig") -> "StepPlan":
         micro_batch_tokens=None if budget == "auto" else budget,
         checkpointing=hardware.gradient_checkpointing,
         precision=hardware.precision,
-        optimizer_bytes=8,
+        optimizer_bytes=8 if job.optimizer.state_bits == 32 else 2 + 8 / 256,
         on_cuda=hardware.accelerator == "cuda",
     )
 

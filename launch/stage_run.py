@@ -48,6 +48,7 @@ from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
 from lightning_modules.comparisons import comparisons
 from lightning_modules.matching import build_losses
+from lightning_modules.sharding import copy_to_shard, put_together
 
 log = logging.getLogger(__name__)
 
@@ -169,11 +170,15 @@ class StageRun:
             message = f"stage {self.stage.name}: goes on after step {newest.steps} ({newest.path})"
             _say(message, self.trainer)
         start = None if newest is None else newest.path
+        is_sharded = self.job.hardware.strategy == "fsdp"
+        module = copy_to_shard(self.module) if is_sharded else self.module
         with _ctrl_c_of(self.trainer):
-            self.trainer.fit(self.module, datamodule=self.data, ckpt_path=start)
+            self.trainer.fit(module, datamodule=self.data, ckpt_path=start)
         leave_if_pruned(self.trainer)
         best = best_weights(self.trainer)
         if best is None:
+            if is_sharded:
+                put_together(self.module, module)
             return self.trainer.global_step
         checkpoint = read_checkpoint(best)
         self.module.load_state_dict(checkpoint["state_dict"])

@@ -34,8 +34,9 @@ from juzhen.losses.loss import Loss, LossOutput
 from juzhen.training.optimizer import adamw, learning_rates
 from lightning_modules.chosen_losses import Match
 from lightning_modules.metrics import RowOutputs
+from lightning_modules.sharding import shard, whole_tensor
 
-NUMBERS = ("lr", "weight_decay", "betas", "eps", "layer_decay")
+NUMBERS = ("lr", "weight_decay", "betas", "eps", "layer_decay", "state_bits")
 """What an optimizer is made with, by the names of `conf/job.py`."""
 
 NORMS_KEPT = 1000
@@ -56,6 +57,7 @@ class SentenceModule(pl.LightningModule):
     loss_weights  dataset key → what multiplies its loss; {}: all count alike
     weigh        set by a callback that decides weights while training goes on: set and loss → the loss as it counts
     apart        groups of parameters with numbers of their own, which callbacks add; they are not clipped
+    is_sharded   a copy for training, whose weights are shared out over processes (`lightning_modules.sharding`)
     set_loss     of the last batch, before it is weighted
     seen         `split/dataset` → evaluation rows that training has seen, where they are to be told apart; set
                  before the test at the end of a stage
@@ -90,6 +92,7 @@ class SentenceModule(pl.LightningModule):
         self.weigh: Callable[[str, Tensor], Tensor] | None = None
         self.set_loss: Tensor | None = None
         self.apart: list[dict[str, Any]] = []
+        self.is_sharded = False
         self._blends = blends(job)
         self._step_losses: list[Tensor] = []
         self._batch_index = 0
@@ -179,6 +182,10 @@ class SentenceModule(pl.LightningModule):
         rows = gather_rows(self, tensors)
         seed_draws(self, self._batch_index, alike=True)
         return rows
+
+    def configure_model(self) -> None:
+        if self.is_sharded:
+            shard(self)
 
     def on_fit_start(self) -> None:
         if any(loss.needs_two_passes for loss in self.losses.values()) and not has_dropout(
@@ -327,7 +334,7 @@ class SentenceModule(pl.LightningModule):
             apart_parameters = {parameter for group in self.apart for parameter in group["params"]}
             clipped = (parameter for parameter in self.parameters() if parameter not in apart_parameters)
             norm = torch.nn.utils.clip_grad_norm_(clipped, self.job.optimizer.clip_norm)
-            self.gradient_norms.append(norm)
+            self.gradient_norms.append(whole_tensor(norm))
 
 
 def gather_rows(module: pl.LightningModule, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -15,7 +15,9 @@ from juzhen.data.spec import Source
 from juzhen.encoders.views import Views
 from juzhen.encoders.views_text import TextViews
 from juzhen.losses.loss import Loss
+from juzhen.training.optimizer import eight_bit_adamw
 from lightning_modules.chosen_losses import Match, chosen_losses
+from lightning_modules.sharding import check_sharding
 
 
 def match_losses(job: JobConfig) -> dict[str, Match]:
@@ -25,6 +27,9 @@ def match_losses(job: JobConfig) -> dict[str, Match]:
         if match.loss:  # its constructor refuses numbers it cannot use; better now than later
             build_loss(match.loss, dim=1, num_classes=2)
     model = own_class(job.model["_target_"])
+    check_sharding(job)
+    if job.optimizer.state_bits == 8:
+        eight_bit_adamw()
     _require_labels(job, matches)
     _require_teacher_scores(job, matches)
     model.check(job, matches)

@@ -121,6 +121,7 @@ def test_the_file_has_every_key_and_so_has_each_that_it_reads():
         assert set(OmegaConf.load(HARDWARE / f"{name}.yaml")) == keys, name
 
 
+@pytest.mark.slow
 def test_it_is_said_once_for_all_runs_of_a_sweep(machine, capsys):
     machine()
     check_command_line(["-m", "hardware=auto", "seed=1,2", "suite=none"], conf_dir=CONFIGURATION)

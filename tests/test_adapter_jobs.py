@@ -52,7 +52,7 @@ def test_a_run_tells_what_has_learnt(plain):
     ],
     ids=["micro-batches", "checkpointing", "both"],
 )
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 def test_less_memory_gives_the_same_weights(tmp_path, encoder_folder, plain, words):
     run = run_job(tmp_path, encoder_folder, *LORA, *STEPS, "backbone.dropout=0.0", *words)
     assert run.name == plain.name
@@ -72,7 +72,7 @@ def test_less_memory_gives_the_same_weights(tmp_path, encoder_folder, plain, wor
     ],
     ids=["cross-encoder", "templates", "a student", "dora in bf16", "vera", "bf16 base"],
 )
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 def test_models_and_kinds(tmp_path, encoder_folder, words):
     run = run_job(tmp_path, encoder_folder, *LORA, "training.duration=2 steps", *words)
     learnt = adapter_of(run)
@@ -81,6 +81,7 @@ def test_models_and_kinds(tmp_path, encoder_folder, words):
     )
 
 
+@pytest.mark.slow
 def test_stages_go_on_with_the_adapter_and_share_it(tmp_path, encoder_folder):
     words = (*LORA, "training.duration=2 steps", "schedule=serial", "dataset=[demo_sts,demo_qmc]")
     words += (f"schedule.store={tmp_path / 'store'}",)
@@ -149,6 +150,7 @@ def test_slips_of_the_pen(words, message):
         typed_job("adapter=lora", *words)
 
 
+@pytest.mark.slow
 def test_memory_is_told_before_training(tmp_path, encoder_folder, monkeypatch, capsys):
     import launch.memory
     from juzhen.training.memory import StepMemory

@@ -310,6 +310,7 @@ def test_an_output_folder_that_cannot_be_written(desk):
     says(desk.refuses(), "runs", "a file stands where a folder is expected")
 
 
+@pytest.mark.slow
 def test_a_run_that_is_under_way(desk):
     config = compose_job(*desk.words())
     with RunFolder(config.run_dir, resume="never"):
@@ -324,7 +325,7 @@ def test_online_without_a_key(desk, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["loss=cosnet"], ["training.batch_size=[1"], ["source=cloud"]])
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 def test_the_program_refuses_at_once(desk, project_root, words):
     told = python(project_root / "train.py", *desk.words(*words), cwd=desk.root, timeout=120)
     assert (told.returncode, told.stdout) == (2, "")

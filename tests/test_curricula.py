@@ -222,7 +222,7 @@ def test_a_step_of_a_blend_has_a_batch_of_every_set(tmp_path, tiny_backbone, ste
 
 
 @pytest.mark.parametrize("sample_by", ["blend", "drawn"])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_mixture_that_was_killed_goes_on(tmp_path, tiny_backbone, sample_by):
     words = (*BLEND, f"schedule.sample_by={sample_by}", "training.duration=6 steps", "backbone.dropout=0.1")
     whole = run_job(tmp_path / "whole", tiny_backbone, *words)

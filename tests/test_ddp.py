@@ -18,6 +18,7 @@ from callbacks.resume import saved_state
 pytestmark = pytest.mark.slow  # every case starts three programs
 
 TWO = ("hardware.devices=2", "hardware.strategy=ddp")
+SHARDED = ("hardware.devices=2", "hardware.strategy=fsdp")
 STEPS = ("training.duration=6 steps", "training.checkpoint_every=100 steps")
 # With its usual eps Adam makes a whole step of a gradient that is nearly 0, which is rounding.
 ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1", "optimizer.eps=1e-3")
@@ -25,7 +26,9 @@ ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1", "optimizer.eps=1e-3")
 
 def begin(project_root: Path, output_dir: Path, backbone: Path, *overrides: str) -> subprocess.Popen:
     """`python train.py …` and the processes that it starts, in a group of their own."""
-    words = [*SMALL, *ALIKE, *STEPS, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides]
+    groups = {word.partition("=")[0] for word in overrides}
+    small = [word for word in SMALL if word.partition("=")[0] not in groups]
+    words = [*small, *ALIKE, *STEPS, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides]
     return subprocess.Popen(
         [sys.executable, "train.py", *words],
         cwd=project_root,
@@ -41,7 +44,7 @@ def start(project_root: Path, output_dir: Path, backbone: Path, *overrides: str)
     """The run folder that `python train.py …` leaves, and all that it printed."""
     program = begin(project_root, output_dir, backbone, *overrides)
     try:
-        printed, _ = program.communicate(timeout=120)
+        printed, _ = program.communicate(timeout=300)
     finally:
         if program.poll() is None:
             os.killpg(program.pid, signal.SIGKILL)
@@ -52,7 +55,7 @@ def start(project_root: Path, output_dir: Path, backbone: Path, *overrides: str)
 
 def kill_after(program: subprocess.Popen, output_dir: Path, *, steps: int) -> int:
     """Kills all processes once so many optimizer steps are kept; how many are in the end."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and program.poll() is None:
         found = [saved_state(folder) for folder in output_dir.glob("*/checkpoints")]
         if found and found[0] is not None and found[0].steps >= steps:
@@ -127,6 +130,28 @@ def test_two_processes_learn_the_adapter_of_one(tmp_path, project_root, encoder_
     torch.testing.assert_close(learnt[1], learnt[0], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("model=crossencoder", "loss=cosent", "hardware.micro_batch_tokens=40"),
+        ("dataset=[demo_sts,demo_nli]", "loss=by_kind", "hardware.eval_batch_tokens=100000"),
+        ("adapter=lora", "backbone.initialize=pretrained", "hardware.gradient_checkpointing=true"),
+    ],
+    ids=["micro-batches", "mixture with a head", "adapter"],
+)
+def test_weights_in_parts_learn_what_whole_ones_do(tmp_path, project_root, encoder_folder, overrides):
+    one, _ = start(project_root, tmp_path / "one", encoder_folder, *overrides)
+    two, printed = start(project_root, tmp_path / "two", encoder_folder, *overrides, *SHARDED)
+    assert one.name == two.name
+    assert logged(two) == pytest.approx(logged(one), rel=1e-5)
+    name = "adapter_model" if "adapter=lora" in overrides else "model"
+    weights = [load_file(run / "encoder" / f"{name}.safetensors") for run in (one, two)]
+    assert weights[0].keys() == weights[1].keys()
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=1e-6)
+    assert scores(two) == pytest.approx(scores(one), abs=2e-4)
+    assert printed.count("evaluated on") == 1
+
+
 def test_two_processes_in_pieces_equal_one_whole(tmp_path, project_root, tiny_backbone):
     overrides = ("loss=cosent", "training.accumulate=2")
     one, _ = start(project_root, tmp_path / "one", tiny_backbone, *overrides)
@@ -139,13 +164,14 @@ def test_two_processes_in_pieces_equal_one_whole(tmp_path, project_root, tiny_ba
 
 
 @pytest.mark.parametrize(
-    "overrides", [(), ("training.accumulate=2", "loss=cosent_sampled")], ids=["plain", "accumulate"]
+    "overrides",
+    [TWO, (*TWO, "training.accumulate=2", "loss=cosent_sampled"), SHARDED],
+    ids=["plain", "accumulate", "sharded"],
 )
 def test_two_processes_that_are_killed_end_with_the_weights_of_two_that_are_not(
     tmp_path, project_root, tiny_backbone, overrides
 ):
     words = (
-        *TWO,
         "backbone.dropout=0.1",
         "training.duration=300 steps",
         "training.validate_every=1000 steps",

@@ -298,6 +298,7 @@ def train_there(root, backbone, folder):
     importlib.import_module("jobs").run_job(folder, backbone, "loss=squared_error_of_long")
 
 
+@pytest.mark.slow
 def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbone, capfd):
     places = PLACED.findall(page("CONTRIBUTING.md"))
     assert len({path for path, *_ in places}) == len(places) <= 4

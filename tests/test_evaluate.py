@@ -105,7 +105,7 @@ def test_a_file_that_came_later_gives_the_numbers_of_a_run_that_had_it(grown, st
     ],
 )
 @pytest.mark.parametrize("again", [True, False])
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 def test_scores_of_other_arithmetic_are_not_written_into_a_row(grown, tmp_path, capsys, words, told, again):
     _, run, data, _ = grown
     (tmp_path / "hardware").mkdir()

@@ -345,6 +345,7 @@ def test_the_lexical_row_is_tfidf_and_nothing_is_learnt(tmp_path, tiny_backbone)
     assert result.scores["dev/demo_sts/spearman"].value == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_chosen_on_the_set_that_is_named(tmp_path, tiny_backbone):
     words = (*STEPS, "suite=demo")
     result = Result.read(run_job(tmp_path, tiny_backbone, *words, "training.monitor=dev/demo_qmc/spearman"))

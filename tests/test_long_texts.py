@@ -65,6 +65,7 @@ def test_a_cross_encoder_has_no_chunks(encoder, tiny_backbone):
         evaluate(joint, ["demo_reranking"], settings=CHUNKS)
 
 
+@pytest.mark.slow
 def test_the_command_line_compares_both(encoder, tmp_path, capsys):
     folder = save_encoder(encoder, tmp_path / "encoder", card={})
     start = ["evaluate", str(folder), "--dataset", "demo_retrieval"]

@@ -265,6 +265,7 @@ def test_a_set_that_comes_later_is_filled_in_with_its_measure(run, data, tmp_pat
     assert "nothing to do" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_triplets_choose_their_own_weights_where_nothing_has_grades(data, tmp_path, tiny_backbone, caplog):
     rows = ("dataset.triclue.rows={train: null, dev: null, test: null}", f"data_dir={data}")
     with caplog.at_level("INFO"):

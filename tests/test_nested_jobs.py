@@ -29,6 +29,7 @@ def rows():
     return load_examples(configured_set("demo_sts"), "dev", **options)
 
 
+@pytest.mark.slow
 def test_a_result_has_a_column_for_each_size(run, rows):
     result, encoder = Result.read(run), SentenceEncoder.load(run)
     assert encoder.nested_dims == (8, 16)

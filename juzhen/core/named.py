@@ -78,8 +78,9 @@ def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deciding_optimizer(optimizer: Mapping[str, Any]) -> dict[str, Any]:
-    """Its numbers, without a decay by layers where there is none: as before it could be set."""
-    return {key: value for key, value in optimizer.items() if key != "layer_decay" or value is not None}
+    """Its numbers, without a decay by layers where there is none, and without 32 bits: as before these could be set."""
+    absent = {"layer_decay": None, "state_bits": 32}
+    return {key: value for key, value in optimizer.items() if key not in absent or value != absent[key]}
 
 
 def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:

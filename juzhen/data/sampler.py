@@ -203,16 +203,21 @@ class TokenBudget(Sampler[np.ndarray]):
     that learn nothing.
 
     The longest come first, so that a batch too large for memory fails at once. With several processes each
-    takes every `world`-th batch: nothing is padded or seen twice.
+    takes every `world`-th batch: nothing is padded or seen twice. even: the last batch is repeated until each has as
+    many, for processes that wait for one another in each batch.
     """
 
-    def __init__(self, lengths: np.ndarray, *, max_tokens: int, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self, lengths: np.ndarray, *, max_tokens: int, rank: int = 0, world: int = 1, even: bool = False
+    ) -> None:
         order = np.argsort(-lengths, kind="stable")
         self.batches, first = [], 0
         while first < len(order):
             size = num_fitting(int(lengths[order[first]]), max_tokens)
             self.batches.append(order[first : first + size])
             first += size
+        if even:
+            self.batches += self.batches[-1:] * (-len(self.batches) % world)
         self.batches = self.batches[rank::world]
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ its tokens and its outputs only, and is computed again, with the same dropout, w
 import ctypes
 import resource
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -22,11 +22,16 @@ SLACK_BYTES = 64 << 20
 STATUS = Path("/proc/self/statm")
 
 
-def in_micro_batches(function: Callable[[Tokens], Tensor], micro_batches: Iterable[Tokens]) -> Tensor:
-    """`function` of each micro-batch, one below the other, without keeping the activations that learning needs."""
+def in_micro_batches(
+    function: Callable[[Tokens], Tensor], micro_batches: Sequence[Tokens], *, least: int = 0
+) -> Tensor:
+    """`function` of each micro-batch, one below the other, without keeping the activations that learning needs.
+
+    least  calls, on the way there and back: the smallest micro-batch is taken again, and what it gives is left out
+    """
     freed = FreedMemory()
     parts = []
-    for micro_batch in micro_batches:
+    for micro_batch in [*micro_batches, *micro_batches[:1] * (least - len(micro_batches))]:
         # The numbers are handed over for their device alone: `checkpoint` keeps the generator of the devices of the
         # tensors that it sees, and does not look into a micro-batch.
         part = checkpoint(_alike(function), micro_batch.input_ids, micro_batch, use_reentrant=False)
@@ -34,7 +39,7 @@ def in_micro_batches(function: Callable[[Tokens], Tensor], micro_batches: Iterab
         # On the way back this is called when the gradient of the part is there, before it is computed again.
         if part.requires_grad:  # of frozen weights it does not
             part.register_hook(lambda gradient: freed.give_back())
-        parts.append(part)
+        parts.append(part if len(parts) < len(micro_batches) else part[:0])
     return torch.cat(parts)
 
 

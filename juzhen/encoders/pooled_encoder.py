@@ -78,6 +78,8 @@ class PooledEncoder(Prompted):
         "truncate_dim",
     )
     _serves_head = False
+    most_pieces: Callable[[int], int] | None = None
+    """The most micro-batches of any process, from those of this one, where all go through the layers together."""
 
     def __init__(
         self,
@@ -271,7 +273,9 @@ class PooledEncoder(Prompted):
         """`function` of the tokens, whose rows follow packed order, piece by piece where memory is short."""
         if self.micro_batch_tokens is None or not torch.is_grad_enabled():
             return function(tokens)
-        return in_micro_batches(function, tokens.micro_batches(self.micro_batch_tokens))
+        pieces = list(tokens.micro_batches(self.micro_batch_tokens))
+        least = len(pieces) if self.most_pieces is None else self.most_pieces(len(pieces))
+        return in_micro_batches(function, pieces, least=least)
 
     def _packed_order(self, tokens: Tokens) -> Float[Tensor, "sentences dim"]:
         """Embeddings from the shortest sentence to the longest, before they are normalized."""

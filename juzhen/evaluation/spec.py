@@ -28,7 +28,9 @@ class HardwareConfig:
     accelerator: Literal["cpu", "cuda", "mps"] = Field(description="what computes")
     devices: int = Field(ge=1, description="GPUs, or processes on a CPU, of each node")
     num_nodes: int = Field(ge=1, description="machines")
-    strategy: Literal["auto", "ddp"] = Field(description="ddp: a process for each device")
+    strategy: Literal["auto", "ddp", "fsdp"] = Field(
+        description="ddp: a process for each device · fsdp: each holds a part of the weights"
+    )
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
         description="in which the model computes; weights are fp32"
     )

@@ -82,7 +82,7 @@ class StepPlan:
     micro_batch_tokens: int | None = None
     checkpointing: bool = False
     precision: str = "32-true"
-    optimizer_bytes: int = 8
+    optimizer_bytes: float = 8
     on_cuda: bool = False
 
 

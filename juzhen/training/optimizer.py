@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -13,6 +13,7 @@ from transformers.optimization import (
     get_linear_schedule_with_warmup,
 )
 
+from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError, require_choice
 
 
@@ -26,7 +27,8 @@ def adamw(
     layer_decay: float | None = None,
     fused: bool = True,
     apart: Sequence[dict[str, Any]] = (),
-) -> torch.optim.AdamW:
+    state_bits: int = 32,
+) -> torch.optim.Optimizer:
     """AdamW over the parameters of `module` (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101).
 
     Matrices are decayed; biases and normalization weights (one axis or none) are not.
@@ -35,6 +37,8 @@ def adamw(
                  what is no part of a layer, such as a head, at lr. (Sun et al. 2019, section 5.3.4, who write ξ,
                  https://arxiv.org/abs/1905.05583)
     apart        groups of parameters of `module` with numbers of their own
+    state_bits   8: both moments are kept in 8 bits, with a scale for each 256 numbers (Dettmers et al. 2022,
+                 https://arxiv.org/abs/2110.02861); tensors of fewer than 4,096 numbers in 32. Needs torchao
     """
     apart_parameters = {parameter for group in apart for parameter in group["params"]}
     parameters = {
@@ -59,13 +63,18 @@ def adamw(
             {"params": [values for values in of_depth if values.ndim <= 1], "weight_decay": 0.0, **own_rate},
         ]
     first, second = betas
-    return torch.optim.AdamW(
-        [group for group in [*groups, *apart] if group["params"]],
-        lr=lr,
-        betas=(first, second),
-        eps=eps,
-        fused=fused,
-    )
+    groups = [group for group in [*groups, *apart] if group["params"]]
+    if state_bits == 8:
+        return eight_bit_adamw()(groups, lr=lr, betas=(first, second), eps=eps)
+    return torch.optim.AdamW(groups, lr=lr, betas=(first, second), eps=eps, fused=fused)
+
+
+def eight_bit_adamw() -> Callable[..., torch.optim.Optimizer]:
+    """torchao's AdamW with moments of 8 bits, whose states torch.load reads from now on."""
+    require_packages("state_bits=8", "torchao", extra="large")
+    from torchao.optim import AdamW8bit
+
+    return cast(Callable[..., torch.optim.Optimizer], AdamW8bit)
 
 
 LAYER = re.compile(r"(?:^|\.)backbone\.(?:\w+\.)*?(?:layer|layers|block|h)\.(\d+)\.")

@@ -128,6 +128,7 @@ def test_calibrate_writes_what_it_prints(runs, tmp_path, capsys, monkeypatch):
     assert report["temperature"]["nll"] <= report["raw"]["nll"] + 0.02
 
 
+@pytest.mark.slow
 def test_without_test_half_of_dev_is_held_out_and_said_so(tmp_path, tiny_backbone, capsys):
     words = ("model=crossencoder", "dataset=[demo_qmc]", "loss=ce", "training.duration=2 steps")
     run = run_job(tmp_path, tiny_backbone, *words, "evaluation.splits=[dev]")
@@ -268,6 +269,7 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
         ([], "expected a run or an encoder"),
     ],
 )
+@pytest.mark.slow
 def test_what_was_not_fitted_is_refused(runs, fitted, words, message, capsys):
     places = {
         "joint": runs[0],
@@ -281,6 +283,7 @@ def test_what_was_not_fitted_is_refused(runs, fitted, words, message, capsys):
     assert message.format(**places) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
     table = tmp_path / "silver" / "fused.tsv"
     words = ["distil", str(fitted / "fusion-demo_qmc.json"), "demo_qmc"]

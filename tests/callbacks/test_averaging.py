@@ -50,6 +50,7 @@ def test_the_mean_of_the_last_steps_is_kept(tmp_path, tiny_backbone, monkeypatch
     assert not torch.allclose(kept, steps[-1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_moving_average_is_validated_and_kept(tmp_path, tiny_backbone, monkeypatch):
     kept, steps, run = averaged(
         tmp_path, tiny_backbone, monkeypatch, "callbacks=[ema]", "callbacks.ema.decay=0.25"

@@ -119,7 +119,7 @@ RANGE = ("callbacks.loss_gradient.low=1000", "callbacks.loss_gradient.high=2000"
 
 
 @pytest.mark.parametrize(("words", "told"), [(("loss=cosent",), True), (("loss=cosine",), False)])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_only_losses_of_comparisons_have_a_range(words, told, tmp_path, tiny_backbone, caplog):
     with caplog.at_level(logging.WARNING):
         run_job(tmp_path, tiny_backbone, *QUICK, *words, *RANGE)

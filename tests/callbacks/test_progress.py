@@ -36,7 +36,7 @@ print("Spearman x100")
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100])
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 def test_a_line_fits_the_terminal_and_messages_stand_above_it(columns):
     screen = python_in_a_terminal("-c", WORK, columns=columns)
     assert screen.status == 0

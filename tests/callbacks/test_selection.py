@@ -77,7 +77,7 @@ MEASURED = {"demo_retrieval": "ndcg_at_10", "demo_reranking": "ndcg_at_10", "dem
         ([MIXED, "loss=info_nce", "schedule=serial"], ["demo_retrieval", "demo_qmc"]),
     ],
 )
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_weights_are_chosen_by_what_is_trained(tmp_path, tiny_backbone, words, stages, caplog):
     words = [*words, "+dataset@evaluate.demo_sts=demo_sts", "training.duration=3 steps", "debug_rows=24"]
     words += ["training.validate_every=1 steps", "optimizer.lr=1e-2"]

@@ -53,6 +53,7 @@ def test_a_kill_between_two_updates_changes_no_bit(name, tmp_path, tiny_backbone
         assert len(set(ends[0].values())) == 2
 
 
+@pytest.mark.slow
 def test_the_mean_loss_of_each_period_decides(tmp_path, tiny_backbone):
     words = ("training.duration=4 steps", BLEND, "callbacks.weights.every_steps=2")
     run = run_job(tmp_path, tiny_backbone, *TWO, "weights=mean_loss", *words)

@@ -103,6 +103,7 @@ def test_two_jobs_of_one_process_are_two_runs(tmp_path, tiny_backbone, monkeypat
     assert Result.read(runs[0]).key != Result.read(runs[1]).key
 
 
+@pytest.mark.slow
 def test_steps_are_in_the_file_of_wandb_while_the_run_goes_on(tmp_path, tiny_backbone, monkeypatch):
     before_the_end = []
 

@@ -99,6 +99,7 @@ def test_equal_scores_are_refused():
         graded(np.array([30.0, 40.0, 50.0]), "probability")
 
 
+@pytest.mark.slow
 def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbone, project_root, capsys):
     table = tmp_path / "silver" / "qmc_graded.tsv"
     assert main(["distil", str(teacher), "demo_qmc", "--out", str(table), "--limit", "60"]) == 0
@@ -213,6 +214,7 @@ def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny
     assert "40 pairs of nli_scored/train" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_bi_encoder_teaches_by_its_cosines(project_root, tmp_path, capsys):
     folder = str(project_root / "juzhen" / "builtin" / "mini_zh")
     words = ("demo_nli", "--triplets", "--limit", "20", "--out", str(tmp_path / "taught.tsv"))

@@ -114,6 +114,7 @@ def test_another_tokenizer_needs_fewer_dimensions(teacher):
     assert student.eval().encode("今天天气").shape == (64,)
 
 
+@pytest.mark.slow
 def test_the_verb_writes_a_folder_that_loads(teacher, tmp_path, capsys):
     from juzhen.encoders.bundle import save_encoder
 

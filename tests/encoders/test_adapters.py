@@ -61,7 +61,7 @@ def assert_close(found, expected, tolerance=1e-6):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_it_starts_as_the_base_learns_alone_and_merges(any_folder, tmp_path, kind):
     plain = SentenceEncoder.load(any_folder).encode(TEXTS)
     new = with_adapter(any_folder, kind=kind, learns=False)

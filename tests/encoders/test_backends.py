@@ -176,6 +176,7 @@ def test_weights_that_do_not_bear_8_bits_are_refused(bert_folder, load, monkeypa
         open_backend(load(bert_folder), "onnx_int8")
 
 
+@pytest.mark.slow
 def test_an_embedding_does_not_depend_on_the_calls(graph, opened, monkeypatch):
     from juzhen.backends import onnx_backend
 
@@ -197,6 +198,7 @@ def test_rows_are_scaled_one_by_one():
     torch.testing.assert_close(RowScaledLinear(linear)(states), linear(states), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_graph_that_computes_something_else_is_refused(graph, opened, load, bert_folder):
     message = r"bert: exported to ONNX it computes something else .*use the back end torch"
     with pytest.raises(UserError, match=message):

@@ -60,6 +60,7 @@ def encoder(folder):
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("family", DECODERS)
+@pytest.mark.sampled(4)
 def test_a_score_is_yes_without_no_of_the_whole_model(family, tied, tmp_path):
     place = rerankers.write(family, tmp_path / "m", tied=tied)
     encoder = GenerativeReranker.around(load(place)).eval()

@@ -155,6 +155,7 @@ def test_a_folder_of_sentence_transformers_is_read(tmp_path):
         np.testing.assert_allclose(one, other.numpy(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_set_is_scored_by_the_first_text_as_a_query(tmp_path):
     model = encoder()
     texts = {"text_a": QUERIES, "text_b": DOCUMENTS[:3]}

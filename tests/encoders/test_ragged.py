@@ -93,6 +93,7 @@ def test_groups_equal_the_definition(dtype):
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_attention_is_dropped_at_the_rate_and_rescaled():
     tokens = packed_sentences()
     query, key, _ = states()

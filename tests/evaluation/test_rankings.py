@@ -103,6 +103,7 @@ def test_bm25_puts_documents_in_the_order_of_bm25s(ranking, pairs):
         evaluate("bm25", [pairs], settings=FEW)
 
 
+@pytest.mark.slow
 def test_bm25_takes_words_where_it_is_told_to(ranking):
     pytest.importorskip("bm25s")
     pytest.importorskip("jieba")

@@ -51,6 +51,7 @@ def test_sets_of_ones_own(folder, size):
 
 
 @sizes
+@pytest.mark.slow
 def test_configurations_in_results(size):
     memory_bound()
     today = checked_job(["dataset=[demo_qmc]", "suite=none"], conf_dir=train.CONFIGURATION, extra=None)

@@ -66,7 +66,7 @@ def test_what_validation_has_put_out_is_not_put_out_again(
 
 
 @pytest.mark.parametrize("words", [("evaluation.cache_embeddings=true",), ("model=mlm",)])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_another_evaluator_puts_out_its_own(tmp_path, tiny_backbone, passes, words):
     run_job(tmp_path, tiny_backbone, DEV, f"cache_dir={tmp_path}/cache", *words)
     assert passes[-1] == "test"

@@ -51,7 +51,10 @@ def package(tmp_path, monkeypatch):
     lines = ["[juzhen.losses]", *(f"{name} = losses_of_somebody:{name}" for name in ("Absolute", "NoLoss"))]
     (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
     monkeypatch.syspath_prepend(folder)
-    return folder
+    declared_losses.cache_clear()
+    yield folder
+    monkeypatch.undo()
+    declared_losses.cache_clear()
 
 
 def test_what_a_package_declares_is_a_loss_and_its_numbers_are_checked(package):

@@ -260,6 +260,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.slow
 def test_a_person_sees_how_far_the_check_of_a_sweep_is(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = {True: Terminal(), False: io.StringIO()}
     for screen in shown.values():
@@ -322,7 +323,7 @@ sys.exit(run_program(run))
 
 
 @pytest.mark.parametrize("arguments", [["seed=2"], ["-m", "seed=1,2,3"]])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_mistake_found_inside_a_job_is_shown_without_a_traceback(
     tmp_path: Path, arguments: list[str]
 ) -> None:

@@ -58,6 +58,7 @@ def test_every_option_of_a_group_is_accepted(group: str) -> None:
     ("model", "loss"),
     [("distill", "distill"), ("distill_translations", "distill_mse"), ("guided", "info_nce_guided")],
 )
+@pytest.mark.sampled(3)
 def test_a_student_needs_a_teacher(model: str, loss: str) -> None:
     check(f"model={model}", "model.teacher=folder", f"loss={loss}", "suite=none")
     with pytest.raises(UserError, match=r"model.teacher is not set; .*model=distill .*model.teacher="):
@@ -82,7 +83,7 @@ def test_every_dataset_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", marked(SWEEPS, LONG_SWEEPS))
-@pytest.mark.sampled(9)
+@pytest.mark.slow
 def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
     check(
         "-m", f"sweep={name}", "suite=none"

@@ -57,6 +57,7 @@ def test_a_file_of_translations_counts_by_what_it_says(tmp_path):
     assert one == two != three
 
 
+@pytest.mark.slow
 def test_what_learns_nothing_is_left_alone(tmp_path, tiny_backbone):
     """A row of a table that trains nothing stays possible in a sweep that augments."""
     run = run_job(tmp_path, tiny_backbone, *NOISE, "dataset=[]", "suite=demo", "debug_rows=24")
@@ -77,6 +78,7 @@ def test_a_wrong_number_is_named_before_torch(word, message):
         check_command_line([word, "suite=none"], conf_dir=CONFIGURATION)
 
 
+@pytest.mark.slow
 def test_every_option_has_the_numbers_of_none():
     names = ("none", "synonym", "noise", "sentence_order", "translation")
     numbers = {name: vars(typed_job("suite=none", f"augmentation={name}").augmentation) for name in names}

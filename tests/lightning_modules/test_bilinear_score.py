@@ -116,6 +116,7 @@ def test_it_is_what_evaluation_predict_and_analysis_score_by(run, tmp_path, caps
     np.testing.assert_allclose(written[: len(expected)], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_verbs_say_what_they_leave_out(run, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("今天天气\n我\n", encoding="utf-8")
     encode(run, tmp_path / "texts.txt")

@@ -72,6 +72,7 @@ def test_weights_before_and_after_training_are_kept_apart(tmp_path, tiny_backbon
     assert plain.scores != plain.untrained
 
 
+@pytest.mark.slow
 def test_a_job_is_tested_with_its_back_end_and_validated_with_torch(tmp_path, tiny_backbone, monkeypatch):
     calls = []
     plain = TorchBackend.encode

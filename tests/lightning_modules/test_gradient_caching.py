@@ -76,7 +76,7 @@ def gradients(module, batch, *, micro_batch_tokens):
 
 @pytest.mark.parametrize(("loss", "kind"), CASES, ids=[f"{loss}-{kind}" for loss, kind in CASES])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(12)
 def test_every_loss_has_the_gradients_of_the_whole_batch(tiny_backbone, loss, kind, dtype):
     module = build(tiny_backbone, loss, kind, dtype=dtype)
     module.encoder.micro_batch_tokens = PIECE  # groups are cut at collate time

@@ -163,6 +163,7 @@ def takes_a_step(model, loss, folder, backbone):
 
 
 @pytest.mark.parametrize(("model", "loss"), [("views", "info_nce"), ("cot", "info_nce_extended")])
+@pytest.mark.slow
 def test_a_model_of_text_takes_a_step(model, loss, tmp_path, tiny_backbone):
     takes_a_step(model, loss, tmp_path, tiny_backbone)
 

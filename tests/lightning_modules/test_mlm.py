@@ -184,6 +184,7 @@ def test_evaluation_hides_the_same_tokens_wherever_a_text_stands(tiny_backbone):
     assert found == pytest.approx((unit[:4] * unit[3:7]).sum(1), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_pairs_can_be_learnt_from_as_sentences(tmp_path, tiny_backbone):
     done = run_job(tmp_path, tiny_backbone, "model=mlm", "training.duration=2 steps")
     result = Result.read(done)

@@ -77,6 +77,7 @@ def test_the_table_is_that_of_the_reference():
 
 
 @pytest.mark.parametrize("words", [(), ("backbone=mini_zh", "optimizer.lr=2e-5")], ids=" ".join)
+@pytest.mark.slow
 def test_the_bi_encoder_of_sts_b_is_the_one_that_was_designed(words):
     """On another backbone as well, where its numbers are given."""
     config = compose_job("experiment=stsb_en", *words)

@@ -44,7 +44,7 @@ def test_what_is_off_leaves_runs_their_keys():
 
 
 @pytest.mark.parametrize("words", [(), ("model=crossencoder", "loss=bce")], ids=["biencoder", "crossencoder"])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_layers_that_are_computed_again_learn_the_same(tmp_path, tiny_backbone, words):
     words = ("training.duration=3 steps", "evaluation.splits=[]", *words)
     plain = run_job(tmp_path / "plain", tiny_backbone, *words)

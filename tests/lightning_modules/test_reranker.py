@@ -68,12 +68,14 @@ def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, 
     assert weights(further) != weights(run)
 
 
+@pytest.mark.slow
 def test_a_result_is_calibrated(run, capsys):
     assert main(["calibrate", str(run)]) == 0, capsys.readouterr().err
     assert "platt" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("loss", ["list_kl", "rank_net", "margin_mse"])
+@pytest.mark.sampled(3)
 def test_lists_are_learnt_from_in_micro_batches(loss, tmp_path, backbone):
     common = (*RERANKER, *ranked_rows(tmp_path / "rows"), f"loss={loss}")
     whole, parts = (
@@ -85,6 +87,7 @@ def test_lists_are_learnt_from_in_micro_batches(loss, tmp_path, backbone):
         torch.testing.assert_close(of_parts[name], value, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_an_adapter_learns_and_the_head_stays(tmp_path, backbone):
     pytest.importorskip("peft")
     words = (*QMC, "adapter=lora", "backbone.adapter.rank=4", "training.duration=2 steps")
@@ -101,6 +104,7 @@ def test_an_adapter_learns_and_the_head_stays(tmp_path, backbone):
     assert (out / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_of_sentence_transformers_is_trained_on(tmp_path, backbone):
     pytest.importorskip("sentence_transformers", minversion="6.2")
     rerankers.theirs(

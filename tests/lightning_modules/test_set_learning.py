@@ -53,7 +53,7 @@ def test_the_first_negatives_are_read_with_their_scores(many):
 
 
 @pytest.mark.parametrize(("model", "loss"), [("biencoder", "info_nce"), ("crossencoder", "list_mle")])
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_job_that_reads_fewer_negatives_learns_otherwise(model, loss, many, tmp_path, tiny_backbone):
     words = (f"model={model}", f"loss={loss}", "backbone.dropout=0.0", *many)
     first = [

@@ -18,7 +18,7 @@ STEADY = ("logger.every_steps=1", "seed=42", "hardware.precision=32-true", "trai
 @pytest.mark.parametrize(
     "loss", ["by_kind", *(name for name, one in EXPECTED.items() if one.kinds == "classes")]
 )
-@pytest.mark.sampled(12)
+@pytest.mark.slow
 def test_classes_of_texts_are_learnt(loss, news, tmp_path, tiny_backbone):
     """by_kind takes prototypes for them."""
     words = (*STEADY, *news, f"loss={loss}", "training.patience=null")

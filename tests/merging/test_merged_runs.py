@@ -159,6 +159,7 @@ def test_the_greedy_soup_leaves_out_what_does_not_help():
     assert chosen_weights(score, 3, method="greedy_soup", trials=9).best == (0.5, 0.5, 0.0)
 
 
+@pytest.mark.slow
 def test_weights_chosen_on_dev_are_in_the_result(parents, tmp_path):
     result, found = merge_runs(parents, tmp_path / "chosen", Recipe(weights="dev"), dataset=["demo_sts"])
     assert result is not None

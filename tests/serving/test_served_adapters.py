@@ -30,6 +30,7 @@ def adapters(encoder_folder, tmp_path_factory):
     return folders
 
 
+@pytest.mark.slow
 def test_the_model_of_a_request_chooses_the_adapter(adapters):
     faq, legal = (SentenceEncoder.load(folder).encode(TEXTS) for folder in adapters)
     assert np.abs(faq - legal).max() > 1e-2

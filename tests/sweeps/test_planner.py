@@ -20,6 +20,7 @@ def starts(folder: Path, cell) -> int:
     return (folder / cell.name / "starts").read_text().count("\n")
 
 
+@pytest.mark.slow
 def test_a_failing_cell_is_tried_twice_named_and_stops_no_other(tmp_path):
     lines = []
     planner, cells = plan(tmp_path / "runs", ["fine", "fails", "flaky", "fine"], report=lines.append)
@@ -124,6 +125,7 @@ def test_two_sweeps_share_one_folder(tmp_path):
     assert all(isinstance(event, dict) for event in Ledger(folder).events())
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_asked_to_end_ends_its_cells(tmp_path):
     folder = tmp_path / "runs"
     sweep = start_sweep(folder, "fine", "fine", "fine", seconds=1)

@@ -1,0 +1,100 @@
+"""Weights, gradients and the optimizer's states shared out over processes: each holds a part of every tensor (FSDP2).
+
+A layer is put together when it is needed and taken apart again after; what lies outside of layers stays whole during a
+step. The numbers are those of one process. A copy of the model is shared out, for training alone: what comes after is
+done with whole weights.
+"""
+
+import copy
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.strategies import ModelParallelStrategy
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from conf.job import JobConfig
+from juzhen.core.errors import UserError
+from juzhen.encoders.adapters import beside_adapters
+from juzhen.training.optimizer import layer_of
+
+STEPS = ("training_step", "validation_step", "test_step")
+"""Methods through which Lightning enters a model: weights outside of layers are put together when one begins."""
+
+WHOLE_WEIGHTS = ("averaging", "mining", "set_weights", "unfreezing")
+"""Modules of callbacks that look at whole weights, or encode while others do not."""
+
+
+def check_sharding(job: JobConfig) -> None:
+    """Raises UserError for what needs the whole weights of each process while training goes on."""
+    if job.hardware.strategy != "fsdp":
+        return
+    if job.hardware.precision == "16-mixed":
+        raise UserError(
+            "hardware.strategy=fsdp: type hardware.precision=bf16-mixed or 32-true; losses of 16-mixed are scaled, and "
+            "a process would scale its part alone"
+        )
+    for name, node in job.callbacks.items():
+        if node is not None and node["_target_"].split(".")[-2] in WHOLE_WEIGHTS:
+            raise UserError(
+                f"hardware.strategy=fsdp: callbacks.{name} needs the whole weights in each process; type "
+                f"callbacks.{name}=null, or hardware=cuda_ddp"
+            )
+    adapter = job.backbone.adapter
+    if adapter is not None and adapter.base != "float32":
+        raise UserError("hardware.strategy=fsdp: weights of 4 bits are not shared out; type adapter=lora")
+
+
+class Sharded(ModelParallelStrategy):
+    """Lightning's, with parts of weights alone (no tensor parallelism), and whole checkpoints in one file each."""
+
+    def __init__(self, processes: int) -> None:
+        super().__init__(
+            data_parallel_size=processes, tensor_parallel_size=1, save_distributed_checkpoint=False
+        )
+
+
+def copy_to_shard(module: pl.LightningModule) -> pl.LightningModule:
+    """The same model with weights of its own, to be shared out when its Trainer has processes."""
+    twin = copy.deepcopy(module)
+    twin.is_sharded = True
+    return twin
+
+
+def shard(module: pl.LightningModule) -> None:
+    """Leaves this process its part of each tensor of `module`. Once: Lightning asks at the start of each pass."""
+    from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+    if isinstance(module, FSDPModule):
+        return
+    mesh = module.trainer.strategy.device_mesh["data_parallel"]
+    for name, part in module.named_modules():
+        # A layer is the shortest name for which all of its weights are said to be in one.
+        if name.rpartition(".")[2].isdecimal() and layer_of(f"{name}."):
+            fully_shard(part, mesh=mesh)
+    # What is looked at between steps, such as the health of the space, finds what lies outside of layers whole.
+    fully_shard(module, mesh=mesh, reshard_after_forward=False)
+    for step in STEPS:
+        register_fsdp_forward_method(module, step)
+    inner = getattr(module.encoder, "inner", module.encoder)
+    vars(inner)["most_pieces"] = lambda count: most_of_all(count, module.device)
+    module.strict_loading = not beside_adapters(module)
+
+
+def most_of_all(count: int, device: torch.device) -> int:
+    counts = torch.tensor(count, device=device)
+    torch.distributed.all_reduce(counts, torch.distributed.ReduceOp.MAX)
+    return int(counts)
+
+
+@torch.no_grad()
+def put_together(module: nn.Module, sharded: nn.Module) -> None:
+    """Gives `module` the weights that its shared-out copy has learnt; all processes must call it."""
+    whole = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    for name, values in {**dict(sharded.named_parameters()), **dict(sharded.named_buffers())}.items():
+        whole[name].copy_(whole_tensor(values))
+
+
+def whole_tensor(values: Tensor) -> Tensor:
+    """All of it, where this process has a part."""
+    return values.full_tensor() if isinstance(values, DTensor) else values
