@@ -91,6 +91,8 @@ def merge_models(models: Models, recipe: Recipe, settings: EvaluationSettings | 
         given = [1.0 if is_sum else 1 / count] * count if recipe.weights is None else recipe.weights
         weights = [float(weight) for weight in given]
         return Merged(models.merge(recipe.method, weights, **numbers), weights, models.licences)
+    if settings is None or not settings.evaluate:
+        raise UserError("weights are chosen on dev sets; name the sets")
     on_dev = DevScore(models.encoder, settings)
 
     def score(weights: Sequence[float]) -> float:
