@@ -153,7 +153,6 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
         (ranking, bm25, {"depth": 10**6}, None, "depth=1000000: expected a number from 1 to"),
         (ranking, ["bm52"], {}, None, "sources: bm52: expected loaded encoders, bm25 once, or both"),
         (ranking, [], {}, None, "sources: none: expected loaded encoders"),
-        (ranking, bm25, {"index": "hnsw"}, None, "index=hnsw: is for embeddings"),
         (ranking, bm25, {}, pairs, "scores of bm25 depend on the corpus"),
         (ranking, bm25, {}, scored, "sts is of kind scored_pair; expected labelled_pair"),
         (ranking, bm25, {"threshold": 1.0}, pairs, "leave out one of them"),
