@@ -28,11 +28,6 @@ class Unfreezing(pl.Callback):
             Duration.parse(text, key=f"callbacks.unfreezing.{key}")
             for key, text in (("head_warmup", head_warmup), ("layer_every", layer_every))
         )
-        if not self.head_warmup.amount + self.layer_every.amount:
-            raise UserError(
-                "callbacks.unfreezing.head_warmup=0 steps, layer_every=0 steps: nothing would be frozen; type "
-                "callbacks.unfreezing.layer_every='100 steps', or leave the callback out"
-            )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.world_size > 1:
@@ -49,8 +44,6 @@ class Unfreezing(pl.Callback):
         }
         layers = {name: layer_of(name) for name in self._weights}
         self._count = max((layer for layer in layers.values() if layer), default=0)
-        if not self._count:
-            raise UserError("callbacks.unfreezing: this architecture has no list of layers; leave it out")
         # Token embeddings lie below the first layer, and learn with it.
         self._depths = {
             name: self._count - max(layer, 1) for name, layer in layers.items() if layer is not None

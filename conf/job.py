@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from conf.duration import Duration, Length, SomeLength, Unit
+from conf.duration import Duration, Length, SomeLength
 from juzhen.core.schema import SCHEMA
 from juzhen.core.texts import name_fault
 from juzhen.data.spec import DatasetConfig, Source
@@ -51,8 +51,6 @@ class OptimizerConfig:
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         warmup = Duration.parse(self.warmup)
-        if warmup.unit is Unit.PERCENT and warmup.amount > 100:
-            raise ValueError(f"warmup={self.warmup}: expected at most 100 percent of the training")
         if self.decay == "inverse_sqrt" and warmup.amount == 0:
             raise ValueError(
                 f"warmup={self.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a warm-up; "
@@ -244,9 +242,6 @@ class JobConfig:
     def _names_are_names(self) -> Self:
         if fault := name_fault(self.name):
             raise ValueError(f"name={self.name}: expected a name of a folder: {fault}")
-        for key, folder in (("output_dir", self.output_dir), ("run_dir", self.run_dir)):
-            if not folder.strip():
-                raise ValueError(f"{key}=: expected a folder; {key}=. is the one that this is started in")
         for group, sets in (("dataset", self.dataset), ("evaluate", self.evaluate)):
             for key, described in sets.items():
                 if described.name != key:

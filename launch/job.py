@@ -104,8 +104,6 @@ def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
             yield from _with_inner(key, loss)
             continue
         for kind, nested in loss.items():
-            if kind not in tuple(Kind):
-                raise ConfigError(f"{key}.{kind}: there is no such kind of examples; {nearest(kind, Kind)}")
             yield from _with_inner(f"{key}.{kind}", nested)
     yield from ((f"callbacks.{name}", node) for name, node in job.callbacks.items() if node is not None)
 
@@ -156,12 +154,11 @@ def _check_monitor(job: JobConfig) -> None:
     match = re.fullmatch(r"dev/([^/]+)/([^/]+)", job.training.monitor)
     if job.training.monitor == "auto":
         return
-    if not match:
-        raise ConfigError(f"{key}: expected auto, or a key such as dev/csts/spearman")
-    name, metric = match.groups()
+    name, metric = match.groups() if match else ("", "")
     sets = {**job.evaluate, **job.dataset}
     if metric not in MONITORED:
-        raise ConfigError(f"{key}: {metric} chooses no checkpoint; {nearest(metric, MONITORED)}")
+        hint = nearest(metric, MONITORED) if match else "expected auto, or a key such as dev/csts/spearman"
+        raise ConfigError(f"{key}: {hint}")
     if name not in sets:
         raise ConfigError(f"{key}: this job does not score {name}; {nearest(name, sets)}")
     kind, model = Kind(sets[name].kind), declared(job.model["_target_"])

@@ -57,25 +57,19 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
 
     def refuse(message: str) -> None:
         word, *_ = (message.partition("unrecognized arguments: ")[2] or "-").split()
-        if word == "-":
-            raise UserError(message)
-        if not word.startswith("-"):
-            raise UserError(f"{word}: overrides may not stand on both sides of a flag; put all flags first")
-        name, _, value = word.lstrip("-").partition("=")
-        hint = nearest(word.partition("=")[0], known_flags(parser))
-        if hint.startswith("known"):
-            hint = (
-                f"values are given without dashes: {name}={value or '<value>'}. Flags: --help, --cfg job, -m"
-            )
-        raise UserError(f"{word}: there is no such flag; {hint}")
+        if word != "-" and not word.startswith("-"):
+            message = f"{word}: overrides may not stand on both sides of a flag; put all flags first"
+        elif word != "-":
+            name, _, value = word.lstrip("-").partition("=")
+            hint = nearest(word.partition("=")[0], known_flags(parser))
+            if hint.startswith("known"):
+                example = f"{name}={value or '<value>'}"
+                hint = f"values are given without dashes: {example}. Flags: --help, --cfg job, -m"
+            message = f"{word}: there is no such flag; {hint}"
+        raise UserError(message)
 
     parser.error = refuse
     flags = parser.parse_args(list(arguments))
-    modes = [name for name in ("multirun", "cfg", "info", "run", "shell_completion") if getattr(flags, name)]
-    if len(modes) > 1:
-        raise UserError(f"--{modes[0]} and --{modes[1]} exclude each other; keep one")
-    if flags.resolve and not (flags.cfg or flags.help):
-        raise UserError("--resolve belongs to --cfg: train.py --cfg job --resolve")
     if flags.experimental_rerun:
         raise UserError(
             "--experimental-rerun runs what a file of Hydra names; the command of a run is in its result.json, and "
@@ -107,8 +101,6 @@ class Groups:
             (override,) = self._parser.parse_overrides([word])
         except HydraException as error:
             raise UserError(self._explain_syntax(word, first_line(error.__cause__ or error))) from error
-        if not override.key_or_group:
-            raise UserError(f"{word}: expected key=value")
         return override
 
     def alternatives(self, word: str) -> list[str]:

@@ -16,12 +16,12 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from callbacks.trial import open_journal
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.texts import short, short_where_apart
 from juzhen.core.whole import remove_file
 from sweeps.ledger import FOLDER, JOBS
-from sweeps.search_space import Space
+from sweeps.search_space import SearchSpace
 
 BEST_DEV = "best_dev_"
 """`callbacks/training_record.py` keeps the score that chose the weights under a key that begins so."""
@@ -74,16 +74,10 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         for key, table in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
-            if (name := getattr(self, key)) not in table:
-                raise UserError(f"hydra.sweeper.{key}={name}: {nearest(str(name), table)}")
+            require_choice(f"hydra.sweeper.{key}", getattr(self, key), table)
         if not self.study or {*self.study} & {*"/\\#"}:
             raise UserError(f"hydra.sweeper.study={self.study}: expected a name without / \\ and #")
-        if type(self.num_trials) is not int or self.num_trials < 1:
-            raise UserError(
-                f"hydra.sweeper.num_trials={self.num_trials}: expected a whole number, at least 1"
-            )
-        if len(set(self.seeds)) < len(self.seeds):
-            raise UserError(f"hydra.sweeper.seeds={list(self.seeds)}: a seed is there twice; keep one")
+        require_number("hydra.sweeper.num_trials", self.num_trials, 1)
 
 
 class Search:
@@ -94,7 +88,7 @@ class Search:
     Raises UserError when a study of that name was begun with another space or other words.
     """
 
-    def __init__(self, folder: str | Path, space: Space, settings: SearchSettings, *, key: str) -> None:
+    def __init__(self, folder: str | Path, space: SearchSpace, settings: SearchSettings, *, key: str) -> None:
         self.space = space
         self.settings = settings
         self.path = Path(folder) / FOLDER / f"{settings.study}.journal"

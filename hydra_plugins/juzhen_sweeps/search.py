@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from optuna import Trial
 
     from sweeps.search import Search
-    from sweeps.search_space import Space
+    from sweeps.search_space import SearchSpace
 
 GROUP = "logger.group"
 
@@ -98,14 +98,9 @@ class SearchSweeper(Sweeper):
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)
 
-    def _space(self, arguments: Sequence[str], *, has_seeds: bool) -> "Space":
+    def _space(self, arguments: Sequence[str], *, has_seeds: bool) -> "SearchSpace":
         from sweeps.search_space import read_space
 
-        if self.rows:
-            raise UserError(
-                f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}); leave them out, or say which "
-                "choices there are: 'dataset=choice([csts],[afqmc])'"
-            )
         if not hasattr(self.launcher, "runner"):
             name = self.config.hydra.runtime.choices["hydra/launcher"]
             raise UserError(

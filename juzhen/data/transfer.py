@@ -8,7 +8,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.transfer import KINDS, judged_split, too_few
+from juzhen.core.transfer import KINDS, judged_split
 from juzhen.data.configured import configured_set
 from juzhen.data.spec import DataRequest, DatasetConfig
 
@@ -59,16 +59,13 @@ Load = Callable[[DatasetConfig, str], Examples | None]
 def asked_tasks(job: DataRequest, load: Load) -> list[TransferTask]:
     """The tasks of `evaluation.transfer`, each set as the job describes it, or else as conf/dataset does.
 
-    Raises UserError for a set that is not known, has no file, no classes, or too few rows of one.
+    Raises UserError for a set that is not known, has no file or no classes.
     """
     described = {**job.evaluate, **job.dataset}
     tasks = []
     for name in dict.fromkeys(job.evaluation.transfer):
-        try:
-            config = described.get(name) or configured_set(name)
-            tasks.append(_task(config, job, load))
-        except UserError as error:
-            raise UserError(f"transfer: {error}") from error
+        config = described.get(name) or configured_set(name)
+        tasks.append(_task(config, job, load))
     return tasks
 
 
@@ -85,7 +82,4 @@ def _task(config: DatasetConfig, job: DataRequest, load: Load) -> TransferTask:
             f"{config.name} has no file: source={config.source or job.source}, data_dir={job.data_dir}; set data_dir="
             "<folder that holds the sets>, or leave it out"
         )
-    task = TransferTask(config.name, splits)
-    if reason := too_few(task.labels):
-        raise UserError(f"{config.name}: {reason}")
-    return task
+    return TransferTask(config.name, splits)

@@ -39,17 +39,10 @@ def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> In
 def most_needed(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], size: int
 ) -> Int[np.ndarray, "kept"]:
-    """Numbers, ascending, of the `size` tokens to keep: all special ones, then those that the texts need most.
-
-    Raises UserError for fewer than the special ones.
-    """
+    """Numbers, ascending, of the `size` tokens to keep: all special ones, then those that the texts need most."""
     spelt = tokenizer.get_vocab()
     always = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
     always |= {spelt["▁"]} if "▁" in spelt else set()
-    if size <= len(always):
-        raise UserError(
-            f"a vocabulary of {size:,}: {len(always)} are special tokens alone; ask for some thousand"
-        )
     order = np.argsort(-token_counts(tokenizer, texts), kind="stable")
     by_need = [number for number in order.tolist() if number not in always]
     return np.sort(np.asarray([*always, *by_need[: size - len(always)]], dtype=np.int64))

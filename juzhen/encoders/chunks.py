@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.settable import check_count
@@ -45,10 +45,7 @@ class ReadsLongTexts(PooledEncoder):
 
         Raises UserError for an encoder that reads texts through templates.
         """
-        if long_texts not in (None, *LONG_TEXTS):
-            raise UserError(f"long_texts={long_texts!r}: {nearest(str(long_texts), LONG_TEXTS)}")
-        if overlap is not None and long_texts != "chunk":
-            raise UserError(f'overlap={overlap}: chunks share tokens; give long_texts="chunk" with it')
+        require_choice("long_texts", long_texts or "cut", LONG_TEXTS)
         if long_texts is None:
             return self
         other = copy.copy(self)
@@ -79,14 +76,14 @@ def require_plain(encoder: PooledEncoder, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class Frame:
+class Wrapping:
     """Tokens that stand around a text: special ones and those of a prompt before it, special ones behind it."""
 
     before: int
     after: int
 
     @classmethod
-    def of(cls, encoder: PooledEncoder) -> "Frame":
+    def of(cls, encoder: PooledEncoder) -> "Wrapping":
         return cls(*special_around(encoder.tokenizer, prompt=encoder.prompt))
 
     @property
@@ -106,7 +103,7 @@ class Frame:
 def room_of(encoder: PooledEncoder) -> int:
     """Tokens of a text that the encoder reads at a time, without those around it."""
     require_plain(encoder, 'long_texts="chunk"')
-    return encoder.max_length - Frame.of(encoder).size
+    return encoder.max_length - Wrapping.of(encoder).size
 
 
 def windows(count: int, size: int, overlap: int) -> list[tuple[int, int]]:
@@ -143,7 +140,7 @@ class ChunkTable:
     @classmethod
     def of(cls, encoder: ReadsLongTexts, texts: Sequence[str]) -> "ChunkTable":
         """Texts of at most `max_length` tokens as they are, longer ones in chunks of that length."""
-        frame, room, overlap = Frame.of(encoder), room_of(encoder), encoder.chunk_overlap or 0
+        frame, room, overlap = Wrapping.of(encoder), room_of(encoder), encoder.chunk_overlap or 0
         check_count("overlap", overlap, least=0, most=room - 1)  # a longer prompt leaves less room
         table = uncut(encoder, texts)
         rows: list[np.ndarray] = []

@@ -30,8 +30,8 @@ def in_micro_batches(
     least  calls, on the way there and back: the smallest micro-batch is taken again, and what it gives is left out
     """
     freed = FreedMemory()
-    parts = []
-    for micro_batch in [*micro_batches, *micro_batches[:1] * (least - len(micro_batches))]:
+    parts: list[Tensor] = []
+    for micro_batch in [*micro_batches, *list(micro_batches[:1]) * (least - len(micro_batches))]:
         # The numbers are handed over for their device alone: `checkpoint` keeps the generator of the devices of the
         # tensors that it sees, and does not look into a micro-batch.
         part = checkpoint(_alike(function), micro_batch.input_ids, micro_batch, use_reentrant=False)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from juzhen.core.columns import as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.progress import progress_bar
-from juzhen.encoders.chunks import Frame, ReadsLongTexts, encoded, require_plain, room_of
+from juzhen.encoders.chunks import ReadsLongTexts, Wrapping, encoded, require_plain, room_of
 from juzhen.encoders.parts import num_positions
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, unit
@@ -161,7 +161,7 @@ def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: in
 def _most_tokens(encoder: PooledEncoder, *, late: bool) -> int | None:
     """Tokens of text that go through the transformer at a time; None: there is no limit."""
     limit = num_positions(encoder.backbone) if late else encoder.max_length
-    return None if limit is None else limit - Frame.of(encoder).size
+    return None if limit is None else limit - Wrapping.of(encoder).size
 
 
 @torch.inference_mode()
@@ -171,8 +171,8 @@ def is_causal(encoder: PooledEncoder) -> bool:
     encoder.eval()
     try:
         number = encoder.tokenize(["a"])[0][0]
-        others = [other for other in range(4) if other != number][:2]
-        rows = [encoder.collate([[number, *([other] * 3)]]).to(encoder.device) for other in others]
+        further = [other for other in range(4) if other != number][:2]
+        rows = [encoder.collate([[number, *([other] * 3)]]).to(encoder.device) for other in further]
         first, second = (encoder.token_states(row)[0].float() for row in rows)
         return torch.allclose(first, second, atol=1e-6)
     finally:
@@ -181,8 +181,8 @@ def is_causal(encoder: PooledEncoder) -> bool:
 
 def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap: int) -> Split:
     """The texts in passages of at most `size` tokens."""
-    frame, before = Frame.of(encoder), len(encoder.prompt)
-    tables, numbers, places, spans = [], list[int](), list[tuple[int, int]](), list[tuple[int, int]]()
+    frame, before = Wrapping.of(encoder), len(encoder.prompt)
+    tables, numbers, bounds, spans = [], list[int](), list[tuple[int, int]](), list[tuple[int, int]]()
     for start in range(0, len(texts), TEXTS_PER_CALL):
         portion = texts[start : start + TEXTS_PER_CALL]
         encoding = encoder.tokenizer(
@@ -200,13 +200,13 @@ def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap
         ):
             characters = np.array(frame.inside(offsets), dtype=np.int64).reshape(-1, 2) - before
             of_text = passage_places(text, characters.clip(min=0), size, overlap)
-            places += of_text
+            bounds += of_text
             spans += _spans(text, characters.clip(min=0), of_text)
             numbers += [number] * len(of_text)
     return Split(
         TokenTable.joined(tables),
         np.array(numbers, dtype=np.int64),
-        np.array(places, dtype=np.int64).reshape(-1, 2),
+        np.array(bounds, dtype=np.int64).reshape(-1, 2),
         np.array(spans, dtype=np.int64).reshape(-1, 2),
     )
 
@@ -218,14 +218,14 @@ def passage_places(
     count, starts = len(characters), characters[:, 0].tolist()
     if count <= size:
         return [(0, count)]
-    places, start = [], 0
+    bounds, start = [], 0
     while True:
         end = min(start + size, count)
         if end < count:
             end = _early(text, starts, max(start + int(LATEST * size), start + overlap + 1), end)
-        places.append((start, end))
+        bounds.append((start, end))
         if end == count:
-            return places
+            return bounds
         start = end - overlap
 
 
@@ -242,11 +242,11 @@ def _early(text: str, starts: Sequence[int], least: int, end: int) -> int:
 
 
 def _spans(
-    text: str, characters: Int[np.ndarray, "tokens 2"], places: Sequence[tuple[int, int]]
+    text: str, characters: Int[np.ndarray, "tokens 2"], bounds: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """The characters of passages: each ends where the token behind it begins, so that none is left out."""
     spans = []
-    for start, end in places:
+    for start, end in bounds:
         first = 0 if start == 0 else int(characters[start, 0])
         last = len(text) if end == len(characters) else int(max(characters[end, 0], characters[end - 1, 1]))
         spans.append((first, last))
@@ -255,7 +255,7 @@ def _spans(
 
 def _alone(encoder: PooledEncoder, split: Split) -> TokenTable:
     """The tokens of each passage, with those around it."""
-    frame = Frame.of(encoder)
+    frame = Wrapping.of(encoder)
     return TokenTable.of(
         [
             frame.around(split.tokens[number], start, end)
@@ -265,7 +265,7 @@ def _alone(encoder: PooledEncoder, split: Split) -> TokenTable:
 
 
 @dataclass(frozen=True)
-class Pass:
+class ForwardPass:
     """Tokens that go through the transformer together.
 
     ids    with those around the text
@@ -278,28 +278,30 @@ class Pass:
     parts: list[tuple[int, int]]
 
 
-def _passes(encoder: PooledEncoder, split: Split) -> Iterator[Pass]:
+def _passes(encoder: PooledEncoder, split: Split) -> Iterator[ForwardPass]:
     """One of each text, or several where it is too long; all passages but the first of a text have others before."""
-    frame, limit = Frame.of(encoder), _most_tokens(encoder, late=True)
+    frame, limit = Wrapping.of(encoder), _most_tokens(encoder, late=True)
     ends = np.searchsorted(split.texts, np.arange(len(split.tokens)), side="right").tolist()
     row = 0
     for ids, last in zip(split.tokens, ends, strict=True):
         count = len(ids) - frame.size
         while row < last:
-            places = split.places[row:last].tolist()
-            lead = 0 if limit is None else min(limit // CONTEXT, limit - (places[0][1] - places[0][0]))
-            start = max(places[0][0] - lead, 0)
+            bounds = split.places[row:last].tolist()
+            lead = 0 if limit is None else min(limit // CONTEXT, limit - (bounds[0][1] - bounds[0][0]))
+            start = max(bounds[0][0] - lead, 0)
             if limit is not None:
-                places = [place for place in places if place[1] - start <= limit]
-            end = places[-1][1]
+                bounds = [bound for bound in bounds if bound[1] - start <= limit]
+            end = bounds[-1][1]
             shift = frame.before - start
-            parts = [[first + shift, behind + shift] for first, behind in places]
+            parts = [[first + shift, behind + shift] for first, behind in bounds]
             inputs = frame.around(ids, start, end)
-            if places[0][0] == 0:
+            if bounds[0][0] == 0:
                 parts[0][0] = min(encoder.unpooled, parts[0][1] - 1)
             if end == count:
                 parts[-1][1] = len(inputs)
-            yield Pass(inputs, range(row, row + len(parts)), [(first, behind) for first, behind in parts])
+            yield ForwardPass(
+                inputs, range(row, row + len(parts)), [(first, behind) for first, behind in parts]
+            )
             row += len(parts)
 
 
@@ -320,7 +322,7 @@ def _late(
 
 
 @torch.inference_mode()
-def _pooled(encoder: PooledEncoder, passes: Sequence[Pass]) -> Float[np.ndarray, "rows dim"]:
+def _pooled(encoder: PooledEncoder, passes: Sequence[ForwardPass]) -> Float[np.ndarray, "rows dim"]:
     """The mean of the states of each part, in the order of the passes, projected and normalized as an embedding is."""
     tokens = encoder.collate([each.ids for each in passes]).to(encoder.device)
     states = encoder.token_states(tokens)

@@ -12,7 +12,7 @@ from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from juzhen.core.batch import Batch
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion
 from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.result import Score
@@ -208,8 +208,7 @@ class LexicalEvaluator(Evaluator):
     plan_type: ClassVar[type[EvaluationPlan]] = LexicalPlan
 
     def __init__(self, *, method: str = lexical.TF_IDF, tokens: str = CHARACTERS) -> None:
-        if method not in lexical.METHODS:
-            raise UserError(f"method={method}: {nearest(str(method), lexical.METHODS)}")
+        require_choice("method", method, lexical.METHODS)
         if method != lexical.TF_IDF:
             cut_of(tokens)
         self._make = partial(LexicalPlan, method=method, tokens=tokens)
@@ -265,10 +264,5 @@ class BM25Evaluator(LexicalEvaluator):
 
 
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:
-    """Where `evaluation.cache_embeddings` keeps embeddings. Raises UserError where there is no place for it."""
-    if is_kept and cache_dir is None:
-        raise UserError(
-            "cache_embeddings=true: embeddings are kept below cache_dir, which is null; "
-            "choose a folder for it"
-        )
+    """Where `evaluation.cache_embeddings` keeps embeddings."""
     return cache_dir if is_kept else None

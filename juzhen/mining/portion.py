@@ -74,7 +74,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowPairs:
     """Each candidate of some queries once for each row of its query, where rows have bars of their own.
 
     candidate  its place in the pool
@@ -119,7 +119,7 @@ class Miner:
         positive = bar.score[pool.query - queries[0]]
         return pool, refused(pool, self.known, positive, options, by_judge=self.judge is not None), bar
 
-    def rows(self, pool: Pool, queries: Int[np.ndarray, "queries"]) -> Rows:
+    def rows(self, pool: Pool, queries: Int[np.ndarray, "queries"]) -> RowPairs:
         starts = self.known.starts[queries[0] : queries[-1] + 2]
         owners = np.repeat(queries, np.diff(starts))
         positives = self.known.positives[starts[0] : starts[-1]]
@@ -129,9 +129,9 @@ class Miner:
         begins = (np.cumsum(counts) - counts)[owners - queries[0]]
         rows = np.repeat(np.arange(len(owners)), sizes)
         index = np.arange(len(rows)) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
-        return Rows(index, starts[0] + rows, scores[rows])
+        return RowPairs(index, starts[0] + rows, scores[rows])
 
-    def by_row(self, pool: Pool, codes: Codes, rows: Rows) -> tuple[Pool, Codes]:
+    def by_row(self, pool: Pool, codes: Codes, rows: RowPairs) -> tuple[Pool, Codes]:
         """The pool of the rows, whose `query` is the row's place, and why each candidate is refused there."""
         index = rows.candidate
         by_row = replace(pool, **{field.name: getattr(pool, field.name)[index] for field in fields(pool)})
@@ -208,7 +208,7 @@ class Miner:
         return Bar(scores[first], documents[first], np.where(counts > 1, scores[second], np.nan), least)
 
     def _blind(
-        self, pool: Pool, labels: np.ndarray, bar: Bar, rows: Rows | None
+        self, pool: Pool, labels: np.ndarray, bar: Bar, rows: RowPairs | None
     ) -> tuple[Bool[np.ndarray, "counted"], dict[Reason, Bool[np.ndarray, "counted"]]]:
         """Candidates whose label is known, and which of all each rule refuses that knows no label; in each of `rows`.
 
@@ -267,13 +267,11 @@ def require_portion(
         table = pq.read_table(require_file(path))
         counts = json.loads((table.schema.metadata or {})[COUNTS])
         named = {*COLUMNS, *(("chosen_for", "masked_for") if share_of == OWN else ())}
-        if {*table.column_names} != named:
-            raise ValueError("other columns")
+        is_known = bool({*table.column_names} == named and len(table))
         require_shape(counts, OF_COUNTS, "its counts")
-        if not np.isin(table["query"].to_numpy(), queries).all() or not len(table):
-            raise ValueError("candidates of other queries, or none")
-        if not np.isin(table["document"].to_numpy(), np.arange(num_documents)).all():
-            raise ValueError("documents of another corpus")
+        is_known = is_known and bool(np.isin(table["query"].to_numpy(), queries).all())
+        if not is_known or not np.isin(table["document"].to_numpy(), np.arange(num_documents)).all():
+            raise ValueError("other columns, queries or documents")
     except (
         OSError,
         ValueError,

@@ -194,7 +194,7 @@ class WordsReply(BaseModel):
     model: str
 
 
-class Hit(BaseModel):
+class SearchHit(BaseModel):
     """A text of the index. `ranks`: its place, from 1, in the lists that hold it; of a passage its document, and where
     it begins and ends there."""
 
@@ -211,7 +211,7 @@ class Hit(BaseModel):
 class SearchReply(BaseModel):
     """For each query the nearest texts, best first. `reranker`: the model that gave the scores, where one was asked."""
 
-    results: list[list[Hit]]
+    results: list[list[SearchHit]]
     model: str
     mode: str
     reranker: str | None
@@ -275,7 +275,7 @@ def parsed(kind: type[Any], content: bytes) -> Any:
 
 
 def _refused(detail: ErrorDetails, kind: type[BaseModel]) -> RequestError:
-    place = (
+    path = (
         ".".join(str(part) for part in detail["loc"] if not isinstance(part, str) or part.islower()) or None
     )
     message = detail["msg"][:1].lower() + detail["msg"][1:]
@@ -284,4 +284,4 @@ def _refused(detail: ErrorDetails, kind: type[BaseModel]) -> RequestError:
     if detail["type"] == "extra_forbidden":
         name = short(str(detail["loc"][-1]))
         return RequestError(400, f"{name}: no such field; {nearest(name, kind.model_fields)}", param=name)
-    return RequestError(400, f"{place or 'body'}: {short(message, 200)}", param=place)
+    return RequestError(400, f"{path or 'body'}: {short(message, 200)}", param=path)

@@ -12,7 +12,7 @@ from typing import Any
 from juzhen.core.secrets import redacted
 from juzhen.serving.errors import RequestError, too_busy
 from juzhen.serving.page import PAGE_FILES
-from juzhen.serving.service import Facts, Service
+from juzhen.serving.service import RequestLog, Service
 from juzhen.serving.settings import Keys
 
 Scope = MutableMapping[str, Any]
@@ -54,7 +54,7 @@ class Door:
             await self._app(scope, receive, send)
             return
         start, status, number = time.perf_counter(), 0, os.urandom(8).hex()
-        facts = scope["facts"] = Facts(scope["client"][0] if scope["client"] else "local", receive)
+        facts = scope["facts"] = RequestLog(scope["client"][0] if scope["client"] else "local", receive)
         held = 0
 
         async def sending(message: Message) -> None:
@@ -113,7 +113,7 @@ class Door:
                     tokens=facts.tokens,
                 )
 
-    def _check(self, scope: Scope, facts: Facts) -> None:
+    def _check(self, scope: Scope, facts: RequestLog) -> None:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host

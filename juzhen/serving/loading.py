@@ -13,7 +13,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index import Index, index_in_memory, read_rows
 from juzhen.index.qdrant import QdrantIndex, is_address
 from juzhen.serving.engines import Embedder, Reranker
-from juzhen.serving.models import Models
+from juzhen.serving.models import ServedModels
 from juzhen.serving.searching import Corpus
 
 
@@ -26,14 +26,14 @@ def load_models(
     name: str | None,
     device: str,
     backend: str,
-) -> Models:
+) -> ServedModels:
     """The models of runs or folders, as their files are now. Raises UserError where there is none.
 
     adapters  runs whose adapters stand beside the weights that the encoder's adapter stands beside
     """
     embedder = Embedder(SentenceEncoder.load(encoder, device=device), name or model_name(encoder), backend)
-    others = tuple(_beside(source, embedder, device, backend) for source in adapters)
-    names = [embedder.name, *(other.name for other in others)]
+    adapters_beside = tuple(_beside(source, embedder, device, backend) for source in adapters)
+    names = [embedder.name, *(other.name for other in adapters_beside)]
     if repeated := sorted({each for each in names if names.count(each) > 1}):
         raise UserError(
             f"--adapter: several are called {', '.join(repeated)}; rename the folders, or give --name"
@@ -42,7 +42,7 @@ def load_models(
     if rerank is not None:
         reranker = Reranker(CrossEncoder.load(rerank, device=device), model_name(rerank))
     corpus = None if index is None else open_corpus(index, embedder.encoder)
-    return Models(embedder, reranker, corpus, int(time.time()), others)
+    return ServedModels(embedder, reranker, corpus, int(time.time()), adapters_beside)
 
 
 def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder:

@@ -11,7 +11,7 @@ from juzhen.serving.searching import Corpus
 
 
 @dataclass(frozen=True)
-class Models:
+class ServedModels:
     """What is served between two loads.
 
     adapters  further encoders, each under its name, whose weights are those of `embedder` beside their adapter

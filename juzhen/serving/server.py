@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from juzhen.core.errors import UserError
 from juzhen.serving.app import LOOPBACK, make_app
 from juzhen.serving.door import Door, log_event
-from juzhen.serving.models import Models
+from juzhen.serving.models import ServedModels
 from juzhen.serving.service import Service
 from juzhen.serving.settings import Keys, Limits
 
@@ -86,7 +86,13 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self, load: Callable[[], Models], models: Models, bound: socket.socket, *, limits: Limits, keys: Keys
+        self,
+        load: Callable[[], ServedModels],
+        models: ServedModels,
+        bound: socket.socket,
+        *,
+        limits: Limits,
+        keys: Keys,
     ) -> None:
         self.service = Service(load, models, limits)
         self._bound, self._limits = bound, limits
@@ -165,7 +171,12 @@ class Server(uvicorn.Server):
 
 
 def run(
-    load: Callable[[], Models], models: Models, bound: socket.socket, *, limits: Limits, keys: Keys
+    load: Callable[[], ServedModels],
+    models: ServedModels,
+    bound: socket.socket,
+    *,
+    limits: Limits,
+    keys: Keys,
 ) -> None:
     """Serves until SIGTERM or Ctrl-C; SIGHUP loads the models anew."""
 

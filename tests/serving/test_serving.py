@@ -162,7 +162,7 @@ BAD = [
     ("/v1/embeddings", {"input": []}, 400, "input: expected a text"),
     ("/v1/embeddings", {}, 400, "input: field required"),
     ("/v1/embeddings", {"input": ""}, 400, "text 0 is empty"),
-    ("/v1/embeddings", {"input": ["好", 5]}, 400, "input: text 1 is of the type int"),
+    ("/v1/embeddings", {"input": ["好", 5]}, 400, "input: text 1 is a int"),
     ("/v1/embeddings", {"input": ["好", None]}, 400, "text 1"),
     ("/v1/embeddings", {"input": ["好"] * 101}, 400, "at most 100"),
     ("/v1/embeddings", {"input": "长" * 40}, 400, "more than the 32 tokens"),
