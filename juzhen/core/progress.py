@@ -33,7 +33,12 @@ def is_live() -> bool:
 
 
 def quiet_libraries() -> None:
-    """Bars of datasets, transformers and the hub stay out of pipes and log files. To be called before they load."""
+    """Bars of datasets, transformers and the hub stay out of pipes and log files. To be called before they load.
+
+    What torchao says while it loads, which transformers has it do where it is installed, is about kernels not used here.
+    """
+    for name in ("torchao", "torch.utils._pytree"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     if not is_live():
         os.environ.setdefault("TQDM_DISABLE", "1")
         os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
