@@ -40,7 +40,9 @@ def check_sharding(job: JobConfig) -> None:
             )
     adapter = job.backbone.adapter
     if adapter is not None and adapter.base != "float32":
-        raise UserError("hardware.strategy=fsdp: weights of 4 bits are not shared out; type adapter=lora")
+        raise UserError(
+            f"hardware.strategy=fsdp: frozen weights in {adapter.base} are not shared out; type adapter=lora"
+        )
 
 
 class Sharded(ModelParallelStrategy):
@@ -66,10 +68,12 @@ def shard(module: pl.LightningModule) -> None:
     if isinstance(module, FSDPModule):
         return
     mesh = module.trainer.strategy.device_mesh["data_parallel"]
+    layers: list[str] = []
     for name, part in module.named_modules():
-        # A layer is the shortest name for which all of its weights are said to be in one.
-        if name.rpartition(".")[2].isdecimal() and layer_of(f"{name}."):
+        is_within = any(name.startswith(f"{layer}.") for layer in layers)  # such as one of a list of experts
+        if not is_within and name.rpartition(".")[2].isdecimal() and layer_of(f"{name}."):
             fully_shard(part, mesh=mesh)
+            layers.append(name)
     # What is looked at between steps, such as the health of the space, finds what lies outside of layers whole.
     fully_shard(module, mesh=mesh, reshard_after_forward=False)
     for step in STEPS:

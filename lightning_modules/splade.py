@@ -21,11 +21,12 @@ from juzhen.encoders.sparse import SparseEncoder, is_sparse, load_sparse
 from juzhen.encoders.sparse_pooling import ACTIVATIONS, POOLINGS
 from juzhen.evaluation.sparse import SparseEvaluator
 from juzhen.families import family_of
-from juzhen.losses.flops import flops, mean_nonzero, warmed_up
 from juzhen.losses.loss import LossOutput
+from juzhen.losses.sparsity import flops, mean_nonzero, warmed_up
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.chosen_losses import Match
+from lightning_modules.starts import require_start
 
 UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
 """Losses that take the sigmoid of a score for a probability; others say so by their activation."""
@@ -89,6 +90,10 @@ class Splade(SentenceModule):
             )
         for match in matches.values():
             _require_dot_products(match.loss)
+
+    @classmethod
+    def check_start(cls, job: JobConfig) -> None:
+        require_start(job.init_from, "splade")
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> SparseEncoder:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from juzhen.core.commands import setting
 from juzhen.core.errors import UserError
-from juzhen.encoders.layout import gives_answers, gives_tokens, read_layout
+from juzhen.encoders.layout import gives_answers, gives_tokens, gives_weights, read_layout
 from juzhen.encoders.locate import encoder_folder, scores_pairs
 
 log = logging.getLogger(__name__)
@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 HEADED: dict[str, tuple[Callable[[Path], bool], str]] = {
     "reranker": (gives_answers, "a language model that scores by its answer"),
     "colbert": (gives_tokens, "a ColBERT, which has a vector for each token"),
+    "splade": (gives_weights, "a sparse encoder, which has a weight for each token of the vocabulary"),
     "crossencoder": (scores_pairs, "a cross-encoder with a head of its own"),
 }
 """Model that alone goes on with an encoder → how the folder of one is known, and what it is."""

@@ -35,6 +35,7 @@ def plain(tmp_path_factory, encoder_folder) -> Path:
     return run_job(tmp_path_factory.mktemp("plain"), encoder_folder, *LORA, *STEPS, "backbone.dropout=0.0")
 
 
+@pytest.mark.slow
 def test_a_run_tells_what_has_learnt(plain):
     training = json.loads((plain / "result.json").read_text())["training"]
     sizes = {name: values.numel() for name, values in adapter_of(plain).items()}

@@ -120,6 +120,7 @@ def test_scores_of_other_arithmetic_are_not_written_into_a_row(grown, tmp_path, 
 
 
 @pytest.mark.parametrize("as_path", [str, load_encoder], ids=["path", "loaded"])
+@pytest.mark.slow
 def test_a_saved_encoder_is_scored_without_its_run(grown, as_path):
     result = Result.read(grown[0])
     sets, settings = ["demo_qmc", "demo_sts"], EvaluationSettings.of(result.config)

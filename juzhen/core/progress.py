@@ -1,5 +1,6 @@
 """How far some work is, on stderr: one line that changes in a terminal, plain lines by time in a pipe or a log file."""
 
+import logging
 import os
 import sys
 import time
@@ -35,7 +36,7 @@ def is_live() -> bool:
 def quiet_libraries() -> None:
     """Bars of datasets, transformers and the hub stay out of pipes and log files. To be called before they load.
 
-    What torchao says while it loads, which transformers has it do where it is installed, is about kernels not used here.
+    transformers loads torchao where it is installed, which tells of kernels that are not used here.
     """
     for name in ("torchao", "torch.utils._pytree"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from juzhen.core.job_facts import (
@@ -298,6 +298,11 @@ def is_below(key: str, pattern: str) -> bool:
     """Whether a dotted key is the pattern's, or below it; `*` stands for any one word."""
     parts, expected = key.split("."), pattern.split(".")
     return len(parts) >= len(expected) and all(map(fnmatchcase, parts, expected))
+
+
+@cache
+def is_below_any(key: str, patterns: tuple[str, ...]) -> bool:
+    return any(is_below(key, pattern) for pattern in patterns)
 
 
 def as_read(job: Job) -> dict[str, Any]:

@@ -31,7 +31,8 @@ def in_micro_batches(
     """
     freed = FreedMemory()
     parts: list[Tensor] = []
-    for micro_batch in [*micro_batches, *list(micro_batches[:1]) * (least - len(micro_batches))]:
+    again = [micro_batches[0]] * (least - len(micro_batches))
+    for micro_batch in [*micro_batches, *again]:
         # The numbers are handed over for their device alone: `checkpoint` keeps the generator of the devices of the
         # tensors that it sees, and does not look into a micro-batch.
         part = checkpoint(_alike(function), micro_batch.input_ids, micro_batch, use_reentrant=False)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from tokenizers import AddedToken
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts
@@ -21,15 +21,15 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.maxsim import row_maxsims
 from juzhen.core.progress import progress_bar
-from juzhen.core.threads import limit_threads, tell_of_fork
+from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_tokens
 from juzhen.encoders.licence import licence_of
-from juzhen.encoders.locate import check_files, encoder_folder, encoder_source, locate_folder
+from juzhen.encoders.locate import encoder_folder, encoder_source, locate_folder
 from juzhen.encoders.multi_vector_bundle import write_multi_vector
 from juzhen.encoders.multi_vector_layout import Reading, read_multi_vector, require_reading
-from juzhen.encoders.parts import num_positions
+from juzhen.encoders.parts import num_positions, read_transformer
 from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
 from juzhen.encoders.prompts import Prompts
@@ -39,7 +39,7 @@ from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.token_vectors import TokenVectors, filled_up, hiding
-from juzhen.encoders.transformer import from_weights, quiet, read_architecture
+from juzhen.encoders.transformer import quiet
 
 MARKERS = {"query": "[Q] ", "document": "[D] "}
 """What stands before queries and documents, a token of its own each."""
@@ -138,16 +138,9 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         if not gives_tokens(folder):
             raise UserError(f"{source}: holds no encoder of token vectors; load it as a SentenceEncoder")
         layout = read_multi_vector(folder)
-        limit_threads()
-        check_files(layout.transformer, needs_weights=True, shown=str(source))
-        with quiet():
-            architecture = read_architecture(layout.transformer, dropout=None)
-            backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
-            with naming(f"{layout.transformer}: the tokenizer does not load"):
-                tokenizer = AutoTokenizer.from_pretrained(
-                    layout.transformer, local_files_only=True, trust_remote_code=False
-                )
-                _keep_whole(tokenizer, layout.prompts)
+        backbone, tokenizer = read_transformer(layout.transformer, shown=str(source))
+        with naming(f"{layout.transformer}: the tokenizer does not load"):
+            _keep_whole(tokenizer, layout.prompts)
         limits = [size for size in (num_positions(backbone), tokenizer.model_max_length) if size]
         lengths: Any = {
             name: getattr(layout.reading, name) or min(limits) for name in ("query_length", "document_length")

@@ -26,7 +26,7 @@ from juzhen.encoders.first_look import (
 )
 from juzhen.encoders.layers import other_layers
 from juzhen.encoders.layout import Layout
-from juzhen.encoders.locate import encoder_source, is_built_in, locate_folder, scores_pairs
+from juzhen.encoders.locate import check_files, encoder_source, is_built_in, locate_folder, scores_pairs
 from juzhen.encoders.projection import load_projections
 from juzhen.encoders.remarks import remarks
 from juzhen.encoders.settings_file import naming, read_settings
@@ -52,6 +52,20 @@ class Parts:
     templates: Templates | None
     folder: Path | None
     remarks: tuple[str, ...] = ()
+
+
+def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Tokenizer]:
+    """Weights in float32 and tokenizer of a folder as it is, on the CPU. Raises UserError for files that do not load.
+
+    shown  what messages call it
+    """
+    limit_threads()
+    check_files(folder, needs_weights=True, shown=shown)
+    with quiet():
+        backbone = from_weights(str(folder), read_architecture(folder, dropout=None), local_files_only=True)
+        with naming(f"{folder}: the tokenizer does not load"):
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return backbone, tokenizer
 
 
 def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) -> Parts:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from scipy import sparse
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts
@@ -17,27 +17,26 @@ from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
-from juzhen.core.threads import limit_threads, tell_of_fork
+from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.adapters import has_adapter
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_weights
 from juzhen.encoders.licence import licence_of
-from juzhen.encoders.locate import check_files, encoder_folder, encoder_source, locate_folder
+from juzhen.encoders.locate import encoder_folder, encoder_source, locate_folder
 from juzhen.encoders.masking import MaskedTokenHead
-from juzhen.encoders.parts import num_positions
+from juzhen.encoders.parts import num_positions, read_transformer
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.proof import prove
 from juzhen.encoders.settable import check_count
-from juzhen.encoders.settings_file import naming
 from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.sparse_layout import read_sparse, write_sparse
 from juzhen.encoders.sparse_pooling import ACTIVATIONS, POOLINGS, pooled_texts
 from juzhen.encoders.sparse_start import name_what_is_there
 from juzhen.encoders.sparse_vectors import SparseVectors
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
-from juzhen.encoders.transformer import from_weights, quiet, read_architecture
+from juzhen.encoders.transformer import quiet
 
 NEW_HEAD = (
     "the encoder holds no head for masked tokens; a new one is trained, whose matrix is the table of tokens where the "
@@ -146,16 +145,9 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         if not gives_weights(folder):
             raise UserError(f"{source}: holds no sparse encoder; load it as a SentenceEncoder")
         layout = read_sparse(folder)
-        limit_threads()
-        check_files(layout.transformer, needs_weights=True, shown=str(source))
+        backbone, tokenizer = read_transformer(layout.transformer, shown=str(source))
         with quiet():
-            architecture = read_architecture(layout.transformer, dropout=None)
-            backbone = from_weights(str(layout.transformer), architecture, local_files_only=True)
             head = MaskedTokenHead(backbone)
-            with naming(f"{layout.transformer}: the tokenizer does not load"):
-                tokenizer = AutoTokenizer.from_pretrained(
-                    layout.transformer, local_files_only=True, trust_remote_code=False
-                )
         if head.is_new:
             raise UserError(f"{source}: its weights hold no head for masked tokens; copy them again")
         limits = (num_positions(backbone), tokenizer.model_max_length, layout.max_length)

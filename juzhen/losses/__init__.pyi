@@ -145,6 +145,9 @@ from .scores import order_gap as order_gap
 from .scores import row_cosine as row_cosine
 from .scores import score_gap as score_gap
 from .scores import sign_accuracy as sign_accuracy
+from .sparsity import flops as flops
+from .sparsity import mean_nonzero as mean_nonzero
+from .sparsity import warmed_up as warmed_up
 from .sums import AnglE as AnglE
 from .sums import CoSENTAndBCE as CoSENTAndBCE
 from .sums import CoSENTAndSoftmax as CoSENTAndSoftmax

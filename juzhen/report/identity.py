@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from juzhen.core.named import (
@@ -15,7 +14,7 @@ from juzhen.core.named import (
     name_of,
     without_paths,
 )
-from juzhen.core.reading import as_read, is_below, unread
+from juzhen.core.reading import as_read, is_below_any, unread
 from juzhen.core.result import Result
 from juzhen.core.texts import short_where_apart
 
@@ -110,12 +109,7 @@ class Identity:
 
     def reads(self, key: str) -> bool:
         """Whether the job reads a dotted key."""
-        return not _is_below_any(key, self.unread)
-
-
-@cache
-def _is_below_any(key: str, patterns: tuple[str, ...]) -> bool:
-    return any(is_below(key, pattern) for pattern in patterns)
+        return not is_below_any(key, self.unread)
 
 
 def identify(result: Result, *, before_training: bool) -> Identity:

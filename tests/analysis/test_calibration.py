@@ -151,6 +151,7 @@ def test_fuse_joins_a_logit_and_a_cosine(runs, tmp_path, capsys):
     assert "accuracy" in json.loads((tmp_path / "fusion-demo_qmc.json").read_text())["fused"]
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_verb_score(runs, tmp_path):
     from juzhen.calibration.run_scores import ScoredRun
 

@@ -13,9 +13,21 @@ from lightning_modules.starts import HEADED
 
 MODULES = {
     "colbert": ["sentence_transformers.models.Transformer"],
+    "splade": ["sentence_transformers.models.Transformer"],
     "reranker": ["sentence_transformers.base.modules.Transformer", "sentence_transformers.x.LogitScore"],
 }
-MODELS = ("biencoder", "cot", "guided", "distill", "crops", "mlm", "colbert", "crossencoder", "reranker")
+MODELS = (
+    "biencoder",
+    "cot",
+    "guided",
+    "distill",
+    "crops",
+    "mlm",
+    "colbert",
+    "splade",
+    "crossencoder",
+    "reranker",
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +46,7 @@ def made_by(encoder_folder, tmp_path_factory):
             {"idx": n, "name": str(n), "path": "", "type": kind} for n, kind in enumerate(MODULES[model])
         ]
         (folder / "modules.json").write_text(json.dumps(modules))
-        kind = "ColBERT" if model == "colbert" else "CrossEncoder"
+        kind = {"colbert": "ColBERT", "splade": "SparseEncoder"}.get(model, "CrossEncoder")
         (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": kind}))
     return runs
 
