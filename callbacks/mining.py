@@ -147,6 +147,9 @@ class NegativeMining(pl.Callback):
                 f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
                 "leave mining out"
             )
+        for key, names in (("sets", self.sets), ("stages", self.stages)):
+            if names is not None and not names:
+                raise UserError(f"{KEY}.{key}=[]: expected names of {key}, or null for all")
         for name in self.sets or ():
             require_choice(f"{KEY}.sets", name, job.dataset)
         names = self._stage_names(job)

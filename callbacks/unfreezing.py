@@ -44,6 +44,8 @@ class Unfreezing(pl.Callback):
         }
         layers = {name: layer_of(name) for name in self._weights}
         self._count = max((layer for layer in layers.values() if layer), default=0)
+        if not self._count:
+            raise UserError("callbacks.unfreezing: this architecture has no list of layers; leave it out")
         # Token embeddings lie below the first layer, and learn with it.
         self._depths = {
             name: self._count - max(layer, 1) for name, layer in layers.items() if layer is not None

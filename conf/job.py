@@ -51,6 +51,8 @@ class OptimizerConfig:
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         warmup = Duration.parse(self.warmup)
+        if warmup.unit is Unit.PERCENT and warmup.amount > 100:
+            raise ValueError(f"warmup={self.warmup}: expected at most 100 percent of the training")
         if self.decay == "inverse_sqrt" and warmup.amount == 0:
             raise ValueError(
                 f"warmup={self.warmup}: decay=inverse_sqrt is lr · √(warm-up/step), and nothing without a warm-up; "
@@ -242,6 +244,9 @@ class JobConfig:
     def _names_are_names(self) -> Self:
         if fault := name_fault(self.name):
             raise ValueError(f"name={self.name}: expected a name of a folder: {fault}")
+        for key, folder in (("output_dir", self.output_dir), ("run_dir", self.run_dir)):
+            if not folder.strip():
+                raise ValueError(f"{key}=: expected a folder; {key}=. is the one that this is started in")
         for group, sets in (("dataset", self.dataset), ("evaluate", self.evaluate)):
             for key, described in sets.items():
                 if described.name != key:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from juzhen.cli.options import LongTexts, Overlap, data_folder
+from juzhen.cli.options import LongTexts, Overlap
 from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import WITHOUT_LEAKS, Result
-from launch.long_texts import compare_long_texts
+from launch.long_texts import compare_long_texts, require_no_other
 from launch.two_stages import TOP, asks_for_two_stages, measure_two_stages
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
@@ -115,8 +115,12 @@ def evaluate(
     """
     runs, dataset = runs or [], dataset or []
     options = SimpleNamespace(**locals())
-    data_folder(None if data_dir is None else Path(data_dir))
+    if data_dir is not None and not Path(data_dir).expanduser().is_dir():
+        raise UserError(f"--data-dir {data_dir}: no such folder; give the one that holds the data sets")
+    if overlap is not None and long_texts == "cut":
+        raise UserError("--overlap is of --long-texts chunk")
     if long_texts == "chunk" and runs:
+        require_no_other(options)
         compare_long_texts(options, _today(options))
     elif asks_for_two_stages(options):
         measure_two_stages(options, _today(options))

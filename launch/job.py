@@ -104,6 +104,8 @@ def targets_of(job: JobConfig) -> Iterator[tuple[str, Any]]:
             yield from _with_inner(key, loss)
             continue
         for kind, nested in loss.items():
+            if kind not in tuple(Kind):
+                raise ConfigError(f"{key}.{kind}: there is no such kind of examples; {nearest(kind, Kind)}")
             yield from _with_inner(f"{key}.{kind}", nested)
     yield from ((f"callbacks.{name}", node) for name, node in job.callbacks.items() if node is not None)
 

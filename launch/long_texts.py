@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from juzhen.evaluation.settings import EvaluationSettings
 
 
+OTHERS = ("again", "without_leaks", "retrieve", "rerank", "top", "limit")
+
+
+def require_no_other(options: SimpleNamespace) -> None:
+    """Raises UserError for options of what fills results, or of two stages."""
+    if others := [f"--{name.replace('_', '-')}" for name in OTHERS if getattr(options, name)]:
+        raise UserError(f"{others[0]}: runs are only compared with --long-texts chunk; leave it out")
+
+
 def compare_long_texts(options: SimpleNamespace, today: "JobConfig") -> None:
     """Prints a table for each run, and writes its numbers as JSON; no result is touched: that is of texts that are cut.
 

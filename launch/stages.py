@@ -62,6 +62,8 @@ def _check_names(job: JobConfig) -> None:
     if schedule.name == "mix" and (schedule.order is not None or schedule.stages):
         key = "schedule.stages" if schedule.stages else "schedule.order"
         raise ConfigError(f"{key}: a mixture has one stage; type schedule=serial")
+    if schedule.order is not None and not schedule.order:
+        raise ConfigError("schedule.order=[]: expected names of stages, or null")
     for name, numbers in schedule.sets.items():
         if (
             numbers.weight is not None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from juzhen.evaluation.two_stage import RerankedScores
 
 TOP = 100
+OF_RUNS = ("again", "without_leaks")
 OF_STAGES = ("retrieve", "rerank", "top", "limit", "on_bad_row", "out")
 
 
@@ -35,6 +36,11 @@ def asks_for_two_stages(options: SimpleNamespace) -> bool:
     flags = [name.replace("_", "-") for name in OF_STAGES if getattr(options, name) is not None]
     if not flags:
         return False
+    if unread := [
+        *options.runs,
+        *(f"--{name.replace('_', '-')}" for name in OF_RUNS if getattr(options, name)),
+    ]:
+        raise UserError(f"{unread[0]}: is for runs that are filled in; with --{flags[0]} leave it out")
     if options.retrieve is None or options.rerank is None:
         raise UserError(f"--{flags[0]}: two stages need --retrieve <run> and --rerank <run>")
     if not options.dataset and options.suite is None:

@@ -70,6 +70,11 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
 
     parser.error = refuse
     flags = parser.parse_args(list(arguments))
+    modes = [name for name in ("multirun", "cfg", "info", "run", "shell_completion") if getattr(flags, name)]
+    if len(modes) > 1:
+        raise UserError(f"--{modes[0]} and --{modes[1]} exclude each other; keep one")
+    if flags.resolve and not (flags.cfg or flags.help):
+        raise UserError("--resolve belongs to --cfg: train.py --cfg job --resolve")
     if flags.experimental_rerun:
         raise UserError(
             "--experimental-rerun runs what a file of Hydra names; the command of a run is in its result.json, and "
@@ -101,6 +106,8 @@ class Groups:
             (override,) = self._parser.parse_overrides([word])
         except HydraException as error:
             raise UserError(self._explain_syntax(word, first_line(error.__cause__ or error))) from error
+        if not override.key_or_group:
+            raise UserError(f"{word}: expected key=value")
         return override
 
     def alternatives(self, word: str) -> list[str]:

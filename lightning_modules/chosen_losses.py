@@ -40,6 +40,8 @@ def chosen_losses(job: JobConfig) -> dict[str, Match]:
     The numbers of losses are not tried: see `lightning_modules.matching`.
     """
     model = declared(job.model["_target_"])
+    if model.input_kind is not None and model.loss_kind is None:
+        _refuse_losses(job, model)
     matches = {}
     for name, dataset in job.dataset.items():
         overrides = job.schedule.sets.get(name)
@@ -48,6 +50,19 @@ def chosen_losses(job: JobConfig) -> dict[str, Match]:
         kind, loss = find(name, dataset, losses, model)
         matches[name] = Match(kind, _as_the_set_says(loss, dataset, kind, model))
     return matches
+
+
+def _refuse_losses(job: JobConfig, model: Declared) -> None:
+    """Raises UserError where a set or a stage is given a loss of its own, and the model would read none.
+
+    The loss of the job is there whether anybody asked for it or not, and is left unread.
+    """
+    for group, owners in (("sets", job.schedule.sets), ("stages", job.schedule.stages)):
+        for name, owner in owners.items():
+            if owner.loss is not None:
+                raise UserError(
+                    f"schedule.{group}.{name}.loss: {model.name} learns without a loss; leave it out"
+                )
 
 
 def _for_what_is_made(

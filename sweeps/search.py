@@ -16,7 +16,7 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from callbacks.trial import open_journal
-from juzhen.core.errors import UserError, require_choice, require_number
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.texts import short, short_where_apart
 from juzhen.core.whole import remove_file
@@ -77,7 +77,12 @@ class SearchSettings:
             require_choice(f"hydra.sweeper.{key}", getattr(self, key), table)
         if not self.study or {*self.study} & {*"/\\#"}:
             raise UserError(f"hydra.sweeper.study={self.study}: expected a name without / \\ and #")
-        require_number("hydra.sweeper.num_trials", self.num_trials, 1)
+        if type(self.num_trials) is not int or self.num_trials < 1:
+            raise UserError(
+                f"hydra.sweeper.num_trials={self.num_trials}: expected a whole number, at least 1"
+            )
+        if len(set(self.seeds)) < len(self.seeds):
+            raise UserError(f"hydra.sweeper.seeds={list(self.seeds)}: a seed is there twice; keep one")
 
 
 class Search:

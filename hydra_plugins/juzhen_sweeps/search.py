@@ -101,6 +101,11 @@ class SearchSweeper(Sweeper):
     def _space(self, arguments: Sequence[str], *, has_seeds: bool) -> "SearchSpace":
         from sweeps.search_space import read_space
 
+        if self.rows:
+            raise UserError(
+                f"hydra.sweeper.rows: a search has no rows ({', '.join(self.rows)}); leave them out, or say which "
+                "choices there are: 'dataset=choice([csts],[afqmc])'"
+            )
         if not hasattr(self.launcher, "runner"):
             name = self.config.hydra.runtime.choices["hydra/launcher"]
             raise UserError(

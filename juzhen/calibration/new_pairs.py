@@ -65,6 +65,8 @@ class Scorer:
         elif self.fuse is not None:
             self.fitted = Fusion.read(self.calibration)
             self.fitted.require(self.fuse)
+            if self.cache is not None or self.backend != BackendName.TORCH:
+                raise UserError("--fuse scores with two runs as they are: leave out --cache and --backend")
         elif is_fusion(self.calibration):
             raise UserError(f"--calibration {self.calibration}: is of two runs; name both: --fuse RUN RUN")
         else:
@@ -227,6 +229,8 @@ def _text_columns(table: "FileTable", names: Sequence[str], *, are_default: bool
     from juzhen.data.verify import listed, place_in
 
     header = table.names or [str(position) for position in range(len(table.columns))]
+    if names[0] == names[1]:
+        raise UserError(f"--columns {' '.join(names)}: expected two columns; a sentence with itself scores 1")
     columns = []
     for name in names:
         if name not in header and not (is_position(name) and int(name) < len(header)):

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from juzhen.core.errors import UserError
 from juzhen.core.places import DISTRIBUTION
 
 INFO = ("--info", "-i")
@@ -21,6 +22,11 @@ def tell_about(arguments: Sequence[str], *, conf_dir: Path) -> bool:
         return True
     if not arguments or arguments[-1] not in INFO:
         return False
+    if len(arguments) > 1:
+        raise UserError(
+            f"{arguments[-1]} stands alone and tells of juzhen and this machine; "
+            f"a configuration is shown by --cfg job, and where its parts come from by --info defaults-tree"
+        )
     print("\n".join(info_lines(conf_dir)))
     return True
 

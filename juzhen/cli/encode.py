@@ -81,8 +81,14 @@ def encode(
     output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
     kept_ranges = output.with_name(f"{output.name.removesuffix('.npy')}.ranges.npy")
     writes_ranges = precision == "int8" and ranges is None
+    if ranges is not None and precision != "int8":
+        raise UserError("--ranges is of --precision int8")
     if workers is not None and backend != BackendName.TORCH:
         raise UserError("--workers, --backend: give one of the two")
+    if overlap is not None and long_texts == "cut":
+        raise UserError("--overlap is of --long-texts chunk")
+    if cut_report is not None and long_texts != "cut":
+        raise UserError("--cut-report: with --long-texts chunk nothing is cut; leave out one of the two")
     require_ours(output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else []))
     texts = (
         sys.stdin.read().removesuffix("\n").split("\n") if is_stream else text_lines(file, option="encode")

@@ -332,6 +332,10 @@ def _check_passages(
         "--workers, --backend": workers is not None and backend != BackendName.TORCH,
         "--chunk-tokens, --cache": chunk_tokens is not None and cache is not None,
     }
+    if overlap is not None and chunk_tokens is None and long_texts == "cut":
+        raise UserError("--overlap is of --chunk-tokens N, or of --long-texts chunk")
+    if late and chunk_tokens is None:
+        raise UserError("--late is of --chunk-tokens N")
     if both := [pair for pair, are_there in pairs.items() if are_there]:
         raise UserError(f"{both[0]}: give one of the two")
 

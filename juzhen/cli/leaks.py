@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Option
 
 from juzhen.cli.options import ConfigDir, DataDir, data_folder
-from juzhen.core.errors import UserError, require_number
+from juzhen.core.errors import UserError
 from juzhen.core.places import DATASETS
 
 
@@ -52,8 +52,16 @@ def leaks(
     if len(sources_given) != 1:
         flags = " and ".join(f"--{name}" for name in sources_given) or "nothing"
         raise UserError(f"say what to look at with one of --train, --all, --text, --run; given: {flags}")
-    if threshold is not None:
-        require_number("--threshold", threshold, 0, 1, open_low=True)
+    if threshold is not None and not 0 < threshold <= 1:
+        raise UserError(
+            f"--threshold {threshold:g}: expected more than 0 and at most 1, such as 0.7 (1: the same letters)"
+        )
+    if threshold is not None and (text or run):
+        raise UserError(
+            "--threshold: running text is searched for whole sentences; leave it out with --text and --run"
+        )
+    if data_dir and not data_dir.is_dir():
+        raise UserError(f"--data-dir {data_dir}: no such folder; expected the one that holds lcqmc, atec, …")
     from juzhen.data.audit import report as written
     from juzhen.data.audit.pairs import Detail, audit_pairs
     from juzhen.data.audit.sources import ConfiguredSets, read_lines

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from juzhen.cli.options import SEED, RunDataDir, Seed
+from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 from juzhen.core.numerals import number_or_nan
 
@@ -104,7 +105,12 @@ def _weights(text: str | None) -> list[float] | Literal["dev"] | None:
         return None
     if text == "dev":
         return "dev"
-    return [number_or_nan(word) for word in text.split(",")]
+    numbers = [number_or_nan(word) for word in text.split(",")]
+    if any(number != number for number in numbers):
+        raise UserError(
+            f"--weights {text}: expected numbers with commas between them, such as 0.3,0.7, or dev"
+        )
+    return numbers
 
 
 def _listed(weights: list[float]) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from typer import Option
 
+from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
 from juzhen.report.encoders import LANGUAGES, SOURCES, USES, Model, Need, load_models, recommendation
 
@@ -37,8 +38,16 @@ def models(
     """
     on_file = load_models()
     if use is None:
+        if documents is not None or latency_ms is not None:
+            raise UserError(f"--documents and --latency-ms: say for what, too: --use {', '.join(USES)}")
         _print_tables([model for model in on_file if model.reads(language or "")])
         return
+    if latency_ms is not None and not latency_ms > 0:
+        raise UserError(f"--latency-ms {latency_ms:g}: expected more than 0 milliseconds")
+    if latency_ms is not None and all(model.speed is None for model in on_file):
+        raise UserError(
+            "--latency-ms: speeds are in a clone of juzhen (results/bench), and this is none; leave it out"
+        )
     for line in recommendation(Need(use, language or LANGUAGES[0], documents, latency_ms), on_file):
         print(
             textwrap.fill(line, WIDTH, subsequent_indent="  " * line.startswith("-"), break_on_hyphens=False)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Option
 
 from juzhen.cli import options
+from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_ours
@@ -59,6 +60,10 @@ def space(
     juzhen space runs/NAME --before --data tnews
     juzhen space builtin/mini_zh runs/NAME --data csts lines.txt --maps pca tsne umap
     """
+    if other is not None and before:
+        raise UserError("--before: the second encoder stands where the start would; leave out one of the two")
+    if other == encoder:
+        raise UserError(f"{encoder}: is there twice; name two encoders, or one")
     require_ours(*(path for path in (out / "index.html", out / "space.svg", json) if path))
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets

@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from juzhen.cli.options import SEED, ConfigDir, DataDir, OnBadRow, Seed, data_folder
 from juzhen.core.commands import command, setting
+from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_apart, require_ours, require_outside
 
@@ -78,6 +79,11 @@ def student(
         texts += list(examples.sentences)
     encoder = load_encoder(teacher).eval()
     size = encoder.backbone.config.hidden_size
+    if prompt is not None and dim in (None, size):
+        raise UserError(
+            "--prompt: a student as wide as its teacher takes over the teacher's layers, and nothing is read for that; "
+            f"say --dim below {size}, or leave --prompt out"
+        )
     smaller = student_of(
         encoder if prompt is None else encoder.with_prompt(prompt=prompt),
         layers=layers,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.columns import as_column
+from juzhen.core.errors import UserError
 from juzhen.core.kinds import JUDGED as JUDGED
 from juzhen.core.kinds import RANKED as RANKED
 from juzhen.core.kinds import TARGET_COLUMN as TARGET_COLUMN
@@ -111,6 +112,11 @@ class Examples:
             column: values if isinstance(values, list) else as_column(values, column)
             for column, values in texts.items()
         }
+        lengths = {len(values) for values in listed.values()} | (
+            {len(targets)} if targets is not None else set()
+        )
+        if len(lengths) > 1:
+            raise UserError(f"{name}/{split}: columns of {sorted(lengths)} rows; expected as many in each")
         columns = {
             column: np.fromiter(
                 (table.setdefault(text, len(table)) for text in values), dtype=np.int32, count=len(values)

@@ -11,7 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from juzhen.core.columns import as_column
-from juzhen.core.errors import UserError, require_number
+from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind
 
 
@@ -29,7 +29,8 @@ class RankingSet:
                 encoders that have prompts for queries and for documents read each behind its own · None: encoders read
                 all texts behind the prompt that stands before every sentence
 
-    Raises UserError for a query that nothing answers.
+    Raises UserError for a query that nothing answers, for a document that is not there, and for one that answers a
+    query and is known not to.
     """
 
     name: str
@@ -48,6 +49,9 @@ class RankingSet:
             values = getattr(self, name)
             if values is not None and not isinstance(values, list | np.ndarray):  # by position, not by labels
                 object.__setattr__(self, name, as_column(values, f"{self.column}: {name}"))
+        for column in (self.relevant, self.candidates, self.own, self.irrelevant, self.unreachable):
+            if column is not None and len(column) != len(self.queries):
+                raise UserError(f"{self.column}: {len(self.queries)} queries, but answers of {len(column)}")
         for query, gains in enumerate(self.relevant):
             beyond = [] if self.unreachable is None else self.unreachable[query]
             if not (gains or beyond) or min([*gains.values(), *beyond]) <= 0:
@@ -55,14 +59,17 @@ class RankingSet:
                     f"{self.column}: query {query} needs a document that answers it, with a gain above 0"
                 )
             candidates: Sequence[int] | np.ndarray = [] if self.candidates is None else self.candidates[query]
-            numbers = (*gains, *candidates)
-            for number in (min(numbers, default=0), max(numbers, default=0)):
-                require_number(
-                    f"{self.column}: query {query}: document",
-                    number,
-                    0,
-                    len(self.corpus) or 1,
-                    open_high=True,
+            wrong = self.never_answers(query)
+            named = [*gains, *candidates, *wrong]
+            if named and not 0 <= min(named) <= max(named) < len(self.corpus):
+                raise UserError(
+                    f"{self.column}: query {query} names a document that is not there; expected 0 to "
+                    f"{len(self.corpus) - 1}"
+                )
+            if both := wrong & gains.keys():
+                raise UserError(
+                    f"{self.column}: query {query} is answered by document {min(both)}, which is its own text or is "
+                    "known not to answer it; expected one or the other"
                 )
 
     def never_answers(self, query: int) -> set[int]:
@@ -76,8 +83,8 @@ class RankingSet:
         for name in ("queries", "relevant", "candidates", "irrelevant", "unreachable"):
             values = getattr(self, name)
             cut[name] = None if values is None else [values[row] for row in rows]
-        own_rows = None if self.own is None else self.own[np.asarray(rows, dtype=np.intp)]
-        return replace(self, **cut, own=own_rows)
+        own = None if self.own is None else self.own[np.asarray(rows, dtype=np.intp)]
+        return replace(self, **cut, own=own)
 
     @property
     def judged(self) -> list[dict[int, float]]:
@@ -121,7 +128,7 @@ def as_ranking(examples: Examples) -> RankingSet:
     answer, gain = (
         _by_query(values[answers].tolist(), queries[answers], query_numbers) for values in (positions, gains)
     )
-    own_rows = np.fromiter(
+    own = np.fromiter(
         (examples.own.get(query, query) for query in query_numbers.tolist()), np.int64, len(query_numbers)
     )
     return RankingSet(
@@ -133,7 +140,7 @@ def as_ranking(examples: Examples) -> RankingSet:
             dict(zip(*answers_of_query, strict=True)) for answers_of_query in zip(answer, gain, strict=True)
         ],
         candidates=_by_query(positions, queries, query_numbers) if examples.documents is None else None,
-        own=np.where(np.isin(own_rows, corpus), np.searchsorted(corpus, own_rows), -1),
+        own=np.where(np.isin(own, corpus), np.searchsorted(corpus, own), -1),
         irrelevant=_by_query(positions[~answers], queries[~answers], query_numbers),
         symmetric=examples.symmetric,
         unreachable=[beyond.get(query, ()) for query in query_numbers.tolist()] if beyond else None,
@@ -157,7 +164,7 @@ def as_retrieval(examples: Examples) -> Examples:
     set that the pairs are made of, and the queries are all distinct anchors. An anchor's positives answer it. Its
     negatives are known not to, except where they are its positives too.
 
-    Raises UserError for rows of other kinds.
+    Raises UserError for a set in which nothing answers anything, and for rows of other kinds.
     """
     column, symmetric = f"{examples.split}/{examples.name}", examples.symmetric
     if examples.kind is Kind.LABELLED_PAIR:
@@ -171,6 +178,8 @@ def as_retrieval(examples: Examples) -> Examples:
             "positive_pair or triplet"
         )
     queries, documents, gains = _believed(*judgements, size=len(examples.sentences))
+    if not len(queries):
+        raise UserError(f"{column}: no text is paired with another one that answers it")
     return replace(
         examples,
         kind=Kind.RETRIEVAL,

@@ -24,6 +24,7 @@ import zstandard
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import open_input
+from juzhen.core.texts import short
 from juzhen.data.columnar import COLUMNAR, read_columnar
 from juzhen.data.files import COMPRESSIONS
 
@@ -311,7 +312,7 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> FileTable
         if number in faults:
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=_keys_once)
         except (ValueError, RecursionError) as error:
             faults[number] = f"not JSON ({error})"
             continue
@@ -323,6 +324,16 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> FileTable
     names = list(dict.fromkeys(itertools.chain.from_iterable(records)))
     columns = [_Field(records, name) for name in names]
     return FileTable(str(path), names, columns, np.asarray(line_numbers, dtype=np.int32), faults)
+
+
+def _keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object. Raises ValueError for a key that stands twice in it: the parser would silently take the last."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {short(twice)!r} stands twice in the object")
+    return record
 
 
 @dataclass(frozen=True)

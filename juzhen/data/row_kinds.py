@@ -99,6 +99,8 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
             raise UserError(
                 f"--kind {kind}: {target} says of some rows that their texts do not belong together"
             )
+        if len(values) == 1 and "0" in classes.values():
+            raise UserError(f"{table.path}: {target} is {values[0]} in every row: there is nothing to learn")
         if len(values) == 1:
             notes.append(f"{target} is {values[0]} in every row: all pairs belong together")
             kind = Kind.POSITIVE_PAIR
@@ -165,6 +167,8 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
     where = f"{table.path}: column {name} holds {listed(values[:6])}"
     if kind is Kind.SCORED_PAIR:
         scores = pd.to_numeric(column, errors="coerce").dropna()
+        if scores.empty or scores.min() == scores.max():
+            raise UserError(f"{where}: no scores, or the same one in all rows; {_advice(table)}")
         return Guess(kind, columns, None, (math.floor(scores.min()), math.ceil(scores.max())), tuple(notes))
     if kind is Kind.LABELLED_TEXT:
         if len(values) > len(column) / 2:

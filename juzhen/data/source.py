@@ -75,6 +75,8 @@ def _rows(request: SplitRequest) -> Examples | None:
         return _text_from_file(request, folder)
     if not isinstance(layout.files.get(split), list):
         return _from_file(request, folder)
+    if config.kind in JUDGED:
+        raise UserError(f"{key}: {split} lists several files; the judgements of a {config.kind} are in one")
     parts = [_loaded(replace(request, config=part, required=False)) for part in parts_of(request)]
     rows = joined(parts, request)
     if rows is None and request.required:

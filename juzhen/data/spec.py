@@ -154,6 +154,10 @@ class DatasetConfig:
             raise ValueError(
                 f"layout={self.layout}: there is no such layout; {nearest(self.layout, layouts)}"
             )
+        if self.kind == Kind.SCORED_PAIR and self.labels:
+            raise ValueError(
+                "labels: a scored_pair has scores, which need no labels; leave them out, or say kind=labelled_pair"
+            )
         if scores is not None and not (len(scores) == 2 and scores[0] < scores[1]):
             raise ValueError(
                 f"score_range={scores}: expected the lowest and then the highest score, as in [0, 5]"

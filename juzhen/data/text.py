@@ -134,6 +134,10 @@ def load_text(path: Path, request: SplitRequest, *, holds_out: bool) -> Examples
 def _content(path: Path) -> UInt8[np.ndarray, "bytes"]:
     """The bytes of the file: mapped into memory, or, where it is compressed, unpacked there as one block."""
     packed = path.suffix in COMPRESSIONS
+    if (path.with_suffix("") if packed else path).suffix.lower() != ".txt":
+        raise UserError(
+            f"{path}: a layout with `window` reads plain text; expected .txt, .txt.zst or .txt.gz"
+        )
     content = np.frombuffer(decompressed(path) if packed else mapped(path), dtype=np.uint8)
     mark = content[: len(BYTE_ORDER_MARK)].tobytes()
     require_utf8(path, mark + content[3:4].tobytes())

@@ -8,7 +8,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.transfer import KINDS, judged_split
+from juzhen.core.transfer import KINDS, judged_split, too_few
 from juzhen.data.configured import configured_set
 from juzhen.data.spec import DataRequest, DatasetConfig
 
@@ -82,4 +82,7 @@ def _task(config: DatasetConfig, job: DataRequest, load: Load) -> TransferTask:
             f"{config.name} has no file: source={config.source or job.source}, data_dir={job.data_dir}; set data_dir="
             "<folder that holds the sets>, or leave it out"
         )
-    return TransferTask(config.name, splits)
+    task = TransferTask(config.name, splits)
+    if reason := too_few(task.labels):
+        raise UserError(f"{config.name}: {reason}")
+    return task

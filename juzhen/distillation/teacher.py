@@ -34,6 +34,8 @@ def open_teacher(
     Raises UserError for what is no cross-encoder and is asked for probabilities: its scores are no logits.
     """
     if Path(path).suffix != ".json":
+        if fuse is not None:
+            raise UserError(f"--fuse says where the runs of a fusion-<set>.json are, and {path} is none")
         encoder_folder(path)  # the hub is not asked
         scorer = PairScorer(path)
         scorer.require_order(examples)

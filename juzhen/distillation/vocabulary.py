@@ -43,6 +43,10 @@ def most_needed(
     spelt = tokenizer.get_vocab()
     always = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
     always |= {spelt["▁"]} if "▁" in spelt else set()
+    if size <= len(always):
+        raise UserError(
+            f"a vocabulary of {size:,}: {len(always)} are special tokens alone; ask for some thousand"
+        )
     order = np.argsort(-token_counts(tokenizer, texts), kind="stable")
     by_need = [number for number in order.tolist() if number not in always]
     return np.sort(np.asarray([*always, *by_need[: size - len(always)]], dtype=np.int64))

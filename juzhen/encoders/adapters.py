@@ -161,6 +161,10 @@ def _settings(backbone: PreTrainedModel, config: AdapterConfig, seed: int) -> di
             )
     numbers: dict[str, Any] = {"r": config.rank, "target_modules": targets}
     if config.kind == "vera":
+        if config.alpha is not None:
+            raise UserError(
+                f"alpha={config.alpha:g}: vera learns how much its matrices count; leave alpha at null"
+            )
         key = seed % 2**31
         return {"peft_type": "VERA", **numbers, "vera_dropout": config.dropout, "projection_prng_key": key}
     alpha = 2 * config.rank if config.alpha is None else config.alpha

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, nearest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.settable import check_count
@@ -45,7 +45,10 @@ class ReadsLongTexts(PooledEncoder):
 
         Raises UserError for an encoder that reads texts through templates.
         """
-        require_choice("long_texts", long_texts or "cut", LONG_TEXTS)
+        if long_texts not in (None, *LONG_TEXTS):
+            raise UserError(f"long_texts={long_texts!r}: {nearest(str(long_texts), LONG_TEXTS)}")
+        if overlap is not None and long_texts != "chunk":
+            raise UserError(f'overlap={overlap}: chunks share tokens; give long_texts="chunk" with it')
         if long_texts is None:
             return self
         other = copy.copy(self)

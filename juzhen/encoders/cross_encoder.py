@@ -168,6 +168,8 @@ class CrossEncoder(PairEncoder):
         head_dropout: float | None = None,
     ) -> None:
         """Takes over what is not None. Raises UserError for segments that the encoder does not have."""
+        if segments and not self.marks_segments:
+            raise UserError(SEGMENTS_UNKNOWN)
         self.inner.pooling = pooling or self.inner.pooling
         self.segments = self.segments if segments is None else segments
         self.symmetric = self.symmetric if symmetric is None else symmetric

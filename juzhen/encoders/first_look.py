@@ -71,17 +71,20 @@ def _commit(folder: Path) -> str | None:
 
 
 def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> EncoderFiles:
-    """The files of an adapter and of its base. Raises UserError where the base is another one."""
-    folder_of_adapter = layout.transformer
-    base = read_base(folder_of_adapter)
-    files = find_encoder(BackboneConfig(path=base.path, revision=base.revision))
+    """The files of an adapter and of its base. Raises UserError where the base is gone, or another one."""
+    adapter = layout.transformer
+    base = read_base(adapter)
+    try:
+        files = find_encoder(BackboneConfig(path=base.path, revision=base.revision))
+    except UserError as error:
+        raise UserError(f"{adapter}: the base of this adapter is not there: {error}") from error
     if files.base is not None:
         raise UserError(
-            f"{folder_of_adapter}: the base of this adapter is an adapter, too ({base.path}); merge that first"
+            f"{adapter}: the base of this adapter is an adapter, too ({base.path}); merge that first"
         )
-    require_base(base, files.layout.transformer, adapter=folder_of_adapter)
+    require_base(base, files.layout.transformer, adapter=adapter)
     layout = replace(layout, transformer=files.layout.transformer)
-    return replace(files, folder=folder, layout=layout, tokenizer=folder_of_adapter, base=base)
+    return replace(files, folder=folder, layout=layout, tokenizer=adapter, base=base)
 
 
 def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:

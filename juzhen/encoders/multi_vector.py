@@ -22,6 +22,7 @@ from juzhen.core.examples import Side
 from juzhen.core.maxsim import row_maxsims
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
+from juzhen.encoders.adapters import has_adapter
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_tokens
@@ -115,6 +116,8 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         Raises UserError for lengths that the transformer cannot read.
         """
         backbone, tokenizer, prompts = encoder.backbone, encoder.tokenizer, encoder.prompts
+        if has_adapter(backbone):
+            raise UserError("this encoder has an adapter beside its weights; start from what it is merged to")
         with torch.random.fork_rng(devices=[]), quiet():
             torch.default_generator.manual_seed(seed)
             layer = Projection(backbone.config.hidden_size, dim, bias=False, activation=IDENTITY)

@@ -53,6 +53,10 @@ def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfi
 
 def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
     names = [name for name in DROPOUTS if hasattr(architecture, name)]
+    if not names:
+        raise UserError(
+            f"dropout={dropout}: {architecture.model_type} has no dropout to set; leave it at null"
+        )
     for name in names:
         setattr(architecture, name, dropout)
 

@@ -264,5 +264,10 @@ class BM25Evaluator(LexicalEvaluator):
 
 
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:
-    """Where `evaluation.cache_embeddings` keeps embeddings."""
+    """Where `evaluation.cache_embeddings` keeps embeddings. Raises UserError where there is no place for it."""
+    if is_kept and cache_dir is None:
+        raise UserError(
+            "cache_embeddings=true: embeddings are kept below cache_dir, which is null; "
+            "choose a folder for it"
+        )
     return cache_dir if is_kept else None

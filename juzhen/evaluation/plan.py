@@ -16,6 +16,7 @@ from torch import Tensor
 from juzhen.backends import open_backend, require_packages
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
+from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion, Side, sides_of
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
@@ -60,6 +61,12 @@ class EvaluationPlan(ABC):
         self.rankings = [
             as_ranking(dataset) if isinstance(dataset, Examples) else dataset for dataset in ranked
         ]
+        for dataset in self.rankings:
+            if not dataset.queries or not dataset.corpus:
+                raise UserError(
+                    f"{dataset.column}: {len(dataset.queries)} queries and {len(dataset.corpus)} documents; expected "
+                    "one of each at least"
+                )
         rows = [dataset for dataset in sets if isinstance(dataset, Examples) and dataset.kind not in JUDGED]
         self.sets = [dataset for dataset in rows if len(TEXT_COLUMNS[dataset.kind]) > 1]
         self.tasks = list(tasks)

@@ -6,6 +6,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
+from juzhen.core.transfer import KINDS
 from juzhen.data.loading import cut
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders import SentenceEncoder
@@ -31,6 +32,11 @@ def transfer(
     if not given_splits:
         raise UserError("no split has a file; type --data-dir <folder that holds the data sets>")
     task = TransferTask(next(iter(given_splits.values())).name, given_splits)
+    if task.kind not in KINDS:
+        raise UserError(
+            f"{task.name}: its rows are {task.kind}s; transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
+            "snli, or texts with a class, such as tnews"
+        )
     labels = task.labels
     data = {
         name: (_features(encoder, examples, batch_tokens), labels[name])

@@ -222,8 +222,8 @@ def _encoded(
     encoding = encoding or Encoding({}, progress=False)
     total, passages = len(rows.texts), facts.get("passages")
     options = {"truncate_dim": facts["dim"], "show_progress": False} | encoding.options
-    if passages is not None:
-        options.pop("cache", None)  # which keeps no vectors of passages
+    if passages is not None and options.pop("cache", None) is not None:
+        raise UserError("cache: the vectors of passages are not kept there; leave it out")
     with (
         started(reader, encoding.workers) as workers,
         progress_bar("encoding texts", total, shown=encoding.progress) as advance,

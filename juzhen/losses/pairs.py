@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
@@ -205,6 +206,13 @@ class Circle(PairLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         margin, high, low = self.margin, self.positive_goal, self.negative_goal
+        is_open = high is None or low is None
+        if is_open != (margin is not None):
+            advice = "type margin=0.25, or both goals" if is_open else "type margin=null too"
+            raise UserError(
+                f"margin={margin}, positive_goal={high}, negative_goal={low}: expected a margin, which stands "
+                f"for a goal that is null, or both goals; {advice}"
+            )
         if margin is not None:
             self.positive_goal = 1 - margin if high is None else high
             self.negative_goal = margin if low is None else low

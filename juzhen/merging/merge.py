@@ -57,6 +57,8 @@ class Recipe:
             )
         if self.needs_dev or self.weights is None:
             return
+        if not method.is_weighted:
+            raise UserError(f"{self.method} finds its weights itself; leave them out")
         numbers = [float(weight) for weight in self.weights]
         if len(numbers) != count:
             raise UserError(f"weights: {len(numbers)} for {count} models; give one for each")

@@ -50,6 +50,10 @@ class MiningBeside:
         """The answer, which is waited for; its file is not there where the process ended without one."""
         if self._process is not None:
             self._process.join()
+            if self._process.exitcode:
+                raise RuntimeError(
+                    f"the process that mines negatives ended with status {self._process.exitcode}"
+                )
         mined: dict[str, dict[str, np.ndarray]] = {}
         with np.load(require_file(self.folder / FOUND)) as arrays:
             for key in arrays.files:

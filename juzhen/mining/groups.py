@@ -98,6 +98,8 @@ def clusters(
     from sklearn.cluster import AgglomerativeClustering, KMeans
 
     vectors = _unit_vectors(vectors)
+    if (count is None) == (min_score is None):
+        raise UserError("clusters: give count, or min_score")
     if min_score is not None:
         options = {"metric": "cosine", "linkage": "average", "distance_threshold": 1 - min_score}
         if len(vectors) < 2:

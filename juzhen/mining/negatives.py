@@ -118,6 +118,8 @@ def mine(
     sources, evaluation = as_column(sources, "sources"), as_column(evaluation, "evaluation")
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
     _check(ranking, sources, options, calibrate_on)
+    if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
+        raise UserError("cache: keeps one vector per text, and none of the sources makes one; leave it out")
     cache = cache or EmbeddingCache(folder)
     options_of_encoders: dict[str, Any] = {
         "index": options.index,
@@ -199,6 +201,8 @@ def _check(
         raise UserError(
             f"sources: {', '.join(names) or 'none'}: expected loaded encoders, {BM25} once, or both"
         )
+    if options.index != "exact" and len(names) == len(sources):
+        raise UserError(f"index={options.index}: is for embeddings, and {BM25} has none; add an encoder")
     if calibrate_on is None:
         return
     if options.threshold is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.numerals import number_or_nan
 from juzhen.data.configured import configured_set
@@ -69,6 +70,11 @@ def as_examples(
 def _table(rows: Sequence[str | Sequence[object]]) -> FileTable:
     """Tuples as columns."""
     listed = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
+    widths = {len(row) for row in listed}
+    if len(widths) != 1:
+        raise UserError(
+            f"rows: {len(listed)} rows of {sorted(widths)} columns; expected some, all of as many"
+        )
     numbers = np.arange(1, len(listed) + 1, dtype=np.int32)
     return FileTable("rows", None, list(zip(*listed, strict=True)), numbers, has_lines=False)
 
