@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from conf.duration import Duration, Length, SomeLength
+from conf.duration import Duration, Length, SomeLength, Unit
 from juzhen.core.schema import SCHEMA
 from juzhen.core.texts import name_fault
 from juzhen.data.spec import DatasetConfig, Source

@@ -6,6 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from juzhen.cli.models import models as run
+from juzhen.core.errors import UserError
 from juzhen.core.places import BUILTIN
 from juzhen.report.encoders import OURS, SOURCES, TABLE, Need, load_models, recommendation
 
@@ -78,3 +79,15 @@ def test_in_a_pipe_the_table_is_markdown(capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert len(lines) == len(load_models()) + 2
     assert len({line.count("|") for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"documents": 5}, "--use sts, retrieval, rerank, classification, clustering"),
+        ({"use": "sts", "latency_ms": 0.0}, "more than 0 milliseconds"),
+    ],
+)
+def test_limits_without_a_meaning_are_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        run(**options)

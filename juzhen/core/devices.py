@@ -12,7 +12,10 @@ def present_devices() -> dict[str, bool]:
 
 def open_device(device: str | torch.device) -> torch.device:
     """A device by its name, such as cuda:1. Raises UserError for one that is not there."""
-    chosen = torch.device(device)
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise UserError(f"device={device}: {str(error).splitlines()[0]}") from error
     present = [name for name, is_there in present_devices().items() if is_there]
     too_many = chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count()
     if chosen.type not in present or too_many:

@@ -69,7 +69,8 @@ def require_number(
     is_out = not is_number or not low <= value <= high
     if is_out or (open_low and value == low) or (open_high and value == high):
         lower = f"above {low:g}" if open_low else f"from {low:g}" if math.isfinite(low) else ""
-        upper = f"{'below' if open_high else 'to'} {high:g}" if math.isfinite(high) else ""
+        link = "and below" if open_low and open_high else "to below" if open_high else "to"
+        upper = f"{link} {high:g}" if math.isfinite(high) else ""
         raise UserError(" ".join(filter(None, (f"{key}={value}: expected a number", lower, upper))))
 
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list, side_by_side
-from juzhen.core.errors import UserError, require_number
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
@@ -128,12 +128,14 @@ class PairEncoder(Decides, Shareable, Settable):
         top_k  how many are given; None: all
         among  numbers of the documents that are read, such as those that `SentenceEncoder.search` has found; None: all
 
-        Options and errors: as `score`. Raises UserError for more than there are.
+        Options and errors: as `score`. Raises UserError for a number that is no document, and for more than there are.
         """
         question, texts = as_text(query, "query"), as_text_list(documents, "documents")
         chosen = range(len(texts)) if among is None else as_column(among, "among")
         for number in chosen:
-            require_number("among", number, 0, len(texts) - 1)
+            is_whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+            if not is_whole or not 0 <= number < len(texts):
+                raise UserError(f"among: {number} is no number of a document; expected 0 to {len(texts) - 1}")
         numbers = sorted({int(number) for number in chosen})
         check_top_k(len(numbers) if top_k is None else top_k, len(numbers))
         scores = self.score([(question, texts[number]) for number in numbers], **options)

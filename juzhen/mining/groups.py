@@ -94,6 +94,8 @@ def clusters(
     count      clusters, by k-means on the sphere's points (scikit-learn)
     min_score  in its place: clusters are joined while the mean cosine between their texts is at least this; memory
                grows with the square of the number of texts
+
+    Raises UserError for both, and for neither.
     """
     from sklearn.cluster import AgglomerativeClustering, KMeans
 

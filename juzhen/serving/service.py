@@ -329,7 +329,7 @@ class Service:
                 fault = (
                     f"has {len(text):,} characters"
                     if isinstance(text, str)
-                    else f"is a {type(text).__name__}"
+                    else f"is of the type {type(text).__name__}"
                 )
                 message = (
                     f"{param}: text {number} {fault}; expected a text of {self.limits.characters:,} at most"

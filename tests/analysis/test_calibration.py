@@ -268,6 +268,10 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
             "fitted on a set without 0/1 labels",
         ),
         ([], "expected a run or an encoder"),
+        (
+            ["--fuse", "{joint}", "{other}", "--calibration", "{fusion}", "--backend", "torch_bf16"],
+            "leave out --cache and --backend",
+        ),
     ],
 )
 @pytest.mark.slow
@@ -310,6 +314,8 @@ def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
     assert "without 0/1 labels" in capsys.readouterr().err
     assert main([*words, "--fuse", str(runs[1]), str(runs[0])]) == 2
     assert "and this is not" in capsys.readouterr().err
+    assert main([words[0], str(runs[0]), *words[2:], "--fuse", *map(str, runs)]) == 2
+    assert "--fuse says where the runs of a fusion-<set>.json are" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

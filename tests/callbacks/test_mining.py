@@ -143,7 +143,7 @@ def test_a_second_process_mines_for_the_next_time(tmp_path, tiny_backbone):
 @pytest.mark.slow
 def test_a_process_that_dies_is_told(tmp_path, tiny_backbone, monkeypatch):
     monkeypatch.setattr("juzhen.mining.beside._work", killed)
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(RuntimeError, match="the process that mines negatives ended with status -9"):
         run_job(tmp_path, tiny_backbone, *ANCE)
 
 
@@ -240,6 +240,8 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
         (("model=crossencoder", "loss=bce"), "CrossEncoderModule does not learn embeddings from anchors"),
         (("model=simcse",), "CotEncoder does not learn embeddings from anchors and positives; type"),
         (("dataset=[demo_sts]",), "loss=info_nce needs"),
+        (("callbacks.mining.sets=[]",), "sets=[]: expected names of sets, or null for all"),
+        (("schedule=serial", "callbacks.mining.stages=[]"), "expected names of stages, or null for all"),
         (("callbacks.mining.sets=[demo_qmz]",), "sets=demo_qmz: did you mean demo_qmc"),
         (
             ("callbacks.mining.stages=[demo_qmc]",),

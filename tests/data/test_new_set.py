@@ -197,6 +197,7 @@ def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tm
     ("rows", "words", "message"),
     [
         ([[*row[:2], "1"] for row in PAIRS], {}, None),
+        ([[*row[:2], "0"] for row in PAIRS], {}, "is 0 in every row: there is nothing to learn"),
         (
             PLAIN,
             {"kind": Kind.POSITIVE_PAIR},

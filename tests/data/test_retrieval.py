@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.rankings import as_ranking
+from juzhen.data.rankings import RankingSet, as_ranking
 
 
 def labelled(rows):
@@ -60,6 +60,8 @@ def test_duplicates_are_those_of_a_plain_loop(rows):
     expected = {one: (group[one] - {one}, apart[one], one) for one in texts if len(group[one]) > 1}
     given_rows = labelled([(str(first), str(second), int(same)) for first, second, same in rows])
     if not expected:
+        with pytest.raises(UserError, match="dev/some: no text is paired with another one"):
+            as_ranking(given_rows)
         return
     found = as_ranking(given_rows)
     assert sorted(found.corpus) == sorted(texts)
@@ -89,6 +91,12 @@ def test_a_sentence_alone_is_no_ranking():
     alone = Examples.from_texts("some", "dev", kind=Kind.SENTENCE, texts={"text": ["a"]})
     with pytest.raises(UserError, match="dev/some: rows of kind sentence do not say what answers what"):
         as_ranking(alone)
+
+
+@pytest.mark.parametrize("how", [{"own": np.array([0])}, {"irrelevant": [np.array([0, 1])]}])
+def test_what_answers_cannot_be_known_not_to(how):
+    with pytest.raises(UserError, match="dev/mine: query 0 is answered by document 0, which is"):
+        RankingSet("mine", "dev", ["a"], ["b", "c"], [{0: 1.0}], **how)
 
 
 @pytest.mark.slow

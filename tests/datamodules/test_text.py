@@ -148,10 +148,12 @@ def test_an_empty_file_is_said(tmp_path, name):
         load(tmp_path, config(tmp_path, "", name=name))
 
 
-def test_text_too_short_and_a_missing_file_are_said(tmp_path):
+def test_text_too_short_a_missing_file_and_another_suffix_are_said(tmp_path):
     with pytest.raises(UserError, match="no line of 4 or more characters is left for train"):
         load(tmp_path, config(tmp_path, "短\n也短\n"))
     given = config(tmp_path, "一行文字。")
     (tmp_path / "some.txt").unlink()
     with pytest.raises(UserError, match=r"there is no file .*some\.txt; choose data_dir"):
         load(tmp_path, given)
+    with pytest.raises(UserError, match=r"expected \.txt, \.txt\.zst or \.txt\.gz"):
+        load(tmp_path, config(tmp_path, "一行文字。", name="some.csv"))

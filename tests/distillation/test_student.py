@@ -100,6 +100,7 @@ def test_tokens_are_counted_and_the_needed_ones_kept():
         ({"layers": 7}, "layers=7: expected a number from 1 to 6"),
         ({"layers": 2, "dim": 512}, "dim=512: expected a number from 1 to 256"),
         ({"layers": 2, "vocabulary": 40}, "needs texts"),
+        ({"layers": 2, "vocabulary": 5, "texts": TEXTS}, "special tokens alone"),
     ],
 )
 def test_what_a_teacher_cannot_give_is_refused(teacher, asked, said):
@@ -127,8 +128,10 @@ def test_the_verb_writes_a_folder_that_loads(teacher, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_prompt_is_for_tokens_that_begin_as_texts(tmp_path):
+def test_a_prompt_is_for_tokens_that_begin_as_texts(tmp_path, capsys):
     words = ["student", "builtin/mini_zh", str(tmp_path / "student"), "--layers", "1", "--prompt", "问："]
+    assert main(words) == 2
+    assert "say --dim below 256, or leave --prompt out" in capsys.readouterr().err
     assert main([*words, "--dim", "64"]) == 0
     assert main(["student", "builtin/mini_zh", str(tmp_path / "plain"), "--layers", "1", "--dim", "64"]) == 0
     prompted, plain = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("student", "plain"))

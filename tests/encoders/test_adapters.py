@@ -190,7 +190,7 @@ def test_another_base_is_refused(folder, tmp_path):
     ):
         SentenceEncoder.load(saved)
     shutil.rmtree(folder)
-    with pytest.raises(UserError, match="no such folder"):
+    with pytest.raises(UserError, match=r"base of this adapter is not there: .*no such folder"):
         SentenceEncoder.load(saved)
 
 
@@ -198,6 +198,7 @@ def test_another_base_is_refused(folder, tmp_path):
     ("settings", "message"),
     [
         ({"targets": ["query", "keys"]}, r"targets=\[keys\]: no linear layer of bert .* known: .*self.key"),
+        ({"kind": "vera", "alpha": 8}, "alpha=8: vera learns how much"),
         ({"base": "nf4"}, r"base=nf4 \(weights in 4 bits on a CUDA device\) needs bitsandbytes"),
     ],
 )

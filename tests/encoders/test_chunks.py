@@ -78,6 +78,7 @@ def test_what_is_lost_is_counted(bert_folder, load):
     ("options", "message"),
     [
         ({"long_texts": "chunks"}, "did you mean chunk"),
+        ({"overlap": 3}, 'give long_texts="chunk"'),
         ({"long_texts": "chunk", "overlap": 14}, "expected a whole number, 0 to 13"),
     ],
 )
@@ -103,6 +104,8 @@ def test_lines_that_are_cut_are_named_and_listed(folder, tmp_path, capsys):
     whole = np.load(output)
     assert np.allclose(whole[0], cut[0], atol=1e-6)
     assert not np.allclose(whole[1], cut[1], atol=1e-3)
+    assert main(["encode", str(folder), str(lines), "--overlap", "4"]) == 2
+    assert "--long-texts chunk" in capsys.readouterr().err
 
 
 def test_a_text_of_8192_tokens_goes_alone():

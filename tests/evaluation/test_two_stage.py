@@ -128,6 +128,10 @@ def test_the_verb_prints_a_table_and_writes_its_numbers(encoder, reader, tmp_pat
             "demo_qmc is of kind labelled_pair; two stages look through a corpus",
         ),
         ([*words[:3], *over], "two stages need --retrieve <run> and --rerank <run>"),
+        (
+            ["evaluate", "runs", *words[1:]],
+            "runs: is for runs that are filled in; with --retrieve leave it out",
+        ),
         (["evaluate"], "missing: runs, or --retrieve and --rerank"),
         ([*words, *out, *over, "--top", "99999"], "expected 1 to 1,0"),
         ([*words[:4], words[2], *out, *over], "Expected a run of a cross-encoder"),

@@ -120,6 +120,8 @@ def test_the_command_line(encoder_folder, tmp_path, capsys):
     table.write_text("\n".join(lines), encoding="utf-8")
     start = ["index", "build", place, str(encoder_folder), str(table), "--text", "text", "--id", "name"]
     for options, message in (
+        (["--late"], "--late is of --chunk-tokens N"),
+        (["--overlap", "2"], "--overlap is of --chunk-tokens N"),
         (["--chunk-tokens", "12", "--long-texts", "chunk"], "--long-texts chunk, --chunk-tokens: give one"),
         (["--chunk-tokens", "12", "--late", "--backend", "onnx"], "--late, --backend: give one"),
         (["--chunk-tokens", "12", "--cache", str(tmp_path)], "--chunk-tokens, --cache: give one"),

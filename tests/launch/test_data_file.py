@@ -143,7 +143,7 @@ def test_the_verb_says_what_it_takes_a_file_for_and_what_comes_next(desk, capsys
     ("typed", "message"),
     [
         (["--name", "lcqmc"], "lcqmc: there is a data set of this name"),
-        (["--dev", "0.6", "--test", "0.5"], "--dev + --test=1.1: expected a number from 0 below 1"),
+        (["--dev", "0.6", "--test", "0.5"], "--dev + --test=1.1: expected a number from 0 to below 1"),
         (["--columns", "text_a"], "--columns text_a: expected FIELD=COLUMN"),
         (["--kind", "pair"], "'pair' is not one of"),
     ],

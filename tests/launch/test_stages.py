@@ -71,6 +71,7 @@ def test_a_stage_may_be_a_mixture():
         (("+schedule.stages.demo_sts.optimizer.lr=1e-5",), "a mixture has one stage; type schedule=serial"),
         ((*SERIAL, "schedule.order=[demo_nli]"), "no stage learns from demo_sts"),
         ((*SERIAL, "schedule.order=[demo_nli,demo_sts,demo_qmc]"), r"no set demo_qmc; .*dataset=\[demo_nli"),
+        ((*SERIAL, "schedule.order=[]"), "expected names of stages"),
         ((*SERIAL, "+schedule.stages.demo_st.share_percent=50"), "did you mean demo_sts"),
         ((*SERIAL, "+schedule.stages.demo_sts.optimizer.lrr=1"), r"optimizer.lrr: .*did you mean lr\?"),
         (

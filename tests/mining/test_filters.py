@@ -202,7 +202,7 @@ def test_a_threshold_lets_the_stated_share_of_answers_through():
     assert np.mean(scores[500:] >= fitted.value) == fitted.refused_negatives
     ties = fit_false_negatives(np.ones(4), np.array([1, 1, 0, 0]), rate=0.5)
     assert ties.kept_positives == 0  # they are refused
-    with pytest.raises(UserError, match="false_negative_rate=1: expected a number from 0 below 1"):
+    with pytest.raises(UserError, match="false_negative_rate=1: expected a number from 0 to below 1"):
         fit_false_negatives(scores, labels, rate=1)
     with pytest.raises(UserError, match="one of them is missing"):
         fit_false_negatives(scores, np.ones(800), rate=0.1)

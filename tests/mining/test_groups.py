@@ -62,11 +62,15 @@ def test_clusters_find_what_was_drawn_around_centres():
     np.testing.assert_array_equal(groups.clusters(close, 4, seed=3), groups.clusters(close, 4, seed=3))
 
 
-def test_what_is_no_matrix_of_numbers_is_refused():
-    with pytest.raises(UserError, match="vectors: expected a matrix"):
-        groups.paraphrases(["今天", "明天"])
-    with pytest.raises(UserError, match="vectors: row 0 holds NaN"):
-        groups.paraphrases(np.full((2, 2), np.nan))
+def test_what_is_no_matrix_and_what_cannot_be_meant_is_refused():
+    for work, message in (
+        (lambda: groups.paraphrases(["今天", "明天"]), "vectors: expected a matrix"),
+        (lambda: groups.communities(np.zeros(3)), "vectors: expected a matrix"),
+        (lambda: groups.paraphrases(np.full((2, 2), np.nan)), "vectors: row 0 holds NaN"),
+        (lambda: groups.clusters(np.eye(3)), "clusters: give count, or min_score"),
+    ):
+        with pytest.raises(UserError, match=message):
+            work()
 
 
 def test_nothing_has_no_pairs():

@@ -155,6 +155,7 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
         (ranking, [], {}, None, "sources: none: expected loaded encoders"),
         (ranking, bm25, {}, pairs, "scores of bm25 depend on the corpus"),
         (ranking, bm25, {}, scored, "sts is of kind scored_pair; expected labelled_pair"),
+        (ranking, bm25, {"index": "hnsw"}, None, "index=hnsw: is for embeddings"),
         (ranking, bm25, {"threshold": 1.0}, pairs, "leave out one of them"),
     ]
     for set_, sources, options, calibrate_on, message in wrong:

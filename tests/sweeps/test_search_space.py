@@ -61,7 +61,8 @@ def test_a_space_that_cannot_be_meant_is_refused(word, message):
         ({"pruner": "medain"}, "hydra.sweeper.pruner=medain: did you mean median"),
         ({"sampler": "grid"}, "known: random, tpe"),
         ({"study": "a/b"}, "a name without"),
-        ({"num_trials": 0}, "num_trials=0: expected a number from 1"),
+        ({"num_trials": 0}, "num_trials=0: expected a whole number, at least 1"),
+        ({"seeds": (1, 1)}, "a seed is there twice"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(change, message):
@@ -86,6 +87,7 @@ def sweep(*words: str, launcher=None, **keys) -> None:
     [
         ({"num_trial": 5}, "unexpected keyword argument 'num_trial'"),
         ({"seeds": [1, 2]}, "seed=… is given, too; keep one"),
+        ({"rows": {"one": "loss=x"}}, r"a search has no rows \(one\)"),
         (
             {"launcher": object()},
             "hydra/launcher=joblib: a search needs one that runs each trial as a process",
