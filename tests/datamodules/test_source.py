@@ -523,7 +523,7 @@ def test_columns_that_nobody_names_are_not_decoded(tmp_path, monkeypatch):
 
 def test_hub_that_fails_points_to_local_files(tmp_path, local_hub):
     hub = HubConfig(id=str(local_hub / "nothing"), splits={"train": "train"}, columns=BY_NAME)
-    with pytest.raises(UserError, match="source=local, data_dir=") as caught:
+    with pytest.raises(UserError, match="source=local and data_dir=") as caught:
         load(dataset("-", hub=hub), tmp_path, source="hub")
     assert "\n" not in str(caught.value)
 

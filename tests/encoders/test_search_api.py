@@ -112,9 +112,9 @@ def test_what_cannot_be_searched_is_refused_in_a_line(encoder, reader):
         (lambda: reader.rank("问", CORPUS, 3, among=[0, 1]), "top_k=3: there are 2 documents"),
         (
             lambda: reader.rank("问", CORPUS, among=[0, 6]),
-            "among=6: expected a number from 0 to 5",
+            "among: 6 is no number of a document; expected 0 to 5",
         ),
-        (lambda: reader.rank("问", CORPUS, among=[-1, 2]), "among=-1: expected"),
+        (lambda: reader.rank("问", CORPUS, among=[-1, 2]), "among: -1 is no number"),
     ):
         with pytest.raises(UserError, match=told):
             work()
