@@ -32,8 +32,8 @@ def load_models(
     adapters  runs whose adapters stand beside the weights that the encoder's adapter stands beside
     """
     embedder = Embedder(SentenceEncoder.load(encoder, device=device), name or model_name(encoder), backend)
-    others = tuple(_beside(source, embedder, device, backend) for source in adapters)
-    names = [embedder.name, *(other.name for other in others)]
+    adapters_beside = tuple(_beside(source, embedder, device, backend) for source in adapters)
+    names = [embedder.name, *(other.name for other in adapters_beside)]
     if repeated := sorted({each for each in names if names.count(each) > 1}):
         raise UserError(
             f"--adapter: several are called {', '.join(repeated)}; rename the folders, or give --name"
@@ -42,7 +42,7 @@ def load_models(
     if rerank is not None:
         reranker = Reranker(CrossEncoder.load(rerank, device=device), model_name(rerank))
     corpus = None if index is None else open_corpus(index, embedder.encoder)
-    return ServedModels(embedder, reranker, corpus, int(time.time()), others)
+    return ServedModels(embedder, reranker, corpus, int(time.time()), adapters_beside)
 
 
 def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder:
