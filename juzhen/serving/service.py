@@ -228,8 +228,6 @@ class Service:
         models = self.models
         texts = [document if isinstance(document, str) else document.text for document in body.documents]
         self._texts([body.query, *texts], "query and documents")
-        if not texts:
-            raise RequestError(400, "documents: an empty list; expected a text at least", param="documents")
         if (reranker := models.reranker) is None:
             models = self._models(body.model)
             scores, warnings = await self._by_embeddings(models, body, texts, facts)
@@ -314,7 +312,7 @@ class Service:
             finally:
                 engine.lock.release()
         except UserError as error:
-            raise RequestError(400, str(error), param="input") from error
+            raise RequestError(400, str(error), param=str(error).partition(":")[0]) from error
 
     async def _computed(
         self, engine: Any, inputs: Sequence[Any], lengths: np.ndarray, facts: RequestLog
