@@ -60,6 +60,10 @@ def serve(
     queue_tokens: Annotated[
         int, Option(min=1, help="tokens that may wait; more is answered with 429")
     ] = 262_144,
+    processes: Annotated[
+        int,
+        Option(min=1, help="that answer at the address, each with the models and limits for itself; Linux"),
+    ] = 1,
     timeout: Annotated[float, Option(min=0.01, metavar="SECONDS", help="that a request may take")] = 60.0,
 ) -> None:
     """Answers requests for embeddings, similarity, reranking and search, as OpenAI's and Cohere's clients send them.
@@ -88,11 +92,17 @@ def serve(
     from juzhen.core.threads import limit_threads
     from juzhen.serving.loading import load_models
     from juzhen.serving.server import bind, run
+    from juzhen.serving.several import bind_several, run_several
 
-    limit_threads()
-    limits = Limits(batch_tokens=batch_tokens, queue_tokens=queue_tokens, seconds=timeout)
+    limits = Limits(
+        batch_tokens=batch_tokens, queue_tokens=queue_tokens, seconds=timeout, processes=processes
+    )
     load = partial(
         load_models, encoder, rerank, index, name=name, device=device, backend=backend, adapters=adapter or ()
     )
+    if processes > 1:
+        run_several(load, bind_several(host, port, processes), limits=limits, keys=keys)
+        return
+    limit_threads()
     with bind(host, port) as bound:
         run(load, load(), bound, limits=limits, keys=keys)

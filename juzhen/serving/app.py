@@ -149,6 +149,8 @@ def _add_rest(app: FastAPI, service: Service) -> None:
     async def reload(request: Request) -> Response:
         if (request.client is None or request.client.host not in LOOPBACK) or "origin" in request.headers:
             raise RequestError(403, "only a program of this machine may load a model")
+        if service.limits.processes > 1:
+            raise RequestError(409, "one of several processes has read this; SIGHUP loads the models in all")
         try:
             await service.reload()
         except Exception as error:

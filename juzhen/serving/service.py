@@ -65,20 +65,20 @@ class Service:
     def __init__(self, load: Callable[[], ServedModels], models: ServedModels, limits: Limits) -> None:
         self.models, self.limits = models, limits
         self.is_draining = False
-        self.metrics = Metrics()
+        self.metrics = Metrics(lambda: self.batcher.tokens)
         self.batcher = Batcher(
             batch_tokens=limits.batch_tokens,
             queue_tokens=limits.queue_tokens,
             seconds=limits.seconds,
             watch=self.metrics.batch,
         )
-        self.metrics.queue.set_function(lambda: self.batcher.tokens)
         self._load, self._loading = load, asyncio.Lock()
 
     async def reload(self) -> None:
         """Puts what `load` gives now in the place of the models; requests that were taken keep theirs."""
         async with self._loading:
             self.models = await asyncio.to_thread(self._load)
+            self.metrics.loads.inc()
 
     async def embeddings(self, body: EmbeddingsBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
