@@ -40,6 +40,12 @@ def serve(
             help="a further adapter beside the same weights, which requests name as their model; may be repeated",
         ),
     ] = None,
+    compare: Annotated[
+        str | None,
+        Option(
+            metavar="RUN", help="a second run, which searches the texts of --index FILE beside the first one"
+        ),
+    ] = None,
     name: Annotated[
         str | None, Option(help="what clients call the model", show_default="name of the folder")
     ] = None,
@@ -74,6 +80,7 @@ def serve(
     juzhen serve runs/NAME
     juzhen serve runs/NAME --rerank runs/CE --index indexes/faq --port 8001
     juzhen serve runs/FAQ --adapter runs/LEGAL --adapter runs/NEWS
+    juzhen serve runs/NEW --compare runs/OLD --index texts.txt
     """
     if missing := [
         package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None
@@ -98,7 +105,15 @@ def serve(
         batch_tokens=batch_tokens, queue_tokens=queue_tokens, seconds=timeout, processes=processes
     )
     load = partial(
-        load_models, encoder, rerank, index, name=name, device=device, backend=backend, adapters=adapter or ()
+        load_models,
+        encoder,
+        rerank,
+        index,
+        name=name,
+        device=device,
+        backend=backend,
+        adapters=adapter or (),
+        compare=compare,
     )
     if processes > 1:
         run_several(load, bind_several(host, port, processes), limits=limits, keys=keys)

@@ -229,7 +229,7 @@ class SearchReply(BaseModel):
 
 
 class IndexReply(BaseModel):
-    """What `/search` looks through."""
+    """What `/search` looks through. `models`: those that have encoded it, which a search may name."""
 
     name: str
     texts: int
@@ -239,6 +239,7 @@ class IndexReply(BaseModel):
     modes: list[str]
     passages: bool
     reranks: bool
+    models: list[str]
     bytes_per_vector: float
 
 

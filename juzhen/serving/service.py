@@ -182,7 +182,9 @@ class Service:
 
     async def search(self, body: SearchBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
-        if models.embedder is not self.models.embedder:
+        if models.embedder.name in self.models.corpora:
+            models = replace(models, corpus=self.models.corpora[models.embedder.name])
+        elif models.embedder is not self.models.embedder:
             message = (
                 f"model {models.embedder.name}: what is searched was encoded by {self.models.embedder.name}"
             )
@@ -211,7 +213,9 @@ class Service:
 
     def index_facts(self) -> dict[str, Any]:
         """What is searched. Raises RequestError where nothing is."""
-        return require_corpus(self.models.corpus).facts(reranks=self.models.reranker is not None)
+        models = self.models
+        facts = require_corpus(models.corpus).facts(reranks=models.reranker is not None)
+        return facts | {"models": [models.embedder.name, *models.corpora]}
 
     async def _reranked(
         self, reranker: Reranker, query: str, hits: list[IndexHit], top_k: int, facts: RequestLog

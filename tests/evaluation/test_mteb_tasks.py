@@ -2,11 +2,17 @@
 
 import json
 from importlib.util import find_spec
+from itertools import islice
 
 import numpy as np
 import pytest
+import zstandard
+from sklearn.linear_model import LogisticRegression
 
 from juzhen.cli.main import main
+from juzhen.core.examples import NLI_CLASSES
+from juzhen.core.places import DATASETS
+from juzhen.data.audit.sources import ConfiguredSets
 from juzhen.encoders import SentenceEncoder
 
 pytestmark = [
@@ -51,6 +57,93 @@ def demo_rows(name):
     from juzhen.core.places import PACKAGE
 
     return (PACKAGE / "builtin" / "data" / name / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
+
+
+NLI = {"Ocnli": "ocnli", "Cmnli": "cmnli"}
+NAMES = {"AFQMC": "afqmc", "ATEC": "atec", "BQ": "bq", "LCQMC": "lcqmc", "PAWSX": "pawsx_zh", "STSB": "csts"}
+NAMES |= {"QBQTC": "qbqtc"}
+LOCAL = NAMES | NLI | {"TNews": "tnews"}
+
+
+@pytest.fixture(scope="module")
+def real_results(real_data, tmp_path_factory):
+    """Where the first rows of the real sets lie, and mteb's scores of the encoder in the box on them, by task."""
+    data, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
+    for path in real_data.glob("*/*.tsv.zst"):
+        if path.parent.name in LOCAL.values():
+            (data / path.parent.name).mkdir(exist_ok=True)
+            most = 4000 if path.name.startswith("train") else 400
+            with zstandard.open(path, "rt", encoding="utf-8") as lines:
+                text = "".join(islice(lines, most))
+            (data / path.parent.name / path.name).write_bytes(zstandard.compress(text.encode()))
+    words = ["--tasks", *LOCAL, "--data-dir", str(data), "--out", str(out)]
+    assert main(["mteb", "builtin/mini_zh", *words]) == 0
+    results = {path.stem: json.loads(path.read_text()) for path in out.rglob("*.json")}
+    assert results.keys() == {*LOCAL, "model_meta"}
+    sets = ConfiguredSets(DATASETS, data)
+    return data, sets, {task: scores[0] for task in LOCAL for scores in results[task]["scores"].values()}
+
+
+def test_scores_of_real_pairs_are_our_own(real_results):
+    from juzhen.evaluation.run import evaluate
+
+    data, _, results = real_results
+    ours = evaluate("builtin/mini_zh", [*NAMES.values()], data_dir=data).scores
+    for task, name in NAMES.items():
+        for measure in ("spearman", "pearson"):
+            expected = ours[f"dev/{name}/{measure}"].value
+            assert results[task][f"cosine_{measure}"] == pytest.approx(expected, abs=1e-6), (task, measure)
+
+
+@pytest.mark.parametrize(("task", "name"), NLI.items())
+def test_precision_and_accuracy_of_real_nli_pairs_are_our_own(real_results, task, name):
+    """Of entailment against contradiction; mteb's accuracy is that of the best threshold on the same rows."""
+    from juzhen.metrics.threshold import accuracy_at, average_precision, fit_threshold
+
+    _, sets, results = real_results
+    examples = sets.load(name, "dev")
+    rows = np.flatnonzero(examples.targets != NLI_CLASSES.index("neutral"))
+    labels = (examples.targets[rows] == NLI_CLASSES.index("entailment")).astype(np.float32)
+    encoder = SentenceEncoder.load("builtin/mini_zh")
+    vectors = [encoder.encode(texts_of(examples, side, rows)).astype(float) for side in (0, 1)]
+    first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
+    scores = (first * second).sum(axis=1)
+    best = fit_threshold(scores, labels, objective="accuracy")
+    assert results[task]["cosine_ap"] == pytest.approx(average_precision(scores, labels), abs=1e-6)
+    assert results[task]["cosine_accuracy"] == pytest.approx(
+        accuracy_at(scores, labels, threshold=best), abs=1e-6
+    )
+
+
+def test_accuracy_of_real_classes_is_that_of_the_same_classifier_on_our_vectors(real_results):
+    """mteb draws so many rows of each class, ten times, each time from the order of the time before."""
+    import mteb
+
+    _, sets, results = real_results
+    texts, labels = {}, {}
+    for split in ("train", "test"):
+        examples = sets.load("tnews", split)
+        texts[split] = texts_of(examples, 0, np.arange(len(examples)))
+        labels[split] = examples.targets.astype(int)
+    encoder, task = SentenceEncoder.load("builtin/mini_zh"), mteb.get_task("TNews")
+    vectors = {split: encoder.encode(texts[split]).astype(float) for split in texts}
+    order, reached = list(range(len(texts["train"]))), []
+    for _ in range(task.n_experiments):
+        np.random.RandomState(task.seed).shuffle(order)
+        rows = [
+            row
+            for label in range(15)
+            for row in [row for row in order if labels["train"][row] == label][: task.samples_per_label]
+        ]
+        rows.sort(key=order.index)
+        model = LogisticRegression(max_iter=100, random_state=task.seed)
+        model.fit(vectors["train"][rows], labels["train"][rows])
+        reached.append((model.predict(vectors["test"]) == labels["test"]).mean())
+    assert results["TNews"]["accuracy"] == pytest.approx(np.mean(reached), abs=1e-6)
+
+
+def texts_of(examples, side, rows):
+    return [examples.sentences[number] for number in [*examples.columns.values()][side][rows].tolist()]
 
 
 def test_a_task_of_the_hub_and_an_unknown_one_are_refused_before_the_encoder_is_read(
