@@ -62,7 +62,7 @@ def test_numbers_may_end_in_a_zero_and_the_field_at_fault_is_named(indexed):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("schemathesis") is None, reason="needs the extra `oracle`")
+@pytest.mark.skipif(find_spec("schemathesis") is None, reason="needs the extra `schemathesis`")
 def test_schemathesis_finds_no_error_of_the_server_and_no_answer_beside_the_document(indexed, tmp_path):
     """Without the check that all is taken which the schema takes: no schema says how many tokens a text may have."""
     words = "--seed=1 --max-examples=8 --continue-on-failure --exclude-checks=positive_data_acceptance"
