@@ -16,7 +16,9 @@ def body_schemas(kinds: Sequence[type[BaseModel]], models: ServedModels) -> dict
         [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
     )
     prompts = sorted({name for each in models.embedders.values() for name in each.encoder.prompts.texts})
-    facts = models.corpus.index.facts() if models.corpus else {"fields": [], "modes": [], "passages": False}
+    facts: dict[str, Any] = {"fields": [], "modes": [], "passages": False}
+    if models.corpus is not None:
+        facts = models.corpus.index.facts()
     fields, can = facts["fields"], {"rerank": models.reranker is not None, "per_document": facts["passages"]}
     for schema in schemas["$defs"].values():
         properties = schema.get("properties", {})

@@ -24,7 +24,7 @@ class Metrics:
         self._waiting = waiting
         if COUNTS_VARIABLE in os.environ:
             self._registry = CollectorRegistry()
-            MultiProcessCollector(self._registry)
+            MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
         else:
             ProcessCollector(registry=registry)
         self.requests = Counter("juzhen_requests", "answers", ["path", "status"], registry=registry)
