@@ -64,7 +64,6 @@ def first_look(job: "JobConfig") -> None:
 
     from conf.declared import declared
     from juzhen.core.accelerator import require_accelerator
-    from juzhen.core.caches import require_cache
     from juzhen.data.loading import look_at_data
     from juzhen.encoders.first_look import look_at_encoder
     from launch.stages import plan_job
@@ -73,7 +72,6 @@ def first_look(job: "JobConfig") -> None:
     model = declared(job.model["_target_"])
     learns = model.trains is not False
     require_accelerator(job.hardware)
-    require_cache(job.cache_dir)
     if learns:
         for plan in plan_job(job):
             chosen_losses(plan.job)

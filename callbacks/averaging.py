@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from callbacks.lightning_internals import is_between_steps
-from juzhen.core.errors import UserError
+from juzhen.core.errors import require_number
 
 
 class WeightAverage(pl.Callback):
@@ -25,10 +25,8 @@ class WeightAverage(pl.Callback):
     """
 
     def __init__(self, *, start_percent: float, every_steps: int) -> None:
-        if not 0 <= start_percent < 100 or every_steps < 1:
-            raise UserError(
-                f"start_percent={start_percent}, every_steps={every_steps}: expected 0 to below 100, and 1 or more"
-            )
+        require_number("start_percent", start_percent, 0, 100, open_high=True)
+        require_number("every_steps", every_steps, 1)
         self.start_percent, self.every_steps = start_percent, every_steps
         self._average: dict[str, Tensor] = {}
         self._learnt: dict[str, Tensor] | None = None  # where the average is in their place
@@ -105,8 +103,7 @@ class EMA(WeightAverage):
 
     def __init__(self, *, decay: float, start_percent: float, every_steps: int) -> None:
         super().__init__(start_percent=start_percent, every_steps=every_steps)
-        if not 0 <= decay < 1:
-            raise UserError(f"decay={decay}: expected 0 to below 1, such as 0.999")
+        require_number("decay", decay, 0, 1, open_high=True)
         self.decay = decay
 
     def share(self, count: int) -> float:

@@ -16,7 +16,7 @@ from callbacks.lightning_internals import is_between_steps
 from callbacks.resume import stage_folder
 from conf.declared import declared, declared_loss
 from conf.job import JobConfig
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.losses.options import number, whole_number
@@ -130,10 +130,7 @@ class NegativeMining(pl.Callback):
         rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
         rules |= {"share_of": share_of, "margin": margin, "temperature": temperature, "negatives": negatives}
         self.options = MiningOptions(**rules)
-        if depth < negatives:
-            raise UserError(
-                f"{KEY}.depth={depth}: expected {KEY}.negatives={negatives} at least, to choose from"
-            )
+        require_number(f"{KEY}.depth", depth, negatives)
         self.times, self.seconds = 0, 0.0
         self._mined_at: int | None = None
         self._begun_at: int | None = None
@@ -154,10 +151,7 @@ class NegativeMining(pl.Callback):
             if names is not None and not names:
                 raise UserError(f"{KEY}.{key}=[]: expected names of {key}, or null for all")
         for name in self.sets or ():
-            if name not in job.dataset:
-                raise UserError(
-                    f"{KEY}.sets={list(self.sets)}: this job does not learn from {name}; {nearest(name, job.dataset)}"
-                )
+            require_choice(f"{KEY}.sets", name, job.dataset)
         names = self._stage_names(job)
         mined = [matches for name, matches in zip(names, stages, strict=True) if self._is_on(name)]
         mined_sets = {name for matches in mined for name in matches}
@@ -233,10 +227,7 @@ class NegativeMining(pl.Callback):
         is_serial = job.schedule.name == "serial" and job.dataset
         names = list(job.schedule.order or job.dataset) if is_serial else [""]
         for name in self.stages or ():
-            if name not in names:
-                raise UserError(
-                    f"{KEY}.stages={list(self.stages)}: there is no stage {name}; {nearest(name, names)}"
-                )
+            require_choice(f"{KEY}.stages", name, names)
         return names
 
     def _is_on(self, stage: str) -> bool:

@@ -125,8 +125,8 @@ class StageProgress(pl.Callback):
     def _write(self) -> None:
         self._written = time.monotonic()
         if self.line is not None:
-            loss, left = None if self.loss is None else float(self.loss), self.line.seconds_left
-            state = RunProgress(self._work, self._done, self._total, loss, self.dev, self.best, left)
+            loss, seconds = None if self.loss is None else float(self.loss), self.line.seconds_left
+            state = RunProgress(self._work, self._done, self._total, loss, self.dev, self.best, seconds)
             state.write(self.folder)
 
     def _close(self) -> None:

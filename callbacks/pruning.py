@@ -11,7 +11,6 @@ from callbacks.resume import ValidationPoints
 from callbacks.tracking import finish_wandb
 from callbacks.trial import TrialAddress, make_pruner
 from conf.job import JobConfig
-from juzhen.core.errors import UserError
 
 PRUNER = "pruner"
 """Attribute of the study: how its pruner is made."""
@@ -40,12 +39,9 @@ class PruneOnDev(Checkpoint):
         import optuna
 
         self._storage = self.address.open()
-        try:
-            self._study = optuna.load_study(study_name=self.address.study, storage=self._storage)
-            study = self._storage.get_study_id_from_name(self.address.study)
-            self._trial = self._storage.get_trial_id_from_study_id_trial_number(study, self.address.number)
-        except (KeyError, ValueError) as error:
-            raise UserError(f"trial={self.address}: the journal has no such trial ({error})") from error
+        self._study = optuna.load_study(study_name=self.address.study, storage=self._storage)
+        study = self._storage.get_study_id_from_name(self.address.study)
+        self._trial = self._storage.get_trial_id_from_study_id_trial_number(study, self.address.number)
         described = self._study.user_attrs.get(PRUNER)
         self._study.pruner = make_pruner(described, journal=self.address.journal)
 

@@ -173,19 +173,20 @@ class ResumePoint(Checkpoint):
         must_stop = trainer.received_sigterm or self._is_interrupted
         if must_stop or trainer.global_step - self._saved_at >= self.every_steps:
             self._save(trainer)
-        if self._is_interrupted:
-            raise KeyboardInterrupt
+        self._stop_if_interrupted()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # A run that has been told to stop early would, resumed from here, go on instead.
         if trainer.state.fn == "fit" and not trainer.should_stop and not trainer.sanity_checking:
             self._save(trainer)
-            if self._is_interrupted:
-                raise KeyboardInterrupt
+            self._stop_if_interrupted()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._give_back()
-        if self._is_interrupted:  # in the last step of all, after which nothing more was to be saved
+        self._stop_if_interrupted()  # in the last step of all, after which nothing more was to be saved
+
+    def _stop_if_interrupted(self) -> None:
+        if self._is_interrupted:
             raise KeyboardInterrupt
 
     def on_exception(

@@ -88,9 +88,11 @@ class SetCounts(pl.Callback):
         return {
             name: counts
             | {
-                key: float(f"{torch.stack([value.cpu() for value in kept[name]]).double().mean().item():.6g}")
-                for key, kept in (("loss", self.losses), ("gradient_norm", self.lengths))
-                if name in kept
+                key: float(
+                    f"{torch.stack([value.cpu() for value in values[name]]).double().mean().item():.6g}"
+                )
+                for key, values in (("loss", self.losses), ("gradient_norm", self.lengths))
+                if name in values
             }
             for name, counts in self._shares().items()
         }

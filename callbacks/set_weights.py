@@ -78,8 +78,8 @@ class SetWeights(pl.Callback):
 
     def weigh(self, task: str, loss: Tensor) -> Tensor:
         """The loss of a set as it counts in a step."""
-        place = self.names.index(task)
-        return self.values[place] * (self._fixed[place] * loss)
+        number = self.names.index(task)
+        return self.values[number] * (self._fixed[number] * loss)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, index: int
@@ -251,18 +251,18 @@ class GradNorm(SetWeights):
             self._matrix = next(each for each in reversed(matrices) if each.grad is not None)
         gathered = self._matrix.grad
         gradient = gathered.clone() if self._before is None else gathered - self._before
-        place = self.names.index(self._task)
-        self._gradients[place] = self._gradients.get(place, 0) + gradient
+        number = self.names.index(self._task)
+        self._gradients[number] = self._gradients.get(number, 0) + gradient
 
     def record(self, place: int, loss: Tensor) -> None:
         self._losses.setdefault(place, []).append(loss)
 
     def update(self, trainer: pl.Trainer) -> None:
-        places = range(len(self.names))
+        numbers = range(len(self.names))
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         scale = len(self.names) / (1.0 if scaler is None else scaler.get_scale())
-        lengths = torch.stack([self._gradients[place].float().norm() for place in places]) * scale
-        losses = torch.stack([torch.stack(self._losses[place]).mean() for place in places]).float()
+        lengths = torch.stack([self._gradients[number].float().norm() for number in numbers]) * scale
+        losses = torch.stack([torch.stack(self._losses[number]).mean() for number in numbers]).float()
         lengths, losses = (trainer.strategy.reduce(each, reduce_op="mean") for each in (lengths, losses))
         self._gradients, self._losses = {}, {}
         self.first = torch.where(self.first > 0, self.first, losses)
@@ -294,9 +294,9 @@ class PCGrad(SetWeights):
     def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not self.names:
             return
-        parameters, place = list(pl_module.parameters()), self.names.index(self._task)
-        earlier = self._gradients.get(place, [None] * len(parameters))
-        self._gradients[place] = [
+        parameters, number = list(pl_module.parameters()), self.names.index(self._task)
+        earlier = self._gradients.get(number, [None] * len(parameters))
+        self._gradients[number] = [
             parameter.grad if before is None or parameter.grad is None else before + parameter.grad
             for before, parameter in zip(earlier, parameters, strict=True)
         ]
@@ -311,12 +311,12 @@ class PCGrad(SetWeights):
         moved = [
             index for index in range(len(parameters)) if any(each[index] is not None for each in of_sets)
         ]
-        whole = [
+        full = [
             [torch.zeros_like(parameters[index]) if each[index] is None else each[index] for index in moved]
             for each in of_sets
         ]
         order = int(np.random.SeedSequence(seed).generate_state(1)[0])
-        gradients = without_conflicts(whole, generator=torch.Generator().manual_seed(order))
+        gradients = without_conflicts(full, generator=torch.Generator().manual_seed(order))
         for index, gradient in zip(moved, gradients, strict=True):
             parameters[index].grad = gradient
 

@@ -145,11 +145,11 @@ def build_trainer(
 
 def _logged_every(job: JobConfig, data: SentenceDataModule) -> int:
     """Optimizer steps between two that are logged. Where sets come in turn, each has its logged steps."""
-    every = min(job.logger.every_steps, max(1, data.total_steps // POINTS))
+    step = min(job.logger.every_steps, max(1, data.total_steps // POINTS))
     if data.stream.order == "in_turn" and not data.blends:
-        while math.gcd(every, len(data.train)) > 1:
-            every -= 1
-    return every
+        while math.gcd(step, len(data.train)) > 1:
+            step -= 1
+    return step
 
 
 def _drop_harmless_messages() -> None:

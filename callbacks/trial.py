@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from juzhen.core.commands import install_line
+from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
-from juzhen.core.numerals import is_position
 from juzhen.core.opened import open_input
 from juzhen.core.texts import short
 
@@ -43,8 +42,6 @@ class TrialAddress:
     @classmethod
     def parse(cls, text: str) -> "TrialAddress":
         journal, _, number = text.rpartition("#")
-        if not journal or not is_position(number):
-            raise UserError(f"trial={text}: expected <journal>#<number>; a search sets it, leave it out")
         return cls(journal, int(number))
 
     def check(self) -> None:
@@ -61,10 +58,9 @@ class TrialAddress:
 
 def require_optuna() -> None:
     """Raises UserError where the package that searches is not installed."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise UserError(f"a search needs optuna ({error}); type: {install_line('search')}") from None
+    require_packages("a search", "optuna", extra="search")
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
@@ -133,7 +129,4 @@ def make_pruner(described: Any, *, journal: str) -> "BasePruner":
         raise UserError(
             f"{journal}: {described} is no pruner of a search; the journal is damaged, or no search wrote it"
         )
-    try:
-        return pruner(**numbers)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{journal}: {described} is no pruner of a search ({error})") from error
+    return pruner(**numbers)

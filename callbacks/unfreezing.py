@@ -28,11 +28,6 @@ class Unfreezing(pl.Callback):
             Duration.parse(text, key=f"callbacks.unfreezing.{key}")
             for key, text in (("head_warmup", head_warmup), ("layer_every", layer_every))
         )
-        if not self.head_warmup.amount + self.layer_every.amount:
-            raise UserError(
-                "callbacks.unfreezing.head_warmup=0 steps, layer_every=0 steps: nothing would be frozen; type "
-                "callbacks.unfreezing.layer_every='100 steps', or leave the callback out"
-            )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.world_size > 1:

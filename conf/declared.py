@@ -76,10 +76,8 @@ INNER = "of"
 @cache
 def declared(target: str) -> Declared:
     """What the class at a dotted path says. Raises UserError for a path to no class of juzhen's."""
-    if not is_own(target):
-        raise UserError(refusal(target))
     module, _, name = target.rpartition(".")
-    outline, base = _outline(module, name), base_of(module)
+    outline, base = _outline(module, name) if is_own(target) else None, base_of(module)
     bases = () if outline is None else [vars(above).get("target") for above in outline.__mro__[1:]]
     if outline is None or ((is_own(base) or base.startswith("juzhen.")) and base not in bases):
         raise UserError(refusal(target))

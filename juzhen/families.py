@@ -175,13 +175,13 @@ class AskingEncoders(Family):
         return AskingCollator(tokenize, encoder.collate, sides=tokenize, **options)
 
     def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
-        asked = as_asked(examples)
-        sides, numbers = asked.read_as(slice(None)), np.stack(list(asked.columns.values()))
+        as_queries = as_asked(examples)
+        sides, numbers = as_queries.read_as(slice(None)), np.stack(list(as_queries.columns.values()))
         cuts = []
         for side in (Side.QUERY, Side.DOCUMENT):
             rows = {"text": numbers[sides == side].ravel()}
-            of_texts = np.full(len(asked.sentences), side, dtype=np.int8)
-            texts = replace(asked, kind=Kind.SENTENCE, columns=rows, targets=None, sides=of_texts)
+            of_texts = np.full(len(as_queries.sentences), side, dtype=np.int8)
+            texts = replace(as_queries, kind=Kind.SENTENCE, columns=rows, targets=None, sides=of_texts)
             cut = cut_sentences(encoder, texts, None)
             cuts.append(replace(cut, max_length=encoder.reading(side).max_length))
         most = max(cuts, key=lambda cut: cut.cut)  # in whose length all are told

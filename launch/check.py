@@ -83,8 +83,8 @@ class Command:
                 run_composed(self.hydra, self.config, task)
         elif self.flags.multirun and self.job:
             make_folder(Path(self.job.output_dir))
-            words = [*self.words, "hydra.mode=MULTIRUN"]
-            self.hydra.multirun(config_name=self.config_name, task_function=task, overrides=words)
+            arguments = [*self.words, "hydra.mode=MULTIRUN"]
+            self.hydra.multirun(config_name=self.config_name, task_function=task, overrides=arguments)
         else:
             show(self.hydra, self.flags, self.config_name)
 

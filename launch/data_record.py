@@ -83,10 +83,7 @@ def remember_data(folder: Path, record: Record) -> None:
     volatile = ("checkpoints/*", f"{STAGES}/*/checkpoints/*", f"{STAGES}/*/{RESULT_FILE}")
     if recorded is not None and any(next(folder.glob(pattern), None) for pattern in volatile):
         for key, then in recorded.items():
-            if key not in record:
-                raise UserError(_other(folder, key, "is not there any more"))
-            if record[key]["fingerprint"] != then["fingerprint"]:
-                raise UserError(_other(folder, key))
+            _require_same(folder, key, then, record.get(key))
     write_json(folder / RECORD_FILE, record, in_own_folder=True)
 
 
@@ -105,8 +102,7 @@ def require_same_data(folder: Path, job: JobConfig) -> None:
             record[key] = {"fingerprint": _digest(job.model["translations"])}
         elif name in sets and (sets[name]["source"] or job.source) != Source.HUB:
             record[key] = _now(folder, sets[name], split, job, then)
-        if record[key]["fingerprint"] != then["fingerprint"]:
-            raise UserError(_other(folder, key))
+        _require_same(folder, key, then, record[key])
     if record != recorded:  # the same rows lie elsewhere, or are a copy: the next time they are not opened
         write_json(folder / RECORD_FILE, record, in_own_folder=True)
 
@@ -166,10 +162,7 @@ def _facts(described: Mapping[str, Any], split: str, job: JobConfig) -> list[dic
 
 
 def _digest(path: str) -> str:
-    try:
-        return hashlib.blake2b(read_bytes(Path(path).expanduser()), digest_size=16).hexdigest()
-    except OSError as error:
-        raise UserError(f"{TRANSLATIONS}={path}: cannot be read ({error.strerror})") from error
+    return hashlib.blake2b(read_bytes(Path(path).expanduser()), digest_size=16).hexdigest()
 
 
 def _read(folder: Path) -> Record | None:
@@ -194,8 +187,11 @@ def _of_results(folder: Path) -> Record:
     return record
 
 
-def _other(folder: Path, key: str, change: str = "has changed") -> str:
-    return (
+def _require_same(folder: Path, key: str, then: Mapping[str, Any], now: Mapping[str, Any] | None) -> None:
+    if now is not None and now["fingerprint"] == then["fingerprint"]:
+        return
+    change = "is not there any more" if now is None else "has changed"
+    raise UserError(
         f"{folder}: the run of this command was made from other data: {key} {change}. Put the data back, give the new "
         f"run a name of its own (name=…), or start afresh with resume=never (a run of a sweep: move its folder away)"
     )

@@ -60,12 +60,11 @@ def root_of(node: Container | None) -> DictConfig | None:
 @contextmanager
 def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
     """Hydra over a configuration tree, `extra` in front of it; its global state is then as before."""
-    if not folder.is_dir():
-        raise UserError(f"--config-path {folder}: there is no such folder")
+    for flag, path in (("--config-path", folder), ("--config-dir", Path(extra or folder))):
+        if not path.is_dir():  # which Hydra passes over
+            raise UserError(f"{flag} {path}: there is no such folder")
     search_path = create_config_search_path(str(folder.resolve()))
     if extra is not None:
-        if not Path(extra).is_dir():
-            raise UserError(f"--config-dir {extra}: there is no such folder")
         search_path.prepend(
             "command-line", f"file://{Path(extra).resolve()}", SearchPathQuery(provider="schema")
         )

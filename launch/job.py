@@ -156,12 +156,11 @@ def _check_monitor(job: JobConfig) -> None:
     match = re.fullmatch(r"dev/([^/]+)/([^/]+)", job.training.monitor)
     if job.training.monitor == "auto":
         return
-    if not match:
-        raise ConfigError(f"{key}: expected auto, or a key such as dev/csts/spearman")
-    name, metric = match.groups()
+    name, metric = match.groups() if match else ("", "")
     sets = {**job.evaluate, **job.dataset}
     if metric not in MONITORED:
-        raise ConfigError(f"{key}: {metric} chooses no checkpoint; {nearest(metric, MONITORED)}")
+        hint = nearest(metric, MONITORED) if match else "expected auto, or a key such as dev/csts/spearman"
+        raise ConfigError(f"{key}: {hint}")
     if name not in sets:
         raise ConfigError(f"{key}: this job does not score {name}; {nearest(name, sets)}")
     kind, model = Kind(sets[name].kind), declared(job.model["_target_"])

@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
 from juzhen.core.measures import FIRST_MEASURES, metric_title
 from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_json, writing_to
+from juzhen.core.whole import write_json
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that
@@ -61,14 +61,13 @@ def compare_long_texts(options: SimpleNamespace, today: "JobConfig") -> None:
         key = hashlib.sha256(json.dumps([options.overlap or 0, prints]).encode()).hexdigest()[:8]
         path = folder / f"long_texts-{key}.json"
         require_ours(path)
-        with writing_to(f"--out {folder}"):
-            folder.mkdir(parents=True, exist_ok=True)
-            about = {"overlap": options.overlap or 0, "longer": cut, "environment": describe_environment()}
-            numbers = {
-                name: {metric: score.as_dict() for metric, score in of_way.items()}
-                for name, of_way in scores.items()
-            }
-            write_json(path, about | numbers)
+        folder.mkdir(parents=True, exist_ok=True)
+        about = {"overlap": options.overlap or 0, "longer": cut, "environment": describe_environment()}
+        numbers = {
+            name: {metric: score.as_dict() for metric, score in of_way.items()}
+            for name, of_way in scores.items()
+        }
+        write_json(path, about | numbers)
         print(f"{run}\n\n{_table(scores, cut)}\n", flush=True)
         print(f"written to {path}", file=sys.stderr)
 

@@ -95,11 +95,11 @@ def ways(
         if plan.micro_batch_tokens is None:
             size, pieces = largest_micro_batch(architecture, lengths, plan, free=free)
             taken |= {f"hardware.micro_batch_tokens=auto ({size:,})": pieces} if size is not None else {}
-    others = {
+    changes = {
         "hardware.gradient_checkpointing=true": {"checkpointing": True},
         "adapter=lora": {"adapter": _lora()},
     }
-    for name, change in others.items():
+    for name, change in changes.items():
         (key,) = change
         if not getattr(plan, key):
             taken[name] = step_memory(architecture, lengths, replace(plan, **change))
@@ -194,13 +194,15 @@ def fit_memory(
         inner.micro_batch_tokens, taken = largest_micro_batch(architecture, lengths, plan, free=_room(job))
     else:
         taken = step_memory(architecture, lengths, plan)
-    lines = [f"memory of a step: about {taken.words()}, of {_words(free)} GiB free"]
+    messages = [f"memory of a step: about {taken.words()}, of {_words(free)} GiB free"]
     if is_auto:
-        lines[0] += f"; micro-batches of {inner.micro_batch_tokens or 'all'} tokens"
+        messages[0] += f"; micro-batches of {inner.micro_batch_tokens or 'all'} tokens"
     if free is not None and taken.peak > free:
-        lines.append(f"warning: {lines[0]}: it does not fit. {_advice(job, architecture, lengths, free)}")
-        lines = lines[1:]
-    return {"memory_estimate_mib": round(taken.peak / 2**20, 1), "lines": lines}
+        messages.append(
+            f"warning: {messages[0]}: it does not fit. {_advice(job, architecture, lengths, free)}"
+        )
+        messages = messages[1:]
+    return {"memory_estimate_mib": round(taken.peak / 2**20, 1), "lines": messages}
 
 
 def _advice(job: "JobConfig", architecture: "PretrainedConfig", lengths: Sequence[int], free: float) -> str:

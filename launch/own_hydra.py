@@ -53,9 +53,9 @@ def check_hydra(node: Mapping[str, Any], overrides: Sequence[str]) -> None:
                 expected = "a handler of Python's logging, and a file in the run's folder"
                 raise ConfigError(f"{key}={value}: expected {expected}")
     for key, ours in TYPED_ONLY.items():
-        given = _select(node, key)
-        if given not in (*ours, None) and not any(word.startswith(f"hydra.{key}") for word in typed):
-            raise ConfigError(f"hydra.{key}: a file sets this to {given}; only the command line may")
+        chosen = _select(node, key)
+        if chosen not in (*ours, None) and not any(word.startswith(f"hydra.{key}") for word in typed):
+            raise ConfigError(f"hydra.{key}: a file sets this to {chosen}; only the command line may")
     if _select(node, "output_subdir") not in (".hydra", None):
         raise ConfigError(
             "hydra.output_subdir: expected .hydra, by which the folder of a run is known, or null for none"

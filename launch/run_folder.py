@@ -54,7 +54,7 @@ class RunFolder:
 
     fills           the folder is known to hold a result, which is added to; nothing is asked of its form
 
-    Raises UserError when another process works in the folder, the disk refuses, or no run has made the folder.
+    Raises UserError when another process works in the folder, or no run has made the folder.
     """
 
     def __init__(self, path: str | Path, *, resume: str, fills: bool = False) -> None:
@@ -72,10 +72,7 @@ class RunFolder:
             _fill_folder(self.path)
         else:
             take_folder(self.path)
-        try:
-            self._lock = (self.path / ".lock").open("a+")
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
+        self._lock = (self.path / ".lock").open("a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -154,7 +151,7 @@ def require_free_space(path: Path, *, needed_bytes: int) -> None:
 def take_folder(path: Path) -> None:
     """Makes the folder of a run, or sees that a run has made it, and that it can be written to. Needs no torch.
 
-    Raises UserError, before anything is changed, for a folder that holds something else, and where nothing can be made.
+    Raises UserError, before anything is changed, for a folder that holds something else.
     """
     if path.is_dir():
         names = {entry.name for entry in path.iterdir()}
@@ -166,41 +163,19 @@ def take_folder(path: Path) -> None:
                 "run_dir=<folder>, or leave run_dir out"
             )
     make_folder(path)
-    try:
-        os.close(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666))
-        own_folder(path.resolve(), earlier=".*")
-    except OSError as error:
-        raise _unwritable(path, error) from error
+    os.close(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666))
+    own_folder(path.resolve(), earlier=".*")
 
 
 def _fill_folder(path: Path) -> None:
     """As `take_folder`, of a folder with a result to which something is added; its encoders are only read."""
     refuse_links(path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS, read=[ENCODER_FOLDER])
-    try:
-        own_folder(path.resolve(), earlier=".*")
-    except OSError as error:
-        raise _unwritable(path, error) from error
+    own_folder(path.resolve(), earlier=".*")
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder that runs are written below. Raises UserError where that is not possible."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise _unwritable(path, PermissionError(13, "Permission denied"))
-
-
-def _unwritable(path: Path, error: OSError) -> UserError:
-    """What stands in the way, and the way out."""
-    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    reason = (
-        f"nothing can be written below {existing} ({error.strerror})"
-        if existing.is_dir()
-        else f"{existing} is a file"
-    )
-    return UserError(f"{path}: {reason}; set output_dir=… to a folder that you may write to, or run_dir=…")
+    """Makes a folder that runs are written below; the system refuses where that is not possible."""
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def _is_old_run(path: Path, names: set[str]) -> bool:

@@ -331,7 +331,7 @@ def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> lis
     batches = {name: stream.num_batches * count / total for name, count in stream.mean_batches.items()}
     rows = {name: count * stream.batch_sizes[name] for name, count in batches.items()}
     weights = loss_weights(data.job, data.stage.datasets)
-    lines = [
+    messages = [
         f"{name}: {100 * count / stream.num_batches:.1f} % of the batches, of {stream.batch_sizes[name]} rows"
         + (f", loss {name_of(matches[name].loss)}" if matches[name].loss else "")
         + (f" × {weights[name]:g}" if weights else "")
@@ -342,5 +342,5 @@ def planned_lines(data: SentenceDataModule, matches: Mapping[str, Match]) -> lis
     step = "every step has a batch of each set" if data.blends else "every batch has rows of one set"
     return [
         f"stage {data.stage.name} samples by {schedule.sample_by}; {step}",
-        *(f"  {line}" for line in lines),
+        *(f"  {line}" for line in messages),
     ]

@@ -75,11 +75,11 @@ class StageEntry:
 
     def measured(self, digest: str) -> tuple[dict[str, Score], RowScores] | None:
         """What `keep_measured` kept under that digest; None if nothing, or nothing that can be read."""
-        place = self.path / f"scores-{digest[:16]}"
+        folder = self.path / f"scores-{digest[:16]}"
         try:
-            scores = read_json(place.with_suffix(".json"))
+            scores = read_json(folder.with_suffix(".json"))
             require_shape(scores, SCORES, "scores")
-            rows = RowScores.read(require_file(place.with_suffix(".parquet")))
+            rows = RowScores.read(require_file(folder.with_suffix(".parquet")))
             return {key: Score(**score) for key, score in scores.items()}, rows
         except (OSError, ValueError, TypeError, RecursionError, UserError):
             return None
@@ -118,14 +118,8 @@ class StageStore:
                 time.sleep(POLL_SECONDS)
             yield entry
             return
-        try:
-            own_folder(entry.path, earlier=OF_ENTRIES)
-            refuse_links(entry.path, os.listdir(entry.path), within=[ENCODER_FOLDER])
-        except OSError as error:
-            raise UserError(
-                f"schedule.store={self.root}: no folder can be made there ({error.strerror}); choose another, or "
-                "schedule.store=null to share no stages"
-            ) from error
+        own_folder(entry.path, earlier=OF_ENTRIES)
+        refuse_links(entry.path, os.listdir(entry.path), within=[ENCODER_FOLDER])
         lock = FileLock(entry.path / ".lock")
         try:
             lock.acquire(timeout=0)

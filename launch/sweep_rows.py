@@ -7,7 +7,7 @@ from typing import Any
 from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import require_choice
 
 WAITING = "hydra.sweeper.waiting"
 
@@ -20,8 +20,7 @@ def key_of(word: str) -> str:
 def split_rows(rows: Mapping[str, str], only: Sequence[str] | None) -> dict[str, list[str]]:
     """Name → words of each row, or of those that are named. Raises UserError for a name that no row has."""
     for name in only or ():
-        if name not in rows:
-            raise UserError(f"hydra.sweeper.only=[{name}]: there is no such row; {nearest(str(name), rows)}")
+        require_choice("hydra.sweeper.only", name, rows)
     return {name: shlex.split(line) for name, line in rows.items() if only is None or name in only}
 
 

@@ -17,7 +17,7 @@ from juzhen.core.named import LEXICAL
 from juzhen.core.owned import require_ours
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.weights import weights_digest
-from juzhen.core.whole import write_json, writing_to
+from juzhen.core.whole import write_json
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that
@@ -32,7 +32,7 @@ OF_STAGES = ("retrieve", "rerank", "top", "limit", "on_bad_row", "out")
 
 
 def asks_for_two_stages(options: SimpleNamespace) -> bool:
-    """Raises UserError for options of two stages beside those of runs, or without all that two stages need."""
+    """Raises UserError for options of two stages without all that they need."""
     flags = [name.replace("_", "-") for name in OF_STAGES if getattr(options, name) is not None]
     if not flags:
         return False
@@ -96,9 +96,8 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
     require_ours(*paths)
     for ranking, path in zip(rankings, paths, strict=True):
         reranked = two_stage(*stages, ranking, depths=depths, **settings_of_stages)
-        with writing_to(f"--out {folder}"):
-            folder.mkdir(parents=True, exist_ok=True)
-            write_json(path, about | _numbers(ranking, reranked))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, about | _numbers(ranking, reranked))
         print(_table(ranking, reranked), flush=True)
         print(f"written to {path}", file=sys.stderr)
 

@@ -57,17 +57,16 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
 
     def refuse(message: str) -> None:
         word, *_ = (message.partition("unrecognized arguments: ")[2] or "-").split()
-        if word == "-":
-            raise UserError(message)
-        if not word.startswith("-"):
-            raise UserError(f"{word}: overrides may not stand on both sides of a flag; put all flags first")
-        name, _, value = word.lstrip("-").partition("=")
-        hint = nearest(word.partition("=")[0], known_flags(parser))
-        if hint.startswith("known"):
-            hint = (
-                f"values are given without dashes: {name}={value or '<value>'}. Flags: --help, --cfg job, -m"
-            )
-        raise UserError(f"{word}: there is no such flag; {hint}")
+        if word != "-" and not word.startswith("-"):
+            message = f"{word}: overrides may not stand on both sides of a flag; put all flags first"
+        elif word != "-":
+            name, _, value = word.lstrip("-").partition("=")
+            hint = nearest(word.partition("=")[0], known_flags(parser))
+            if hint.startswith("known"):
+                example = f"{name}={value or '<value>'}"
+                hint = f"values are given without dashes: {example}. Flags: --help, --cfg job, -m"
+            message = f"{word}: there is no such flag; {hint}"
+        raise UserError(message)
 
     parser.error = refuse
     flags = parser.parse_args(list(arguments))

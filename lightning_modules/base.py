@@ -334,8 +334,8 @@ class SentenceModule(pl.LightningModule):
             return
         # Lightning refuses to clip for any fused optimizer under autocast, with or without loss scaling.
         if self.job.optimizer.clip_norm is not None:
-            others = {parameter for group in self.apart for parameter in group["params"]}
-            clipped = (parameter for parameter in self.parameters() if parameter not in others)
+            apart_parameters = {parameter for group in self.apart for parameter in group["params"]}
+            clipped = (parameter for parameter in self.parameters() if parameter not in apart_parameters)
             norm = torch.nn.utils.clip_grad_norm_(clipped, self.job.optimizer.clip_norm)
             self.gradient_norms.append(whole_tensor(norm) if self.is_sharded else norm)
 

@@ -78,8 +78,8 @@ def _for_what_is_made(
         return view, {}
     chosen = losses if "_target_" in losses else losses.get(kind_made, {})
     loss = declared_loss(chosen) if chosen else None
-    if loss is not None and not loss.suits(model.provides):
-        raise UserError(_unreadable(name_of(chosen), loss.consumes, kind_made, model))
+    if loss is not None:
+        _require_readable(name_of(chosen), loss, kind_made, model)
     if loss is None or kind_made not in loss.input_kinds:
         fitting = [
             loss_name for loss_name, kinds in _losses_on_file(model.provides).items() if kind_made in kinds
@@ -98,8 +98,7 @@ def _for_the_rows(
     kind = Kind(dataset.kind)
     chosen = losses if "_target_" in losses else _of_kind(name, dataset, losses, model)
     target, on_file = declared_loss(chosen), _losses_on_file(model.provides)
-    if not target.suits(model.provides):
-        raise UserError(_unreadable(name_of(chosen), target.consumes, kind, model))
+    _require_readable(name_of(chosen), target, kind, model)
     options = {"wanted": dataset.view, "alternatives": on_file}
     return choose_view(name, kind, name_of(chosen), target.input_kinds, **options), chosen
 
@@ -189,20 +188,21 @@ TAUGHT = {"teacher": "distill", "guide": "guided"}
 """What a loss consumes of another encoder → the model that gives it."""
 
 
-def _unreadable(loss: str, consumes: str, kind: Kind, model: Declared) -> str:
-    """Why `loss` cannot learn from what `model` gives, and which losses can."""
-    message = f"loss={loss} needs {NEEDS[consumes]}, and {model.name} gives none; "
-    if consumes in TAUGHT:
-        return (
-            message + f"type model={TAUGHT[consumes]} model.teacher=<folder, run or hub id of an encoder> too"
-        )
-    if consumes == "logits":
-        return message + "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
-    on_file = _losses_on_file(model.provides)
-    fitting = [name for name, kinds in on_file.items() if kind in kinds] or [
-        name for name, kinds in on_file.items() if set(VIEWS[kind]) & set(kinds)
-    ]
-    return message + f"choose one of {', '.join(fitting) or 'none on file'}"
+def _require_readable(name: str, loss: Declared, kind: Kind, model: Declared) -> None:
+    """Raises UserError, with losses that can, where a loss cannot learn from what a model gives."""
+    if loss.suits(model.provides):
+        return
+    if loss.consumes in TAUGHT:
+        hint = f"type model={TAUGHT[loss.consumes]} model.teacher=<folder, run or hub id of an encoder> too"
+    elif loss.consumes == "logits":
+        hint = "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
+    else:
+        on_file = _losses_on_file(model.provides)
+        fitting = [other for other, kinds in on_file.items() if kind in kinds] or [
+            other for other, kinds in on_file.items() if set(VIEWS[kind]) & set(kinds)
+        ]
+        hint = f"choose one of {', '.join(fitting) or 'none on file'}"
+    raise UserError(f"loss={name} needs {NEEDS[loss.consumes]}, and {model.name} gives none; {hint}")
 
 
 @cache

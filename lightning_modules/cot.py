@@ -15,7 +15,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.named import name_of
 from juzhen.encoders.first_look import prompt_at_start
-from juzhen.encoders.prompts import TEMPLATES, prompt_refused
+from juzhen.encoders.prompts import TEMPLATES, refuse_prompt
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.templates import Templates
 from juzhen.losses.loss import LossOutput
@@ -93,8 +93,7 @@ class CotEncoder(BiEncoder):
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
         super().check_start(job)
-        if prompt := prompt_at_start(job.backbone, start=job.init_from):
-            raise prompt_refused(TEMPLATES, prompt)
+        refuse_prompt(TEMPLATES, prompt_at_start(job.backbone, start=job.init_from))
         if job.dataset and job.model["read"] != "pooling":
             _require_trained_mask(job)
             _tell_of_other_languages(job)

@@ -23,7 +23,7 @@ from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, CrossEncoder
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
-from juzhen.encoders.prompts import JOINT, prompt_refused
+from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
@@ -115,8 +115,7 @@ class CrossEncoderModule(SentenceModule):
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
         require_start(job.init_from, "crossencoder")
-        if prompt := prompt_at_start(job.backbone, start=job.init_from):
-            raise prompt_refused(JOINT, prompt)
+        refuse_prompt(JOINT, prompt_at_start(job.backbone, start=job.init_from))
         if job.model["segments"] and not marks_segments(job.backbone, start=job.init_from):
             raise UserError(SEGMENTS_UNKNOWN)
 

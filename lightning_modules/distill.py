@@ -11,7 +11,7 @@ from torch import nn
 
 from conf.job import JobConfig
 from juzhen.core.batch import Batch
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.named import name_of
 from juzhen.encoders import SentenceEncoder
@@ -179,8 +179,7 @@ class DistillModule(Taught):
                     f"loss={name_of(match.loss)}: {name} would be learnt through model.projection=drop, a map of whole "
                     "embeddings; type model.projection=keep or pca, or loss@loss.of=distill_similarity"
                 )
-        if not 0 <= (center := cls.settings(job).center) <= 1:
-            raise UserError(f"model.center={center}: expected a share from 0 (nothing is taken off) to 1")
+        require_number("model.center", cls.settings(job).center, 0, 1)
 
     @classmethod
     def embedding_size(cls, job: JobConfig) -> int:

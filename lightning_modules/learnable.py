@@ -6,6 +6,7 @@ there is a line that says so.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NoReturn
 
 import numpy as np
 
@@ -102,15 +103,13 @@ class _Set:
             case Contrast.ORDER:
                 self._need_batch("rows of other gold values")
                 if value := self._only_value():
-                    raise self._refusal(
-                        f"all of them have the gold value {value}", "rows of different gold values"
-                    )
+                    self._refuse(f"all of them have the gold value {value}", "rows of different gold values")
             case Contrast.TEXTS | Contrast.SOME_TEXTS if not self.has_negatives:
                 self._need_batch("other texts")
                 self._need_texts()
             case Contrast.CLASSES if value := self._only_value():
                 if is_alone or self.loss.has_head:
-                    raise self._refusal(f"all of them are of one class, {value}", "rows of several classes")
+                    self._refuse(f"all of them are of one class, {value}", "rows of several classes")
                 warnings.append(
                     f"{self._place()}: all are of one class, {value}; only other sets can teach the difference"
                 )
@@ -129,8 +128,8 @@ class _Set:
         count = len(self.examples)
         return f"{self.examples.name}/train: {count:,} row{'s' if count > 1 else ''}"
 
-    def _refusal(self, symptom: str, needs: str) -> UserError:
-        return UserError(
+    def _refuse(self, symptom: str, needs: str) -> NoReturn:
+        raise UserError(
             f"{self._place()}: {symptom}, and {self.name} learns from {needs}: its gradient would teach nothing; "
             f"{self._mend()}, or choose another loss"
         )
@@ -149,7 +148,7 @@ class _Set:
         if self.batch_rows > 1:
             return
         if len(self.examples) == 1:
-            raise self._refusal("there is no other", f"comparing a row with {partner}")
+            self._refuse("there is no other", f"comparing a row with {partner}")
         raise UserError(
             f"{self.size_key}=1: {self.name} compares a row with {partner} in its batch, and there are none; type "
             f"{self.size_key}=16 or more, or choose a loss that takes rows one by one"
@@ -161,7 +160,7 @@ class _Set:
         same = [column for column, numbers in columns.items() if (numbers == numbers[0]).all()]
         if same and (self.loss.contrast is Contrast.TEXTS or len(same) == len(columns)):
             text = self.examples.sentences[int(columns[same[0]][0])]
-            raise self._refusal(f"all of them have the {same[0]} {text[:30]!r}", "telling texts apart")
+            self._refuse(f"all of them have the {same[0]} {text[:30]!r}", "telling texts apart")
 
     def _negatives(self) -> Iterator[str]:
         columns = self.examples.columns
@@ -170,7 +169,7 @@ class _Set:
         negatives = [values for column, values in columns.items() if column.startswith("negative")]
         equal = np.all([values == columns["positive"] for values in negatives], axis=0)
         if equal.all() and self.loss.contrast is Contrast.NEGATIVES:
-            raise self._refusal("every negative is its row's positive", "what is closer to the anchor")
+            self._refuse("every negative is its row's positive", "what is closer to the anchor")
         if count := int(equal.sum()):
             first = (
                 ""

@@ -1,13 +1,12 @@
 """TF-IDF, word overlap and BM25 as models: nothing is learnt, and the evaluation is the same as for the others."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from conf.job import JobConfig
-from juzhen.core.errors import UserError
+from juzhen.core.errors import require_number
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_BM25
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator
@@ -73,10 +72,8 @@ class BM25Module(Lexical):
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
         settings = cls.settings(job)
-        if not (0 <= settings.k1 < math.inf and 0 <= settings.b <= 1):
-            raise UserError(
-                f"model.k1={settings.k1}, model.b={settings.b}: expected k1 of 0 or more, b from 0 to 1"
-            )
+        require_number("model.k1", settings.k1, 0)
+        require_number("model.b", settings.b, 0, 1)
         BM25Evaluator(**vars(settings))
 
     @property

@@ -8,7 +8,7 @@ from torch import nn
 from conf.declared import INNER, declared_loss
 from conf.job import JobConfig
 from conf.own_classes import own_class
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import NLI_CLASSES, TARGET_COLUMN, TEACHER_SCORE, Kind
 from juzhen.core.named import name_of, numbers_of
 from juzhen.data.spec import Source
@@ -56,18 +56,16 @@ def _require_teacher_scores(job: JobConfig, matches: Mapping[str, Match]) -> Non
         config = job.dataset[name]
         is_on_hub = (config.source or job.source) == Source.HUB
         columns = (config.hub if is_on_hub else config.layouts[config.layout]).columns
-        if not is_on_hub and (layout := config.layouts[config.layout]).format is not None:
-            if config.kind != Kind.TRIPLET or not layout.teacher_scores:
-                raise UserError(
-                    f"loss={name_of(match.loss)} needs what a teacher scores each document of a row; where {name} has "
-                    f"these, say kind: triplet and teacher_scores: true in its layout {config.layout}"
-                )
-            continue
-        if config.kind != Kind.TRIPLET or TEACHER_SCORE.format("positive") not in columns:
+        layout = None if is_on_hub else config.layouts[config.layout]
+        if layout is not None and layout.format is not None:
+            has_scores, remedy = layout.teacher_scores, f"teacher_scores: true in its layout {config.layout}"
+        else:
+            has_scores = TEACHER_SCORE.format("positive") in columns
+            remedy = "columns: {…, score_positive: …, score_negative: …}"
+        if config.kind != Kind.TRIPLET or not has_scores:
             raise UserError(
-                f"loss={name_of(match.loss)} needs what a teacher scores each document of a row, and {name} has no "
-                "such columns; name them in its file, columns: {…, score_positive: …, score_negative: …}, or choose "
-                "loss=list_mle, which does without"
+                f"loss={name_of(match.loss)} needs what a teacher scores each document of a row; where {name} has "
+                f"these, say kind: triplet and {remedy}; loss=list_mle does without"
             )
 
 
@@ -117,9 +115,7 @@ def check_augmentation(job: JobConfig, matches: Mapping[str, Match], *, model: t
         return
     setting = f"{GROUP}.views={list(config.views)}"
     for name in config.sets or ():
-        if name not in job.dataset:
-            hint = nearest(name, job.dataset)
-            raise UserError(f"{GROUP}.sets={list(config.sets)}: this job does not learn from {name}; {hint}")
+        require_choice(f"{GROUP}.sets", name, job.dataset)
     if model.input_kind is not None:
         raise UserError(
             f"{setting}: {model.__name__} learns from text alone and makes of it what it compares; leave {GROUP} out. "

@@ -12,7 +12,7 @@ from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.generative_reranker import READER, GenerativeReranker
 from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.locate import download, encoder_folder, locate_folder
-from juzhen.encoders.prompts import JOINT, prompt_refused
+from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import fitted
@@ -62,8 +62,8 @@ class RerankerModule(CrossEncoderModule):
         folder = encoder_folder(start) if job.init_from else locate_folder(start)
         if folder is not None and gives_answers(folder):
             _require_same(cls.settings(job), start)
-        elif prompt := prompt_at_start(job.backbone, start=job.init_from):
-            raise prompt_refused(JOINT, prompt)
+        else:
+            refuse_prompt(JOINT, prompt_at_start(job.backbone, start=job.init_from))
 
     @staticmethod
     def load_encoder(job: JobConfig, *, folder: Path | None = None) -> GenerativeReranker:  # type: ignore[override]
@@ -76,12 +76,12 @@ class RerankerModule(CrossEncoderModule):
             return _around(load_encoder(start), settings)
         else:
             path = job.backbone.path
-            place = locate_folder(path) or download(path, job.backbone.revision)
+            start_folder = locate_folder(path) or download(path, job.backbone.revision)
             inner = load_backbone(job.backbone, seed=job.seed, reader=READER)
-            if not gives_answers(place):
+            if not gives_answers(start_folder):
                 return _around(inner, settings)
             is_read = job.backbone.initialize == "pretrained"
-            encoder = GenerativeReranker.of_folder(inner, place, has_weights=is_read).train()
+            encoder = GenerativeReranker.of_folder(inner, start_folder, has_weights=is_read).train()
         if settings.instruction and folder is None:
             encoder.instruction = settings.instruction
         return encoder

@@ -1,6 +1,5 @@
 """Bi-encoders that learn from text alone: a sentence and a changed form of it, or two pieces of a text, are a pair."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +8,7 @@ import torch.nn.functional as F
 
 from conf.job import JobConfig
 from juzhen.core.batch import Batch
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Kind
 from juzhen.encoders.crops import CropCollator, Crops
 from juzhen.encoders.masking import MaskedTokenHead, Masking
@@ -98,10 +97,7 @@ class CropEncoder(BiEncoder):
         )
         options = {"crops": crops, "seed": self.job.seed, "sides": self.tokenize}
         self.collate = CropCollator(encoder.tokenize, encoder.collate, **options)
-        if not 0 <= settings.mlm_weight < math.inf:
-            raise UserError(
-                f"model.mlm_weight={settings.mlm_weight}: expected 0 (no tokens are hidden) or more"
-            )
+        require_number("model.mlm_weight", settings.mlm_weight, 0)
         if settings.mlm_weight and self.job.hardware.micro_batch_tokens is not None:
             raise UserError(
                 "model.mlm_weight learns both from one pass; leave hardware.micro_batch_tokens at null, "

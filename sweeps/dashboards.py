@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.commands import command, install_line
+from juzhen.core.commands import command, require_packages
 from juzhen.core.errors import UserError
 from juzhen.core.network import wandb_problem
 from juzhen.core.whole import write_text
@@ -116,8 +116,7 @@ def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: s
 
 def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "ws.Workspace":
     """Panels for sets × model, loss, backbone and hardware. Needs neither a key nor a network."""
-    if ws is None:
-        raise UserError(f"dashboards need wandb-workspaces; type: {install_line('dashboards')}")
+    require_packages("a dashboard", "wandb_workspaces", extra="dashboards")
     scores = [f"{column}/{matrix.metric}" for column in matrix.columns]
     sections = [
         ws.Section(name="Transfer matrix", is_open=True, panels=_matrix_panels(group)),

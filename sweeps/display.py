@@ -74,9 +74,11 @@ class SweepDisplay:
         rows: list[tuple[str, ...]] = []
         for turn in planner.running:
             progress = RunProgress.read(turn.cell.run_dir)
-            left = "" if progress is None or progress.left is None else f"{time_in_words(progress.left)} left"
+            remaining = (
+                "" if progress is None or progress.left is None else f"{time_in_words(progress.left)} left"
+            )
             score = None if progress is None else progress.dev
-            time_of = left or time_in_words(turn.seconds)
+            time_of = remaining or time_in_words(turn.seconds)
             name = self._labels[turn.cell.name]
             rows.append(("running", name, progress_words(progress) or "starting", percent(score), time_of))
         rows += [("failed", self._labels[cell.name], error, "", "") for cell, error in summary.failed.items()]
@@ -106,5 +108,7 @@ class SweepDisplay:
         }
         line = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         at_work = [(turn.seconds, share_done(RunProgress.read(turn.cell.run_dir))) for turn in running]
-        left = seconds_left(list(planner.seconds.values()), at_work, waiting, jobs=planner.runner.capacity())
-        return line if left is None else f"{line}; about {time_in_words(left)} left"
+        remaining = seconds_left(
+            list(planner.seconds.values()), at_work, waiting, jobs=planner.runner.capacity()
+        )
+        return line if remaining is None else f"{line}; about {time_in_words(remaining)} left"

@@ -16,7 +16,7 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from callbacks.trial import open_journal
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.texts import short, short_where_apart
 from juzhen.core.whole import remove_file
@@ -74,8 +74,7 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         for key, table in (("sampler", SAMPLERS), ("pruner", PRUNERS)):
-            if (name := getattr(self, key)) not in table:
-                raise UserError(f"hydra.sweeper.{key}={name}: {nearest(str(name), table)}")
+            require_choice(f"hydra.sweeper.{key}", getattr(self, key), table)
         if not self.study or {*self.study} & {*"/\\#"}:
             raise UserError(f"hydra.sweeper.study={self.study}: expected a name without / \\ and #")
         if type(self.num_trials) is not int or self.num_trials < 1:

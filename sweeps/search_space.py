@@ -54,8 +54,6 @@ def distribution(override: Override) -> BaseDistribution:
         raise UserError(f"{line}: expected the tag log, and that for numbers, as in {EXAMPLE}")
     if override.is_choice_sweep():
         choices = list(override.sweep_string_iterator())
-        if repeated := [choice for choice in dict.fromkeys(choices) if choices.count(choice) > 1]:
-            raise UserError(f"{line}: {repeated[0]} is there twice; keep one")
         return CategoricalDistribution(choices)
     if isinstance(value, IntervalSweep):
         if not (math.isfinite(value.start) and math.isfinite(value.end) and value.start < value.end):
@@ -63,8 +61,6 @@ def distribution(override: Override) -> BaseDistribution:
         both_int = isinstance(value.start, int) and isinstance(value.end, int)
         return (IntDistribution if both_int else FloatDistribution)(value.start, value.end, log=log)
     values = sorted(value.range())
-    if not values:
-        raise UserError(f"{line}: an empty range; its end does not count: range(1, 4) is 1, 2, 3")
     is_int = all(isinstance(number, int) for number in values)
     kind = IntDistribution if is_int else FloatDistribution
     return kind(values[0], values[-1], step=abs(value.step), log=log)

@@ -10,7 +10,6 @@ import pytest
 
 from juzhen.cli.program import status_of
 from juzhen.core.errors import UserError
-from juzhen.core.whole import writing_to
 
 
 def failing(error):
@@ -98,11 +97,3 @@ def test_who_asks_sees_the_traceback(monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(KeyError):
         status_of(failing(KeyError("model")))
-
-
-def test_a_refusal_without_words_of_the_system_keeps_its_own():
-    with (
-        pytest.raises(UserError, match=r"x\.npy: cannot write there \(500 requested and 12 written\)"),
-        writing_to("x.npy"),
-    ):
-        raise OSError("500 requested and 12 written")  # numpy on a full disk

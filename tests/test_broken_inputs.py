@@ -161,7 +161,7 @@ def test_unbalanced_quotes(desk):
 def test_a_compressed_file_cut_short(desk, suffix, pack):
     (desk.data_dir / "demo_sts" / "train.tsv").unlink()
     desk.write(f"train.tsv{suffix}", pack(GOOD.encode())[:-9])
-    says(desk.refuses(*OWN), f"train.tsv{suffix}", "cut short", "copy it again")
+    says(desk.refuses(*OWN), f"train.tsv{suffix}", "cut short", "fetch it again")
 
 
 def test_another_number_of_rows_than_promised(desk):
@@ -215,8 +215,8 @@ def test_a_slip_on_the_command_line(desk, words, parts):
     ("words", "parts"),
     [
         ([*OWN, "data_dir=ROOT/nowhere"], ["nowhere: no such folder", "data_dir=<folder"]),
-        (["dataset=[]", "suite=none"], ["no evaluation set", "suite=demo"]),
-        (["schedule.store=ROOT/file"], ["schedule.store=", "schedule.store=null"]),
+        (["dataset=[]", "suite=none"], ["nothing to evaluate", "demo_sts"]),
+        (["schedule.store=ROOT/file"], ["ROOT/file", "a file stands where a folder is expected"]),
         (["backbone.initialize=pretrained"], ["BACKBONE", "weights", "backbone.initialize=random"]),
         (["backbone.path=ROOT/empty"], ["config.json is missing"]),
         (["init_from=nonsense/of/mine"], ["nonsense/of/mine", "no such folder"]),
@@ -307,7 +307,7 @@ def test_a_disk_that_fills_up_while_training(desk, monkeypatch, error):
 
 def test_an_output_folder_that_cannot_be_written(desk):
     (desk.root / "runs").write_text("a file where a folder should be")
-    says(desk.refuses(), "runs", "output_dir=")
+    says(desk.refuses(), "runs", "a file stands where a folder is expected")
 
 
 @pytest.mark.slow

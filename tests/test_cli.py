@@ -138,7 +138,7 @@ def test_lines_of_a_file_become_an_array(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["encode", "x", "no.txt"], "no.txt: no such file"),
+        (["encode", "x", "no.txt"], "no.txt: No such file"),
         (["encode", "x", "-"], "say where to write: --output FILE.npy"),
         (["encode", "x", "pairs.tsv"], "expected .txt, .txt.zst, .txt.gz"),
         (["encode", "x", "FILE"], "a.txt:2: the line is empty"),

@@ -71,7 +71,7 @@ def mistakes(root):
         ("backbone=bert_zh",): "HF_HUB_OFFLINE is set",
         (f"init_from={root}/good",): "neither a run with an encoder nor an encoder",
         ("dataset=csts", "source=hub"): "csts: source=hub, but HF_HUB_OFFLINE is set",
-        ("dataset=[]", "suite=none"): "no evaluation set has a file",
+        ("dataset=[]", "suite=none"): "there is nothing to evaluate",
     }
 
 

@@ -207,10 +207,10 @@ def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_b
     [
         (["model=crossencoder", "+dataset@evaluate.tnews=tnews"], "tnews cannot be scored .*has none"),
         (["+dataset@evaluate.wiki1m=wiki1m"], "wiki1m cannot be scored .*model=mlm.*suite=demo"),
-        (["+dataset@evaluate.csts=csts"], "no evaluation set has a file: looked for csts"),
+        (["+dataset@evaluate.csts=csts"], "there is nothing to evaluate: no file of csts"),
         (["evaluation.transfer=[mrpcc]"], "evaluation.transfer.*did you mean mrpc"),
-        (["evaluation.transfer=[mrpc]"], "evaluation.transfer: mrpc has no file.*data_dir"),
-        (["evaluation.transfer=[demo_sts]"], "evaluation.transfer: demo_sts has scored pairs.*classes"),
+        (["evaluation.transfer=[mrpc]"], "mrpc has no file.*data_dir"),
+        (["evaluation.transfer=[demo_sts]"], "demo_sts has scored pairs.*classes"),
         (
             ["evaluation.transfer=[demo_qmc]", "model=crossencoder"],
             "transfer: classes .*leave it at",

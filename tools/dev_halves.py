@@ -24,8 +24,8 @@ def digest(line: str) -> bytes:
 def read(path: Path) -> tuple[str, list[str]]:
     """The header and the rows of a table."""
     with zstandard.ZstdDecompressor().stream_reader(open_input(path)) as stream:
-        head, *lines = stream.read().decode("utf-8").removesuffix("\n").split("\n")
-    return head, lines
+        head, *rows_of_text = stream.read().decode("utf-8").removesuffix("\n").split("\n")
+    return head, rows_of_text
 
 
 def write(path: Path, head: str, lines: list[str], rows: int) -> None:
@@ -48,12 +48,13 @@ def main() -> int:
     for name in [*options.choose, *options.judge]:
         folder = options.out / name
         folder.mkdir(parents=True, exist_ok=True)
-        head, lines = read(options.data / name / "dev.tsv.zst")
-        judged = lines
+        head, rows_of_text = read(options.data / name / "dev.tsv.zst")
+        judged = rows_of_text
         if name in options.choose:
-            sides = [digest(line.split("\t", 1)[0])[0] % 2 for line in lines]
+            sides = [digest(line.split("\t", 1)[0])[0] % 2 for line in rows_of_text]
             chosen, judged = (
-                [line for line, side in zip(lines, sides, strict=True) if side == number] for number in (0, 1)
+                [line for line, side in zip(rows_of_text, sides, strict=True) if side == number]
+                for number in (0, 1)
             )
             write(folder / "dev.tsv", head, chosen, options.rows)
             write(folder / "train.tsv", *read(options.data / name / "train.tsv.zst"), options.train_rows)

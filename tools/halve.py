@@ -33,11 +33,8 @@ def save_halved(encoder: SentenceEncoder, folder: str | Path, *, card: dict[str,
     Raises UserError where a weight is too large for float16.
     """
     halved = copy.deepcopy(encoder).half()
-    for name, weight in halved.named_parameters():
-        if not weight.isfinite().all():
-            raise UserError(
-                f"{name} has weights beyond 65504, the largest float16; this encoder cannot be halved"
-            )
+    if not all(weight.isfinite().all() for weight in halved.parameters()):
+        raise UserError("some weights are beyond 65504, the largest float16; this encoder cannot be halved")
     return save_encoder(halved, folder, card=card)
 
 

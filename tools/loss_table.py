@@ -25,7 +25,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.tensors import TENSORS
-from juzhen.core.whole import write_text, writing_to
+from juzhen.core.whole import write_text
 from launch.job import read_job
 from launch.naming import register_resolvers
 from lightning_modules.chosen_losses import NEEDS
@@ -234,11 +234,10 @@ def main() -> None:
     parser.add_argument("page", type=Path, help="the file to write")
     options = parser.parse_args()
     text = page()
-    with writing_to(options.page):
-        options.page.parent.mkdir(parents=True, exist_ok=True)
-        is_generated = options.page.is_file() and COMMAND in options.page.read_text(encoding="utf-8")
-        write_text(options.page, text, in_own_folder=is_generated)
-        write_text(STUB, stub(), in_own_folder=True)
+    options.page.parent.mkdir(parents=True, exist_ok=True)
+    is_generated = options.page.is_file() and COMMAND in options.page.read_text(encoding="utf-8")
+    write_text(options.page, text, in_own_folder=is_generated)
+    write_text(STUB, stub(), in_own_folder=True)
 
 
 if __name__ == "__main__":

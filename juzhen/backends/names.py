@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import require_choice
 
 MOST_DIFFERENCE = 1e-5
 """In float32 a number of a unit embedding, or a score as a share of the largest one, may differ from torch by this."""
@@ -25,7 +25,5 @@ class BackendName(StrEnum):
 
 def backend_name(name: str, *, key: str) -> BackendName:
     """The back end of that name. Raises UserError that says where it was given (`key`) and what is nearest."""
-    try:
-        return BackendName(name)
-    except ValueError:
-        raise UserError(f"{key}={name}: no such back end; {nearest(name, BackendName)}") from None
+    require_choice(key, name, [*BackendName])
+    return BackendName(name)

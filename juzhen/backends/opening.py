@@ -3,15 +3,14 @@
 import sys
 from contextlib import nullcontext
 from functools import cache, cached_property
-from importlib.util import find_spec
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from juzhen.backends.names import BackendName, backend_name
+from juzhen.core import commands
 from juzhen.core.batch import Tokens
-from juzhen.core.commands import install_line
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.encoders.adapters import merged
@@ -92,6 +91,4 @@ def require_packages(name: BackendName) -> None:
         return
     is_openvino = name is BackendName.OPENVINO
     needed = (*ONNX_PACKAGES, "openvino") if is_openvino else ONNX_PACKAGES
-    if missing := [package for package in needed if find_spec(package) is None]:
-        line = install_line("openvino" if is_openvino else "onnx")
-        raise UserError(f"backend {name} needs {', '.join(missing)}; type: {line}")
+    commands.require_packages(f"backend {name}", *needed, extra="openvino" if is_openvino else "onnx")

@@ -16,7 +16,7 @@ from juzhen.core.fitted import Calibration, Fusion, is_fusion
 from juzhen.core.numerals import is_position
 from juzhen.core.owned import require_ours
 from juzhen.core.texts import short, text_fault
-from juzhen.core.whole import write_text, writing_to
+from juzhen.core.whole import write_text
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
@@ -51,8 +51,7 @@ class Scorer:
     def __post_init__(self) -> None:
         if self.encoder is None and self.fuse is None:
             raise UserError('expected a run or an encoder: juzhen score <run or folder> "句子一" "句子二"')
-        if self.threshold is not None and not self.decide:
-            raise UserError("--threshold is what --decide decides by; type --decide, too")
+        self.decide = self.decide or self.threshold is not None
         if self.truncate_dim is not None and (
             self.fuse is not None or self.decide or self.calibration is not None
         ):
@@ -98,15 +97,15 @@ class Scorer:
             assert isinstance(self.fitted, Fusion)
             return PairScorer(*self.fuse, fusion=self.fitted)(first, second, **options)
         family, encoder = self._loaded
-        if not family.has_embeddings and (self.cache is not None or self.backend != BackendName.TORCH):
+        asks_vectors = self.cache or self.truncate_dim or self.backend != BackendName.TORCH
+        if not family.has_embeddings and asks_vectors:
             raise UserError(
-                f"{self.encoder} holds {_kind(encoder)}, which has no embeddings: leave out --cache and --backend"
+                f"{self.encoder} holds {_kind(encoder)}, which has no embeddings: leave out --cache, --backend and "
+                "--truncate-dim"
             )
         for kind in (Kind.NLI_PAIR, Kind.RETRIEVAL):
             if {*columns} == {*TEXT_COLUMNS[kind]}:
                 family.require_order(encoder, source, kind, False)
-        if not family.has_embeddings and self.truncate_dim is not None:
-            raise UserError(f"--truncate-dim: {self.encoder} holds {_kind(encoder)}, which has no embeddings")
         if family.has_embeddings:
             options["truncate_dim"] = self.truncate_dim
             options["backend"] = Deferred(encoder, self.backend)
@@ -191,31 +190,24 @@ def score_table(
     """
     from juzhen.data.readers import DELIMITERS, read_own_table
 
-    if not path.is_file():
-        raise UserError(f"--file {path}: no such file{', but something else' if path.exists() else ''}")
     suffix = next((suffix for suffix in reversed(path.suffixes) if suffix in DELIMITERS), None)
     if suffix is None:
         raise UserError(
-            f"--file {path}: expected one of {', '.join(DELIMITERS)}, or one of them with .gz or .zst"
+            f"--file {path}: expected one of {', '.join(DELIMITERS)}, or one with .gz or .zst behind it"
         )
     quoted = quoted or suffix == ".csv"
     output = output or path.with_name(f"{path.name.split(suffix)[0]}.scored{suffix}")
     if output.exists() and output.samefile(path):
         raise UserError(f"--output {output}: this is the file that is read; give another one")
-    if not score_column.strip() or any(sign in score_column for sign in "\t\n\r,"):
-        raise UserError(
-            f"--score-column {score_column!r}: expected a name without tabs, commas and line ends"
-        )
     require_ours(output)
     table = read_own_table(path, header=header, quoted=quoted)
     for line, reason in sorted(table.faults.items())[:1]:
         raise UserError(f"{table.at(line)}: {reason}")
-    if score_column in (table.names or ()):
+    new_names = [score_column, SAME] if scorer.decide else [score_column]
+    if twice := [name for name in new_names if name in (table.names or ())]:
         raise UserError(
-            f"{path}: there is a column {score_column} already; name the new one with --score-column predicted"
+            f"{path}: there is a column {twice[0]} already; rename it, or type --score-column predicted"
         )
-    if scorer.decide and SAME in (table.names or ()):
-        raise UserError(f"{path}: there is a column {SAME} already, which --decide writes; rename it first")
     names = columns or (("sentence1", "sentence2") if header else ("0", "1"))
     first, second = _text_columns(table, names, are_default=not columns)
     scores = scorer.scores(first, second, progress=True, columns=columns or (), source=str(path))
@@ -225,12 +217,11 @@ def score_table(
         added.append([str(int(score >= scorer.limit)) for score in scores])
     rows = list(zip(*table.columns, *added, strict=True))
     if table.names:
-        rows.insert(0, (*table.names, score_column, *([SAME] if scorer.decide else [])))
+        rows.insert(0, (*table.names, *new_names))
     delimiter = DELIMITERS[suffix]
     plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
     text = csv_text(rows, delimiter=delimiter) if quoted else plain
-    with writing_to(f"--output {output}"):
-        write_text(output, f"\ufeff{text}" if table.needs_mark else text)
+    write_text(output, f"\ufeff{text}" if table.needs_mark else text)
     return output
 
 
@@ -255,8 +246,6 @@ def _text_columns(table: "FileTable", names: Sequence[str], *, are_default: bool
             if fault := text_fault(text):
                 raise UserError(f"{table.at(int(line))}: the sentence in column {name} {fault}")
         columns.append(table.columns[position])
-    if not len(table.lines):
-        raise UserError(f"{table.place}: no rows below the header")
     return columns
 
 

@@ -145,10 +145,12 @@ class PairedRuns:
 
     def scored(self, column: str) -> list[Scored] | None:
         """The rows of a column as each run has scored them; None, with a note, where they are not the same rows."""
-        every = [self._of_run(number, column) for number in range(len(self.runs))]
-        scored = [rows for rows in every if rows is not None]
-        if len(scored) < len(every):
-            missing = [str(run.folder) for run, rows in zip(self.runs, every, strict=True) if rows is None]
+        runs_scored = [self._of_run(number, column) for number in range(len(self.runs))]
+        scored = [rows for rows in runs_scored if rows is not None]
+        if len(scored) < len(runs_scored):
+            missing = [
+                str(run.folder) for run, rows in zip(self.runs, runs_scored, strict=True) if rows is None
+            ]
             self.notes.append(
                 f"{column}: no scores of single rows in {', '.join(missing)}; juzhen evaluate --again keeps them"
             )
@@ -203,10 +205,10 @@ def differences(first: Scored, other: Scored, *, metric: str | None, seed: int) 
     tail = 50 * (1 - CONFIDENCE)
     gaps_of_measures = []
     for measure in measures:
-        (before, drawn), (after, drawn_too) = (
+        (before, samples), (after, drawn_too) = (
             _resampled(scored, measure, seed=seed) for scored in (first, other)
         )
-        gaps = drawn_too - drawn
+        gaps = drawn_too - samples
         if before is None or after is None or not np.isfinite(gaps).any():
             continue
         low, high = np.nanpercentile(gaps, [tail, 100 - tail])
@@ -218,8 +220,8 @@ def _resampled(scored: Scored, measure: str, *, seed: int) -> tuple[float | None
     """A measure, and the same in each resample of the rows."""
     if measure == "spearman":
         scores = scored.rows["score"]
-        drawn = resampled_correlations(scores, scored.gold, samples=SAMPLES, seed=seed)
-        return spearman(scores, scored.gold), drawn
+        samples = resampled_correlations(scores, scored.gold, samples=SAMPLES, seed=seed)
+        return spearman(scores, scored.gold), samples
     per_row = scored.right if measure == "accuracy" else scored.rows[measure]
     assert per_row is not None  # it is one of its measures
     per_row = per_row.astype(np.float64)

@@ -145,22 +145,22 @@ def _beside(
         settings_beside(results),
         empty="None: the runs have the same settings.",
     )
-    lines: list[tuple[str, ...]] = []
+    table_rows: list[tuple[str, ...]] = []
     flipped: list[tuple[str, ...]] = []
     lists: list[ReportTable] = []
     frames: dict[str, pd.DataFrame] = {}
     for column in columns:
-        if (every := paired.scored(column)) is None:
+        if (scored_runs := paired.scored(column)) is None:
             continue
-        scored = dict(zip(labels, every, strict=True))
+        scored = dict(zip(labels, scored_runs, strict=True))
         for letter, other in list(scored.items())[1:]:
-            for gap in differences(every[0], other, metric=metric, seed=seed):
+            for gap in differences(scored_runs[0], other, metric=metric, seed=seed):
                 measure = metric_title(gap.measure).replace("spearman", "Spearman")
                 verdict = ("better" if gap.points > 0 else "worse") if gap.is_decided else "undecided"
                 interval = f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
                 values = (f"{100 * gap.first:.1f}", f"{100 * gap.other:.1f}", f"{gap.points:+.1f}", interval)
-                lines.append((heading(column), measure, f"{letter} − A", *values, verdict))
-            if (counts := flips(every[0], other)) is not None:
+                table_rows.append((heading(column), measure, f"{letter} − A", *values, verdict))
+            if (counts := flips(scored_runs[0], other)) is not None:
                 *rows, p = counts
                 flipped.append(
                     (heading(column), f"A, {letter}", *(f"{count:,}" for count in rows), f"{p:.2g}")
@@ -171,7 +171,13 @@ def _beside(
         if is_listed:
             last = list(labels)[-1]
             lists.append(
-                _pairs(flipped_rows(frame, every[0], every[-1]), column, scored, worst, _moved(every, last))
+                _pairs(
+                    flipped_rows(frame, scored_runs[0], scored_runs[-1]),
+                    column,
+                    scored,
+                    worst,
+                    _moved(scored_runs, last),
+                )
             )
             title = f"Worst of {last}"
             lists.append(_pairs(worst_rows(frame), column, scored, worst, title))
@@ -181,7 +187,7 @@ def _beside(
         "other seeds."
     )
     columns_of_gaps = ("set", "measure", "of", "A", "the other", "difference", "95 %", "verdict")
-    gaps = ReportTable("differences", "Differences", note, columns_of_gaps, lines, empty="None.")
+    gaps = ReportTable("differences", "Differences", note, columns_of_gaps, table_rows, empty="None.")
     tables = [table, settings, gaps]
     if flipped:
         note = "Rows that one run alone decides right at its threshold; p: McNemar's exact test."
@@ -192,8 +198,8 @@ def _beside(
     return tables + lists, frames
 
 
-def _moved(every: "Sequence[Scored]", last: str) -> str:
-    decided = every[0].right is not None and every[-1].right is not None
+def _moved(scored_runs: "Sequence[Scored]", last: str) -> str:
+    decided = scored_runs[0].right is not None and scored_runs[-1].right is not None
     return f"Flipped from A to {last}" if decided else f"Moved most from A to {last}"
 
 
@@ -204,11 +210,16 @@ def _pairs(
 
     names = [name for name in frame.columns if name.startswith(tuple(f"{kind}: " for kind in _kinds(frame)))]
     texts = list(frame.columns[list(frame.columns).index("error") + 1 :])
-    shown = ["line" if frame["line"].any() else "row", *(["gold"] if "gold" in frame else []), *names, *texts]
-    body = [
-        tuple(_cell(value) for value in line) for line in frame[shown].head(count).itertuples(index=False)
+    columns = [
+        "line" if frame["line"].any() else "row",
+        *(["gold"] if "gold" in frame else []),
+        *names,
+        *texts,
     ]
-    head = [name.split(": ")[-1] if name in names else name.replace("_", " ") for name in shown]
+    body = [
+        tuple(_cell(value) for value in line) for line in frame[columns].head(count).itertuples(index=False)
+    ]
+    head = [name.split(": ")[-1] if name in names else name.replace("_", " ") for name in columns]
     note = f"{min(count, len(frame))} of {len(frame):,}."
     return ReportTable("pairs", f"{title}, {heading(column)}", note, tuple(head), body, empty="None.")
 

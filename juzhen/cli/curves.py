@@ -12,7 +12,6 @@ from juzhen.cli.options import require_matplotlib
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import number_or_nan
 from juzhen.core.owned import require_ours
-from juzhen.core.whole import writing_to
 
 
 def curves(
@@ -54,12 +53,9 @@ def curves(
             raise UserError(f'--line {word}: expected a name and a number, as in --line "TF-IDF=0.731"')
     runs = distinct_labels([read_curves(folder) for folder in folders], folders)
     if names:
-        if len(names) != len(runs):
-            raise UserError(f"--names: {len(names)} names for {len(runs)} runs; give one for each")
         runs = [replace(run, name=name) for name, run in zip(names, runs, strict=True)]
     quantities = choose_quantities(runs, of)
-    with writing_to(output, "; give --output"):
-        output.mkdir(parents=True, exist_ok=True)
-        write_curves(runs, quantities, output / "curves.csv")
-        draw_curves(runs, quantities, output / "curves.svg", levels=levels)
+    output.mkdir(parents=True, exist_ok=True)
+    write_curves(runs, quantities, output / "curves.csv")
+    draw_curves(runs, quantities, output / "curves.svg", levels=levels)
     print(f"written: {output / 'curves.svg'}, {output / 'curves.csv'}", file=sys.stderr)

@@ -22,7 +22,7 @@ from juzhen.core.network import without_hub
 from juzhen.core.opened import require_file
 from juzhen.core.owned import require_ours
 from juzhen.core.texts import text_fault
-from juzhen.core.whole import whole_file, writing_to
+from juzhen.core.whole import whole_file
 
 
 def encode(
@@ -124,7 +124,7 @@ def encode(
         if writes_ranges and quantized.ranges is not None:
             arrays[kept_ranges] = quantized.ranges
     for path, array in arrays.items():
-        with writing_to(f"--output {path}"), whole_file(path, "wb") as stream:
+        with whole_file(path, "wb") as stream:
             np.save(stream, array)
     lost = loaded.lost_tokens(texts)
     if cut_report is not None:
@@ -136,8 +136,8 @@ def encode(
             "pairs of this encoder are scored by uᵀWv and not by the cosine of these: juzhen score",
             file=sys.stderr,
         )
-    made = "" if precision == "float32" else f", in {precision}"
-    print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers{made}: {output}", file=sys.stderr)
+    kind = "" if precision == "float32" else f", in {precision}"
+    print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers{kind}: {output}", file=sys.stderr)
 
 
 SHOWN = 5
@@ -149,12 +149,14 @@ def cut_lines(lost: Any, max_length: int) -> str | None:
 
     lost  tokens of each line that were left out
     """
-    lines = [number for number, count in enumerate(lost.tolist(), start=1) if count]
-    if not lines:
+    line_numbers = [number for number, count in enumerate(lost.tolist(), start=1) if count]
+    if not line_numbers:
         return None
-    named = ", ".join(f"{number:,}" for number in lines[:SHOWN]) + (", …" if lines[SHOWN:] else "")
+    named = ", ".join(f"{number:,}" for number in line_numbers[:SHOWN]) + (
+        ", …" if line_numbers[SHOWN:] else ""
+    )
     return (
-        f"{len(lines):,} of {len(lost):,} lines are longer than {max_length} tokens and were cut: {named}. "
+        f"{len(line_numbers):,} of {len(lost):,} lines are longer than {max_length} tokens and were cut: {named}. "
         "--cut-report FILE lists them; --long-texts chunk reads them whole"
     )
 
@@ -165,5 +167,5 @@ def write_cut_report(path: Path, lost: Any, max_length: int) -> None:
         for number, count in enumerate(lost.tolist(), start=1)
         if count
     ]
-    with writing_to(f"--cut-report {path}"), whole_file(path, "w") as stream:
+    with whole_file(path, "w") as stream:
         stream.write("line\ttokens\tlost\n" + "".join(rows))

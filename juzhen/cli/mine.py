@@ -8,7 +8,6 @@ from typer import Argument, Option
 
 from juzhen.cli import options
 from juzhen.core.network import without_hub
-from juzhen.core.numerals import as_number
 from juzhen.core.places import DATASETS
 from juzhen.mining.options import MiningOptions, require_portions
 
@@ -52,7 +51,7 @@ def mine(
         float | None,
         Option(
             help="refuse what scores above this share of the score of a positive, or none",
-            parser=lambda text: None if text == "none" else as_number(str(text)),
+            parser=lambda text: None if text == "none" else float(str(text)),
         ),
     ] = MiningOptions.share,
     share_of: Annotated[

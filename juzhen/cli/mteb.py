@@ -1,14 +1,12 @@
 """`juzhen mteb`: tasks of the package mteb on a run."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Option
 
 from juzhen.cli import options
-from juzhen.core.commands import install_line
-from juzhen.core.errors import UserError
+from juzhen.core.commands import require_packages
 from juzhen.core.markup import markdown_table
 from juzhen.core.network import without_hub
 from juzhen.core.places import DATASETS
@@ -39,8 +37,7 @@ def mteb(
 
     juzhen mteb runs/NAME --tasks AFQMC LCQMC STSB --data-dir data
     """
-    if find_spec("mteb") is None:
-        raise UserError(f"juzhen mteb needs mteb; type: {install_line('mteb')}")
+    require_packages("juzhen mteb", "mteb", extra="mteb")
     names = list(dict.fromkeys(name for word in tasks for name in word.split(",") if name))
     from juzhen.core.weights import weights_digest
     from juzhen.data.audit.sources import ConfiguredSets

@@ -63,8 +63,8 @@ class Choices:
         """As options of the verb, those that are not left at their defaults."""
         values = {key: value for key, value in asdict(self).items() if value != getattr(Choices, key)}
         header = values.pop("header", None)
-        words = [] if header is None else ["--header" if header else "--no-header"]
-        return words + [word for key, value in values.items() for word in (f"--{key}", str(value))]
+        arguments = [] if header is None else ["--header" if header else "--no-header"]
+        return arguments + [word for key, value in values.items() for word in (f"--{key}", str(value))]
 
 
 def new(
@@ -115,8 +115,10 @@ def new(
     choices = Choices(name, kind, columns, header, dev, test, seed)
     ask = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     folder = _descriptions(config_dir)
-    made = _make(file, choices, data_dir=data_folder(data_dir), descriptions=folder, ask=ask)
-    print("\n".join(_next(made, config_dir, data_folder(data_dir))))
+    new_set = _make(
+        file, choices, data_dir=data_folder(data_dir, may_lack=True), descriptions=folder, ask=ask
+    )
+    print("\n".join(_next(new_set, config_dir, data_folder(data_dir, may_lack=True))))
 
 
 class SetOfFile(NamedTuple):
@@ -149,10 +151,10 @@ def set_of_file(
             f"data={file}: the set {name} was made by {previous.command}, of another content; type that again, "
             f"or {command('juzhen', 'new', file, '--name', f'{name}_2')}"
         )
-    places = {"data_dir": data_folder(data_dir), "descriptions": folder}
-    made = _make(file, Choices(), **places, ask=False, to=sys.stderr, write=write)
-    text = "" if write else description(made, files_of(made, data_folder(data_dir)), origin)
-    return SetOfFile(name, made.guess.kind, text)
+    places = {"data_dir": data_folder(data_dir, may_lack=True), "descriptions": folder}
+    new_set = _make(file, Choices(), **places, ask=False, to=sys.stderr, write=write)
+    files = {} if write else files_of(new_set, data_folder(data_dir, may_lack=True))
+    return SetOfFile(name, new_set.guess.kind, "" if write else description(new_set, files, origin))
 
 
 def _make(
@@ -182,15 +184,15 @@ def _make(
         raise UserError(
             "nothing was written; say what the rows are: --kind, --columns, --header, --no-header"
         )
-    made = make_set(name, table, rows, dev=choices.dev, test=choices.test, seed=choices.seed)
+    new_set = make_set(name, table, rows, dev=choices.dev, test=choices.test, seed=choices.seed)
     if not write:
-        print("\n".join(_summary(made)), file=to)
-        return made
-    path = write_set(made, data_dir=data_dir, descriptions=descriptions, origin=origin)
+        print("\n".join(_summary(new_set)), file=to)
+        return new_set
+    path = write_set(new_set, data_dir=data_dir, descriptions=descriptions, origin=origin)
     if path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
-    print("\n".join([*_summary(made), f"written: {path}"]), file=to)
-    return made
+    print("\n".join([*_summary(new_set), f"written: {path}"]), file=to)
+    return new_set
 
 
 def name_of(file: Path) -> str:
@@ -210,10 +212,12 @@ def training_words(name: str, kind: str, *, model: str = "biencoder") -> list[st
     """What is typed after train.py to train on a set and score its test split."""
     if model in LEXICAL:
         return ["dataset=[]", setting(f"+dataset@evaluate.{name}", name), "suite=none"]
-    words = [setting("dataset", name)]
-    words += [] if kind == "sentence" else ["suite=none"]  # sentences alone are scored by those of other sets
-    words += [f"loss={LOSSES[model][kind]}"] if kind in LOSSES.get(model, {}) else []
-    return words + (["evaluation.untrained=true"] if model == "biencoder" else [])
+    arguments = [setting("dataset", name)]
+    arguments += (
+        [] if kind == "sentence" else ["suite=none"]
+    )  # sentences alone are scored by those of other sets
+    arguments += [f"loss={LOSSES[model][kind]}"] if kind in LOSSES.get(model, {}) else []
+    return arguments + (["evaluation.untrained=true"] if model == "biencoder" else [])
 
 
 def _descriptions(config_dir: Path | None) -> Path:
@@ -246,38 +250,41 @@ def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
     yield from (f"  note: {note}" for note in rows.notes)
 
 
-def _summary(made: "NewSet") -> Iterator[str]:
+def _summary(new_set: "NewSet") -> Iterator[str]:
     """What became of the rows."""
-    lines: dict[str, list[int]] = {}
-    for line, reason in made.left_out.items():
-        lines.setdefault(reason, []).append(line)
-    for reason, places in sorted(lines.items(), key=lambda item: -len(item[1]))[:NUM_LINES]:
-        numbers = ", ".join(map(str, places[:NUM_LINES])) + (", …" if len(places) > NUM_LINES else "")
-        yield f"left out, {reason}: {len(places):,} rows (line {numbers})"
-    if len(lines) > NUM_LINES:
-        yield f"left out for other reasons: {sum(map(len, lines.values())):,} rows in all"
-    sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in made.splits.items())
-    parted = "query or positive" if made.guess.kind == "triplet" else "sentence"
-    yield f"{made.name}: {sizes} rows; no {parted} is in two splits"
+    by_reason: dict[str, list[int]] = {}
+    for line, reason in new_set.left_out.items():
+        by_reason.setdefault(reason, []).append(line)
+    for reason, line_numbers in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:NUM_LINES]:
+        numbers = ", ".join(map(str, line_numbers[:NUM_LINES])) + (
+            ", …" if len(line_numbers) > NUM_LINES else ""
+        )
+        yield f"left out, {reason}: {len(line_numbers):,} rows (line {numbers})"
+    if len(by_reason) > NUM_LINES:
+        yield f"left out for other reasons: {sum(map(len, by_reason.values())):,} rows in all"
+    sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in new_set.splits.items())
+    parted = "query or positive" if new_set.guess.kind == "triplet" else "sentence"
+    yield f"{new_set.name}: {sizes} rows; no {parted} is in two splits"
 
 
-def _next(made: "NewSet", config_dir: Path | None, data_dir: Path) -> Iterator[str]:
+def _next(new_set: "NewSet", config_dir: Path | None, data_dir: Path) -> Iterator[str]:
     """The command that trains on a set; without a clone, lines of Python."""
-    words = training_words(made.name, made.guess.kind)
+    arguments = training_words(new_set.name, new_set.guess.kind)
     if IS_CLONE:
         program = "train.py" if Path.cwd() == ROOT else ROOT / "train.py"
         tree = ["--config-dir", config_dir] if config_dir else []
-        yield f"next: {command('python', program, *tree, *words, setting('run_dir', f'runs/{made.name}'))}"
+        yield f"next: {command('python', program, *tree, *arguments, setting('run_dir', f'runs/{new_set.name}'))}"
         return
-    if made.guess.kind in ("nli_pair", "labelled_text"):
+    if new_set.guess.kind in ("nli_pair", "labelled_text"):
         yield "next: train on it in a clone of juzhen, whose train.py reads such rows"
         return
     files = (
-        json.dumps(str(data_dir / made.name / f"{split}.csv"), ensure_ascii=False) for split in made.splits
+        json.dumps(str(data_dir / new_set.name / f"{split}.csv"), ensure_ascii=False)
+        for split in new_set.splits
     )
-    words = [next(files), *(f"dev={file}" for file in itertools.islice(files, 1))]
-    words.append(f"loss={LOSSES['biencoder'].get(made.guess.kind, 'cosent')!r}")
-    words += [f"score_range={made.guess.score_range}"] if made.guess.score_range else []
+    arguments = [next(files), *(f"dev={file}" for file in itertools.islice(files, 1))]
+    arguments.append(f"loss={LOSSES['biencoder'].get(new_set.guess.kind, 'cosent')!r}")
+    arguments += [f"score_range={new_set.guess.score_range}"] if new_set.guess.score_range else []
     yield "next, in Python:"
     yield "  from juzhen import fit"
-    yield f"  encoder = fit('builtin/mini_zh', {', '.join(words)})"
+    yield f"  encoder = fit('builtin/mini_zh', {', '.join(arguments)})"

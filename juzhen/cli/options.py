@@ -4,14 +4,13 @@ A metavar that ends in … takes every word up to the next option: `--sets lcqmc
 """
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
-from juzhen.core.commands import install_line
+from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import LARGEST
 
@@ -87,7 +86,10 @@ Leaks = Annotated[Path | None, Option(help="audit of leaks", show_default="resul
 Title = Annotated[str, Option(help="of the page")]
 
 
-def data_folder(folder: Path | None) -> Path:
+def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:
+    """Where the data sets lie. Raises UserError for a folder that is not there, unless it is to be made."""
+    if folder is not None and not may_lack and not folder.expanduser().is_dir():
+        raise UserError(f"--data-dir {folder}: no such folder; give the one that holds the data sets")
     return folder or Path(os.environ.get("JUZHEN_DATA", "data"))
 
 
@@ -96,5 +98,4 @@ def require_matplotlib(otherwise: str = "") -> None:
 
     otherwise  end of the message: what can be done instead
     """
-    if find_spec("matplotlib") is None:
-        raise UserError(f"the picture needs matplotlib; type: {install_line('analysis')}{otherwise}")
+    require_packages("the picture", "matplotlib", extra="analysis", otherwise=otherwise)

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from juzhen.cli.options import Encoder, Numbers
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import require_choice
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_json
@@ -56,8 +56,6 @@ def parity(
     if json is not None:
         require_ours(json)
     texts = None if file is None else text_lines(file, option="parity")
-    if texts is not None and not all(text.strip() for text in texts):
-        raise UserError(f"{file}: holds an empty line")
     without_hub()
     from juzhen.core.markup import markdown_table
     from juzhen.export.parity import WAYS, compare_ways
@@ -68,8 +66,8 @@ def parity(
     loaded = find_family(encoder).load(encoder)
     if texts is None:
         texts = [*proof_texts(loaded.inner), *special_texts(loaded.inner)]
-    if unknown := [name for name in ways or () if name not in WAYS]:
-        raise UserError(f"--ways {unknown[0]}: there is no such way; {nearest(unknown[0], WAYS)}")
+    for name in ways or ():
+        require_choice("--ways", name, WAYS)
     results = compare_ways(
         loaded,
         texts,

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from juzhen.core.errors import UserError
 from juzhen.core.owned import LIST
 from juzhen.export.formats import PARITY
 
@@ -31,8 +30,6 @@ def push(
 
     juzhen push runs/NAME me/faq-encoder
     """
-    if name.count("/") != 1 or not all(name.split("/")):
-        raise UserError(f"{name}: expected the name of a repository, owner/name")
     from huggingface_hub import get_token
 
     from juzhen.encoders.adapters import for_others

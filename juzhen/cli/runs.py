@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from juzhen.cli import options
-from juzhen.core.errors import UserError
 from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_text, writing_to
+from juzhen.core.whole import write_text
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from juzhen.report.matrix import Matrix
@@ -41,8 +40,6 @@ def table(
     juzhen table runs --split test --csv matrix.csv
     """
     if picture is not None:
-        if picture.suffix not in (".svg", ".png"):
-            raise UserError(f"--picture {picture}: expected a file that ends in .svg or .png")
         options.require_matplotlib(", or leave out --picture")
     require_ours(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
@@ -65,8 +62,8 @@ def table(
     text += "".join(f"\n{table.title} {table.note}\n\n{table.markdown()}\n" for table in further)
     if console := for_people():
         console.print(to_console(matrix, wins, folders=folders))
-        lines = [caption(matrix), *filter(None, [letters_line(wins)]), *undefined_lines(matrix)]
-        console.print("\n".join(lines), highlight=False)
+        text_lines = [caption(matrix), *filter(None, [letters_line(wins)]), *undefined_lines(matrix)]
+        console.print("\n".join(text_lines), highlight=False)
         show_tables(further)
     else:
         print(text, end="")
@@ -75,8 +72,7 @@ def table(
     if picture is not None:
         from juzhen.report.picture import draw_dots
 
-        with writing_to(picture):
-            draw_dots(matrix, picture)
+        draw_dots(matrix, picture)
 
 
 def report(
@@ -137,8 +133,7 @@ def archive(
 def write_page(path: Path | None, text: str) -> None:
     """Writes a text where one was asked for. Raises UserError for a place that cannot be written to."""
     if path is not None:
-        with writing_to(path):
-            write_text(path, text)
+        write_text(path, text)
 
 
 def read_matrix(folder: Path, *, metric: str, split: str | None = None, debug: bool = False) -> "Matrix":

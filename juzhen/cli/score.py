@@ -94,11 +94,11 @@ def score(
     without_hub()
     if file is None and len(pair) == 2:
         scores = scorer.scores(pair[:1], pair[1:], progress=False)
-        shown = scorer.shown(scores)
-        line = f"{shown[0]:.4f}"
-        if decide:
+        numbers = scorer.shown(scores)
+        line = f"{numbers[0]:.4f}"
+        if scorer.decide:
             line += f" {'same' if scores[0] >= scorer.limit else 'different'} ("
-            line += f"score {scores[0]:.4f}, " if shown is not scores else ""
+            line += f"score {scores[0]:.4f}, " if numbers is not scores else ""
             line += f"same from {scorer.limit:.4f} on)"
         print(line)
         if words:

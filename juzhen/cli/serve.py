@@ -2,7 +2,6 @@
 
 import os
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
 from juzhen.cli.options import Backend
-from juzhen.core.commands import install_line
+from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 
@@ -82,10 +81,7 @@ def serve(
     juzhen serve runs/FAQ --adapter runs/LEGAL --adapter runs/NEWS
     juzhen serve runs/NEW --compare runs/OLD --index texts.txt
     """
-    if missing := [
-        package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None
-    ]:
-        raise UserError(f"juzhen serve needs {', '.join(missing)}; type: {install_line('serve')}")
+    require_packages("juzhen serve", "fastapi", "uvicorn", "prometheus_client", extra="serve")
     from juzhen.serving.settings import Keys, Limits
 
     keys = Keys.read(api_keys)

@@ -65,19 +65,15 @@ def require_accelerator(hardware: Any) -> None:
             raise UserError(
                 f"{setting}: the installed torch was built without CUDA; choose accelerator=cpu, or install one with it"
             )
-        if not (devices := cuda_devices()):
+        if not cuda_devices():
             raise UserError(
                 f"{setting}: NVIDIA's driver is not there, or shows no device. There is: {present}; choose "
                 "accelerator=cpu"
             )
-        if hardware.devices > devices:
-            raise UserError(f"devices={hardware.devices}: {devices} CUDA devices are visible here")
     if hardware.accelerator == "mps" and platform.system() != "Darwin":
         raise UserError(
             f"{setting}: Metal is Apple's, and this is {platform.system()}. There is: {present}; choose accelerator=cpu"
         )
-    if hardware.accelerator == "mps" and hardware.devices > 1:
-        raise UserError(f"devices={hardware.devices}: Metal has one device; choose devices=1")
     if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
         # Lightning would quietly take bfloat16 instead on a CPU.
         raise UserError(

@@ -5,8 +5,6 @@ import os
 import tempfile
 from pathlib import Path
 
-from juzhen.core.errors import UserError
-
 FOLDERS = {
     "MPLCONFIGDIR": "matplotlib",
     "WANDB_CACHE_DIR": "wandb",
@@ -23,24 +21,11 @@ def default_cache() -> str:
     return os.environ.get("JUZHEN_CACHE", ".cache")
 
 
-def require_cache(folder: str | Path | None) -> None:
-    """Raises UserError where a file stands in the way of a cache."""
-    path = Path(folder or ".").expanduser()
-    existing = next((parent for parent in (path, *path.parents) if parent.exists()), path)
-    if not existing.is_dir():
-        raise UserError(
-            f"cache_dir={folder}: {existing} is a file, not a folder; choose another folder, or null for none"
-        )
-
-
 def caches_below(folder: str | Path | None) -> None:
     """Tells libraries where to keep their caches; call it before they are imported. What is set already stays.
 
     None: a folder that is gone when the program ends
-
-    Raises UserError where a file stands in the way.
     """
-    require_cache(folder)
     unset = {name: folder_name for name, folder_name in FOLDERS.items() if name not in os.environ}
     if not unset:
         return

@@ -3,8 +3,10 @@
 import re
 import shlex
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
+from juzhen.core.errors import UserError
 from juzhen.core.places import DISTRIBUTION, IS_CLONE, ROOT
 
 PLAIN = re.compile(r"[A-Za-z_/.][\w/.:-]*", flags=re.ASCII)
@@ -34,8 +36,18 @@ def install_line(extra: str) -> str:
     """
     if not IS_CLONE:
         return command("pip", "install", f"{DISTRIBUTION}[{extra}]")
-    place, pinned = (".", "constraints.txt") if Path.cwd() == ROOT else (ROOT, ROOT / "constraints.txt")
-    return command("pip", "install", "-e", f"{place}[{extra}]", "-c", pinned)
+    folder, pinned = (".", "constraints.txt") if Path.cwd() == ROOT else (ROOT, ROOT / "constraints.txt")
+    return command("pip", "install", "-e", f"{folder}[{extra}]", "-c", pinned)
+
+
+def require_packages(user: str, *packages: str, extra: str, otherwise: str = "") -> None:
+    """Raises UserError, with what to type, where a package that `user` needs is not installed.
+
+    extra      the one that brings it
+    otherwise  end of the message: what can be done instead
+    """
+    if missing := [package for package in packages if find_spec(package) is None]:
+        raise UserError(f"{user} needs {', '.join(missing)}; type: {install_line(extra)}{otherwise}")
 
 
 def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:

@@ -1,9 +1,12 @@
 """The one exception for mistakes of the person at the keyboard, and the hint that goes with it."""
 
 import difflib
+import math
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from numbers import Real
+from typing import Any
 
 from juzhen.core.texts import in_a_line, short
 
@@ -41,6 +44,34 @@ def print_error(error: UserError) -> None:
     from juzhen.core.secrets import redacted
 
     print(f"error: {redacted(str(error))}", file=sys.stderr)
+
+
+def require_choice(key: str, value: object, choices: Collection[str]) -> None:
+    """Raises UserError, with the nearest choice, for a value that is none of them."""
+    if value not in choices:
+        raise UserError(f"{key}={value}: {nearest(str(value), choices)}")
+
+
+def require_number(
+    key: str,
+    value: Any,
+    low: float,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
+    optional: bool = False,
+) -> None:
+    """Raises UserError for what is no number of [low, high], without its open ends; None may be optional."""
+    if value is None and optional:
+        return
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    is_out = not is_number or not low <= value <= high
+    if is_out or (open_low and value == low) or (open_high and value == high):
+        lower = f"above {low:g}" if open_low else f"from {low:g}" if math.isfinite(low) else ""
+        link = "and below" if open_low and open_high else "to below" if open_high else "to"
+        upper = f"{link} {high:g}" if math.isfinite(high) else ""
+        raise UserError(" ".join(filter(None, (f"{key}={value}: expected a number", lower, upper))))
 
 
 def nearest(word: str, names: Iterable[str]) -> str:

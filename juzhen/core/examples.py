@@ -95,10 +95,6 @@ class Examples:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def __post_init__(self) -> None:
-        if missing := [name for name in TEXT_COLUMNS[self.kind] if name not in self.columns]:
-            raise ValueError(f"{self.name}/{self.split}: a {self.kind} needs the columns {missing}")
-
     @classmethod
     def from_texts(
         cls,

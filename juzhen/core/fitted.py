@@ -123,24 +123,9 @@ def _report(path: str | Path, shape: Object, command: str) -> dict[str, Any]:
     try:
         report = read_json(path)
         require_shape(report, shape, "it")
-        _require_counts(report, shape)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; it is written by juzhen {command}") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: {short(str(error), 200)}; expected a file of juzhen {command}") from None
     return report
-
-
-def _require_counts(report: Mapping[str, Any], shape: Object) -> None:
-    """Raises ValueError where a list has more or fewer numbers than is meant, and for a temperature of 0."""
-    counts = {key: (report[key], 2) for key in shape.required if isinstance(shape.required[key], list)}
-    fitted = report["fitted"] if "fitted" in shape.required else {}
-    counts |= {f"fitted.{name}": (fitted[name], SCALINGS[name]) for name in SCALINGS if name in fitted}
-    for key, (numbers, count) in counts.items():
-        if len(numbers) != count:
-            raise ValueError(f"{key} has {len(numbers)} values, expected {count}")
-    if fitted.get("temperature") == [0]:
-        raise ValueError("fitted.temperature is 0, which divides nothing")
 
 
 def _require(folder: str | Path, digest: str, message: str) -> None:

@@ -29,9 +29,9 @@ def all_maxsims(
     step = max(1, at_once // max(len(rows) * documents.shape[1], 1))
     parts = []
     for start in range(0, len(documents), step):
-        some = documents[start : start + step]
-        products = (rows @ some.reshape(-1, dim).T).view(count, length, len(some), -1)
-        is_token = _is_token(some)
+        portion = documents[start : start + step]
+        products = (rows @ portion.reshape(-1, dim).T).view(count, length, len(portion), -1)
+        is_token = _is_token(portion)
         nearest = products.masked_fill(~is_token, -torch.inf).max(dim=-1).values
         parts.append(nearest.masked_fill(~is_token.any(dim=-1), 0))
     return _mean(torch.cat(parts, dim=2), queries)

@@ -28,8 +28,8 @@ def free_mib() -> float | None:
 
     None where the system does not tell (macOS).
     """
-    known = [*_free_of_groups(), *_free_of_system()]
-    return min(known) / 2**20 if known else None
+    limits = [*_free_of_groups(), *_free_of_system()]
+    return min(limits) / 2**20 if limits else None
 
 
 def _free_of_system() -> Iterator[float]:

@@ -6,26 +6,10 @@ LARGEST = 2**32 - 1
 """That numpy and scikit-learn take for a seed; no number of rows or tokens is beyond it."""
 
 
-def as_number(text: str) -> float:
-    """The number that `text` spells. Raises ValueError for anything else.
-
-    float() also takes the digits of other scripts and 1_0, which is a slip or a damaged file wherever it is found.
-
-    >>> as_number(" 2.5 ")
-    2.5
-    >>> as_number("٣")
-    Traceback (most recent call last):
-    ValueError: '٣' is not a number in ASCII digits
-    """
-    if not text.isascii() or "_" in text:
-        raise ValueError(f"{text!r} is not a number in ASCII digits")
-    return float(text)
-
-
 def number_or_nan(text: str) -> float:
-    """As `as_number`, NaN for what spells none."""
+    """The number that a text spells, NaN where it spells none."""
     try:
-        return as_number(text)
+        return float(text)
     except ValueError:
         return math.nan
 

@@ -77,16 +77,12 @@ class _KeysOnce(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
 
 
 def read_yaml(path: str | Path) -> Any:
-    """The content of a YAML file. Raises UserError, with the path, where it cannot be read."""
+    """The content of a YAML file. Raises UserError, with the path, where it is none."""
     try:
         text = read_text(path)
         _require_few_nodes(text)
         return yaml.load(text, Loader=_KeysOnce)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except RecursionError as error:
-        raise UserError(f"{path}: no YAML that can be read (brackets in brackets, hundreds deep)") from error
-    except (ValueError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{path}: no YAML that can be read: {' '.join(str(error).split())[:300]}") from error
 
 
@@ -96,8 +92,6 @@ def require_yaml(path: str | Path) -> None:
         _require_few_nodes(read_text(path))
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError):
         return
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
 

@@ -139,8 +139,8 @@ class ProgressLine:
         """Numbers, note and time, as far as they are known."""
         count = f"{self.done:,}/{self.total:,}{self.unit and f' {self.unit}'}"
         note = self._note(wide) if callable(self._note) else self._note
-        left = self.seconds_left
-        outlook = "" if left is None else f"{time_in_words(left)} left"
+        seconds = self.seconds_left
+        outlook = "" if seconds is None else f"{time_in_words(seconds)} left"
         if ends:
             outlook = f"in {time_in_words(time.monotonic() - self.begun)}"
         return [fact for fact in (count, note, outlook) if fact]

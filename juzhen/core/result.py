@@ -213,7 +213,7 @@ class Result:
                 shape = NUMBER if key.startswith("best_dev_") else ANYTHING
                 require_shape(value, shape, f"it.training.{key}")
             if (written := fields.get("format_version", 1)) != FORMAT_VERSION:
-                raise UserError(f"it is of format {written}, and this version reads format {FORMAT_VERSION}")
+                raise ValueError(f"it is of format {written}, and this version reads format {FORMAT_VERSION}")
             for name in ("scores", "untrained"):
                 fields[name] = {key: Score(**score) for key, score in fields.get(name, {}).items()}
             thresholds = fields.get("thresholds", {}).items()
@@ -227,7 +227,3 @@ class Result:
             ) from None
         except (ValueError, TypeError, RecursionError) as error:
             raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from error
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror})") from error

@@ -157,8 +157,6 @@ class RowScores:
 def _sets(frame: "pd.DataFrame", sets: Mapping[str, Any]) -> Any:
     for name, group in frame.groupby("set", sort=False, observed=True):
         about = sets[str(name)]
-        if len(group) != about["rows"]:
-            raise ValueError(f"{name} has {len(group)} rows, expected {about['rows']}")
         filled = [column for column in group.columns[1:] if column in PLACES or group[column].notna().any()]
         columns = {
             column: group[column].to_numpy(np.int32 if column in PLACES else np.float32) for column in filled

@@ -66,8 +66,8 @@ class Space:
             "maps": list(self.maps),
             "sets": {name: {"texts": taken, "of": of} for name, (taken, of) in self.sample.items()},
             "runs": [
-                {"run": run, "sets": {name: dict(of_runs[place]) for name, of_runs in self.numbers.items()}}
-                for place, run in enumerate(self.runs)
+                {"run": run, "sets": {name: dict(of_runs[number]) for name, of_runs in self.numbers.items()}}
+                for number, run in enumerate(self.runs)
             ],
             "together": {name: dict(values) for name, values in self.together.items()},
         }

@@ -21,7 +21,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from juzhen.core.errors import UserError
 from juzhen.core.owned import (
     LIST,
     MARKER,
@@ -84,15 +83,6 @@ def whole_file(
     finally:
         part.unlink(missing_ok=True)
     _clear(path.parent, _name(path))
-
-
-@contextmanager
-def writing_to(target: object, advice: str = "") -> Iterator[None]:
-    """Around writing to a place that the user chose: where the disk refuses, a UserError that ends with `advice`."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{target}: cannot write there ({error.strerror or error}){advice}") from error
 
 
 def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> None:

@@ -87,7 +87,7 @@ def as_fields(
 
     Raises UserError for a kind that such rows are not, and for scores that a kind has no place for.
     """
-    read, rows, lines, faults = FORMATS[format], list[ForeignRow](), list[int](), dict(table.faults)
+    read, rows, line_numbers, faults = FORMATS[format], list[ForeignRow](), list[int](), dict(table.faults)
     for line, record in zip(table.lines.tolist(), _records(table), strict=True):
         try:
             row = read(record)
@@ -96,10 +96,10 @@ def as_fields(
             faults.setdefault(line, str(fault))
         else:
             rows.append(row if teacher_scores is not False else replace(row, scores=None))
-            lines.append(line)
+            line_numbers.append(line)
     scored = [row.scores is not None for row in rows]
     if any(scored) and not all(scored):
-        without = next(line for line, is_scored in zip(lines, scored, strict=True) if not is_scored)
+        without = next(line for line, is_scored in zip(line_numbers, scored, strict=True) if not is_scored)
         raise UserError(
             f"{table.at(without)}: no scores of a teacher, and other rows have them; mend the file, or say "
             "teacher_scores: false in the layout"
@@ -111,7 +111,7 @@ def as_fields(
             "are read; say negatives: in the layout for another number"
         )
     count = (num_negatives or min(counts)) if kind is Kind.TRIPLET else 0
-    return _flat(table, rows, lines, faults, kind, count)
+    return _flat(table, rows, line_numbers, faults, kind, count)
 
 
 def _records(table: FileTable) -> Iterator[dict[str, Any]]:
@@ -122,30 +122,31 @@ def _records(table: FileTable) -> Iterator[dict[str, Any]]:
 
 def _require_kind(row: ForeignRow, kind: Kind, *, scores: bool | None) -> None:
     """Raises RowError for a row that is not of the kind, and for what of it would be lost."""
-    target = TARGET_COLUMN.get(kind)
-    if kind not in (Kind.TRIPLET, Kind.POSITIVE_PAIR) and not (target and len(TEXT_COLUMNS[kind]) == 2):
-        raise RowError(f"rows of this format are no {kind}; say kind: triplet or positive_pair")
-    if target and row.label is None:
-        raise RowError(f"no label, which a {kind} has; say kind: triplet or positive_pair")
-    if target and row.negatives:
-        raise RowError(f"negatives, which a {kind} does not have; say kind: triplet")
-    if row.label is not None and not target:
-        raise RowError(f"a label, which a {kind} does not have; say kind: labelled_pair or scored_pair")
-    if kind is Kind.TRIPLET and not row.negatives:
-        raise RowError("no negative; say kind: positive_pair to read positives alone")
-    if kind is not Kind.TRIPLET and row.scores is not None and scores is not False:
-        raise RowError(
-            f"scores of a teacher, and a {kind} has no place for them; say kind: triplet with negatives, or "
-            "teacher_scores: false in the layout to leave them out"
-        )
-    if scores and row.scores is None:
-        raise RowError("no scores of a teacher, and the layout says teacher_scores: true")
+    target, is_triplet = TARGET_COLUMN.get(kind), kind is Kind.TRIPLET
+    is_pair = kind is Kind.POSITIVE_PAIR or (target and len(TEXT_COLUMNS[kind]) == 2)
+    faults = {
+        f"rows of this format are no {kind}; say kind: triplet or positive_pair": not (is_triplet or is_pair),
+        f"no label, which a {kind} has; say kind: triplet or positive_pair": target and row.label is None,
+        f"negatives, which a {kind} does not have; say kind: triplet": target and row.negatives,
+        f"a label, which a {kind} does not have; say kind: labelled_pair or scored_pair": (
+            row.label is not None and not target
+        ),
+        "no negative; say kind: positive_pair to read positives alone": is_triplet and not row.negatives,
+        f"scores of a teacher, and a {kind} has no place for them; say kind: triplet with negatives, or "
+        "teacher_scores: false in the layout to leave them out": (
+            not is_triplet and row.scores is not None and scores is not False
+        ),
+        "no scores of a teacher, and the layout says teacher_scores: true": scores and row.scores is None,
+    }
+    for fault, is_there in faults.items():
+        if is_there:
+            raise RowError(fault)
 
 
 def _flat(
     table: FileTable,
     rows: Sequence[ForeignRow],
-    lines: Sequence[int],
+    line_numbers: Sequence[int],
     faults: dict[int, str],
     kind: Kind,
     count: int,
@@ -157,12 +158,15 @@ def _flat(
     names = fields + [TEACHER_SCORE.format(field) for field in fields[1:] if is_scored]
     names += [target] if target else []
     cells, of_rows = list[list[Any]](), list[int]()
-    for row, line in zip(rows, lines, strict=True):
-        places = [number % len(row.negatives) for number in range(count)]
+    for row, line in zip(rows, line_numbers, strict=True):
+        positions = [number % len(row.negatives) for number in range(count)]
         for number, positive in enumerate(row.positives):
-            cell: list[Any] = [row.anchor, positive, *(row.negatives[place] for place in places)]
+            cell: list[Any] = [row.anchor, positive, *(row.negatives[position] for position in positions)]
             if row.scores is not None:
-                cell += [row.scores[number], *(row.scores[len(row.positives) + place] for place in places)]
+                cell += [
+                    row.scores[number],
+                    *(row.scores[len(row.positives) + position] for position in positions),
+                ]
             cells.append(cell + ([row.label] if target else []))
             of_rows.append(line)
     columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in names]
@@ -196,9 +200,8 @@ def _ms_swift(record: Mapping[str, Any]) -> ForeignRow:
 
 
 def _messages(value: Any, key: str) -> list[str]:
-    if not isinstance(value, list):
-        raise RowError(f"{key} is {_what(value)}, expected a list of conversations, each of them a list")
-    return [_message(messages, f"{key}[{number}]") for number, messages in enumerate(value)]
+    conversations = _as_list(value, key, "conversations, each of them a list")
+    return [_message(messages, f"{key}[{number}]") for number, messages in enumerate(conversations)]
 
 
 def _message(value: Any, key: str) -> str:
@@ -208,10 +211,10 @@ def _message(value: Any, key: str) -> str:
             f'{key} is {_what(value)}, expected a list of messages such as {{"role": …, "content": …}}'
         )
     system = [message for message in value if message.get("role") == "system"]
-    spoken = [message for message in value if message.get("role") != "system"]
-    if len(spoken) != 1 or len(system) > 1:
-        raise RowError(f"{key} has {len(spoken)} messages beside the system's, expected one")
-    texts = [_text(message.get("content"), f"{key}.content") for message in (*system, *spoken)]
+    messages = [message for message in value if message.get("role") != "system"]
+    if len(messages) != 1 or len(system) > 1:
+        raise RowError(f"{key} has {len(messages)} messages beside the system's, expected one")
+    texts = [_text(message.get("content"), f"{key}.content") for message in (*system, *messages)]
     return " ".join(texts)
 
 
@@ -264,27 +267,31 @@ def _texts(record: Mapping[str, Any], key: str, *, may_lack: bool = False) -> li
     value = record.get(key)
     if value is None and may_lack:
         return []
-    if not isinstance(value, list):
-        raise RowError(f"{key} is {_what(value)}, expected a list of texts")
-    if not value and not may_lack:
+    texts = _as_list(value, key, "texts")
+    if not texts and not may_lack:
         raise RowError(f"{key} is an empty list")
-    return [_text(text, f"{key}[{number}]") for number, text in enumerate(value)]
+    return [_text(text, f"{key}[{number}]") for number, text in enumerate(texts)]
 
 
 def _numbers(record: Mapping[str, Any], key: str, count: int) -> list[float]:
     value = record.get(key)
     if value is None and not count:
         return []
-    if not isinstance(value, list):
-        raise RowError(f"{key} is {_what(value)}, expected a list of {count} numbers")
+    numbers = _as_list(value, key, f"{count} numbers")
     wrong = next(
-        (v for v in value if isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v)),
+        (v for v in numbers if isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v)),
         None,
     )
-    if wrong is not None or len(value) != count:
-        what = f"{_what(wrong)} in it" if wrong is not None else f"{len(value)} numbers"
-        raise RowError(f"{key} has {what}, expected {count} finite numbers, one for each text")
-    return [float(number) for number in value]
+    if wrong is not None or len(numbers) != count:
+        fault = f"{_what(wrong)} in it" if wrong is not None else f"{len(numbers)} numbers"
+        raise RowError(f"{key} has {fault}, expected {count} finite numbers, one for each text")
+    return [float(number) for number in numbers]
+
+
+def _as_list(value: Any, key: str, of: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise RowError(f"{key} is {_what(value)}, expected a list of {of}")
+    return value
 
 
 def _what(value: Any) -> str:

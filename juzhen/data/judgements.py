@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.texts import short
 from juzhen.data.readers import FileTable
 from juzhen.data.spec import SplitRequest
-from juzhen.data.verify import raw_values, refuse_faults, verified
+from juzhen.data.verify import raw_values, refuse_faults, require_fields, verified
 
 PARTS = {"query": "queries", "document": "corpus"}
 """What a judgement names → what the file is called in which its texts are, beside the splits."""
@@ -59,7 +59,7 @@ def judged(
     and of one that nothing answers.
     """
     key = request.key
-    _require_fields(columns, request.config.kind, key)
+    require_fields(columns, FIELDS, ("title",), request.config.kind, key)
     read = {field: _texts(part(PARTS[field]), request, columns, field) for field in PARTS}
     texts = {field: text_id for field, (text_id, *_) in read.items()}
     ids = {field: _ids(table, field, columns, key) for field in PARTS}
@@ -112,16 +112,6 @@ def _over_texts(
         "unreachable": {of_queries[name]: tuple(gains) for name, gains in beyond.items()},
         "own": {of_queries[name]: of_documents[name] for name in queries if of_one_count and name in corpus},
     }
-
-
-def _require_fields(columns: Mapping[str, Any], kind: str, key: str) -> None:
-    for field in FIELDS:
-        if columns.get(field) is None:
-            raise UserError(f"{key}: a {kind} needs a column for {field}, `columns` gives none")
-    for field in columns:
-        if field not in (*FIELDS, "title"):
-            hint = nearest(field, (*FIELDS, "title"))
-            raise UserError(f"{key}: `columns` names the field {field}, which a {kind} does not have; {hint}")
 
 
 def _is_document(text_id: str, texts: Mapping[str, Mapping[str, str]]) -> bool:
@@ -240,10 +230,6 @@ def _without_unanswered(
     """The judgements of queries that something answers; where others are no reason to stop, these are counted."""
     assert examples.targets is not None  # `verified` knows both
     assert examples.lines is not None
-    if not len(examples):
-        raise UserError(
-            f"{table.place}: no judgement names a document that is there; is it of another corpus?"
-        )
     queries = examples.columns["query"]
     is_missed = np.array([text in beyond for text in examples.sentences], dtype=bool)[queries]
     rows = np.flatnonzero(~np.isin(queries, queries[examples.targets > 0]) & ~is_missed)
@@ -255,8 +241,7 @@ def _without_unanswered(
     }
     refuse_faults(table, unanswered, on_bad_row)
     if len(rows) == len(examples):
-        raise UserError(
-            f"{table.place}: no rows are left ({len(examples)} were read, and none has a gain above 0)"
-        )
+        reason = "none has a gain above 0" if len(rows) else "none names a document that is there"
+        raise UserError(f"{table.place}: no rows are left ({len(examples)} were read, and {reason})")
     remaining = examples.select(np.setdiff1d(np.arange(len(examples)), rows)) if len(rows) else examples
     return replace(remaining, num_dropped=examples.num_dropped + len(rows))

@@ -170,15 +170,12 @@ def require_evaluation(job: DataRequest, reasons: Mapping[str, str], *, has_some
     evaluated = {**job.evaluate, **job.dataset}
     lost = [name for name in evaluated if name not in reasons]
     parts = [f"{name} cannot be scored ({reason})" for name, reason in reasons.items()]
-    if reasons:
-        parts += [f"no file of {', '.join(lost)} below data_dir={job.data_dir}"] if lost else []
-        raise UserError(
-            f"there is nothing to evaluate: {'; '.join(parts)}. Choose sets of pairs too, such as demo_sts"
-        )
+    parts += (
+        [f"no file of {', '.join(lost)} with source={job.source}, data_dir={job.data_dir}"] if lost else []
+    )
     raise UserError(
-        f"no evaluation set has a file: looked for {', '.join(lost) or 'nothing (no set is named)'} with "
-        f"source={job.source}, data_dir={job.data_dir}. Set data_dir=<folder that holds <set>/dev.tsv.zst>, or "
-        "built-in sets, such as demo_sts."
+        f"there is nothing to evaluate: {'; '.join(parts) or 'no set is named'}. Set data_dir=<folder that holds "
+        "<set>/dev.tsv.zst>, or choose built-in sets, such as demo_sts"
     )
 
 

@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from juzhen.core.commands import command
 from juzhen.core.csv_rows import csv_text
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import NLI_CLASSES
 from juzhen.core.kinds import Kind
 from juzhen.core.opened import open_input, read_text
@@ -69,8 +69,7 @@ def make_set(
     """
     if not NAME.fullmatch(name) or name_fault(name):
         raise UserError(f"--name {short(name)}: expected letters, digits, _ and -")
-    if not (0 <= dev < 1 and 0 <= test < 1 and dev + test < 1):
-        raise UserError(f"--dev {dev} --test {test}: expected shares from 0, together below 1")
+    require_number("--dev + --test", dev + test, 0, 1, open_high=True)
     rows, left_out = clean(table, guess)
     if rows.empty:
         line, reason = next(iter(left_out.items()))
@@ -97,7 +96,7 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
     (the same texts, another label), and rows that pair a text with itself where that teaches nothing.
     """
     rows = table.cells[[*guess.columns.values()]].set_axis([*guess.columns], axis=1)
-    lines, rows = rows.index, rows.reset_index(drop=True)  # of one line there may be several rows
+    line_numbers, rows = rows.index, rows.reset_index(drop=True)  # of one line there may be several rows
     reasons = pd.Series("", index=rows.index, dtype=object)
 
     def refuse(where: pd.Series, reason: str | pd.Series) -> None:
@@ -123,8 +122,8 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
         refuse(labels.transform("nunique").reindex(rows.index, fill_value=0) > 1, "contradicts another row")
     refuse(good.duplicated().reindex(rows.index, fill_value=False), "repeats an earlier row")
     is_good = (reasons == "").to_numpy()
-    left_out = table.faults | dict(zip(lines[~is_good].tolist(), reasons[~is_good], strict=True))
-    return rows[is_good].set_axis(lines[is_good], axis=0), dict(sorted(left_out.items()))
+    left_out = table.faults | dict(zip(line_numbers[~is_good].tolist(), reasons[~is_good], strict=True))
+    return rows[is_good].set_axis(line_numbers[is_good], axis=0), dict(sorted(left_out.items()))
 
 
 def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:

@@ -11,6 +11,7 @@ import io
 import itertools
 import json
 import mmap
+import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -44,11 +45,8 @@ MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf
 
 def decompressed(path: Path) -> bytes:
     """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
-    try:
-        with open_input(path) as file:
-            raw = file.read()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    with open_input(path) as file:
+        raw = file.read()
     suffix = path.suffix.lower()
     if suffix not in COMPRESSIONS:
         return raw
@@ -58,10 +56,9 @@ def decompressed(path: Path) -> bytes:
             content = _unzstd(raw, room)
         else:
             content = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(room + 1)
-    except EOFError:
-        raise UserError(f"{path}: the compressed file is cut short; fetch or copy it again") from None
-    except (OSError, zlib.error, zstandard.ZstdError) as error:
-        raise UserError(f"{path}: damaged, or not compressed as its suffix says ({error})") from error
+    except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
+        reason = "the compressed file is cut short" if isinstance(error, EOFError) else f"damaged ({error})"
+        raise UserError(f"{path}: {reason}, or not compressed as its suffix says; fetch it again") from error
     if len(content) > room:
         raise UserError(
             f"{path}: unpacks to more than {MOST_TIMES} times its size ({room / 2**20:.0f} MiB and more), as no text "
@@ -72,13 +69,10 @@ def decompressed(path: Path) -> bytes:
 
 def mapped(path: Path) -> mmap.mmap:
     """The file's bytes, of which only those that are looked at take room. Errors: as `decompressed`."""
-    try:
-        with open_input(path) as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError:
-        raise UserError(f"{path}: the file is empty") from None
+    with open_input(path) as file:
+        if not os.fstat(file.fileno()).st_size:
+            raise UserError(f"{path}: the file is empty")
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def require_utf8(path: Path, start: bytes) -> None:
@@ -221,13 +215,13 @@ def decoded(path: Path, raw: bytes) -> tuple[str, str]:
         raise UserError(f"{path}:{line}: no text but binary data; is the suffix {path.suffix} right?")
     encodings = {mark: mark.upper()} if mark else {"utf-8": "UTF-8", "gb18030": "GBK"}
     raw = raw.removeprefix(BYTE_ORDER_MARK)
-    lines = []
+    line_numbers = []
     for encoding, name in encodings.items():
         try:
             return raw.decode(encoding).removeprefix("\ufeff"), name
         except UnicodeDecodeError as error:
-            lines.append(raw.count(b"\n", 0, error.start) + 1)
-    raise UserError(f"{path}:{max(lines)}: not UTF-8, UTF-16 or GBK; save the file as CSV in UTF-8")
+            line_numbers.append(raw.count(b"\n", 0, error.start) + 1)
+    raise UserError(f"{path}:{max(line_numbers)}: not UTF-8, UTF-16 or GBK; save the file as CSV in UTF-8")
 
 
 def _utf16_by_zeros(raw: bytes) -> str | None:
@@ -256,53 +250,53 @@ def _delimited(
     """Table of a tsv or csv text; rows must have as many fields as the header, or else as most rows."""
     text = text.replace("\r\n", "\n").rstrip("\n")
     if quoted:
-        records, lines = _quoted_rows(path, text, delimiter)
+        records, line_numbers = _quoted_rows(path, text, delimiter)
         counts = np.fromiter(map(len, records), np.int32, len(records))
     else:
         rows = text.split("\n")
-        lines = np.arange(1, len(rows) + 1, dtype=np.int32)
+        line_numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
         require_short_lines(path, rows)
         counts = np.fromiter(map(str.count, rows, itertools.repeat(delimiter)), np.int32, len(rows)) + 1
     width = int(counts[0] if header else np.bincount(counts).argmax())
     faults = {}
     for row in np.flatnonzero(counts != width).tolist():
-        faults[int(lines[row])] = f"the row has {counts[row]} fields, expected {width}"
+        faults[int(line_numbers[row])] = f"the row has {counts[row]} fields, expected {width}"
         if not quoted and counts[row] > width and '"' in rows[row]:
-            faults[int(lines[row])] += "; fields in double quotes want quoted: true in the layout"
+            faults[int(line_numbers[row])] += "; fields in double quotes want quoted: true in the layout"
     for line in reversed(undecodable):  # a quoted row may span several of them: the first one is named
-        faults[int(lines[np.searchsorted(lines, line, side="right") - 1])] = undecodable[line]
+        faults[int(line_numbers[np.searchsorted(line_numbers, line, side="right") - 1])] = undecodable[line]
     if header and 1 in faults:
         raise UserError(f"{path}:1: the line with the column names cannot be read: {faults[1]}")
     if faults:
-        good = [row for row in range(len(lines)) if int(lines[row]) not in faults]
-        lines = lines[good]
+        good = [row for row in range(len(line_numbers)) if int(line_numbers[row]) not in faults]
+        line_numbers = line_numbers[good]
         if quoted:
             records = [records[row] for row in good]
         else:
             rows = [rows[row] for row in good]
     # Splitting the joined text once is five times faster than splitting line by line.
     cells = list(itertools.chain.from_iterable(records)) if quoted else delimiter.join(rows).split(delimiter)
-    cells = cells if len(lines) else []
+    cells = cells if len(line_numbers) else []
     columns = [cells[position + (width if header else 0) :: width] for position in range(width)]
     names = cells[:width] if header else None
-    return FileTable(str(path), names, columns, lines[1:] if header else lines, faults)
+    return FileTable(str(path), names, columns, line_numbers[1:] if header else line_numbers, faults)
 
 
 def _quoted_rows(path: Path, text: str, delimiter: str) -> tuple[list[list[str]], np.ndarray]:
     """Rows of a text with quoted fields, and the line on which each starts; a field may span lines."""
     reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=delimiter, strict=True)
-    rows, lines, start = [], [], 1
+    rows, line_numbers, start = [], [], 1
     try:
         for row in reader:
             rows.append(row)
-            lines.append(start)
+            line_numbers.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
             f"{path}:{start}: no quoted field that can be read ({error}); are the quotes unbalanced? A quote inside a "
             f"quoted field is written twice. If this file has no quoting, set quoted: false in its layout"
         ) from error
-    return rows, np.asarray(lines, dtype=np.int32)
+    return rows, np.asarray(line_numbers, dtype=np.int32)
 
 
 def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> FileTable:
@@ -311,7 +305,7 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> FileTable
         raise UserError(
             f"{path}: expected one JSON object per line, this is a JSON array; convert it with `jq -c '.[]'`"
         )
-    records, lines, faults = [], [], dict(undecodable)
+    records, line_numbers, faults = [], [], dict(undecodable)
     rows = text.replace("\r\n", "\n").rstrip("\n").split("\n")
     require_short_lines(path, rows)
     for number, line in enumerate(rows, start=1):
@@ -324,12 +318,12 @@ def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> FileTable
             continue
         if isinstance(record, dict):
             records.append(record)
-            lines.append(number)
+            line_numbers.append(number)
         else:
             faults[number] = 'not a JSON object such as {"sentence1": …}'
     names = list(dict.fromkeys(itertools.chain.from_iterable(records)))
     columns = [_Field(records, name) for name in names]
-    return FileTable(str(path), names, columns, np.asarray(lines, dtype=np.int32), faults)
+    return FileTable(str(path), names, columns, np.asarray(line_numbers, dtype=np.int32), faults)
 
 
 def _keys_once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -77,13 +77,11 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     Raises UserError, with what to type, where it is not clear.
     """
     if columns:
-        places = {key: _column(table, name) for key, name in columns.items()}
-        named = _kind_of_fields(places)
+        chosen = {key: _column(table, name) for key, name in columns.items()}
+        named = _kind_of_fields(chosen)
         if kind not in (None, named):
-            raise UserError(
-                f"--kind {kind}: its fields are {listed(_needed(kind))}; those of --columns are a {named}"
-            )
-        return _classified(table, named, places)
+            raise UserError(f"--kind {kind}: the fields of --columns are those of a {named}")
+        return _classified(table, named, chosen)
     cells, notes = table.cells, [*table.notes]
     scores = [name for name in table.names if TEACHER_SCORES.fullmatch(name)]
     free = [name for name in table.names if name not in scores and not _is_id(name, cells[name])]
@@ -117,12 +115,12 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
             f"{table.path}: not clear which of {listed(table.names)} are {listed(_needed(kind))} of a {kind}; "
             f"{_advice(table)}"
         )
-    places = dict(zip(fields, texts, strict=True))
+    chosen = dict(zip(fields, texts, strict=True))
     if kind is Kind.TRIPLET and {*scores} == {TEACHER_SCORE.format(field) for field in fields[1:]}:
-        places |= {name: name for name in scores}
+        chosen |= {name: name for name in scores}
     if target_field and target:
-        places[target_field] = target
-    return _classified(table, kind, places, notes)
+        chosen[target_field] = target
+    return _classified(table, kind, chosen, notes)
 
 
 def _needed(kind: Kind) -> list[str]:
@@ -139,8 +137,8 @@ def _kind_of_fields(columns: Mapping[str, str]) -> Kind:
     for kind in KINDS:
         if fields == {*_needed(kind)}:
             return kind
-    known = "; ".join(f"{', '.join(_needed(kind))} ({kind})" for kind in KINDS)
-    raise UserError(f"--columns {listed([*columns])}: of no kind of rows; expected {known}")
+    names = "; ".join(f"{', '.join(_needed(kind))} ({kind})" for kind in KINDS)
+    raise UserError(f"--columns {listed([*columns])}: of no kind of rows; expected {names}")
 
 
 def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
@@ -183,8 +181,8 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
     if not classes:
         expected = "two classes" if kind is Kind.LABELLED_PAIR else ", ".join(NLI_CLASSES)
         raise UserError(f"{where}, and a {kind} has {expected}; say --kind scored_pair for grades")
-    known = "|".join([YES, NO, *NLI_WORDS])
-    if not all(re.fullmatch(known, _plain(value)) for value in classes):
+    names = "|".join([YES, NO, *NLI_WORDS])
+    if not all(re.fullmatch(names, _plain(value)) for value in classes):
         notes.append(
             f"{name}: " + ", ".join(f"{value} is taken for {meant}" for value, meant in classes.items())
         )
@@ -233,7 +231,7 @@ def _plain(label: str) -> str:
 def _target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
     """The column of labels or scores: called so, or else numbers, or else a few short words again and again."""
     candidates = []
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         column = cells.loc[cells[name] != "", name]
         if column.empty:
             continue
@@ -243,7 +241,9 @@ def _target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
         is_class = len(values) <= 6 and bool(pair_classes(values) or nli_classes(values, names))
         is_few = len(values) <= max(3, len(column) // 10) and max(map(len, values)) <= 20
         if is_numeric or is_class or (is_few and is_named):
-            candidates.append((is_class and is_named, is_class, is_numeric and is_named, is_numeric, place))
+            candidates.append(
+                (is_class and is_named, is_class, is_numeric and is_named, is_numeric, position)
+            )
     return names[max(candidates)[-1]] if candidates else None
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from juzhen.core.commands import install_line
+from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.opened import open_input
 from juzhen.data.files import COMPRESSIONS
@@ -141,12 +141,9 @@ def _delimited_rows(
 
 
 def _sheet_rows(path: Path) -> list[tuple[int, list[str]]]:
-    try:
-        import openpyxl
-    except ImportError:
-        raise UserError(
-            f"{path}: needs openpyxl; type: {install_line('excel')}, or save the table as CSV"
-        ) from None
+    require_packages(str(path), "openpyxl", extra="excel", otherwise=", or save the table as CSV")
+    import openpyxl
+
     with open_input(path) as file, warnings.catch_warnings(action="ignore"):
         try:
             sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
@@ -190,9 +187,9 @@ def _named_columns(path: Path, suffix: str) -> RawTable:
                 raise UserError(
                     f"{path}: column {name} holds lists of {count} and fewer; write a row for each text"
                 )
-            for place in range(max(count, 1)):
-                key = f"{name} {place + 1}" if place else name
-                columns[key] = [cell[place] if place < len(cell) else None for cell in lists]
+            for number in range(max(count, 1)):
+                key = f"{name} {number + 1}" if number else name
+                columns[key] = [cell[number] if number < len(cell) else None for cell in lists]
         else:
             columns[name] = cells
     frame = pd.DataFrame(
@@ -263,8 +260,8 @@ def looks_like_header(cells: pd.DataFrame) -> bool:
             latin.append(re.fullmatch(r"[A-Za-z_][\w .()/-]{0,40}", name, re.ASCII) is not None)
     if latin and all(latin):
         return True
-    known = (TEXT_NAMES, TARGET_NAMES, ID_NAMES, POSITIVE_NAMES, NEGATIVE_NAMES)
-    is_name = [len(name) <= 20 and any(pattern.fullmatch(name) for pattern in known) for name in first]
+    patterns = (TEXT_NAMES, TARGET_NAMES, ID_NAMES, POSITIVE_NAMES, NEGATIVE_NAMES)
+    is_name = [len(name) <= 20 and any(pattern.fullmatch(name) for pattern in patterns) for name in first]
     return all(is_name) and not re.search("[？?。！!，,]", "".join(first))
 
 

@@ -1,14 +1,14 @@
 """Source: one split of one dataset, from the place that was named, verified row by row."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import JUDGED, Examples, Kind
 from juzhen.data.files import BUILTIN_DATA, on_disk, present_forms
 from juzhen.data.foreign_rows import as_fields
@@ -61,15 +61,15 @@ def _loaded(request: SplitRequest) -> Examples | None:
 
 def _rows(request: SplitRequest) -> Examples | None:
     config, split, key = request.config, request.split, request.key
-    _one_of(request.source, [member.value for member in Source], "source")
-    _one_of(request.on_bad_row, ROW_POLICIES, "on_bad_row")
+    require_choice("source", request.source, [member.value for member in Source])
+    require_choice("on_bad_row", request.on_bad_row, ROW_POLICIES)
     if config.kind in JUDGED and (kind := kind_of_rows(_columns(config, request.source))):
         pairs = _loaded(replace(request, config=replace(config, kind=kind)))
         return None if pairs is None else _judged_pairs(pairs, Kind(config.kind))
     if request.source == Source.HUB:
         return _from_hub(request)
     folder = BUILTIN_DATA if request.source == Source.BUILTIN else Path(request.data_dir).expanduser()
-    _one_of(config.layout, config.layouts, f"{key}.layout")
+    require_choice(f"{key}.layout", config.layout, config.layouts)
     layout = request.layout
     if layout.window is not None:
         return _text_from_file(request, folder)
@@ -143,14 +143,12 @@ def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples 
 
 def _from_hub(request: SplitRequest) -> Examples | None:
     config, hub, split = request.config, request.config.on_hub, request.split
-    if hub is None:
-        raise UserError(
-            f"{config.name} is on no hub that juzhen knows of; choose source=local and data_dir=<folder>, "
-            f"or for this set alone {request.key}.source=local"
-        )
-    if split not in hub.splits:
-        if request.required:
-            raise UserError(f"{config.name}/{split}: {hub.id} has only {', '.join(hub.splits)}")
+    if hub is None or split not in hub.splits:
+        if request.required or hub is None:
+            reason = f"{hub.id} has only {', '.join(hub.splits)}" if hub else "this set is on no hub"
+            raise UserError(
+                f"{config.name}/{split}: {reason}; choose {request.key}.source=local, data_dir=<folder>"
+            )
         return None
     table = read_hub(config.name, hub, split)
     if config.kind not in JUDGED:
@@ -187,12 +185,7 @@ def _from_file(request: SplitRequest, folder: Path) -> Examples | None:
 
 def _text_from_file(request: SplitRequest, folder: Path) -> Examples | None:
     """The windows of a plain-text file; dev is held out from the train file where it has no file of its own."""
-    config, layout, split = request.config, request.layout, request.split
-    if config.kind != Kind.SENTENCE:
-        raise UserError(
-            f"{request.key}.layouts.{config.layout}.window={layout.window}: windows are cut from running text, "
-            f"of kind sentence; {config.name} is of kind {config.kind}. Choose window=null"
-        )
+    layout, split = request.layout, request.split
     dev = _file(request, "dev", folder, required=False)
     holds_out = dev is None and layout.held_out_percent > 0 and split in ("train", "dev")
     path = _file(request, "train" if holds_out else split, folder, required=request.required)
@@ -236,8 +229,3 @@ def _absence(request: SplitRequest, split: str, folder: Path) -> str:
     ways += [f"{key}.source=hub"] if config.on_hub and split in config.on_hub.splits else []
     ways += [] if named else [f"name it in {key}.layouts.{config.layout}.files.{split}=<path>"]
     return f"{config.name}/{split}: {looked_for}; {', or '.join(ways)}"
-
-
-def _one_of(word: str, names: Collection[str], key: str) -> None:
-    if word not in names:
-        raise UserError(f"{key}={word}: {nearest(str(word), names)}")

@@ -195,8 +195,8 @@ def _bad_lines(block: bytes, *, first_line: int) -> dict[int, str]:
     """Line → why it is no text: it is not UTF-8, or holds a NUL byte."""
     faults = {}
     if b"\0" in block:
-        lines = enumerate(block.split(b"\n"), start=first_line)
-        faults = {number: f"the line {NUL_FAULT}" for number, line in lines if b"\0" in line}
+        line_numbers = enumerate(block.split(b"\n"), start=first_line)
+        faults = {number: f"the line {NUL_FAULT}" for number, line in line_numbers if b"\0" in line}
     try:
         block.decode()
     except UnicodeDecodeError:
@@ -214,11 +214,11 @@ def _windows(text: str, *, window: int, held_out_percent: float) -> Windows:
     raw, spans = text.encode(), zip(offsets[starts].tolist(), offsets[ends].tolist(), strict=True)
     buckets = np.array([zlib.crc32(raw[first:last]) for first, last in spans])
     held_out = buckets % 10_000 < held_out_percent * 100
-    starts, ends, lines = _cut(points, starts, ends, window=window)
+    starts, ends, line_numbers = _cut(points, starts, ends, window=window)
     solid = np.concatenate([[0], np.cumsum(points > SPACE)])  # characters that are no ASCII white space
     is_long = solid[ends] - solid[starts] >= SHORTEST
-    starts, ends, lines = starts[is_long], ends[is_long], lines[is_long]
-    return Windows(offsets[starts], offsets[ends], lines, held_out[lines])
+    starts, ends, line_numbers = starts[is_long], ends[is_long], line_numbers[is_long]
+    return Windows(offsets[starts], offsets[ends], line_numbers, held_out[line_numbers])
 
 
 def _cut(
@@ -235,7 +235,7 @@ def _cut(
         _ends_behind(points, CLAUSE_ENDS),
         np.flatnonzero(points == SPACE) + 1,
     ]
-    lines = np.arange(len(starts))
+    line_numbers = np.arange(len(starts))
     done: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     while len(starts):
         cuts = np.minimum(starts + window, ends)
@@ -247,12 +247,12 @@ def _cut(
             windows = undecided & (last > starts + window // 3) & (last <= cuts)
             cuts = np.where(windows, last, cuts)
             undecided &= ~windows
-        done.append((starts, cuts, lines))
+        done.append((starts, cuts, line_numbers))
         goes_on = cuts < ends
-        starts, ends, lines = cuts[goes_on], ends[goes_on], lines[goes_on]
-    starts, cuts, lines = (np.concatenate(columns) for columns in zip(*done, strict=True))
+        starts, ends, line_numbers = cuts[goes_on], ends[goes_on], line_numbers[goes_on]
+    starts, cuts, line_numbers = (np.concatenate(columns) for columns in zip(*done, strict=True))
     order = np.argsort(starts, kind="stable")
-    return starts[order], cuts[order], lines[order]
+    return starts[order], cuts[order], line_numbers[order]
 
 
 def _ends_behind(points: np.ndarray, marks: str, *, with_full_stop: bool = False) -> np.ndarray:

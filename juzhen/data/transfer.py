@@ -59,16 +59,13 @@ Load = Callable[[DatasetConfig, str], Examples | None]
 def asked_tasks(job: DataRequest, load: Load) -> list[TransferTask]:
     """The tasks of `evaluation.transfer`, each set as the job describes it, or else as conf/dataset does.
 
-    Raises UserError for a set that is not known, has no file, no classes, or too few rows of one.
+    Raises UserError for a set that is not known, has no file or no classes.
     """
     described = {**job.evaluate, **job.dataset}
     tasks = []
     for name in dict.fromkeys(job.evaluation.transfer):
-        try:
-            config = described.get(name) or configured_set(name)
-            tasks.append(_task(config, job, load))
-        except UserError as error:
-            raise UserError(f"transfer: {error}") from error
+        config = described.get(name) or configured_set(name)
+        tasks.append(_task(config, job, load))
     return tasks
 
 

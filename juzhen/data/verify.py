@@ -93,15 +93,22 @@ def _text_fields(kind: Kind, columns: Mapping[str, Any], key: str) -> list[str]:
     scores = [TEACHER_SCORE.format(field) for field in ("positive", "negative", *negatives)]
     if kind is Kind.TRIPLET and any(field in columns for field in scores):
         required += scores  # a teacher scores all documents of a row, or none
-    for field in required:
-        if columns.get(field) is None:
-            raise UserError(f"{key}: a {kind} needs a column for {field}, `columns` gives none")
-    for field in columns:
-        if field not in (*required, *negatives):
-            raise UserError(
-                f"{key}: `columns` names the field {field}, which a {kind} does not have; {nearest(field, required)}"
-            )
+    require_fields(columns, required, negatives, kind, key)
     return [*TEXT_COLUMNS[kind], *sorted(negatives, key=lambda field: (len(field), field))]
+
+
+def require_fields(
+    columns: Mapping[str, Any], required: Sequence[str], optional: Sequence[str], kind: str, key: str
+) -> None:
+    """Raises UserError for a field of a kind that the column map does not fill, and for one that the kind lacks."""
+    if missing := [field for field in required if columns.get(field) is None]:
+        raise UserError(f"{key}: a {kind} needs a column for {missing[0]}, `columns` gives none")
+    for field in columns:
+        if field not in (*required, *optional):
+            raise UserError(
+                f"{key}: `columns` names the field {field}, which a {kind} does not have; "
+                f"{nearest(field, (*required, *optional))}"
+            )
 
 
 def raw_values(table: FileTable, field: str, column: str | int, key: str) -> Sequence[Any]:

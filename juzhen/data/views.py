@@ -25,8 +25,6 @@ def apply_view(examples: Examples, target_kind: Kind) -> Examples:
         return examples
     if target_kind is Kind.SENTENCE:
         return _distinct_sentences(examples)
-    if (examples.kind, target_kind) not in _VIEWS:
-        raise ValueError(f"there is no view from {examples.kind} to {target_kind}")
     function, reason = _VIEWS[examples.kind, target_kind]
     viewed = function(examples)
     if not len(viewed):
@@ -135,13 +133,13 @@ def _distinct_sentences(examples: Examples) -> Examples:
 
 def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], rows: np.ndarray) -> Examples:
     """Examples of another kind over the same table; `rows` says which row each comes from."""
-    lines = None if examples.lines is None else examples.lines[rows]
+    line_numbers = None if examples.lines is None else examples.lines[rows]
     return replace(
         examples,
         kind=kind,
         columns=columns,
         targets=None,
-        lines=lines,
+        lines=line_numbers,
         num_classes=0,
         documents=None,
         teacher_scores=None,

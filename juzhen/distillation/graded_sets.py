@@ -16,7 +16,7 @@ from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Examples, Kind
 from juzhen.core.named import made_from
-from juzhen.core.whole import write_text, writing_to
+from juzhen.core.whole import write_text
 from juzhen.data.spec import DatasetConfig
 from juzhen.data.views import apply_view
 from juzhen.metrics.correlation import spearman
@@ -166,7 +166,6 @@ def _write(
     path: Path, kind: Kind, columns: dict[str, str], rows: list[tuple[str, ...]], **described: Any
 ) -> Path:
     """Writes a table and its configuration, whose path it gives."""
-    with writing_to(f"--out {path}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, csv_text([tuple(columns.values()), *rows], delimiter="\t"))
-        return write_description(path, kind, columns, rows=len(rows), **described)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, csv_text([tuple(columns.values()), *rows], delimiter="\t"))
+    return write_description(path, kind, columns, rows=len(rows), **described)

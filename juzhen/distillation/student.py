@@ -10,7 +10,7 @@ from jaxtyping import Float
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.columns import as_text_list
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.distillation.vocabulary import most_needed, with_tokens
 from juzhen.encoders.adapters import merged
 from juzhen.encoders.backbone import with_layers
@@ -82,20 +82,15 @@ def _check(
     tokenizer: PreTrainedTokenizerBase | None,
 ) -> None:
     architecture = teacher.backbone.config
-    if dim > architecture.hidden_size:
-        raise UserError(
-            f"dim {dim}: the teacher's states have {architecture.hidden_size}; ask for fewer, or as many"
-        )
+    require_number("dim", dim, 1, architecture.hidden_size)
     is_narrower = dim < architecture.hidden_size
     if tokenizer is not None and not is_narrower:
         raise UserError(
             f"another tokenizer: a student of {dim} dimensions takes over the teacher's layers, which read the rows "
             "of its own tokens; ask for fewer dimensions, or leave the tokenizer out"
         )
-    if layers > architecture.num_hidden_layers and not is_narrower:
-        raise UserError(
-            f"layers {layers}: the teacher has {architecture.num_hidden_layers}; ask for fewer, or as many"
-        )
+    if not is_narrower:
+        require_number("layers", layers, 1, architecture.num_hidden_layers)
     if vocabulary is not None and not texts:
         raise UserError("a smaller vocabulary needs texts whose tokens are counted")
 

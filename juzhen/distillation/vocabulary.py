@@ -39,10 +39,7 @@ def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> In
 def most_needed(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], size: int
 ) -> Int[np.ndarray, "kept"]:
-    """Numbers, ascending, of the `size` tokens to keep: all special ones, then those that the texts need most.
-
-    Raises UserError for fewer than the special ones.
-    """
+    """Numbers, ascending, of the `size` tokens to keep: all special ones, then those that the texts need most."""
     spelt = tokenizer.get_vocab()
     always = {*tokenizer.all_special_ids, *tokenizer.get_added_vocab().values()}
     always |= {spelt["▁"]} if "▁" in spelt else set()

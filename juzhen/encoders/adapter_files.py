@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import open_input
-from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, WEIGHTS
+from juzhen.encoders.locate import ADAPTER, WEIGHTS
 from juzhen.encoders.settings_file import naming, read_settings
 
 BASE_FILE = "base.json"
@@ -64,8 +64,10 @@ def read_base(folder: Path) -> Base:
         )
     with naming(f"{path}: no account of a base"):
         settings = read_settings(path)
-        known = {field.name: settings[field.name] for field in fields(Base) if field.name in settings}
-        return Base(**known | {"nested_dims": tuple(known.get("nested_dims", ()))})
+        settings_of_base = {
+            field.name: settings[field.name] for field in fields(Base) if field.name in settings
+        }
+        return Base(**settings_of_base | {"nested_dims": tuple(settings_of_base.get("nested_dims", ()))})
 
 
 def read_adapter_settings(folder: Path) -> dict[str, Any]:
@@ -76,17 +78,13 @@ def read_adapter_settings(folder: Path) -> dict[str, Any]:
         kind = str(settings["peft_type"])
     if kind not in OUR_KEYS:
         raise UserError(f"{path}: {kind} adapters are not read here; known: {', '.join(OUR_KEYS)}")
-    if not (folder / ADAPTER_WEIGHTS).is_file():
-        raise UserError(f"{folder}: {ADAPTER_WEIGHTS} is missing; put it back")
     return {"peft_type": kind} | {key: settings[key] for key in OUR_KEYS[kind] if key in settings}
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of the transformer's weights in a folder. Raises UserError where there are none of safetensors."""
+    """The files of the transformer's weights in a folder."""
     if (folder / WEIGHTS[0]).is_file():
         return [folder / WEIGHTS[0]]
-    if not (folder / WEIGHTS[1]).is_file():
-        raise UserError(f"{folder}: no {WEIGHTS[0]}, by which the base of an adapter would be known again")
     names = read_settings(folder / WEIGHTS[1])["weight_map"].values()
     return [folder / name for name in sorted(set(names))]
 

@@ -62,9 +62,9 @@ def _as_json(values: dict[str, Any]) -> dict[str, Any]:
     return {key: getattr(value, "value", value) for key, value in values.items() if isinstance(value, plain)}
 
 
-def _their_name(base: Base, place: Path) -> str:
+def _their_name(base: Base, source: Path) -> str:
     """By what other programs find the base: an id of the hub, or a folder."""
-    return base.path if locate_folder(base.path) is None else str(place)
+    return base.path if locate_folder(base.path) is None else str(source)
 
 
 def _projections(backbone: nn.Module) -> dict[str, Tensor]:
@@ -76,12 +76,12 @@ def _projections(backbone: nn.Module) -> dict[str, Tensor]:
     return {}
 
 
-def _require_unchanged(backbone: PreTrainedModel, place: Path) -> None:
+def _require_unchanged(backbone: PreTrainedModel, source: Path) -> None:
     """Raises UserError where a frozen weight is not what the files of the base hold: the adapter would be another's."""
     if _changes_of_base(backbone) == vars(backbone).get(WRITTEN):
         return
     held = dict(base_weights(backbone))
-    for path in weight_files(place):
+    for path in weight_files(source):
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118
                 values = held.get(name, held.get(name.removeprefix(f"{backbone.base_model_prefix}.")))
@@ -104,8 +104,6 @@ def load_adapter(backbone: PreTrainedModel, folder: Path, base: Base, place: Pat
     """Puts the adapter of a folder beside the weights of `backbone`, in place. Raises UserError if it does not fit."""
     require_peft()
     settings = read_adapter_settings(folder)
-    if not isinstance(settings.get("target_modules"), list):
-        raise UserError(f"{folder / ADAPTER}: target_modules: expected a list of names")
     hold(backbone, base.precision)
     inject(backbone, settings, seed=0)
     with naming(f"{folder / ADAPTER_WEIGHTS}: the adapter does not load"):

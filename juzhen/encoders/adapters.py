@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from juzhen.core.commands import install_line
+from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError, nearest
 from juzhen.encoders.adapter_files import Base, base_digest
 from juzhen.encoders.locate import locate_folder
@@ -47,8 +46,7 @@ _HOLDER = "_juzhen_shared"
 
 
 def require_peft() -> None:
-    if find_spec("peft") is None:
-        raise UserError(f"adapters need peft, which is not installed; type: {install_line('peft')}")
+    require_packages("an adapter", "peft", extra="peft")
 
 
 def remember_base(backbone: PreTrainedModel, base: Base, folder: Path) -> None:
@@ -140,8 +138,8 @@ def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[f
         name: values.numel() * (BYTES_IN_4_BITS if name in of_linear else values.element_size())
         for name, values in module.named_parameters()
     }
-    learnt = sum(sizes[name] for name, values in module.named_parameters() if values.requires_grad)
-    return sum(sizes.values()), learnt
+    num_learnt = sum(sizes[name] for name, values in module.named_parameters() if values.requires_grad)
+    return sum(sizes.values()), num_learnt
 
 
 def hold(backbone: PreTrainedModel, precision: str) -> None:
@@ -154,20 +152,12 @@ def _settings(backbone: PreTrainedModel, config: AdapterConfig, seed: int) -> di
     """What peft makes the adapter by, as adapter_config.json has it. Raises UserError where it does not suit."""
     layers = linear_layers(backbone)
     targets = sorted(set(config.targets or attention_layers(backbone)))
-    chosen = {name: layer for name, layer in layers.items() if any(_ends(name, target) for target in targets)}
     for target in targets:
         if not any(_ends(name, target) for name in layers):
             ends = sorted({_below_layer(name) for name in layers})
             raise UserError(
                 f"targets=[{target}]: no linear layer of {backbone.config.model_type} is called so; "
                 f"{nearest(target, ends)}; null: those of attention"
-            )
-    for name, layer in chosen.items():
-        smallest = min(_sides(layer))
-        if config.kind != "vera" and config.rank > smallest:
-            raise UserError(
-                f"rank={config.rank}: {name} has {smallest} numbers on its smaller side, and no more than that can be "
-                f"learnt; choose rank={min(16, smallest)}"
             )
     numbers: dict[str, Any] = {"r": config.rank, "target_modules": targets}
     if config.kind == "vera":
@@ -210,15 +200,6 @@ def _below_layer(name: str) -> str:
 
 def _ends(name: str, target: str) -> bool:
     return name == target or name.endswith(f".{target}")
-
-
-def _sides(layer: nn.Module) -> tuple[int, int]:
-    weight: Any = layer
-    return (
-        (weight.in_features, weight.out_features)
-        if hasattr(layer, "in_features")
-        else tuple(weight.weight.shape)
-    )
 
 
 def inject(backbone: PreTrainedModel, settings: dict[str, Any], *, seed: int) -> None:
@@ -272,8 +253,8 @@ def adapter_facts(backbone: nn.Module) -> dict[str, str]:
         if getattr(config, "use_dora", False)
         else {"LORA": "LoRA", "VERA": "VeRA"}[config.peft_type.value]
     )
-    place = f"{base.path}{f' at {base.revision}' if base.revision else ''}, weights {base.digest}"
-    return {"adapter": f"{kind} of rank {config.r}", "beside the weights of": place}
+    source = f"{base.path}{f' at {base.revision}' if base.revision else ''}, weights {base.digest}"
+    return {"adapter": f"{kind} of rank {config.r}", "beside the weights of": source}
 
 
 def beside_adapters(module: nn.Module) -> set[str]:
@@ -294,8 +275,8 @@ def merged(encoder: Any) -> Any:
         return encoder
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    whole = copy.deepcopy(encoder)
-    backbone = whole.inner.backbone.float()
+    full = copy.deepcopy(encoder)
+    backbone = full.inner.backbone.float()
     for name, module in list(backbone.named_modules()):
         if isinstance(module, BaseTunerLayer):
             layer: Any = module
@@ -304,7 +285,7 @@ def merged(encoder: Any) -> Any:
             setattr(backbone.get_submodule(parent), child, layer.get_base_layer())
     for attribute in ("peft_config", SOURCE, _HOLDER, WRITTEN):
         vars(backbone).pop(attribute, None)
-    return whole.requires_grad_(True)
+    return full.requires_grad_(True)
 
 
 def for_others(encoder: Any) -> Any:

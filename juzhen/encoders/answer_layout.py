@@ -131,14 +131,14 @@ def causal_model(backbone: PreTrainedModel, head: Tensor | None) -> PreTrainedMo
     config.tie_word_embeddings = head is None
     with torch.device("meta"):
         built: Any = AutoModelForCausalLM._model_mapping[type(config)]
-        whole = built(config)
-    setattr(whole, whole.base_model_prefix, backbone)
+        model = built(config)
+    setattr(model, model.base_model_prefix, backbone)
     weight = (
         backbone.get_input_embeddings().weight if head is None else nn.Parameter(head, requires_grad=False)
     )
-    output: Any = whole.get_output_embeddings()
+    output: Any = model.get_output_embeddings()
     output.weight = weight
-    return whole
+    return model
 
 
 def write_answers(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:

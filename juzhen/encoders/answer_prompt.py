@@ -63,17 +63,17 @@ def chat_template(text: str) -> str:
 
 def _pieces(text: str) -> list[tuple[str, bool]]:
     """The text in pieces, and whether each is the name of a place."""
-    pieces, rest = [], text
-    while found := [(rest.find(f"{{{name}}}"), name) for name in PLACES if f"{{{name}}}" in rest]:
-        start, name = min(found)
-        pieces += [(rest[:start], False), (name, True)]
-        rest = rest[start + len(name) + 2 :]
+    pieces, remainder = [], text
+    while slots := [(remainder.find(f"{{{name}}}"), name) for name in PLACES if f"{{{name}}}" in remainder]:
+        start, name = min(slots)
+        pieces += [(remainder[:start], False), (name, True)]
+        remainder = remainder[start + len(name) + 2 :]
     names = [name for name, is_place in pieces if is_place and name != "instruction"]
     if names != ["query", "document"]:
         raise UserError(
             f"template={short(repr(text))}: expected the places {{query}} and then {{document}}, each once"
         )
-    return [*pieces, (rest, False)]
+    return [*pieces, (remainder, False)]
 
 
 @dataclass(frozen=True)
@@ -105,38 +105,39 @@ class AnswerPrompt:
 
         Raises UserError for a template without places for both texts, and for one whose tokens are not those of parts.
         """
-        shown = tokenizer.name_or_path or "this encoder"
+        label = tokenizer.name_or_path or "this encoder"
         if not isinstance(tokenizer.chat_template, str):
-            raise UserError(f"{shown}: has no chat template that puts a query and a document in their places")
+            raise UserError(f"{label}: has no chat template that puts a query and a document in their places")
         for name in ("flat", "structured") if format is None else (format,):
-            with naming(f"{shown}: its chat template cannot be filled in"):
+            with naming(f"{label}: its chat template cannot be filled in"):
                 text = _rendered(tokenizer, instruction, MARKS["query"], MARKS["document"], name)
             if all(text.count(mark) == 1 for mark in MARKS.values()):
                 break
         else:
             raise UserError(
-                f"{shown}: its chat template does not hold query and document once each; give the text as template"
+                f"{label}: its chat template does not hold query and document once each; give the text as template"
             )
-        before, found, rest = text.partition(MARKS["query"])
-        between, also, after = rest.partition(MARKS["document"])
-        if not found or not also:
+        before, slots, remainder = text.partition(MARKS["query"])
+        between, also, after = remainder.partition(MARKS["document"])
+        if not slots or not also:
             raise UserError(
-                f"{shown}: its chat template has the document before the query, which is not read here"
+                f"{label}: its chat template has the document before the query, which is not read here"
             )
         for end in ENDS:
             pair = f"{end}x{end}", f"{end}y{end}"
             if _rendered(tokenizer, instruction, *pair, name) != before + pair[0] + between + pair[1] + after:
                 raise UserError(
-                    f"{shown}: its chat template changes texts ({end!r} at their ends); it must not"
+                    f"{label}: its chat template changes texts ({end!r} at their ends); it must not"
                 )
-        cut = _place_to_cut(tokenizer, before, between, after, shown)
-        one, four = (
+        cut = _place_to_cut(tokenizer, before, between, after, label)
+        first_part, four = (
             _ids(tokenizer, [before + filler + between + filler + after])[0] for filler in ("0", "1 2 3 4")
         )
         shared = next(
-            (count for count, (a, b) in enumerate(zip(one[::-1], four[::-1], strict=False)) if a != b), 0
+            (count for count, (a, b) in enumerate(zip(first_part[::-1], four[::-1], strict=False)) if a != b),
+            0,
         )
-        tail = np.array(one[len(one) - shared :], dtype=np.int32)
+        tail = np.array(first_part[len(first_part) - shared :], dtype=np.int32)
         fixed = len(_ids(tokenizer, [before + between + after])[0])
         return cls(before, between, after, cut, name, tail, fixed)
 
@@ -154,8 +155,8 @@ class AnswerPrompt:
         first, second  tokens of the sides with what stands around them
         """
         is_cut = first + second >= max_length
-        kept = np.where(is_cut, np.minimum(first, max_length - len(self.tail)), first)
-        return kept, np.where(is_cut, max_length - kept, second)
+        room = np.where(is_cut, np.minimum(first, max_length - len(self.tail)), first)
+        return room, np.where(is_cut, max_length - room, second)
 
     def join(
         self, first: TokenTable, second: TokenTable, *, max_length: int
@@ -192,7 +193,7 @@ def _ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]
 
 
 def _place_to_cut(
-    tokenizer: PreTrainedTokenizerBase, before: str, between: str, after: str, shown: str
+    tokenizer: PreTrainedTokenizerBase, before: str, between: str, after: str, label: str
 ) -> int:
     """Where the text between the sides may be cut so that parts have the tokens of the whole, whatever the sides are.
 
@@ -208,14 +209,14 @@ def _place_to_cut(
         for cut in sorted(allowed):
             firsts = read(tokenizer, [before + query + between[:cut] for query, _ in pairs])
             seconds = read(tokenizer, [between[cut:] + document + after for _, document in pairs])
-            if any(a + b != whole for a, b, whole in zip(firsts, seconds, expected, strict=True)):
+            if any(a + b != full for a, b, full in zip(firsts, seconds, expected, strict=True)):
                 allowed.remove(cut)
     if not allowed:
         raise UserError(
-            f"{shown}: its tokenizer joins query and document across {short(repr(between))}; put a special token, or a "
+            f"{label}: its tokenizer joins query and document across {short(repr(between))}; put a special token, or a "
             "sign such as > between them in the template"
         )
-    return min(allowed, key=lambda place: abs(place - len(between) / 2))
+    return min(allowed, key=lambda position: abs(position - len(between) / 2))
 
 
 def _words(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[str]]:
@@ -275,8 +276,8 @@ class SideReader:
             for start in range(0, len(texts), TEXTS_PER_CALL):
                 portion = texts[start : start + TEXTS_PER_CALL]
                 check_texts(portion, start=start, may_be_empty=True)
-                whole = [around(text, is_query=self._is_query) for text in portion]
-                rows = _ids(self.tokenizer, whole)
+                full = [around(text, is_query=self._is_query) for text in portion]
+                rows = _ids(self.tokenizer, full)
                 portions.append(TokenTable.of([row[: self.max_length] for row in rows]))
                 advance(len(portion))
         return TokenTable.joined(portions)

@@ -54,8 +54,8 @@ ARCHITECTURES = {
 
 def is_proved(architecture: PretrainedConfig) -> bool:
     """Whether tests hold for the architecture, whatever its configuration says."""
-    known = ARCHITECTURES.get(architecture.model_type)
-    return known is not None and known.is_proved and why_padded(architecture) is None
+    entry = ARCHITECTURES.get(architecture.model_type)
+    return entry is not None and entry.is_proved and why_padded(architecture) is None
 
 
 def why_padded(architecture: PretrainedConfig) -> str | None:
@@ -81,8 +81,8 @@ def rotary_types(architecture: PretrainedConfig) -> set[str]:
 
 def looks_ahead(architecture: PretrainedConfig) -> bool:
     """Whether a token attends to those behind it, too."""
-    known = ARCHITECTURES.get(architecture.model_type)
-    if known is None or not known.is_decoder:
+    entry = ARCHITECTURES.get(architecture.model_type)
+    if entry is None or not entry.is_decoder:
         return not getattr(architecture, "is_decoder", False)
     is_causal = getattr(architecture, "is_causal", None)
     return is_causal is False or bool(getattr(architecture, "use_bidirectional_attention", False))
@@ -97,8 +97,8 @@ def set_attention(architecture: PretrainedConfig, attention: str | None) -> None
     """
     if attention is None:
         return
-    known = ARCHITECTURES.get(architecture.model_type)
-    if known is None or not known.is_decoder:
+    entry = ARCHITECTURES.get(architecture.model_type)
+    if entry is None or not entry.is_decoder:
         decoders = ", ".join(name for name, one in ARCHITECTURES.items() if one.is_decoder)
         raise UserError(
             f"attention={attention}: {architecture.model_type} attends as its architecture does; leave it at null. It "

@@ -31,8 +31,8 @@ class Pattern:
         pattern = self.within(group.length)
         if pattern == Pattern():
             return group.mask
-        places = torch.arange(group.length, device=device)
-        ahead = places - places.unsqueeze(1)
+        positions = torch.arange(group.length, device=device)
+        ahead = positions - positions.unsqueeze(1)
         seen = ahead <= 0 if pattern.causal else torch.ones_like(ahead, dtype=torch.bool)
         if pattern.reach is not None:
             seen = seen & (ahead.abs() <= pattern.reach)

@@ -39,10 +39,10 @@ def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> Sentence
     if config.num_hidden_layers == layers:
         return encoder
     require_growing(encoder.backbone, layers)
-    if has_adapter(encoder.backbone):
-        raise UserError(f"layers={layers}: an encoder with an adapter keeps its layers; leave it at null")
-    if encoder.templates is not None:
-        raise UserError(f"layers={layers}: an encoder with templates keeps its layers; leave it at null")
+    if has_adapter(encoder.backbone) or encoder.templates is not None:
+        raise UserError(
+            f"layers={layers}: an encoder with adapter or templates keeps its layers; leave it at null"
+        )
     backbone = other_layers(encoder.backbone, layers, seed=seed)
     remember_layers(backbone, encoder.backbone, layers)
     grown = SentenceEncoder(

@@ -6,7 +6,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Batch, Tokens
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples
 from juzhen.data.text import TextTable
 from juzhen.encoders.special_tokens import special_around
@@ -36,10 +36,8 @@ class Crops:
             raise UserError(
                 f"shares={list(shares)}: expected the shortest and the longest share of a text, as in [0.3, 0.8]"
             )
-        if not 0 <= delete < 1:
-            raise UserError(f"delete={delete}: expected a share of at least 0 and less than 1")
-        if not 0 <= neighbour_share <= 1:
-            raise UserError(f"neighbour_share={neighbour_share}: expected a share of 0 to 1")
+        require_number("delete", delete, 0, 1, open_high=True)
+        require_number("neighbour_share", neighbour_share, 0, 1)
         self.shares = shares
         self.delete = delete
         self.neighbour_share = neighbour_share

@@ -33,7 +33,7 @@ from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.projection import OutputLayer, load_projections
-from juzhen.encoders.prompts import JOINT, prompt_refused
+from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settable import check_flag
 from juzhen.encoders.settings_file import naming, read_settings
@@ -74,8 +74,7 @@ class CrossEncoder(PairEncoder):
     ) -> None:
         super().__init__()
         self.inner = inner
-        if inner.prompt:
-            raise prompt_refused(JOINT, inner.prompt)
+        refuse_prompt(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
         inner._serves_head = True
@@ -114,7 +113,7 @@ class CrossEncoder(PairEncoder):
 
         Raises UserError when it is none, or files are broken.
         """
-        place = open_device(device)
+        target = open_device(device)
         path = encoder_source(source)
         folder = locate_folder(path) or download(path, revision)
         if not scores_pairs(folder):
@@ -131,7 +130,7 @@ class CrossEncoder(PairEncoder):
                 inner, outputs=head.out_features, segments=marks, symmetric=False, seed=0, layers=layers
             )
             encoder.head.load_state_dict(head.state_dict(), strict=False)
-            return encoder.to(place).eval()
+            return encoder.to(target).eval()
         with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             settings = read_settings(folder / PAIRS_FILE)
             config = BackboneConfig(
@@ -144,7 +143,7 @@ class CrossEncoder(PairEncoder):
             encoder = cls(inner, **options, seed=0, layers=layers, grades=settings.get("grades"))
             encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
         encoder._is_loaded_from(folder)
-        return encoder.to(place).eval()
+        return encoder.to(target).eval()
 
     @staticmethod
     def saved_as_symmetric(source: str | Path) -> bool:

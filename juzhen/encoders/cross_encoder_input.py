@@ -212,11 +212,11 @@ class AskedPairCollator(CrossEncoderCollator):
     ) -> tuple[TokenTable, TokenTable]:
         table = self._apart(_asked(examples))
         assert table is not None  # sides are read apart
-        places = [
+        positions = [
             table.places(numbers, np.full(len(numbers), side))
             for numbers, side in ((first, Side.QUERY), (second, Side.DOCUMENT))
         ]
-        return table.tokens[places[0]], table.tokens[places[1]]
+        return table.tokens[positions[0]], table.tokens[positions[1]]
 
 
 def _asked(examples: Examples) -> Examples:

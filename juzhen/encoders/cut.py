@@ -81,11 +81,11 @@ def cut_pairs(encoder: PairEncoder, examples: Examples, lengths: np.ndarray | No
 
 def cut_asked_pairs(encoder: PairEncoder, examples: Examples) -> Cut:
     """The same where each text is read by its side: all pairs of a query and a document in a row."""
-    first, *others = examples.columns.values()
-    used, places = np.unique(np.concatenate(others), return_inverse=True)
-    asked, places_of_first = np.unique(first, return_inverse=True)
-    texts = [[examples.sentences[number] for number in numbers.tolist()] for numbers in (asked, used)]
+    first, *further = examples.columns.values()
+    used, positions = np.unique(np.concatenate(further), return_inverse=True)
+    queries, places_of_first = np.unique(first, return_inverse=True)
+    texts = [[examples.sentences[number] for number in numbers.tolist()] for numbers in (queries, used)]
     sides = encoder.tables(*texts)
-    needed = np.tile(sides[0].lengths[places_of_first], len(others)) + sides[1].lengths[places]
+    needed = np.tile(sides[0].lengths[places_of_first], len(further)) + sides[1].lengths[positions]
     room = encoder.inner.max_length
     return Cut(len(needed), int((needed > room).sum()), room, unit="pairs")

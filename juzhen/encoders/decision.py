@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.opened import read_json
 from juzhen.core.shape import Entries, Object, require_shape
 from juzhen.core.texts import short
@@ -83,8 +83,7 @@ class Decides(nn.Module):
         name = of or default
         if name is None:
             raise UserError(f"threshold: name the set whose threshold is meant: {', '.join(sets)}")
-        if name not in sets:
-            raise UserError(f"threshold={name}: there is none of this set; {nearest(name, sets)}")
+        require_choice("threshold", name, sets)
         value = sets[name]
         if value is None:
             raise UserError(

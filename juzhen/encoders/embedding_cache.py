@@ -144,12 +144,12 @@ class Vectors:
 
     def __getitem__(self, texts: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
         """Embeddings of the texts with these numbers, all of them there, in float32."""
-        places = self.places[texts]
-        owners = np.searchsorted(self._firsts, places, side="right") - 1
-        vectors = np.empty((len(places), self.dim), dtype=np.float32)
+        positions = self.places[texts]
+        owners = np.searchsorted(self._firsts, positions, side="right") - 1
+        vectors = np.empty((len(positions), self.dim), dtype=np.float32)
         for owner in np.unique(owners):
             rows = np.flatnonzero(owners == owner)
-            vectors[rows] = self._segments[owner]["vectors"][places[rows] - self._firsts[owner]]
+            vectors[rows] = self._segments[owner]["vectors"][positions[rows] - self._firsts[owner]]
         return vectors
 
 

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from juzhen.core.commands import install_line
+from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
 from juzhen.encoders.adapter_files import Base, is_adapter, read_base, require_base
@@ -59,11 +58,11 @@ def find_encoder(config: BackboneConfig) -> EncoderFiles:
     if is_adapter(layout.transformer):
         return _beside_base(config, folder, layout)
     on_hub_only = not is_local and layout.transformer == folder and not has_weights(folder)
-    shown = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
+    label = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
     needs_weights = config.initialize == "pretrained" and not on_hub_only
-    check_files(layout.transformer, needs_weights=needs_weights, shown=shown)
+    check_files(layout.transformer, needs_weights=needs_weights, shown=label)
     commit = config.revision if is_local else _commit(folder) or config.revision
-    return EncoderFiles(folder, layout, shown, on_hub_only, layout.transformer, commit=commit)
+    return EncoderFiles(folder, layout, label, on_hub_only, layout.transformer, commit=commit)
 
 
 def _commit(folder: Path) -> str | None:
@@ -73,17 +72,19 @@ def _commit(folder: Path) -> str | None:
 
 def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> EncoderFiles:
     """The files of an adapter and of its base. Raises UserError where the base is gone, or another one."""
-    own = layout.transformer
-    base = read_base(own)
+    adapter = layout.transformer
+    base = read_base(adapter)
     try:
         files = find_encoder(BackboneConfig(path=base.path, revision=base.revision))
     except UserError as error:
-        raise UserError(f"{own}: the base of this adapter is not there: {error}") from error
+        raise UserError(f"{adapter}: the base of this adapter is not there: {error}") from error
     if files.base is not None:
-        raise UserError(f"{own}: the base of this adapter is an adapter, too ({base.path}); merge that first")
-    require_base(base, files.layout.transformer, adapter=own)
+        raise UserError(
+            f"{adapter}: the base of this adapter is an adapter, too ({base.path}); merge that first"
+        )
+    require_base(base, files.layout.transformer, adapter=adapter)
     layout = replace(layout, transformer=files.layout.transformer)
-    return replace(files, folder=folder, layout=layout, tokenizer=own, base=base)
+    return replace(files, folder=folder, layout=layout, tokenizer=adapter, base=base)
 
 
 def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
@@ -147,8 +148,8 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
 def look_at_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
     """Raises UserError for an adapter that could not be put beside these weights, as far as files and packages say."""
     adapter = config.adapter
-    if (adapter is not None or files.base is not None) and find_spec("peft") is None:
-        raise UserError(f"an adapter needs peft, which is not installed; type: {install_line('peft')}")
+    if adapter is not None or files.base is not None:
+        require_packages("an adapter", "peft", extra="peft")
     if adapter is None:
         return
     if files.base is not None:
@@ -161,11 +162,9 @@ def look_at_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
             "initialize=random: an adapter learns beside weights that have learnt something, and is saved without "
             "them; choose initialize=pretrained, or leave adapter out"
         )
-    if adapter.base == "nf4" and find_spec("bitsandbytes") is None:
-        raise UserError(
-            "base=nf4: weights in 4 bits (QLoRA) need a CUDA device and bitsandbytes, which is not installed; type: "
-            f"{install_line('qlora')}, or choose base=bfloat16"
-        )
+    if adapter.base == "nf4":
+        user, otherwise = "base=nf4 (weights in 4 bits on a CUDA device)", ", or choose base=bfloat16"
+        require_packages(user, "bitsandbytes", extra="qlora", otherwise=otherwise)
 
 
 def without_added(vocabulary: Mapping[str, int], files: EncoderFiles) -> Mapping[str, int]:
@@ -189,8 +188,6 @@ def _require_prompt_of(start: str, config: BackboneConfig) -> None:
 
 def _architecture(folder: Path) -> Mapping[str, Any]:
     settings = read_settings(folder / "config.json")
-    if "model_type" not in settings:
-        raise UserError(f"{folder}/config.json: no model_type; expected that of a transformers encoder")
     return settings
 
 

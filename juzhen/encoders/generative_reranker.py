@@ -29,7 +29,7 @@ from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.locate import download, encoder_source, locate_folder
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.parts import read_parts
-from juzhen.encoders.prompts import JOINT, Prompts, prompt_refused
+from juzhen.encoders.prompts import JOINT, Prompts, refuse_prompt
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.spec import BackboneConfig
@@ -71,19 +71,18 @@ class GenerativeReranker(PairEncoder):
         format: Format | None = None,
     ) -> None:
         super().__init__()
-        shown = inner.tokenizer.name_or_path or "this encoder"
+        label = inner.tokenizer.name_or_path or "this encoder"
         config = inner.backbone.config
-        require_answering(config, shown=shown)
-        if inner.prompt:
-            raise prompt_refused(JOINT, inner.prompt)
+        require_answering(config, shown=label)
+        refuse_prompt(JOINT, inner.prompt)
         if inner.tokenizer.truncation_side != "right":
             raise UserError(
-                f"{shown}: texts are cut at their start (truncation_side), and a question at its end alone"
+                f"{label}: texts are cut at their start (truncation_side), and a question at its end alone"
             )
         rows = token_embeddings(inner.backbone).num_embeddings
         if len(set(answers)) != len(answers) or not all(0 <= number < rows for number in answers):
             raise UserError(
-                f"{shown}: the answers {list(answers)} are no tokens of the {rows} that the model has"
+                f"{label}: the answers {list(answers)} are no tokens of the {rows} that the model has"
             )
         inner.pooling = "last"
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(), False, None
@@ -165,14 +164,14 @@ class GenerativeReranker(PairEncoder):
 
         In float32, in evaluation mode. Raises UserError where there is none.
         """
-        place, path = open_device(device), encoder_source(source)
+        target, path = open_device(device), encoder_source(source)
         folder = locate_folder(path) or download(path, revision)
         if not gives_answers(folder):
             raise UserError(f"{source}: holds no language model that scores pairs by its answer")
         config = BackboneConfig(path=path, revision=revision, initialize="pretrained", pooling="last")
         encoder = cls.of_folder(SentenceEncoder.of(read_parts(config, seed=0, reader=READER)), folder)
         encoder._is_loaded_from(folder)
-        return encoder.to(place).eval()
+        return encoder.to(target).eval()
 
     @property
     def outputs(self) -> int:

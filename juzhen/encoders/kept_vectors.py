@@ -95,9 +95,9 @@ class Targets:
         self._axes: np.ndarray | None = None
         count, total, products = 0, np.zeros(size), np.zeros((size, size))
         is_reduced = dim is not None and dim < size
-        for found, numbers in vectors.values() if center or is_reduced else ():
+        for stored, numbers in vectors.values() if center or is_reduced else ():
             for start in range(0, len(numbers), PORTION):
-                portion = found[numbers[start : start + PORTION]].astype(np.float64)
+                portion = stored[numbers[start : start + PORTION]].astype(np.float64)
                 count, total = count + len(portion), total + portion.sum(axis=0)
                 if is_reduced:
                     products += portion.T @ portion

@@ -144,10 +144,7 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
     Libraries open more of its files than are named here, so there may be nothing but files and folders in it.
     """
     for path in sorted(path for path in folder.iterdir() if path.exists() and not path.is_dir()):
-        try:
-            require_file(path)
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}; take it out of the encoder's folder") from error
+        require_file(path)
     fault = None
     if not (folder / "config.json").is_file():
         fault = "config.json is missing; expected an encoder in transformers layout"

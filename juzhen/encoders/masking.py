@@ -17,7 +17,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokeni
 from transformers.modeling_outputs import BaseModelOutput
 
 from juzhen.core.batch import Tokens, mapped
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.encoders.locate import has_weights
 from juzhen.encoders.packing import FILL_TO
 from juzhen.encoders.special_tokens import special_around
@@ -143,20 +143,11 @@ class Masking:
     random_share: float
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise UserError(
-                f"strategy={self.strategy} is not an option; {nearest(str(self.strategy), STRATEGIES)}"
-            )
-        if not 0 < self.rate < 1:
-            raise UserError(f"mask_rate={self.rate}: expected a share above 0 and below 1, for example 0.15")
-        if not 1 <= self.mean_span <= LONGEST_SPAN:
-            raise UserError(f"mean_span={self.mean_span}: expected 1 to {LONGEST_SPAN} words")
-        shares = (self.mask_share, self.random_share)
-        if not (all(share >= 0 for share in shares) and sum(shares) <= 1):
-            raise UserError(
-                f"mask_share={self.mask_share}, random_share={self.random_share}: expected two shares, at most 1 "
-                "together"
-            )
+        require_choice("strategy", self.strategy, STRATEGIES)
+        require_number("mask_rate", self.rate, 0, 1, open_low=True, open_high=True)
+        require_number("mean_span", self.mean_span, 1, LONGEST_SPAN)
+        require_number("mask_share", self.mask_share, 0, 1)
+        require_number("random_share", self.random_share, 0, 1 - self.mask_share)
 
     def __call__(
         self,

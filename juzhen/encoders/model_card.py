@@ -106,8 +106,8 @@ def model_card(
 
 def _attention(architecture: PretrainedConfig) -> dict[str, str]:
     """Where a decoder looks, and why sentences are padded; nothing of an encoder that is packed."""
-    known, padded = ARCHITECTURES.get(architecture.model_type), why_padded(architecture)
-    decoder = known is not None and known.is_decoder
+    entry, padded = ARCHITECTURES.get(architecture.model_type), why_padded(architecture)
+    decoder = entry is not None and entry.is_decoder
     return ({"attention": "bidirectional" if looks_ahead(architecture) else "causal"} if decoder else {}) | (
         {"in a batch": f"padded: {padded}"} if padded else {}
     )
@@ -139,10 +139,10 @@ def pair_card(
     return _head("", encoder.inner) + text + note + fact_table(features | facts) + use
 
 
-def _head(lines: str, encoder: PooledEncoder) -> str:
+def _head(header: str, encoder: PooledEncoder) -> str:
     """What the hub reads of a card; nothing where there is nothing to say."""
-    lines += f"license: {encoder.licence}\n" if encoder.licence else ""
-    return f"---\n{lines}---\n" if lines else ""
+    header += f"license: {encoder.licence}\n" if encoder.licence else ""
+    return f"---\n{header}---\n" if header else ""
 
 
 def fact_table(rows: dict[str, Any]) -> str:

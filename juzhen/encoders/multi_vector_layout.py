@@ -4,15 +4,15 @@ PyLate's has a transformer and Dense layers, and all else in config_sentence_tra
 opens it as a MultiVectorEncoder. Its own names a mask and a normalization as modules, too.
 """
 
+import math
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.core.opened import read_json
-from juzhen.core.texts import short
 from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, PYLATE, TOKEN_VECTORS, inside
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.settings_file import naming, read_settings
@@ -166,11 +166,7 @@ def written_settings(
 def require_reading(reading: Reading, *, most: int | None, least: int) -> None:
     """Raises UserError for lengths that a transformer cannot read, or in which no text is left."""
     for name in ("query_length", "document_length"):
-        value = getattr(reading, name)
-        if value < least or (most is not None and value > most):
-            raise UserError(
-                f"{name}={short(str(value))}: expected {least} to {most or 'any number of'} tokens"
-            )
+        require_number(name, getattr(reading, name), least, most or math.inf)
     if reading.expand_to > reading.query_length:
         raise UserError(
             f"queries are filled up to {reading.expand_to} tokens and cut at {reading.query_length}; expected no more"

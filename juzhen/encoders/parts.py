@@ -1,5 +1,6 @@
 """The parts of a sentence encoder as a folder or the hub has them: any Hugging Face encoder, and what follows it."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,7 @@ from torch import nn
 from transformers import AutoTokenizer, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.core.threads import limit_threads
 from juzhen.encoders.adapter_files import Base
 from juzhen.encoders.adapter_folder import load_adapter
@@ -129,30 +130,30 @@ def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) 
         "prompts": layout.prompts.configured(config),
     }
     folder = files.folder if config.initialize == "pretrained" else None
-    lines = remarks(config, layout, backbone.config, tokenizer, pooling=pooling)
-    return Parts(backbone, tokenizer, options, layout.templates, folder, lines)
+    notes = remarks(config, layout, backbone.config, tokenizer, pooling=pooling)
+    return Parts(backbone, tokenizer, options, layout.templates, folder, notes)
 
 
 def _with_adapter(
     config: BackboneConfig, files: EncoderFiles, architecture: PretrainedConfig
 ) -> PreTrainedModel:
     """The weights of a base, those in memory where another adapter beside them is in use, and an adapter of files."""
-    base, place = cast(Base, files.base), files.layout.transformer
+    base, folder = cast(Base, files.base), files.layout.transformer
     dropout = base.dropout if config.dropout is None else config.dropout
     base = replace(base, attention=config.attention or base.attention)
 
     def load() -> PreTrainedModel:
-        whole = from_weights(str(place), architecture, **_in_bits(AdapterConfig(base=base.precision)))
-        return whole if base.layers is None else other_layers(whole, base.layers, seed=0)
+        full = from_weights(str(folder), architecture, **_in_bits(AdapterConfig(base=base.precision)))
+        return full if base.layers is None else other_layers(full, base.layers, seed=0)
 
     if config.dropout is None and dropout is not None:
-        architecture = read_architecture(place, dropout=dropout)
+        architecture = read_architecture(folder, dropout=dropout)
         set_attention(architecture, base.attention)
     if files.layout.templates is None:
-        backbone = sharing_weights((place, base, dropout), load)
+        backbone = sharing_weights((folder, base, dropout), load)
     else:  # a token is added to the table of its own
         backbone = load()
-    load_adapter(backbone, files.tokenizer, base, place)
+    load_adapter(backbone, files.tokenizer, base, folder)
     return backbone
 
 
@@ -196,10 +197,7 @@ def _max_length(
     number = config.max_length or min(
         (size for size in (of_folder, limit) if size and size < 10**9), default=0
     )
-    if number < least or (limit is not None and number > limit):
-        raise UserError(
-            f"max_length={number or None}: {config.path} takes {least} to {limit or 'any number of'} tokens"
-        )
+    require_number("max_length", number, least, limit or math.inf)
     return number
 
 

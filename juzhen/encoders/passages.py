@@ -171,8 +171,8 @@ def is_causal(encoder: PooledEncoder) -> bool:
     encoder.eval()
     try:
         number = encoder.tokenize(["a"])[0][0]
-        others = [other for other in range(4) if other != number][:2]
-        rows = [encoder.collate([[number, *([other] * 3)]]).to(encoder.device) for other in others]
+        further = [other for other in range(4) if other != number][:2]
+        rows = [encoder.collate([[number, *([other] * 3)]]).to(encoder.device) for other in further]
         first, second = (encoder.token_states(row)[0].float() for row in rows)
         return torch.allclose(first, second, atol=1e-6)
     finally:
@@ -182,7 +182,7 @@ def is_causal(encoder: PooledEncoder) -> bool:
 def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap: int) -> Split:
     """The texts in passages of at most `size` tokens."""
     frame, before = Wrapping.of(encoder), len(encoder.prompt)
-    tables, numbers, places, spans = [], list[int](), list[tuple[int, int]](), list[tuple[int, int]]()
+    tables, numbers, bounds, spans = [], list[int](), list[tuple[int, int]](), list[tuple[int, int]]()
     for start in range(0, len(texts), TEXTS_PER_CALL):
         portion = texts[start : start + TEXTS_PER_CALL]
         encoding = encoder.tokenizer(
@@ -200,13 +200,13 @@ def split_texts(encoder: PooledEncoder, texts: Sequence[str], size: int, overlap
         ):
             characters = np.array(frame.inside(offsets), dtype=np.int64).reshape(-1, 2) - before
             of_text = passage_places(text, characters.clip(min=0), size, overlap)
-            places += of_text
+            bounds += of_text
             spans += _spans(text, characters.clip(min=0), of_text)
             numbers += [number] * len(of_text)
     return Split(
         TokenTable.joined(tables),
         np.array(numbers, dtype=np.int64),
-        np.array(places, dtype=np.int64).reshape(-1, 2),
+        np.array(bounds, dtype=np.int64).reshape(-1, 2),
         np.array(spans, dtype=np.int64).reshape(-1, 2),
     )
 
@@ -218,14 +218,14 @@ def passage_places(
     count, starts = len(characters), characters[:, 0].tolist()
     if count <= size:
         return [(0, count)]
-    places, start = [], 0
+    bounds, start = [], 0
     while True:
         end = min(start + size, count)
         if end < count:
             end = _early(text, starts, max(start + int(LATEST * size), start + overlap + 1), end)
-        places.append((start, end))
+        bounds.append((start, end))
         if end == count:
-            return places
+            return bounds
         start = end - overlap
 
 
@@ -242,11 +242,11 @@ def _early(text: str, starts: Sequence[int], least: int, end: int) -> int:
 
 
 def _spans(
-    text: str, characters: Int[np.ndarray, "tokens 2"], places: Sequence[tuple[int, int]]
+    text: str, characters: Int[np.ndarray, "tokens 2"], bounds: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """The characters of passages: each ends where the token behind it begins, so that none is left out."""
     spans = []
-    for start, end in places:
+    for start, end in bounds:
         first = 0 if start == 0 else int(characters[start, 0])
         last = len(text) if end == len(characters) else int(max(characters[end, 0], characters[end - 1, 1]))
         spans.append((first, last))
@@ -286,16 +286,16 @@ def _passes(encoder: PooledEncoder, split: Split) -> Iterator[ForwardPass]:
     for ids, last in zip(split.tokens, ends, strict=True):
         count = len(ids) - frame.size
         while row < last:
-            places = split.places[row:last].tolist()
-            lead = 0 if limit is None else min(limit // CONTEXT, limit - (places[0][1] - places[0][0]))
-            start = max(places[0][0] - lead, 0)
+            bounds = split.places[row:last].tolist()
+            lead = 0 if limit is None else min(limit // CONTEXT, limit - (bounds[0][1] - bounds[0][0]))
+            start = max(bounds[0][0] - lead, 0)
             if limit is not None:
-                places = [place for place in places if place[1] - start <= limit]
-            end = places[-1][1]
+                bounds = [bound for bound in bounds if bound[1] - start <= limit]
+            end = bounds[-1][1]
             shift = frame.before - start
-            parts = [[first + shift, behind + shift] for first, behind in places]
+            parts = [[first + shift, behind + shift] for first, behind in bounds]
             inputs = frame.around(ids, start, end)
-            if places[0][0] == 0:
+            if bounds[0][0] == 0:
                 parts[0][0] = min(encoder.unpooled, parts[0][1] - 1)
             if end == count:
                 parts[-1][1] = len(inputs)

@@ -187,8 +187,8 @@ class PooledEncoder(Prompted):
     def nested_dims(self) -> tuple[int, ...]:
         """Sizes below its own to which its embeddings have learnt to be cut, rising; none where they have not."""
         dims = getattr(self.backbone.config, SIZES, None)
-        whole = dims if isinstance(dims, list | tuple) else ()
-        return tuple(sorted({dim for dim in whole if type(dim) is int and 0 < dim < self.dim}))
+        sizes = dims if isinstance(dims, list | tuple) else ()
+        return tuple(sorted({dim for dim in sizes if type(dim) is int and 0 < dim < self.dim}))
 
     @nested_dims.setter
     def nested_dims(self, dims: Iterable[int]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 
 
 @runtime_checkable
@@ -101,8 +101,7 @@ POOLINGS: dict[str, Pooling] = {
 
 def check_pooling(name: str) -> str:
     """The name itself. Raises UserError with the nearest known name when there is no such pooling."""
-    if name not in POOLINGS:
-        raise UserError(f"pooling={name}: no such pooling; {nearest(name, POOLINGS)}")
+    require_choice("pooling", name, POOLINGS)
     return name
 
 

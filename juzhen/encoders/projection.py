@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_model
 from torch import Tensor, nn
 from torch.nn import functional
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.whole import write_json
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.settings_file import naming, read_settings
@@ -105,10 +105,7 @@ class Projection(OutputLayer):
         """
         config = read_settings(folder / "config.json")
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-        if str(activation) not in ACTIVATIONS:
-            raise UserError(
-                f"{folder}: activation {activation!r} is not supported; {nearest(str(activation), ACTIVATIONS)}"
-            )
+        require_choice(f"{folder}: activation", activation, ACTIVATIONS)
         source, target = (
             config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")
         )
@@ -161,10 +158,6 @@ def load_projections(folders: Sequence[Path], *, width: int, layer_norm: bool | 
     for folder in folders:
         is_norm = "dimension" in read_settings(folder / "config.json")
         layer = (OutputNorm if is_norm else Projection).load(folder)
-        if layer.in_features != width:
-            raise UserError(
-                f"{folder}: takes {layer.in_features} numbers, and gets {width} from what stands before it"
-            )
         width = layer.out_features
         layers.append(layer)
     if layer_norm is False:

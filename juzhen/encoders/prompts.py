@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, nearest, require_choice
 from juzhen.core.texts import short
 from juzhen.encoders.spec import NO_PROMPT, BackboneConfig
 
@@ -102,10 +102,8 @@ def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts
     if not isinstance(value, Prompts):
         name = before.default_prompt_name if before.default_prompt_name in value else None
         value = Prompts(dict(value), name, before.include_prompt)
-    if not all(isinstance(part, str) for pair in value.texts.items() for part in pair):
-        raise UserError(f"prompts={short(repr(dict(value.texts)))}: expected a name and a text for each")
-    if (name := value.default_prompt_name) is not None and name not in value.texts:
-        raise UserError(f"default_prompt_name={name!r}: no such prompt; {nearest(name, value.texts)}")
+    if value.default_prompt_name is not None:
+        require_choice("default_prompt_name", value.default_prompt_name, value.texts)
     return value
 
 
@@ -115,9 +113,10 @@ def prompts_of(settings: Mapping[str, Any]) -> Prompts:
     return Prompts(prompts, settings.get("default_prompt_name"), settings.get("include_prompt", True))
 
 
-def prompt_refused(reader: str, prompt: str) -> UserError:
-    """For a model that reads sentences otherwise than one by one, as they are."""
-    return UserError(
-        f"before {reader}, no prompt stands, and this encoder puts {short(repr(prompt))} before every sentence; "
-        "leave it out: default_prompt_name=none, with the path of its encoder folder"
-    )
+def refuse_prompt(reader: str, prompt: str) -> None:
+    """Raises UserError for the prompt of a model that reads sentences otherwise than one by one, as they are."""
+    if prompt:
+        raise UserError(
+            f"before {reader}, no prompt stands, and this encoder puts {short(repr(prompt))} before every sentence; "
+            "leave it out: default_prompt_name=none, with the path of its encoder folder"
+        )

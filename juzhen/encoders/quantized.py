@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import require_choice
 from juzhen.encoders.pooling import require_finite_vectors, unit
 from juzhen.encoders.search import DOCUMENTS_AT_ONCE, QUERIES_AT_ONCE, Best, in_order, pair_products
 
@@ -79,8 +79,8 @@ class Quantized:
         ]
         for first in range(0, len(self), DOCUMENTS_AT_ONCE):
             block = unit(self[slice(first, first + DOCUMENTS_AT_ONCE)])
-            for place, best in enumerate(lists):
-                portion = queries[place * QUERIES_AT_ONCE : (place + 1) * QUERIES_AT_ONCE]
+            for number, best in enumerate(lists):
+                portion = queries[number * QUERIES_AT_ONCE : (number + 1) * QUERIES_AT_ONCE]
                 best.add(portion @ block.T, first)
         advance(len(queries))
         numbers = np.concatenate([best.lists()[0] for best in lists])
@@ -116,17 +116,12 @@ def quantize(
     The codes are those of sentence-transformers' `quantize_embeddings`, int8 and ubinary. Raises UserError for an
     unknown precision and for NaN.
     """
-    if precision not in PRECISIONS:
-        raise UserError(f"precision={precision}: {nearest(str(precision), PRECISIONS)}")
+    require_choice("precision", precision, PRECISIONS)
     vectors = np.atleast_2d(vectors)
     require_finite_vectors(vectors, "vectors")
     dim = vectors.shape[1]
     if precision == "binary":
         return Quantized(np.packbits(vectors > 0, axis=-1), dim, None, whole, rescore)
     spread = byte_ranges(vectors) if ranges is None else np.asarray(ranges, dtype=np.float32)
-    if spread.shape != (2, dim):
-        raise UserError(
-            f"ranges of the shape {spread.shape}: expected (2, {dim}), for embeddings of {dim} numbers"
-        )
     codes = np.clip(np.floor((vectors - spread[0]) / steps_of(spread)), 0, STEPS) - 128
     return Quantized(codes.astype(np.int8), dim, spread, whole, rescore)

@@ -22,21 +22,21 @@ def remarks(
 ) -> tuple[str, ...]:
     """Lines on an encoder that was loaded as `config` says, with `pooling`."""
     settings = read_settings(layout.transformer / "config.json")
-    lines = [*_of_pooling(config, layout, architecture, pooling), *_of_code(settings, architecture)]
+    notes = [*_of_pooling(config, layout, architecture, pooling), *_of_code(settings, architecture)]
     if config.attention is not None and looks_ahead(architecture) != _looked_ahead(settings, architecture):
-        lines.append(
+        notes.append(
             f"attention={config.attention}: the weights have learnt the other one; they need training"
         )
     if pooling == "last" and not special_around(tokenizer)[1]:
-        lines.append(
+        notes.append(
             "pooling=last: the tokenizer puts no token behind a text, and the last token of each text is read. For one "
             'end token, set "add_eos_token": true in tokenizer_config.json'
         )
     if (reason := why_padded(architecture)) is not None:
-        lines.append(
+        notes.append(
             f"sentences are padded to the longest beside them: {reason}. The numbers are the same, time and memory more"
         )
-    return tuple(lines)
+    return tuple(notes)
 
 
 def _of_pooling(
@@ -44,9 +44,9 @@ def _of_pooling(
 ) -> Iterator[str]:
     if layout.pooling is not None and pooling != layout.pooling:
         yield f"pooling={pooling}: this encoder was trained with {layout.pooling}; its embeddings are other ones"
-    known = ARCHITECTURES.get(architecture.model_type)
+    entry = ARCHITECTURES.get(architecture.model_type)
     says_nothing = config.pooling is None and layout.pooling is None
-    if says_nothing and known is not None and known.is_decoder and not looks_ahead(architecture):
+    if says_nothing and entry is not None and entry.is_decoder and not looks_ahead(architecture):
         yield (
             f"pooling={pooling}: the folder names none, and {architecture.model_type} looks to the left alone, so that "
             "its last token is the one that has seen the text: pooling=last"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.commands import install_line
+from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
 from juzhen.core.processor import num_cores
 from juzhen.encoders.embedding_cache import encoder_digest
@@ -213,10 +213,9 @@ class ApproximateIndex:
         *,
         encoder: PooledEncoder | None = None,
     ) -> None:
-        try:
-            import faiss
-        except ImportError:
-            raise UserError(f"index={kind} needs faiss; type: {install_line('search')}") from None
+        require_packages(f"index={kind}", "faiss", extra="search")
+        import faiss
+
         self.shape = _, self.dim = _, dim = documents.shape
         self._digest = None if encoder is None else encoder_digest(encoder, kind)
         require_finite_vectors(documents, "documents")

@@ -27,7 +27,7 @@ from juzhen.encoders.passages import EncodesPassages
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, pair_scores, sides, unit
 from juzhen.encoders.projection import BilinearScore
-from juzhen.encoders.prompts import TEMPLATES, prompt_refused
+from juzhen.encoders.prompts import TEMPLATES, refuse_prompt
 from juzhen.encoders.proof import prove
 from juzhen.encoders.quantized import Quantized
 from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order
@@ -107,7 +107,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         In float32, in evaluation mode. One that reads sentences through templates is a PromptEncoder.
         Raises UserError where there is none, and for a cross-encoder, which has no embeddings.
         """
-        place = open_device(device)
+        target = open_device(device)
         config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
         parts = read_parts(config, seed=0)
         if parts.folder is not None and scores_pairs(parts.folder):
@@ -122,7 +122,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
                 f"{source}: holds no templates, which a PromptEncoder reads: SentenceEncoder.load(…)"
             )
         encoder.truncate_dim = truncate_dim
-        return encoder.to(place).eval()
+        return encoder.to(target).eval()
 
     @staticmethod
     def of(parts: Parts) -> "SentenceEncoder":
@@ -386,8 +386,7 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
     @classmethod
     def around(cls, encoder: PooledEncoder, templates: Templates) -> "PromptEncoder":
         """The same backbone, read through `templates`. Raises UserError where a prompt stands before its sentences."""
-        if encoder.prompt:
-            raise prompt_refused(TEMPLATES, encoder.prompt)
+        refuse_prompt(TEMPLATES, encoder.prompt)
         return cls(
             encoder.backbone,
             encoder.tokenizer,

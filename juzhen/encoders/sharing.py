@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from juzhen.core.errors import UserError, foreign_reason
+from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
 from juzhen.core.owned import LIST
 from juzhen.encoders.adapters import for_others
@@ -75,15 +75,12 @@ def upload(
     from huggingface_hub import HfApi
 
     hub = HfApi(token=token)
-    try:
-        hub.create_repo(repo_id, private=private, exist_ok=True)
-        commit = hub.upload_folder(
-            repo_id=repo_id,
-            folder_path=folder,
-            revision=revision,
-            commit_message=message,
-            ignore_patterns=[LIST],
-        )
-    except Exception as error:  # the client raises many unrelated types, as `locate.download` says
-        raise UserError(f"push_to_hub({repo_id!r}): {foreign_reason(error)}") from error
+    hub.create_repo(repo_id, private=private, exist_ok=True)
+    commit = hub.upload_folder(
+        repo_id=repo_id,
+        folder_path=folder,
+        revision=revision,
+        commit_message=message,
+        ignore_patterns=[LIST],
+    )
     return str(commit.commit_url)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 
 SENTENCE = "[X]"
 MASK = "[MASK]"
@@ -69,10 +69,7 @@ class Templates:
             choices = " or ".join(f"language={name}" for name in templates)
             raise UserError(f"language={language or 'null'}: there are no such templates; choose {choices}")
         for key in templates[language]:
-            if key not in (*VIEWS, "stage_2"):
-                raise UserError(
-                    f"templates.{language}.{key}: no such template; {nearest(key, (*VIEWS, 'stage_2'))}"
-                )
+            require_choice(f"templates.{language}", key, (*VIEWS, "stage_2"))
         names = ("read", "denoise", "end_to_end", "match_norm")
         left_out = {} if model["use_negative"] else {"negative": None}
         return cls(**{**templates[language], **left_out}, **{name: model[name] for name in names})

@@ -61,36 +61,38 @@ class TokenVectors(Sequence[np.ndarray]):
 
         Equal documents have equal scores: each is in a product once.
         """
-        asked = [self[row] for row in queries.tolist()]
-        lengths = np.array([len(vectors) for vectors in asked])
+        queries_vectors = [self[row] for row in queries.tolist()]
+        lengths = np.array([len(vectors) for vectors in queries_vectors])
         starts = np.cumsum(lengths) - lengths
-        rows = np.concatenate(asked)
-        distinct, places = np.unique(numbers, return_inverse=True)
-        scores = np.empty((len(asked), len(distinct)), dtype=np.float32)
+        rows = np.concatenate(queries_vectors)
+        distinct, positions = np.unique(numbers, return_inverse=True)
+        scores = np.empty((len(queries_vectors), len(distinct)), dtype=np.float32)
         sizes = np.array([len(documents[row]) for row in distinct.tolist()])
         begun = 0
         while begun < len(distinct):
             within = np.cumsum(sizes[begun:]) <= max(AT_ONCE // len(rows), 1)
             ended = begun + max(int(within.sum()), 1)
-            some = [documents[row] for row in distinct[begun:ended].tolist()]
+            portion = [documents[row] for row in distinct[begun:ended].tolist()]
             ends = np.cumsum(sizes[begun:ended])
-            products = rows @ np.concatenate(some).T
+            products = rows @ np.concatenate(portion).T
             nearest = np.maximum.reduceat(products, ends - sizes[begun:ended], axis=1)
             scores[:, begun:ended] = np.add.reduceat(nearest, starts, axis=0) / lengths[:, None]
             begun = ended
-        return scores[:, places]
+        return scores[:, positions]
 
 
 def hiding(tokens: Tokens, hidden: Bool[Tensor, "tokens"]) -> Tokens:
     """The same tokens, of which the hidden ones look at the others of their sentence and are not looked at."""
     groups, start = [], 0
     for group in tokens.groups:
-        shown = ~hidden[start : start + group.num_tokens]
+        is_visible = ~hidden[start : start + group.num_tokens]
         start += group.num_tokens
         if group.slots is not None:
-            empty = torch.zeros(group.num_sentences * group.length, dtype=torch.bool, device=shown.device)
-            shown = empty.index_put((group.slots,), shown)
-        mask = shown.view(group.num_sentences, 1, 1, group.length)
+            empty = torch.zeros(
+                group.num_sentences * group.length, dtype=torch.bool, device=is_visible.device
+            )
+            is_visible = empty.index_put((group.slots,), is_visible)
+        mask = is_visible.view(group.num_sentences, 1, 1, group.length)
         groups.append(replace(group, mask=mask, hides=True))
     return replace(tokens, groups=groups)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.encoders.masking import continues_word
 from juzhen.encoders.special_tokens import special_around
 
@@ -49,23 +49,15 @@ class Views:
     def __post_init__(self) -> None:
         key = f"{self.group}.views={list(self.names)}"
         for name in self.names:
-            if name not in VIEWS:
-                raise UserError(f"{key}: no such view; {nearest(str(name), VIEWS)}")
-        if len(set(self.names)) < len(self.names):
-            raise UserError(f"{key}: expected each view once")
+            require_choice(f"{self.group}.views", name, VIEWS)
         if (order := sorted(self.names, key=_rank)) != list(self.names):
             raise UserError(
                 f"{key}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
                 "translation is looked up for the sentence as it is, before all others"
             )
         for name in SHARES:
-            share = getattr(self, name)
-            if not 0 < share < 1:
-                raise UserError(
-                    f"{self.group}.{name}={share}: expected a share above 0 and below 1, for example 0.1"
-                )
-        if self.shuffle < 2:
-            raise UserError(f"{self.group}.shuffle={self.shuffle}: expected a window of at least 2 words")
+            require_number(f"{self.group}.{name}", getattr(self, name), 0, 1, open_low=True, open_high=True)
+        require_number(f"{self.group}.shuffle", self.shuffle, 2)
         if "translation" in self.names and not Path(self.translations or "").expanduser().is_file():
             raise UserError(
                 f"{self.group}.translations={self.translations or 'null'}: no such file; expected a table, each line a "

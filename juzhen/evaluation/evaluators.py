@@ -12,7 +12,7 @@ from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from juzhen.core.batch import Batch
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion
 from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.result import Score
@@ -208,8 +208,7 @@ class LexicalEvaluator(Evaluator):
     plan_type: ClassVar[type[EvaluationPlan]] = LexicalPlan
 
     def __init__(self, *, method: str = lexical.TF_IDF, tokens: str = CHARACTERS) -> None:
-        if method not in lexical.METHODS:
-            raise UserError(f"method={method}: {nearest(str(method), lexical.METHODS)}")
+        require_choice("method", method, lexical.METHODS)
         if method != lexical.TF_IDF:
             cut_of(tokens)
         self._make = partial(LexicalPlan, method=method, tokens=tokens)

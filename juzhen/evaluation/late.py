@@ -121,8 +121,8 @@ class LateColumns:
             self.again or any(_key(rows) not in result.data for rows in data.evaluation)
         ):
             before = self._before_training(run, result, data, settings, changes)
-        for place, kept, found in (("", result.scores, scores), ("untrained ", result.untrained, before)):
-            self._merge(kept, found, data, changes, place=place)
+        for prefix, earlier, after in (("", result.scores, scores), ("untrained ", result.untrained, before)):
+            self._merge(earlier, after, data, changes, place=prefix)
         result.data |= {
             key: description for key, description in rows.items() if self.again or key not in result.data
         }
@@ -243,21 +243,21 @@ class LateColumns:
 
     def _merge(
         self,
-        kept: dict[str, Score],
-        found: Mapping[str, Score],
+        earlier: dict[str, Score],
+        after: Mapping[str, Score],
         data: JobData,
         changes: Changes,
         *,
         place: str,
     ) -> None:
         """Puts new scores among those of the result; one that exists is touched only when it is to be replaced."""
-        for key, score in found.items():
-            old, is_read = kept.get(key), key.rpartition("/")[0] not in data.absent
+        for key, score in after.items():
+            old, is_read = earlier.get(key), key.rpartition("/")[0] not in data.absent
             if old is None or (old.value is None and is_read):
-                kept[key] = score
+                earlier[key] = score
                 changes.added += [f"{place}{key}"] if score.value is not None else []
             elif self.again and is_read and old != score:
-                kept[key] = score
+                earlier[key] = score
                 changes.moved[f"{place}{key}"] = [old.value, score.value]
 
 

@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset, DatasetDict
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind, Side
 from juzhen.core.network import hub_problem
 from juzhen.core.owned import require_ours
@@ -142,11 +142,7 @@ def _finite(value: Any) -> Any:
 
 
 def _named(name: str) -> Any:
-    try:
-        return mteb.get_task(name)
-    except KeyError:
-        names = [task.metadata.name for task in mteb.get_tasks(exclude_superseded=False)]
-        raise UserError(f"{name}: no task of mteb {mteb.__version__}; {nearest(name, names)}") from None
+    return mteb.get_task(name)
 
 
 def _read(key: str, sets: ConfiguredSets, split: str | None) -> Examples | None:
@@ -157,10 +153,6 @@ def _fill(task: Any, examples: Examples, train: Examples | None) -> None:
     """Gives a task its rows, in the columns that mteb has after its own reading."""
     split = SPLITS[examples.split]
     splits = {split: _columns(examples)} | ({"train": _columns(train)} if train is not None else {})
-    if examples.kind == Kind.LABELLED_TEXT and train is None:
-        raise UserError(
-            f"{task.metadata.name}: a classifier learns from train, and {examples.name} has no file of it"
-        )
     task.dataset = DatasetDict({name: Dataset.from_dict(columns) for name, columns in splits.items()})
     task.data_loaded = True
     task.metadata = task.metadata.model_copy(update={"eval_splits": [split]})

@@ -63,9 +63,9 @@ class MaxSimPlan(EvaluationPlan):
 
     def tables(self) -> Tables:
         """By documents, or by queries where a text is read as nothing else."""
-        places = np.where(self._places[1] >= 0, self._places[1], self._places[0])
+        positions = np.where(self._places[1] >= 0, self._places[1], self._places[0])
         return [
-            (dataset, places[numbers]) for dataset, numbers in zip(self.sets, self._numbers, strict=False)
+            (dataset, positions[numbers]) for dataset, numbers in zip(self.sets, self._numbers, strict=False)
         ]
 
     def scores(self, outputs: np.ndarray) -> list[np.ndarray]:

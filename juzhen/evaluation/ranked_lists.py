@@ -41,8 +41,8 @@ def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLi
             scores = np.where(numbers == ranking.own[portion, None], np.float32(-np.inf), scores)
         best = Best(len(portion), depth)
         best.add(scores, 0)
-        places, values[portion] = best.lists()
-        ranked[portion] = np.where(places < 0, -1, numbers[places])
+        positions, values[portion] = best.lists()
+        ranked[portion] = np.where(positions < 0, -1, numbers[positions])
         last = values[portion, -1:]
         beyond[portion] = (scores == last).sum(axis=1) - (values[portion] == last).sum(axis=1)
         beyond[portion[np.isneginf(last[:, 0])]] = 0

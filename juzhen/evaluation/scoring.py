@@ -78,14 +78,14 @@ def measure(
     dims     the first so many numbers of embeddings are scored too, under the names of the sets with @64 at their ends
     options  as `_measured` takes them
     """
-    whole = _measured(evaluator, plan, outputs, **options)
-    scores = whole.scores | evaluator.finished(plan, outputs)
+    full = _measured(evaluator, plan, outputs, **options)
+    scores = full.scores | evaluator.finished(plan, outputs)
     cut_plans = {dim: plan.cut(dim) for dim in dims} if isinstance(plan, CosinePlan) else {}
     for dim, cut_plan in cut_plans.items():
         for key, score in _measured(evaluator, cut_plan, outputs, **options).scores.items():
             column, _, metric = key.rpartition("/")
             scores[f"{nested_name(column, dim)}/{metric}"] = score
-    return replace(whole, scores=scores)
+    return replace(full, scores=scores)
 
 
 def _measured(
@@ -140,8 +140,8 @@ def _measured(
 
 def rows_of_set(examples: Examples, scores: np.ndarray) -> SetRows:
     """The rows of a set with their scores, (rows,) or (rows, candidates), as they are kept."""
-    lines = np.zeros(len(examples), np.int32) if examples.lines is None else examples.lines
-    columns = {"row": np.arange(len(examples), dtype=np.int32), "line": lines.astype(np.int32)}
+    line_numbers = np.zeros(len(examples), np.int32) if examples.lines is None else examples.lines
+    columns = {"row": np.arange(len(examples), dtype=np.int32), "line": line_numbers.astype(np.int32)}
     if examples.kind in RANKED:
         best, right = right_answers(scores)
         columns |= {"score": scores[:, 0], "other": best, MEASURES[examples.kind][0]: right}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.result import RESULT_FILE, Result
+from juzhen.core.result import Result
 from juzhen.core.space import Space, WordPairs
 from juzhen.data.probe import Probe
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -94,12 +94,8 @@ def require_vectors(*sources: str | Path) -> None:
 def starting_encoder(run: str | Path) -> SentenceEncoder:
     """What a finished run has begun with: the encoder that it went on from, or its backbone as it was.
 
-    Raises UserError for a folder without a result, for a run with templates, and where the start is gone.
+    Raises UserError for a run with templates, and where its start or its result is gone.
     """
-    if not (Path(run) / RESULT_FILE).is_file():
-        raise UserError(
-            f"--before: {run} is no finished run (no {RESULT_FILE}); name the encoder before it by itself"
-        )
     if family_in(Path(run)) is FAMILIES["template"]:
         raise UserError(
             f"--before: {run} reads sentences through templates; name the encoder before it by itself"
@@ -140,15 +136,15 @@ def study(
         for encoder in encoders.values()
     ]
     of_set = np.repeat(np.arange(len(sets)), [len(part.probe.sentences) for part in sets])
-    rows = {part.name: np.flatnonzero(of_set == place) for place, part in enumerate(sets)}
+    rows = {part.name: np.flatnonzero(of_set == number) for number, part in enumerate(sets)}
     numbers: dict[str, Sequence[Mapping[str, Any]]] = {}
     together, pairs = {}, {}
     for part in sets:
         own = [embeddings[rows[part.name]] for embeddings in spaces]
         drawn = _word_pairs(part, own, first_row=int(rows[part.name][0]), seed=seed)
         numbers[part.name] = [
-            _measures(embeddings, part.probe, seed=seed) | _overlap(drawn, place)
-            for place, embeddings in enumerate(own)
+            _measures(embeddings, part.probe, seed=seed) | _overlap(drawn, number)
+            for number, embeddings in enumerate(own)
         ]
         together[part.name], pairs[part.name] = _agreement(own), drawn
     if len(sets) > 1:
@@ -195,8 +191,8 @@ def _measures(embeddings: np.ndarray, probe: Probe, *, seed: int) -> dict[str, A
 def _agreement(spaces: Sequence[np.ndarray]) -> dict[str, float | None]:
     if len(spaces) < 2:
         return {}
-    kept = agreement.neighbours_kept(*spaces, num_neighbours=geometry.NUM_NEIGHBOURS)
-    return {"cka": agreement.linear_cka(*spaces), "neighbours_kept": kept}
+    share = agreement.neighbours_kept(*spaces, num_neighbours=geometry.NUM_NEIGHBOURS)
+    return {"cka": agreement.linear_cka(*spaces), "neighbours_kept": share}
 
 
 def _word_pairs(part: TextSet, spaces: Sequence[np.ndarray], *, first_row: int, seed: int) -> WordPairs:
@@ -230,15 +226,15 @@ def _pairs_of(probe: Probe, generator: np.random.Generator) -> tuple[np.ndarray,
     return pairs, is_same, "each text with one of its class and with one of another class"
 
 
-def _overlap(drawn: WordPairs, place: int) -> dict[str, float | None]:
-    cosines = drawn.cosines[place]
-    measures = {"overlap_cosine": spearman(drawn.overlap, cosines)}
-    if drawn.grades is not None:
-        against = partial(spearman, grades=drawn.grades)
+def _overlap(pairs: WordPairs, number: int) -> dict[str, float | None]:
+    cosines = pairs.cosines[number]
+    measures = {"overlap_cosine": spearman(pairs.overlap, cosines)}
+    if pairs.grades is not None:
+        against = partial(spearman, grades=pairs.grades)
         measures |= {
-            "overlap_gold": against(drawn.overlap),
+            "overlap_gold": against(pairs.overlap),
             "cosine_gold": against(cosines),
-            "beyond_overlap": partial_spearman(cosines, drawn.grades, drawn.overlap),
+            "beyond_overlap": partial_spearman(cosines, pairs.grades, pairs.overlap),
         }
     return measures
 

@@ -1,10 +1,8 @@
 """Formats of an export, their files and bounds. Importing this needs no torch."""
 
 from enum import StrEnum
-from importlib.util import find_spec
 
-from juzhen.core.commands import install_line
-from juzhen.core.errors import UserError
+from juzhen.core.commands import require_packages
 
 SETTINGS = "export.json"
 """What a program has to know beside the graph: kind, prompt, outputs."""
@@ -45,5 +43,4 @@ class Format(StrEnum):
         needed = ["onnx", "onnxscript", "onnxruntime"] if self.graph else []
         needed += ["openvino"] if self.extra == "openvino" else []
         needed += ["nncf"] if self is Format.OPENVINO_INT8 else []
-        if self.extra and (missing := [package for package in needed if find_spec(package) is None]):
-            raise UserError(f"--format {self} needs {', '.join(missing)}; type: {install_line(self.extra)}")
+        require_packages(f"--format {self}", *needed, extra=self.extra or "")

@@ -66,10 +66,10 @@ class Graph:
     ) -> Float[np.ndarray, "pairs"]:
         if self.settings["kind"] == "embeddings":
             first, second = (self._prompted(side) for side in zip(*pairs, strict=True))
-            *_, left = self._outputs(first, batch_size)  # `firsts`, where there is such an output
+            *_, first_vectors = self._outputs(first, batch_size)  # `firsts`, where there is such an output
             right = self._outputs(second, batch_size)[0]
-            left = left if "firsts" in self.settings["outputs"] else unit(left)
-            return (left * unit(right)).sum(1)
+            first_vectors = first_vectors if "firsts" in self.settings["outputs"] else unit(first_vectors)
+            return (first_vectors * unit(right)).sum(1)
         orders = [pairs, [pair[::-1] for pair in pairs]] if self.settings["symmetric"] else [pairs]
         logits = np.mean([self._outputs(order, batch_size)[1] for order in orders], axis=0)
         return similarity(torch.from_numpy(logits), self.settings["grades"]).numpy()

@@ -88,9 +88,9 @@ def compare_ways(
             for way in _ways(encoder, stack)
             if only is None or way[0] in only
         ]
-        for place in beside:
-            open_way, rounded = _beside(place, key), _rounded(place)
-            ways.append(_compared(encoder, texts, expected, place, open_way, rounded, on_way))
+        for address in beside:
+            open_way, rounded = _beside(address, key), _rounded(address)
+            ways.append(_compared(encoder, texts, expected, address, open_way, rounded, on_way))
     return ways
 
 
@@ -136,12 +136,12 @@ def _compared(
 
 def _length(encoder: SentenceEncoder, text: str, vector: np.ndarray) -> str:
     """A note where a way gives vectors of another length, which changes no cosine."""
-    size, own = np.linalg.norm(vector), np.linalg.norm(encoder.encode(text, show_progress=False))
-    same = abs(size - own) <= 1e-3 * own
+    size, length = np.linalg.norm(vector), np.linalg.norm(encoder.encode(text, show_progress=False))
+    same = abs(size - length) <= 1e-3 * length
     return (
         ""
         if same
-        else f"normalisation: of length {size:.3g}, the encoder gives {own:.3g}; cosines are the same"
+        else f"normalisation: of length {size:.3g}, the encoder gives {length:.3g}; cosines are the same"
     )
 
 
@@ -184,17 +184,17 @@ def _require_theirs() -> None:
         raise UserError("it is not installed: pip install sentence-transformers")
 
 
-def _beside(place: str, key: str | None) -> Callable[[], Encode]:
+def _beside(address: str, key: str | None) -> Callable[[], Encode]:
     """What opens a further way. Raises UserError for what is no address and no export."""
-    if place.startswith(("http://", "https://")):
-        return lambda: RemoteServer(place, key).encode
-    opened = open_export(place)
+    if address.startswith(("http://", "https://")):
+        return lambda: RemoteServer(address, key).encode
+    opened = open_export(address)
     return lambda: opened.encode
 
 
-def _rounded(place: str) -> str:
+def _rounded(address: str) -> str:
     """Why an export rounds; "" where it should not, and of a server."""
-    settings = Path(place, SETTINGS)
+    settings = Path(address, SETTINGS)
     is_rounded = settings.is_file() and Format(read_json(settings)["format"]).is_quantised
     return ROUNDED[BackendName.ONNX_INT8] if is_rounded else ""
 
@@ -216,8 +216,8 @@ def _compare_pairs(
             THEIRS: lambda: _their_scores(encoder, stack),
         }
         ways = {name: way for name, way in ways.items() if only is None or name in only}
-        for place in beside:
-            ways[place] = lambda place=place: open_export(place).score  # type: ignore[misc]
+        for address in beside:
+            ways[address] = lambda address=address: open_export(address).score  # type: ignore[misc]
         results = []
         for name, open_way in ways.items():
             on_way(name)

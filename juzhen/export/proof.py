@@ -219,22 +219,22 @@ def reference(encoder: PooledEncoder, texts: Sequence[str], dim: int | None = No
 def _differences(
     encoder: PooledEncoder, opened: Opened, texts: list[str], special: list[str], dim: int | None
 ) -> tuple[dict[str, float], str]:
-    every = [*texts, *special]
-    expected = reference(encoder, every, dim)
+    inputs = [*texts, *special]
+    expected = reference(encoder, inputs, dim)
     apart = {
-        size: np.abs(unit(opened.encode(every, batch_size=size)) - expected).max(1) for size in (1, BATCH)
+        size: np.abs(unit(opened.encode(inputs, batch_size=size)) - expected).max(1) for size in (1, BATCH)
     }
-    return _by_part(apart, every, len(texts))
+    return _by_part(apart, inputs, len(texts))
 
 
 def _pair_differences(
     encoder: PairEncoder, opened: Opened, texts: list[str], special: list[str]
 ) -> tuple[dict[str, float], str]:
-    every = [*zip(texts, texts[::-1], strict=True), *zip(special, special[::-1], strict=True)]
-    expected = np.array([encoder.score([pair], show_progress=False)[0] for pair in every])
+    inputs = [*zip(texts, texts[::-1], strict=True), *zip(special, special[::-1], strict=True)]
+    expected = np.array([encoder.score([pair], show_progress=False)[0] for pair in inputs])
     largest = max(1.0, float(np.abs(expected).max()))
-    apart = {size: np.abs(opened.score(every, batch_size=size) - expected) / largest for size in (1, BATCH)}
-    return _by_part(apart, [" | ".join(pair) for pair in every], len(texts))
+    apart = {size: np.abs(opened.score(inputs, batch_size=size) - expected) / largest for size in (1, BATCH)}
+    return _by_part(apart, [" | ".join(pair) for pair in inputs], len(texts))
 
 
 def _by_part(apart: dict[int, np.ndarray], names: list[str], plain: int) -> tuple[dict[str, float], str]:

@@ -40,15 +40,15 @@ def reason_of(
     rounded   what is said where it rounds, and nothing else explains more; "": it should not
     """
     apart = float(np.abs(vector - expected[row]).max())
-    best, words = SHARE * apart, ""
+    best, reason_text = SHARE * apart, ""
     for reason, guess in _guesses(encoder, texts, row, expected):
         distance = float(np.abs(vector - guess).max())
         if distance < best:
-            best, words = distance, reason
+            best, reason_text = distance, reason
             if best <= MOST_DIFFERENCE:
-                return words
-    if words:
-        return words
+                return reason_text
+    if reason_text:
+        return reason_text
     if rounded and apart <= NEAR:
         return rounded
     try:
@@ -72,18 +72,18 @@ def _guesses(
     for number in range(len(texts)):
         if number != row:
             yield f"order: it is the vector of text {number + 1}", expected[number]
-    for words, reader in _prompts(encoder):
-        yield words, cut(embedding_alone(reader, text))
-    for words, changed in (
+    for reason_text, reader in _prompts(encoder):
+        yield reason_text, cut(embedding_alone(reader, text))
+    for reason_text, changed in (
         ("text: line feeds became blanks", text.replace("\n", " ")),
         ("text: blanks at its ends are gone", text.strip()),
         ("text: in lower case", text.lower()),
         ("text: a line feed stands behind it", text + "\n"),
     ):
         if changed.strip() and changed != text:
-            yield words, cut(embedding_alone(encoder, changed))
-    for words, ids in _tokens(encoder, text):
-        yield words, cut(_of_ids(encoder, ids))
+            yield reason_text, cut(embedding_alone(encoder, changed))
+    for reason_text, ids in _tokens(encoder, text):
+        yield reason_text, cut(_of_ids(encoder, ids))
     tokens, layers = encoder.collate(encoder.tokenize([text])), layers_alone(encoder, text)
     own, projected = encoder.pooling, encoder.projections
     try:
@@ -102,17 +102,17 @@ def _guesses(
 
 def _prompts(encoder: SentenceEncoder) -> Iterator[tuple[str, SentenceEncoder]]:
     """The encoder behind each other prompt that a program could have put there."""
-    own = encoder.prompt
-    wrong = {"prompt: none stands before it": ""} if own else {}
+    pooling = encoder.prompt
+    wrong = {"prompt: none stands before it": ""} if pooling else {}
     wrong |= {
         f"prompt: {name} ({text!r}) stands before it": text
         for name, text in encoder.prompts.texts.items()
-        if text != own
+        if text != pooling
     }
-    wrong |= {"prompt: it stands there twice": own + own} if own else {}
-    for words, text in wrong.items():
+    wrong |= {"prompt: it stands there twice": pooling + pooling} if pooling else {}
+    for reason_text, text in wrong.items():
         try:
-            yield words, encoder.with_prompt(prompt=text)
+            yield reason_text, encoder.with_prompt(prompt=text)
         except UserError:
             continue  # there is no room for it
 
@@ -121,20 +121,23 @@ def _tokens(encoder: SentenceEncoder, text: str) -> Iterator[tuple[str, list[int
     """The text as other token numbers: without special tokens, and cut elsewhere."""
     tokenizer, most = encoder.tokenizer, num_positions(encoder.backbone)
     (prompted,) = encoder.prompted([text])
-    whole = tokenizer(prompted, verbose=False)["input_ids"]
+    ids_of_all = tokenizer(prompted, verbose=False)["input_ids"]
     bare = tokenizer(prompted, add_special_tokens=False, verbose=False)["input_ids"][: encoder.max_length]
-    if bare and len(bare) < len(whole):
+    if bare and len(bare) < len(ids_of_all):
         yield "special tokens: none stand around it", bare
-        yield "special tokens: the first is missing", whole[1 : encoder.max_length]
-        yield "special tokens: the last is missing", whole[: min(len(whole) - 1, encoder.max_length)]
+        yield "special tokens: the first is missing", ids_of_all[1 : encoder.max_length]
+        yield (
+            "special tokens: the last is missing",
+            ids_of_all[: min(len(ids_of_all) - 1, encoder.max_length)],
+        )
     for length in (*LENGTHS, most):
-        if length and length != encoder.max_length and length < max(len(whole), encoder.max_length):
+        if length and length != encoder.max_length and length < max(len(ids_of_all), encoder.max_length):
             ids = tokenizer(prompted, truncation=True, max_length=length, verbose=False)["input_ids"]
-            is_other = len(ids) != min(len(whole), encoder.max_length)
+            is_other = len(ids) != min(len(ids_of_all), encoder.max_length)
             if is_other and (most is None or length <= most):
                 yield f"truncation: it is cut to {length} tokens, the encoder reads {encoder.max_length}", ids
-    if len(whole) > encoder.max_length and (most is None or len(whole) <= most):
-        yield f"truncation: it is whole, the encoder reads {encoder.max_length} tokens of it", whole
+    if len(ids_of_all) > encoder.max_length and (most is None or len(ids_of_all) <= most):
+        yield f"truncation: it is whole, the encoder reads {encoder.max_length} tokens of it", ids_of_all
 
 
 @torch.no_grad()

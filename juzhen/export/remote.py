@@ -30,8 +30,6 @@ class RemoteServer:
         self._base = address.rstrip("/").removesuffix(PATH) + PATH
         self._key = key
         models = self._ask("/models").get("data") or []
-        if not models:
-            raise UserError(f"{self._base}/models: lists no model")
         self.model = str(models[0].get("id"))
 
     def encode(self, texts: Sequence[str]) -> Float[np.ndarray, "texts dim"]:
@@ -50,8 +48,6 @@ class RemoteServer:
         try:
             with urlopen(Request(self._base + path, data, headers), timeout=SECONDS) as answer:
                 return json.loads(answer.read())
-        except HTTPError as error:
-            told = error.read(500).decode(errors="replace")
-            raise UserError(f"{self._base}{path}: answers {error.code}: {told}") from error
         except (OSError, ValueError, HTTPException) as error:
-            raise UserError(f"{self._base}{path}: no answer that can be read ({error})") from error
+            message = error.read(500).decode(errors="replace") if isinstance(error, HTTPError) else ""
+            raise UserError(f"{self._base}{path}: no answer that can be read ({error}) {message}") from error

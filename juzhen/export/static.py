@@ -16,7 +16,6 @@ from safetensors.numpy import save_file
 from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 
-from juzhen.core.errors import UserError
 from juzhen.core.whole import write_json, write_text
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.special_tokens import special_around
@@ -32,12 +31,10 @@ TOKENS = 16_384
 
 
 def write_static(encoder: SentenceEncoder, folder: Path, *, dim: int | None) -> None:
-    """Fills an empty folder. Raises UserError for a tokenizer that is not a fast one.
+    """Fills an empty folder.
 
     dim  numbers of an embedding; None: 256, or as many as the encoder has
     """
-    if not encoder.tokenizer.is_fast:
-        raise UserError("--format static: this tokenizer has no tokenizer.json")
     tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -59,6 +59,6 @@ def usage(encoder: Any, format: Format) -> str:
         PAIRS if scores else TEXTS
     )
     code += INPUTS.format(types=types, output=output, call=call)
-    words = BOTH if scores and encoder.symmetric else ""
-    words = FIRSTS if not scores and encoder.score_head is not None else words
-    return f"```python\n{code}```\n{words}"
+    note = BOTH if scores and encoder.symmetric else ""
+    note = FIRSTS if not scores and encoder.score_head is not None else note
+    return f"```python\n{code}```\n{note}"

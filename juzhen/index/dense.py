@@ -11,8 +11,7 @@ from typing import IO, Any, Literal, Protocol
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from juzhen.core.commands import install_line
-from juzhen.core.errors import UserError
+from juzhen.core.commands import require_packages
 from juzhen.core.opened import require_file
 from juzhen.core.processor import num_cores
 from juzhen.encoders.quantized import quantize
@@ -128,19 +127,10 @@ class Faiss:
 
 def require_faiss(kind: str) -> ModuleType:
     """Raises UserError where it is not installed."""
-    try:
-        import faiss
-    except ImportError:
-        raise UserError(f"an index of the kind {kind} needs faiss; type: {install_line('search')}") from None
+    require_packages(f"an index of the kind {kind}", "faiss", extra="search")
+    import faiss
+
     return faiss
-
-
-def require_kind(kind: str, count: int) -> None:
-    """Raises UserError for a kind that cannot be made of so many vectors, or of what is installed."""
-    if kind not in ("flat", "binary"):
-        require_faiss(kind)
-    if kind == "ivf_pq" and count < LEAST:
-        raise UserError(f"--kind ivf_pq needs {LEAST} texts at least, and there are {count:,}; choose flat")
 
 
 def write_dense(

@@ -19,7 +19,7 @@ from juzhen.encoders.search import Best, in_order, pair_products
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.dense import DEPTHS, SPARE, Dense, Scan, open_dense
 from juzhen.index.hits import IndexHit, Lists, best_passages, fused
-from juzhen.index.store import DATABASE, Store, Where
+from juzhen.index.store import DATABASE, Store, Where, require_complete, require_index
 from juzhen.metrics.bm25 import BM25, require_bm25s
 
 Mode = Literal["dense", "bm25", "hybrid"]
@@ -105,10 +105,7 @@ class Index:
     def open(cls, folder: str | Path, encoder: SentenceEncoder | None = None) -> Self:
         """The index in a folder. Raises UserError where there is none, and where it was built with other weights."""
         folder = Path(folder)
-        if not (folder / DATABASE).is_file():
-            raise UserError(
-                f"{folder}: holds no index; expected a folder that juzhen index build has written"
-            )
+        require_index(folder)
         return cls(Store(folder / DATABASE), folder, encoder)
 
     def __enter__(self) -> Self:
@@ -166,9 +163,11 @@ class Index:
             )
         most, depth = int(allowed.sum()), PER_DOCUMENT * top_k
         while True:
-            found = [best_passages(hits) for hits in self._hits(view, queries, depth, mode, vectors, allowed)]
-            if depth >= most or all(len(hits) >= top_k for hits in found):
-                return [hits[:top_k] for hits in found]
+            answers = [
+                best_passages(hits) for hits in self._hits(view, queries, depth, mode, vectors, allowed)
+            ]
+            if depth >= most or all(len(hits) >= top_k for hits in answers):
+                return [hits[:top_k] for hits in answers]
             depth *= PER_DOCUMENT
 
     def _hits(
@@ -187,11 +186,11 @@ class Index:
         if mode != "dense":
             lists["bm25"] = self._lexical(view, queries, depth, allowed)
         if mode == "hybrid":
-            numbers, scores = fused([found for found, _ in lists.values()], top_k)
+            numbers, scores = fused([answers for answers, _ in lists.values()], top_k)
         else:
             numbers, scores = lists[mode]
         rows = self.store.rows(np.unique(numbers[numbers >= 0]).tolist())
-        found = []
+        answers = []
         for query, (row, values) in enumerate(zip(numbers.tolist(), scores.tolist(), strict=True)):
             ranks = {
                 name: {number: rank for rank, number in enumerate(each[0][query].tolist(), 1)}
@@ -200,11 +199,11 @@ class Index:
             hits = []
             for number, score in zip(row, values, strict=True):
                 if number in rows:
-                    places = {name: of[number] for name, of in ranks.items() if number in of}
+                    positions = {name: of[number] for name, of in ranks.items() if number in of}
                     text = rows[number]
-                    hits.append(IndexHit(*text[:4], score, places, text.document, text.span))
-            found.append(hits)
-        return found
+                    hits.append(IndexHit(*text[:4], score, positions, text.document, text.span))
+            answers.append(hits)
+        return answers
 
     def view(self) -> View:
         """The index as it is now."""
@@ -242,10 +241,7 @@ class Index:
     def _read(self, version: int) -> View:
         with self.store.snapshot():
             facts = self.store.facts()
-            if facts.get("state") != "complete":
-                raise UserError(
-                    f"{self.folder}: its build has not ended; give the same juzhen index build again"
-                )
+            require_complete(facts, self.folder)
             generation, live = self.store.generation(), self.store.numbers()
             covered, dense, stored = np.empty(0, dtype=np.int64), None, None
             if generation is not None and self.folder is not None:
@@ -278,20 +274,20 @@ class Index:
 
     def _dense(self, view: View, queries: np.ndarray, k: int, allowed: Bool[np.ndarray, "places"]) -> Lists:
         depth = k * DEPTHS[view.facts["kind"]] + SPARE
-        places = np.flatnonzero(allowed)
+        positions = np.flatnonzero(allowed)
         parts = []
-        if len(places) <= FEW and len(places) < len(allowed):
-            few = Scan(self.store.vectors(view.numbers[places]), is_binary=False)
-            parts.append(_numbers(few.search(queries, k + SPARE, None), view.numbers[places]))
+        if len(positions) <= FEW and len(positions) < len(allowed):
+            few = Scan(self.store.vectors(view.numbers[positions]), is_binary=False)
+            parts.append(_numbers(few.search(queries, k + SPARE, None), view.numbers[positions]))
         else:
             first, second = allowed[: view.covered], allowed[view.covered :]
             if view.dense is not None and view.covered:
                 mask = None if first.all() else first
-                found = view.dense.search(queries, min(depth, view.covered), mask)
-                parts.append(_numbers(found, view.numbers[: view.covered]))
+                answers = view.dense.search(queries, min(depth, view.covered), mask)
+                parts.append(_numbers(answers, view.numbers[: view.covered]))
             if len(second):
-                found = view.later.search(queries, k + SPARE, None if second.all() else second)
-                parts.append(_numbers(found, view.numbers[view.covered :]))
+                answers = view.later.search(queries, k + SPARE, None if second.all() else second)
+                parts.append(_numbers(answers, view.numbers[view.covered :]))
         candidates = np.concatenate(parts, axis=1) if parts else np.empty((len(queries), 0), dtype=np.int64)
         distinct, inverse = np.unique(candidates, return_inverse=True)
         vectors = self.store.vectors(distinct)
@@ -309,8 +305,8 @@ class Index:
             best = Best(1, k, lowest=0)
             best.add(np.where(allowed, bm25.scores(query), 0)[None], 0)
             lists.append(best.lists())
-        places, scores = (np.concatenate(parts) for parts in zip(*lists, strict=True))
-        return _numbers(places, view.numbers), scores
+        positions, scores = (np.concatenate(parts) for parts in zip(*lists, strict=True))
+        return _numbers(positions, view.numbers), scores
 
     def _bm25(self, view: View) -> BM25:
         """Of all texts by their places; the later ones weigh as they would among the first."""
@@ -355,5 +351,5 @@ def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -
     return encoder
 
 
-def _numbers(places: Int[np.ndarray, "queries k"], numbers: Int[np.ndarray, "places"]) -> np.ndarray:
-    return np.where(places < 0, -1, numbers[places]) if len(numbers) else np.full_like(places, -1)
+def _numbers(positions: Int[np.ndarray, "queries k"], numbers: Int[np.ndarray, "places"]) -> np.ndarray:
+    return np.where(positions < 0, -1, numbers[positions]) if len(numbers) else np.full_like(positions, -1)

@@ -8,13 +8,12 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 
-from juzhen.core.commands import install_line
-from juzhen.core.errors import UserError, nearest
-from juzhen.core.texts import short
+from juzhen.core.commands import require_packages
+from juzhen.core.errors import UserError, require_choice
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.hits import IndexHit
 from juzhen.index.index import Index, check_encoder, prepare_queries
-from juzhen.index.store import Where
+from juzhen.index.store import Where, filter_choices
 
 LOCAL = "qdrant:"
 """Begins the address of a folder in which Qdrant's client keeps collections without a server."""
@@ -34,16 +33,15 @@ def connect(address: str) -> tuple[Any, str]:
 
     QDRANT_API_KEY is sent to a server. Raises UserError where the client is not installed.
     """
-    try:
-        from qdrant_client import QdrantClient
-    except ImportError:
-        raise UserError(f"{address}: needs qdrant-client; type: {install_line('qdrant')}") from None
-    place, _, name = address.rpartition("/")
-    if not name or not place.removeprefix(LOCAL).strip("/"):
+    require_packages(address, "qdrant_client", extra="qdrant")
+    from qdrant_client import QdrantClient
+
+    root, _, name = address.rpartition("/")
+    if not name or not root.removeprefix(LOCAL).strip("/"):
         raise UserError(f"{address}: expected http://HOST:PORT/COLLECTION, or {LOCAL}FOLDER/COLLECTION")
     if address.startswith(LOCAL):
-        return QdrantClient(path=place.removeprefix(LOCAL)), name
-    return QdrantClient(url=place, api_key=os.environ.get("QDRANT_API_KEY")), name
+        return QdrantClient(path=root.removeprefix(LOCAL)), name
+    return QdrantClient(url=root, api_key=os.environ.get("QDRANT_API_KEY")), name
 
 
 def push(folder: Path, address: str) -> tuple[int, int]:
@@ -86,11 +84,10 @@ def push(folder: Path, address: str) -> tuple[int, int]:
 
 def facts_of_collection(client: Any, name: str, address: str) -> dict[str, Any]:
     """Raises UserError for a collection that is not there, or not ours."""
-    if not client.collection_exists(name):
-        raise UserError(f"{address}: there is no such collection; juzhen index push makes one")
-    facts: dict[str, Any] | None = (client.get_collection(name).config.metadata or {}).get("juzhen")
+    metadata = client.get_collection(name).config.metadata if client.collection_exists(name) else None
+    facts: dict[str, Any] | None = (metadata or {}).get("juzhen")
     if facts is None:
-        raise UserError(f"{address}: this collection is none that juzhen index push has made")
+        raise UserError(f"{address}: there is no collection of juzhen; juzhen index push makes one")
     return facts
 
 
@@ -152,8 +149,7 @@ class QdrantIndex:
         """As `Index.search`, but that Qdrant decides which of equal texts stands first."""
         from qdrant_client import models
 
-        if mode not in self.modes:
-            raise UserError(f"mode={mode}: a collection of Qdrant is searched by vectors; choose dense")
+        require_choice("mode", mode, self.modes)
         if per_document:
             raise UserError("per_document: a collection of Qdrant gives passages one by one; leave it out")
         if vectors is None:
@@ -181,13 +177,7 @@ class QdrantIndex:
         from qdrant_client import models
 
         for name, value in where.items():
-            if name not in self._facts["fields"]:
-                raise UserError(f"filter: no metadata {short(name)}; {nearest(name, self._facts['fields'])}")
-            choices = value if isinstance(value, list) else [value]
-            if not choices or not all(isinstance(choice, str | int | float | None) for choice in choices):
-                raise UserError(
-                    f"filter: {short(name)}: expected a text, a number, true, false, null, or a list"
-                )
+            choices = filter_choices(name, value, self._facts["fields"])
             yield models.Filter(should=[_condition(f"metadata.{name}", choice) for choice in choices])
 
 

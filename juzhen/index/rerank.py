@@ -15,7 +15,7 @@ RERANKED = 50
 def in_order_of(found: Sequence[IndexHit], scores: np.ndarray, top_k: int) -> list[IndexHit]:
     """The best of them by these scores; of equal ones the one that came first stays first."""
     order = np.argsort(-scores, kind="stable")[:top_k]
-    return [found[place]._replace(score=float(scores[place])) for place in order.tolist()]
+    return [found[position]._replace(score=float(scores[position])) for position in order.tolist()]
 
 
 def reranked(

@@ -67,15 +67,13 @@ def read_rows(
     text        None: the column `text`, or the only one
     on_bad_row  error · drop: faulty rows are left out and counted
 
-    Raises UserError for a file without rows, a faulty row, and an id that stands twice.
+    Raises UserError for a faulty row, and for an id that stands twice.
     """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file{', but something else' if path.exists() else ''}")
     if path.name.endswith(TEXT_SUFFIXES) and text is None and id_column is None and not metadata:
-        lines = text_lines(path, option="index")
-        numbers: Sequence[int] = range(1, len(lines) + 1)
-        table = FileTable(str(path), ["line"], [lines], numbers)  # type: ignore[arg-type]  # places are all that is read
-        columns, ids, names = lines, None, list[str]()
+        text_rows = text_lines(path, option="index")
+        numbers: Sequence[int] = range(1, len(text_rows) + 1)
+        table = FileTable(str(path), ["line"], [text_rows], numbers)  # type: ignore[arg-type]  # places are all that is read
+        columns, ids, names = text_rows, None, list[str]()
         records: list[dict[str, Any]] | None = None
     else:
         table = read_own_table(path, header=header, quoted=quoted)
@@ -87,7 +85,7 @@ def read_rows(
             dict(zip(names, map(_plain, row), strict=True)) for row in zip(*values, strict=True)
         ] or None
     faults = {int(line): reason for line, reason in table.faults.items()}
-    kept = []
+    chosen_rows = []
     for row, (line, value) in enumerate(zip(table.lines, columns, strict=True)):
         fault = text_fault(value)
         if fault is None and ids is not None and text_fault(ids[row]):
@@ -95,7 +93,7 @@ def read_rows(
         if fault is None and records is not None and not _is_unicode(records[row]):
             fault = "has metadata with half a surrogate pair, which is no character"
         if fault is None:
-            kept.append(row)
+            chosen_rows.append(row)
         else:
             faults[int(line)] = (
                 f"the text {fault}" if fault.startswith(("is", "holds")) else f"the row {fault}"
@@ -105,16 +103,14 @@ def read_rows(
         raise UserError(
             f"{table.at(line)}: {faults[line]}; juzhen index build --on-bad-row drop leaves such rows out"
         )
-    if not kept:
-        raise UserError(f"{path}: holds no text")
-    chosen = [str(ids[row]) for row in kept] if ids is not None else None
+    chosen = [str(ids[row]) for row in chosen_rows] if ids is not None else None
     if chosen is not None and len({*chosen}) < len(chosen):
         twice = Counter(chosen).most_common(1)[0][0]
         raise UserError(f"{path}: the id {short(twice)} stands twice; an id names one text")
     return Rows(
-        [columns[row] for row in kept],
+        [columns[row] for row in chosen_rows],
         chosen,
-        None if records is None else [records[row] for row in kept],
+        None if records is None else [records[row] for row in chosen_rows],
         names,
         len(faults),
     )
@@ -131,7 +127,7 @@ def _text_column(table: FileTable) -> str:
 
 
 def _place(table: FileTable, name: str, option: str) -> int:
-    header = table.names or [str(place) for place in range(len(table.columns))]
+    header = table.names or [str(position) for position in range(len(table.columns))]
     if name in header:
         return place_in(header, name, table.place)
     if is_position(name) and int(name) < len(header):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.texts import short
 from juzhen.core.whole import open_database
 from juzhen.encoders.passages import Passages
@@ -157,10 +157,10 @@ class Store:
         names = [str(done + number) for number in range(len(documents))] if ids is None else ids
         replaced = self.remove(names)
         owners, spans = passages.texts.tolist(), passages.spans.tolist()
-        places = (np.arange(len(owners)) - np.searchsorted(passages.texts, passages.texts)).tolist()
+        ordinals = (np.arange(len(owners)) - np.searchsorted(passages.texts, passages.texts)).tolist()
         numbers = self._insert(
             [documents[owner][first:last] for owner, (first, last) in zip(owners, spans, strict=True)],
-            [f"{names[owner]}#{place}" for owner, place in zip(owners, places, strict=True)],
+            [f"{names[owner]}#{position}" for owner, position in zip(owners, ordinals, strict=True)],
             None if metadata is None else [metadata[owner] for owner in owners],
             passages.vectors,
         )
@@ -198,9 +198,9 @@ class Store:
         """Removes the texts, or the documents, with these ids, within a transaction; gives how many were there."""
         names = [(name,) for name in ids]
         if self.holds_passages:
-            count, which = len(ids) - len(self.absent(ids)), "SELECT number FROM passages WHERE document = ?"
+            count, select = len(ids) - len(self.absent(ids)), "SELECT number FROM passages WHERE document = ?"
             for table in ("vectors", "texts", "passages"):
-                self._connection.executemany(f"DELETE FROM {table} WHERE number IN ({which})", names)
+                self._connection.executemany(f"DELETE FROM {table} WHERE number IN ({select})", names)
             return count
         number_of = "SELECT number FROM texts WHERE id = ?"
         self._connection.executemany(f"DELETE FROM vectors WHERE number = ({number_of})", names)
@@ -225,17 +225,10 @@ class Store:
 
         Values are compared as JSON has them: what was read from a csv is a text.
         """
-        known = self.facts()["fields"]
+        fields = self.facts()["fields"]
         conditions, values = [], list[Any]()
         for name, value in where.items():
-            if name not in known:
-                hint = nearest(name, known) if known else "this index has none"
-                raise UserError(f"filter: no metadata {short(name)}; {hint}")
-            choices = value if isinstance(value, list) else [value]
-            if not choices or not all(map(_is_value, choices)):
-                raise UserError(
-                    f"filter: {short(name)}: expected a text, a number, true, false, null, or a list of them"
-                )
+            choices = filter_choices(name, value, fields)
             tests = f"atom IN ({', '.join('?' * len(choices))}){' OR atom IS NULL' * (None in choices)}"
             conditions.append(f"EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND ({tests}))")
             values += [name, *choices]
@@ -248,9 +241,10 @@ class Store:
 
     def rows(self, numbers: Sequence[int]) -> dict[int, StoredRow]:
         """The texts with these numbers, without those that are no longer there."""
-        found = self._each("SELECT number, id, text, metadata FROM texts", numbers)
+        records = self._each("SELECT number, id, text, metadata FROM texts", numbers)
         rows = {
-            number: StoredRow(number, name, text, json.loads(record)) for number, name, text, record in found
+            number: StoredRow(number, name, text, json.loads(record))
+            for number, name, text, record in records
         }
         if self.holds_passages:
             query = "SELECT number, document, first, last FROM passages"
@@ -260,11 +254,11 @@ class Store:
 
     def vectors(self, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
         """The vectors of texts; NaN of those that are no longer there."""
-        found = dict(self._each("SELECT number, vector FROM vectors", numbers.tolist()))
+        records = dict(self._each("SELECT number, vector FROM vectors", numbers.tolist()))
         vectors = np.full((len(numbers), self.facts()["dim"]), np.nan, dtype=np.float32)
-        for place, number in enumerate(numbers.tolist()):
-            if number in found:
-                vectors[place] = np.frombuffer(found[number], dtype="<f4")
+        for position, number in enumerate(numbers.tolist()):
+            if number in records:
+                vectors[position] = np.frombuffer(records[number], dtype="<f4")
         return vectors
 
     def portions(
@@ -310,6 +304,27 @@ class Store:
     def _all(self, query: str, *values: Any) -> list[Any]:
         with self._lock:
             return self._connection.execute(query, values).fetchall()
+
+
+def require_index(folder: Path) -> None:
+    if not (folder / DATABASE).is_file():
+        raise UserError(f"{folder}: holds no index; juzhen index build makes one")
+
+
+def require_complete(facts: Mapping[str, Any], folder: Path | None) -> None:
+    if facts.get("state") != "complete":
+        raise UserError(f"{folder}: its build has not ended; give the same juzhen index build again")
+
+
+def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
+    """The values that a text may have there. Raises UserError for a name that no text has, and for other types."""
+    require_choice("filter", short(name), fields)
+    choices = value if isinstance(value, list) else [value]
+    if not choices or not all(map(_is_value, choices)):
+        raise UserError(
+            f"filter: {short(name)}: expected a text, a number, true, false, null, or a list of them"
+        )
+    return choices
 
 
 def _is_value(value: Any) -> bool:

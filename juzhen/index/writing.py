@@ -25,10 +25,10 @@ from juzhen.encoders.passages import Passages, require_chunks
 from juzhen.encoders.pooling import require_finite_vectors, unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started
-from juzhen.index.dense import LEAST, Dense, open_dense, require_kind, write_dense
+from juzhen.index.dense import LEAST, Dense, open_dense, require_faiss, write_dense
 from juzhen.index.index import Index, check_encoder, dense_file, index_digest, lexical_file, reader_of
 from juzhen.index.rows import Rows
-from juzhen.index.store import DATABASE, Store
+from juzhen.index.store import DATABASE, Store, require_complete, require_index
 from juzhen.metrics.bm25 import BM25, CHARACTERS, cut_of
 
 PORTION = 8_192
@@ -92,7 +92,8 @@ def build(
 
     Raises UserError where there is an index already, or an unfinished one of other rows or settings.
     """
-    require_kind(kind, len(rows.texts))
+    if kind not in ("flat", "binary"):
+        require_faiss(kind)
     cut_of(tokens)
     own_folder(folder)
     reader = reader_of(encoder, prompt_name, prompt)
@@ -185,21 +186,21 @@ def remove(folder: Path, ids: Sequence[str]) -> None:
     with _changed(folder) as store:
         with store.transaction():
             if absent := store.absent(ids):
-                more = f", nor have {len(absent) - 1:,} more" if absent[1:] else ""
-                raise UserError(f"{folder}: no text has the id {short(absent[0])}{more}; nothing was removed")
+                ending = f", nor have {len(absent) - 1:,} more" if absent[1:] else ""
+                raise UserError(
+                    f"{folder}: no text has the id {short(absent[0])}{ending}; nothing was removed"
+                )
             store.remove(ids)
         _derive_if_due(store, folder, None)
 
 
 @contextmanager
 def _changed(folder: Path) -> Iterator[Store]:
-    if not (folder / DATABASE).is_file():
-        raise UserError(f"{folder}: holds no index; juzhen index build makes one")
+    require_index(folder)
     own_folder(folder)
     store = Store(folder / DATABASE, writes=True)
     try:
-        if store.facts().get("state") != "complete":
-            raise UserError(f"{folder}: its build has not ended; give the same juzhen index build again")
+        require_complete(store.facts(), folder)
         yield store
         _tidy(store, folder)
     finally:
@@ -230,14 +231,14 @@ def _encoded(
         options |= {"workers": workers} if workers else {}
         for start in range(0, total, PORTION):
             portion = rows.part(slice(start, start + PORTION))
-            place = f"texts {done + start} to {done + start + len(portion.texts) - 1}"
+            portion_name = f"texts {done + start} to {done + start + len(portion.texts) - 1}"
             if passages is None:
                 vectors = reader.encode(portion.texts, **options)
-                require_finite_vectors(vectors, place)
+                require_finite_vectors(vectors, portion_name)
                 yield portion, unit(vectors)
             else:
                 split = reader.encode_chunks(portion.texts, **passages, **options)
-                require_finite_vectors(split.vectors, place)
+                require_finite_vectors(split.vectors, portion_name)
                 yield portion, replace(split, vectors=unit(split.vectors))
             if encoding.on_cut is not None and passages is None:
                 encoding.on_cut(int((reader.lost_tokens(portion.texts) > 0).sum()))
@@ -256,9 +257,9 @@ def _derive_if_due(store: Store, folder: Path, encoding: Encoding | None) -> Non
     generation = store.generation()
     covered = np.empty(0, dtype=np.int64) if generation is None else generation[1]
     live = store.numbers()
-    kept = int(np.isin(covered, live, assume_unique=True).sum())
-    later = len(live) - kept
-    if later > max(LATER, SHARE * len(live)) or len(covered) - kept > REMOVED * len(covered):
+    num_kept = int(np.isin(covered, live, assume_unique=True).sum())
+    later = len(live) - num_kept
+    if later > max(LATER, SHARE * len(live)) or len(covered) - num_kept > REMOVED * len(covered):
         with store.transaction():
             _derive(store, folder, encoding)
 
@@ -276,10 +277,10 @@ def _derive(store: Store, folder: Path, encoding: Encoding | None) -> None:
         if is_whole and len(numbers) < GROWN * facts.get("trained", 0):
             before = open_dense(dense_file(folder, name), facts["kind"])
     name = f"{1 if generation is None else int(generation[0]) + 1:06d}"
-    shown = None if encoding is None else encoding.progress
+    progress = None if encoding is None else encoding.progress
     with (
         whole_file(dense_file(folder, name), "wb", in_own_folder=True) as file,
-        progress_bar("building the index", len(numbers), shown=shown) as advance,
+        progress_bar("building the index", len(numbers), shown=progress) as advance,
     ):
         shape = {"count": len(numbers), "dim": facts["dim"]}
         write_dense(file, facts["kind"], store.portions, **shape, before=before, advance=advance)

@@ -51,8 +51,8 @@ def checks_arguments(function: Callable[..., Any], *, tokens: bool = False) -> C
 def fitting_tensors(named: Mapping[str, Any]) -> dict[str, Tensor]:
     """Tensors by their names in `TENSORS`, as `checks_arguments` hands them on; without those that are None."""
     sizes: dict[str, tuple[int, str]] = {}
-    given = {name: values for name, values in named.items() if values is not None}
-    return {name: _fitting(name, values, TENSORS[name].axes, sizes) for name, values in given.items()}
+    present = {name: values for name, values in named.items() if values is not None}
+    return {name: _fitting(name, values, TENSORS[name].axes, sizes) for name, values in present.items()}
 
 
 def _axes(name: str, annotation: Any) -> tuple[str, ...]:

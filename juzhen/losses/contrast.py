@@ -26,10 +26,10 @@ def known_pairs(
     # batch × candidates numbers instead, which took ten times as long as the cosines.
     span = 1 + torch.maximum(of_positives.max(), candidate_ids.max())
     # 64 bits: the product of two text numbers overflows 32
-    known = (of_anchors.long() * span + of_positives).sort().values
+    codes = (of_anchors.long() * span + of_positives).sort().values
     pairs = (anchor_ids.long() * span)[:, None] + candidate_ids
-    position = torch.searchsorted(known, pairs).clamp(max=len(known) - 1)
-    return known[position] == pairs
+    position = torch.searchsorted(codes, pairs).clamp(max=len(codes) - 1)
+    return codes[position] == pairs
 
 
 def false_negatives(
@@ -206,9 +206,9 @@ def hardness(
 
     of  which negatives are weighed, one of WEIGHED: those of the row, those of other rows, or both
     """
-    own = own_candidates(scores)
+    is_own = own_candidates(scores)
     is_positive = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
-    weighed = {"own": own & ~is_positive, "others": ~own, "all": ~is_positive}[of]
+    weighed = {"own": is_own & ~is_positive, "others": ~is_own, "all": ~is_positive}[of]
     return strength * torch.where(weighed, scores.detach(), 0)
 
 
@@ -253,10 +253,10 @@ class InfoNCEWeighted(Loss):
         scores, excluded = batch_candidates(anchors, positives, negatives, text_ids)
         weights = hardness(scores, strength=self.hardness, of=self.weigh)
         loss = info_nce(scores + self.temperature * weights, excluded, temperature=self.temperature)
-        places = torch.arange(len(scores), device=scores.device)
-        is_negative = ~excluded & (places[:, None] != torch.arange(scores.shape[1], device=scores.device))
+        positions = torch.arange(len(scores), device=scores.device)
+        is_negative = ~excluded & (positions[:, None] != torch.arange(scores.shape[1], device=scores.device))
         logs = {"negative_weight": mean_where(weights.exp(), is_negative)}
-        return loss, logs | ranking_summary(scores, excluded, places)
+        return loss, logs | ranking_summary(scores, excluded, positions)
 
 
 class InfoNCEInBatch(InfoNCE):

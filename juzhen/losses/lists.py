@@ -289,8 +289,10 @@ def adr_mse(
     are those of sentence-transformers' ADRMSELoss, so that equal scores can reach them)
     """
     scores = full_precision(document_scores)
-    others, document = grades[:, None, :], grades[:, :, None]
-    ranks = (others > document).sum(dim=2) + (1 + (others == document).sum(dim=2).to(scores.dtype)) / 2
+    other_grades, document = grades[:, None, :], grades[:, :, None]
+    ranks = (other_grades > document).sum(dim=2) + (
+        1 + (other_grades == document).sum(dim=2).to(scores.dtype)
+    ) / 2
     smooth = 0.5 + (scores[:, None, :] - scores[:, :, None]).sigmoid().sum(dim=2)  # σ(0) of itself is 0.5
     return ((ranks - smooth).square() / torch.log2(1 + ranks)).mean()
 

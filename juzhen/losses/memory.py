@@ -93,9 +93,9 @@ class InfoNCEQueue(Loss):
         )
         if self.training:
             self.keep(candidates.detach(), numbers, owners)
-        places = torch.arange(len(scores), device=scores.device)
+        positions = torch.arange(len(scores), device=scores.device)
         share = {"queue_share": counts.float().mean()}
-        return loss, share | ranking_summary(scores, excluded, places)
+        return loss, share | ranking_summary(scores, excluded, positions)
 
     def keep(
         self,

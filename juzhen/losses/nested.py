@@ -171,15 +171,15 @@ class Nested(Modifier):
         total: Any = 0
         logs: dict[str, Tensor] = {}
         chosen = drawn(len(dims), self.dims_per_step)
-        for place in chosen:
-            value, parts = self.value_of(values | self._cut(values, cut, dims[place]))
-            total = total + weights[place] * value
+        for position in chosen:
+            value, parts = self.value_of(values | self._cut(values, cut, dims[position]))
+            total = total + weights[position] * value
             parts = {name.replace("accuracy", "acc"): part for name, part in parts.items()}
             logs |= {
-                f"{name}_{dims[place]}d": part for name, part in (parts | {"loss": value.detach()}).items()
+                f"{name}_{dims[position]}d": part for name, part in (parts | {"loss": value.detach()}).items()
             }
         if self.reduction == "mean":
-            total = total / sum(weights[place] for place in chosen)
+            total = total / sum(weights[position] for position in chosen)
         return total, logs
 
     @staticmethod
@@ -244,8 +244,8 @@ class NestedLayers(Modifier):
             self.contrast = Contrast.NONE
 
     def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
-        given = [name for name in super().tensors_for(reads) if not TENSORS[name].is_learnt]
-        return ("layer_embeddings", *given)
+        names = [name for name in super().tensors_for(reads) if not TENSORS[name].is_learnt]
+        return ("layer_embeddings", *names)
 
     def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
         values = self.named(tensors, named)
@@ -254,15 +254,15 @@ class NestedLayers(Modifier):
         logs = logs | {"loss_at_1": total.detach()}
         chosen = drawn(len(layers) - 1, self.depths_per_step)
         final = (layers[-1].detach() / self.divergence_temperature).softmax(dim=-1).flatten(0, 1)
-        for place in chosen:
-            value, _ = self._at(layers[place], values)
+        for position in chosen:
+            value, _ = self._at(layers[position], values)
             total = total + self.layer_weight / len(chosen) * value
-            states = (layers[place] / self.divergence_temperature).log_softmax(dim=-1).flatten(0, 1)
+            states = (layers[position] / self.divergence_temperature).log_softmax(dim=-1).flatten(0, 1)
             divergence = F.kl_div(states, final, reduction="batchmean") * self.divergence_temperature
             total = total + self.divergence_weight * divergence
-            depth = f"{self.depths[place]:g}"
+            depth = f"{self.depths[position]:g}"
             logs |= {f"loss_at_{depth}": value.detach(), f"divergence_at_{depth}": divergence.detach()}
         return total, logs
 
-    def _at(self, embeddings: Tensor, given: Mapping[str, Tensor]) -> LossOutput:
-        return self.value_of({**given, **text_tensors(embeddings.unbind(dim=1))})
+    def _at(self, embeddings: Tensor, names: Mapping[str, Tensor]) -> LossOutput:
+        return self.value_of({**names, **text_tensors(embeddings.unbind(dim=1))})

@@ -6,7 +6,7 @@ from dataclasses import field
 from functools import partial
 from typing import Any
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice, require_number
 
 
 def checked(default: Any, check: Callable[..., Any], **limits: Any) -> Any:
@@ -16,8 +16,7 @@ def checked(default: Any, check: Callable[..., Any], **limits: Any) -> Any:
 
 def choice(key: str, value: object, choices: Sequence[str]) -> str:
     """`value` when it is one of the choices. Raises UserError with the nearest one otherwise."""
-    if value not in choices:
-        raise UserError(f"{key}={value} is not an option; {nearest(str(value), choices)}")
+    require_choice(key, value, choices)
     return str(value)
 
 
@@ -34,14 +33,8 @@ def number(
 
     Raises UserError otherwise.
     """
-    if value is None and optional:
-        return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not low <= value <= high or (open_low and value == low):
-        lower = f"above {low:g}" if open_low else f"from {low:g}"
-        upper = f" to {high:g}" if math.isfinite(high) else ""
-        raise UserError(f"{key}={value}: expected a number {lower}{upper}")
-    return float(value)
+    require_number(key, value, low, high, open_low=open_low, optional=optional)
+    return None if value is None else float(value)
 
 
 def numbers(key: str, values: Sequence[Any], **limits: Any) -> tuple[float, ...]:

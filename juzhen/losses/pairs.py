@@ -189,8 +189,6 @@ class Circle(PairLoss):
     weighted       scores far from their goal are pulled harder
 
     Defaults: a margin of 0.25, which the paper has for faces, at the scale of 80 that it has for retrieval.
-
-    Raises UserError where the margin has nothing to say, or where a goal is left open without one.
     """
 
     couples = True

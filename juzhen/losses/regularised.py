@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from juzhen.core.errors import UserError
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.nested import Modifier
@@ -58,8 +57,6 @@ class SpreadOut(Modifier):
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)
-        if not self.mean_weight + self.square_weight:
-            raise UserError("mean_weight=0, square_weight=0: expected one above 0, or the loss by itself")
         vars(self)["couples"] = True
 
     def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.data.configured import configured_set
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families import open_encoder
@@ -33,10 +33,8 @@ class Recipe:
     trials: int = TRIALS
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UserError(f"method={self.method}: there is no such method; {nearest(self.method, METHODS)}")
-        if not 0 < self.density <= 1:
-            raise UserError(f"density={self.density}: expected a share above 0 and up to 1")
+        require_choice("method", self.method, METHODS)
+        require_number("density", self.density, 0, 1, open_low=True)
 
     @property
     def needs_base(self) -> bool:

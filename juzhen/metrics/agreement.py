@@ -18,10 +18,10 @@ def linear_cka(first: Float[np.ndarray, "rows dim"], second: Float[np.ndarray, "
     https://arxiv.org/abs/1905.00414) With fewer rows than dimensions unrelated spaces have a high one, too. None
     where one side has no variance.
     """
-    left, right = (np.asarray(side, dtype=np.float64) for side in (first, second))
-    left, right = left - left.mean(axis=0), right - right.mean(axis=0)
-    sizes = np.linalg.norm(left.T @ left) * np.linalg.norm(right.T @ right)
-    return float(np.linalg.norm(right.T @ left) ** 2 / sizes) if sizes else None
+    first_side, right = (np.asarray(side, dtype=np.float64) for side in (first, second))
+    first_side, right = first_side - first_side.mean(axis=0), right - right.mean(axis=0)
+    sizes = np.linalg.norm(first_side.T @ first_side) * np.linalg.norm(right.T @ right)
+    return float(np.linalg.norm(right.T @ first_side) ** 2 / sizes) if sizes else None
 
 
 def neighbours_kept(

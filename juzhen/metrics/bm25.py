@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from juzhen.core.columns import as_text, as_text_list
-from juzhen.core.commands import install_line
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.commands import require_packages
+from juzhen.core.errors import require_choice
 
 K1, B = 1.5, 0.75
 CHARACTERS, JIEBA = "characters", "jieba"
@@ -44,25 +44,20 @@ def terms(text: str, cut: Callable[[str], list[str]] = character_pairs) -> list[
 
 def require_bm25s() -> ModuleType:
     """Raises UserError where it is not installed: better before other work than after."""
-    try:
-        import bm25s
-    except ImportError:
-        raise UserError(f"BM25 needs bm25s; type: {install_line('search')}") from None
+    require_packages("BM25", "bm25s", extra="search")
+    import bm25s
+
     return bm25s
 
 
 def cut_of(tokens: str) -> Callable[[str], list[str]]:
     """What cuts Chinese into terms. Raises UserError for a name that is none, and where jieba is not installed."""
-    if tokens not in TOKENS:
-        raise UserError(f"tokens={tokens}: {nearest(str(tokens), TOKENS)}")
+    require_choice("tokens", tokens, TOKENS)
     if tokens == CHARACTERS:
         return character_pairs
-    try:
-        import jieba
-    except ImportError:
-        raise UserError(
-            f"tokens=jieba needs jieba; type: {install_line('search')}, or tokens=characters"
-        ) from None
+    require_packages("tokens=jieba", "jieba", extra="search", otherwise=", or tokens=characters")
+    import jieba
+
     jieba.setLogLevel(logging.WARNING)  # it tells of its dictionary
     return jieba.lcut
 
@@ -129,8 +124,8 @@ class BM25:
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         columns = np.repeat(np.arange(len(rows)), lengths)
         ones = np.ones(len(columns), dtype=np.float32)
-        places = np.fromiter((term for row in rows for term in row), dtype=np.int64, count=len(columns))
-        counts = sparse.coo_array((ones, (places, columns)), shape=(len(numbers), len(rows))).tocsr()
+        terms = np.fromiter((term for row in rows for term in row), dtype=np.int64, count=len(columns))
+        counts = sparse.coo_array((ones, (terms, columns)), shape=(len(numbers), len(rows))).tocsr()
         frequency = np.zeros(len(numbers))
         frequency[: len(self._numbers)] = np.diff(self._weights.indptr)
         idf = np.log1p((number - frequency + 0.5) / (frequency + 0.5))

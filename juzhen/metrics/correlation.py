@@ -48,8 +48,8 @@ def partial_spearman(scores: np.ndarray, grades: np.ndarray, given: np.ndarray) 
     direct, first, second = (spearman(*pair) for pair in pairs)
     if direct is None or first is None or second is None:
         return None
-    rest = (1 - first**2) * (1 - second**2)
-    return float((direct - first * second) / np.sqrt(rest)) if rest > EPSILON else None
+    remainder = (1 - first**2) * (1 - second**2)
+    return float((direct - first * second) / np.sqrt(remainder)) if remainder > EPSILON else None
 
 
 def bootstrap_interval(

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from juzhen.core.columns import as_text_list
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import require_choice
 from juzhen.metrics.bm25 import CHARACTERS, cut_of, terms
 
 TF_IDF, JACCARD, DICE = "tf_idf", "jaccard", "dice"
@@ -83,8 +83,7 @@ def lexical_scores(
     >>> lexical_scores(["a cat sat"], ["a cat ran"], method="jaccard").tolist()
     [0.5]
     """
-    if method not in METHODS:
-        raise UserError(f"method={method}: {nearest(str(method), METHODS)}")
+    require_choice("method", method, METHODS)
     columns = {"texts_a": texts_a, "texts_b": texts_b}
     first, second = (as_text_list(column, name, may_be_empty=True) for name, column in columns.items())
     texts, rows = [*first, *second], len(first)

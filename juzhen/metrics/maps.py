@@ -1,14 +1,13 @@
 """Maps of a space in two dimensions: PCA, t-SNE and UMAP of embeddings at length 1, so that near is alike by cosine."""
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import orthogonal_procrustes
 
-from juzhen.core.commands import install_line
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.commands import require_packages
+from juzhen.core.errors import UserError, require_choice
 from juzhen.metrics.geometry import explained_variance, unit
 
 PCA, TSNE, UMAP = "pca", "tsne", "umap"
@@ -24,14 +23,13 @@ Map = Float[np.ndarray, "texts two"]
 def require_maps(methods: Sequence[str], num_texts: int) -> None:
     """Raises UserError for an unknown map, for one that cannot be drawn of so many texts, and where UMAP is missing."""
     for method in methods:
-        if method not in FEWEST:
-            raise UserError(f"map {method}: {nearest(method, FEWEST)}")
+        require_choice("map", method, FEWEST)
         if num_texts < FEWEST[method]:
             raise UserError(
                 f"{TITLES[method]} of {num_texts} texts: a map by it needs at least {FEWEST[method]}; give more texts"
             )
-    if UMAP in methods and find_spec("umap") is None:
-        raise UserError(f"UMAP needs umap-learn; type: {install_line('space')}")
+    if UMAP in methods:
+        require_packages("UMAP", "umap", extra="space")
 
 
 def project(embeddings: Float[np.ndarray, "texts dim"], method: str, *, seed: int) -> Map:

@@ -47,7 +47,7 @@ class MiningBeside:
         self._process.start()
 
     def found(self) -> dict[str, InForce]:
-        """The answer, which is waited for. Raises RuntimeError where the process ended without one."""
+        """The answer, which is waited for; its file is not there where the process ended without one."""
         if self._process is not None:
             self._process.join()
             if self._process.exitcode:

@@ -43,10 +43,10 @@ def paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float = -1
     least = np.float32(min_score)
     for block_rows, start, block in _blocks(vectors, upper=True):
         is_later = start + np.arange(block.shape[1]) > block_rows[:, None]
-        places = np.nonzero(is_later & (block >= least - ROUNDING))
-        rows = np.concatenate([rows, block_rows[places[0]]])
-        columns = np.concatenate([columns, start + places[1]])
-        scores = np.concatenate([scores, block[places]])
+        positions = np.nonzero(is_later & (block >= least - ROUNDING))
+        rows = np.concatenate([rows, block_rows[positions[0]]])
+        columns = np.concatenate([columns, start + positions[1]])
+        scores = np.concatenate([scores, block[positions]])
         if len(scores) > 2 * max_pairs:
             least = np.partition(scores, -max_pairs)[-max_pairs]
             stays = scores >= least - ROUNDING
@@ -54,8 +54,8 @@ def paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float = -1
     exact = pair_scores(vectors, vectors, rows, columns)  # equal pairs have equal scores, wherever they stand
     order = np.lexsort((columns, rows, -exact))[:max_pairs]
     order = order[exact[order] >= min_score]
-    found = zip(rows[order].tolist(), columns[order].tolist(), exact[order].tolist(), strict=True)
-    return [Paraphrase(*pair) for pair in found]
+    pairs = zip(rows[order].tolist(), columns[order].tolist(), exact[order].tolist(), strict=True)
+    return [Paraphrase(*pair) for pair in pairs]
 
 
 def communities(vectors: Any, *, min_score: float = 0.75, min_size: int = 10) -> list[list[int]]:
@@ -95,7 +95,7 @@ def clusters(
     min_score  in its place: clusters are joined while the mean cosine between their texts is at least this; memory
                grows with the square of the number of texts
 
-    Raises UserError for both, for neither, and for more clusters than texts.
+    Raises UserError for both, and for neither.
     """
     from sklearn.cluster import AgglomerativeClustering, KMeans
 
@@ -107,8 +107,6 @@ def clusters(
         if len(vectors) < 2:
             return np.zeros(len(vectors), dtype=np.int64)
         return np.asarray(AgglomerativeClustering(n_clusters=None, **options).fit_predict(vectors))
-    if count is None or not 1 <= count <= len(vectors):
-        raise UserError(f"count={count}: there are {len(vectors)} texts; expected 1 to {len(vectors)}")
     return np.asarray(KMeans(count, n_init=3, random_state=seed).fit_predict(vectors))
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind, negative_columns
 from juzhen.core.named import made_from
-from juzhen.core.whole import whole_file, writing_to
+from juzhen.core.whole import whole_file
 from juzhen.data.rankings import RankingSet
 from juzhen.data.spec import DatasetConfig
 from juzhen.mining.filters import REASONS, SUSPECTED, Reason
@@ -116,28 +116,27 @@ class Mined:
         """
         names = ["anchor", "positive", *negative_columns(self.options.negatives)]
         count = 0
-        with writing_to(f"--out {path}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.write_candidates(path.with_suffix(".parquet"))
-            with whole_file(path) as file:
-                writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-                writer.writerow(names)
-                for row in self.rows():
-                    writer.writerow(row)
-                    count += 1
-                if not count:
-                    raise UserError(self._nothing(path))
-            source = f"{self.ranking.name}/{self.ranking.split}"
-            yaml = write_description(
-                path,
-                Kind.TRIPLET,
-                dict(zip(names, names, strict=True)),
-                like=like,
-                about=f"{self.options.negatives} mined negatives for the positives of {source}",
-                origin=made_from("mine", source, like.origin),
-                rows=count,
-                symmetric=self.ranking.symmetric,
-            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.write_candidates(path.with_suffix(".parquet"))
+        with whole_file(path) as file:
+            writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+            writer.writerow(names)
+            for row in self.rows():
+                writer.writerow(row)
+                count += 1
+            if not count:
+                raise UserError(self._nothing(path))
+        source = f"{self.ranking.name}/{self.ranking.split}"
+        yaml = write_description(
+            path,
+            Kind.TRIPLET,
+            dict(zip(names, names, strict=True)),
+            like=like,
+            about=f"{self.options.negatives} mined negatives for the positives of {source}",
+            origin=made_from("mine", source, like.origin),
+            rows=count,
+            symmetric=self.ranking.symmetric,
+        )
         return yaml, count
 
     def _nothing(self, path: Path) -> str:

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 from jaxtyping import Float
 
 from juzhen.core.columns import as_column, as_numbers
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.opened import read_json
 from juzhen.core.owned import own_folder
 from juzhen.core.progress import progress_bar
-from juzhen.core.whole import remove_folder, whole_file, write_json, writing_to
+from juzhen.core.whole import remove_folder, whole_file, write_json
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.asking import AskingEncoder
@@ -64,8 +64,7 @@ def fit_false_negatives(
 
     Raises UserError for a rate outside of [0, 1), and without pairs of both labels.
     """
-    if not 0 <= rate < 1:
-        raise UserError(f"false_negative_rate={rate}: expected 0 or more and below 1, such as 0.05")
+    require_number("false_negative_rate", rate, 0, 1, open_high=True)
     scores, labels = as_numbers(scores=scores, labels=labels)
     answers, negatives = np.sort(scores[labels == 1]), scores[labels == 0]
     if not len(answers) or not len(negatives):
@@ -179,7 +178,7 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
                 advance(len(queries) * len(miner.sources))
             else:
                 table = miner.portion(queries, advance)
-                with writing_to(path), whole_file(path, "wb", in_own_folder=True) as file:
+                with whole_file(path, "wb", in_own_folder=True) as file:
                     pq.write_table(table, file, **WRITING)
             paths.append(path)
     return paths
@@ -196,10 +195,7 @@ def _check(
     options: MiningOptions,
     calibrate_on: Examples | None,
 ) -> None:
-    if options.depth > len(ranking.corpus):
-        raise UserError(
-            f"depth={options.depth}: {ranking.column} has {len(ranking.corpus):,} documents; expected no more than that"
-        )
+    require_number("depth", options.depth, 1, len(ranking.corpus))
     names = [source for source in sources if isinstance(source, str)]
     if names not in ([], [BM25]) or not sources:
         raise UserError(
@@ -211,7 +207,7 @@ def _check(
         return
     if options.threshold is not None:
         raise UserError(
-            "threshold and calibrate_on: the one is given, the other fits it; leave one of them out"
+            "threshold and calibrate_on: the one is given, the other fits it; leave out one of them"
         )
     if calibrate_on.kind is not Kind.LABELLED_PAIR:
         raise UserError(
@@ -271,10 +267,9 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     """Says in the folder whose portions it holds. Raises UserError where it holds those of another mining."""
     path = folder / IDENTITY
     require_portions(folder)
-    with writing_to(folder):
-        own_folder(folder, earlier=OF_MINING)
-        if not path.exists():
-            write_json(path, identity, in_own_folder=True)
+    own_folder(folder, earlier=OF_MINING)
+    if not path.exists():
+        write_json(path, identity, in_own_folder=True)
     before = read_json(path)
     if differs := [name for name, value in identity.items() if before.get(name) != value]:
         raise UserError(

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.owned import require_own_folder
 
 INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
@@ -71,27 +71,18 @@ class MiningOptions:
     def __post_init__(self) -> None:
         choices = {"index": INDEXES, "share_of": SHARE_OF, "false_negatives": FALSE_NEGATIVES}
         for name, values in choices.items():
-            if getattr(self, name) not in values:
-                raise UserError(f"{name}={getattr(self, name)}: {nearest(str(getattr(self, name)), values)}")
+            require_choice(name, getattr(self, name), values)
         if self.share_of == OWN and self.false_negatives == "relabel":
             raise UserError(
                 "share_of=own, false_negatives=relabel: a text would be a positive of a query and a negative in one of "
                 "its rows; expected share_of=lowest, or drop or mask"
             )
-        share, margin, heat, limit = self.share, self.margin, self.temperature, self.threshold
-        least = self.min_score
-        expected = {
-            "depth": (self.depth >= 1, "1 or more"),
-            "negatives": (self.negatives >= 1, "1 or more"),
-            "first_rank": (1 <= self.first_rank <= self.depth, f"1 to depth={self.depth}"),
-            "share": (share is None or 0 < share <= 1, "above 0 and at most 1, such as 0.95, or None"),
-            "margin": (margin is None or math.isfinite(margin), "a number, such as 0.05, or None"),
-            "threshold": (limit is None or math.isfinite(limit), "a score, such as 0.9, or None"),
-            "min_score": (least is None or math.isfinite(least), "a score, such as 0.3, or None"),
-            "hard_share": (0 <= self.hard_share <= 1, "0 to 1"),
-            "temperature": (heat is None or 0 < heat < math.inf, "above 0, such as 0.05, or None"),
-            "seed": (self.seed >= 0, "0 or more"),
-        }
-        for name, (is_right, expectation) in expected.items():
-            if not is_right:
-                raise UserError(f"{name}={getattr(self, name)}: expected {expectation}")
+        require_number("depth", self.depth, 1)
+        require_number("negatives", self.negatives, 1)
+        require_number("first_rank", self.first_rank, 1, self.depth)
+        require_number("share", self.share, 0, 1, open_low=True, optional=True)
+        for name in ("margin", "threshold", "min_score"):
+            require_number(name, getattr(self, name), -math.inf, optional=True)
+        require_number("hard_share", self.hard_share, 0, 1)
+        require_number("temperature", self.temperature, 0, open_low=True, optional=True)
+        require_number("seed", self.seed, 0)

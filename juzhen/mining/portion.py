@@ -267,13 +267,11 @@ def require_portion(
         table = pq.read_table(require_file(path))
         counts = json.loads((table.schema.metadata or {})[COUNTS])
         named = {*COLUMNS, *(("chosen_for", "masked_for") if share_of == OWN else ())}
-        if {*table.column_names} != named:
-            raise ValueError("other columns")
+        is_known = bool({*table.column_names} == named and len(table))
         require_shape(counts, OF_COUNTS, "its counts")
-        if not np.isin(table["query"].to_numpy(), queries).all() or not len(table):
-            raise ValueError("candidates of other queries, or none")
-        if not np.isin(table["document"].to_numpy(), np.arange(num_documents)).all():
-            raise ValueError("documents of another corpus")
+        is_known = is_known and bool(np.isin(table["query"].to_numpy(), queries).all())
+        if not is_known or not np.isin(table["document"].to_numpy(), np.arange(num_documents)).all():
+            raise ValueError("other columns, queries or documents")
     except (
         OSError,
         ValueError,

@@ -10,7 +10,7 @@ from juzhen.core.opened import read_json
 from juzhen.core.owned import not_ours
 from juzhen.core.places import ROOT
 from juzhen.core.result import RESULT_FILE, Result
-from juzhen.core.whole import KEPT_ASIDE, write_json, writing_to
+from juzhen.core.whole import KEPT_ASIDE, write_json
 from juzhen.report.figures import load_reference
 from juzhen.report.identity import identify
 from juzhen.report.leaks import Audit
@@ -111,9 +111,8 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
             if {path.name for path in copy.parent.iterdir() if path.is_file()} != {RESULT_FILE}:
                 raise not_ours(copy.parent, "is a run or holds other files, and no archive that is")
     for path, copy in copies.items():
-        with writing_to(target, "; choose another folder"):
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            write_json(copy, without_parents(read_json(path)), indent=None, in_own_folder=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        write_json(copy, without_parents(read_json(path)), indent=None, in_own_folder=True)
     return len(copies)
 
 

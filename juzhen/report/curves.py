@@ -8,7 +8,6 @@ from pathlib import Path
 
 from juzhen.core.csv_rows import csv_rows
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.numerals import as_number
 from juzhen.core.opened import read_json
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.texts import short
@@ -52,10 +51,10 @@ def read_curves(folder: str | Path) -> Curves:
         if not row.get(DURING_TRAINING):
             continue
         try:
-            step = int(as_number(row[STEP])) + 1
+            step = int(float(row[STEP])) + 1
             for key, value in row.items():
                 if value and key not in (STEP, DURING_TRAINING):
-                    by_step.setdefault(key, {})[step] = as_number(value)
+                    by_step.setdefault(key, {})[step] = float(value)
         except (KeyError, ValueError, OverflowError) as error:
             raise UserError(
                 f"{path}, line {number}: expected numbers as training logs them ({short(str(error))})"

@@ -8,7 +8,6 @@ from typing import Any
 
 from juzhen.core.csv_rows import csv_rows
 from juzhen.core.errors import UserError
-from juzhen.core.numerals import as_number
 from juzhen.core.texts import short
 from juzhen.report.training import set_names
 
@@ -96,7 +95,7 @@ def figure(source: str, line: Mapping[str, str]) -> Published:
         raise ValueError(
             f"standing is {short(values['standing'])!r}; one of {', '.join(STANDINGS)} is expected"
         )
-    return Published(**{"source": source, **values, "percent": as_number(line["percent"])})
+    return Published(**{"source": source, **values, "percent": float(line["percent"])})
 
 
 def load_published() -> list[Published]:

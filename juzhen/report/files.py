@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.core.opened import read_text
 from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_text, writing_to
+from juzhen.core.whole import write_text
 from juzhen.report.build import Report
 from juzhen.report.collect import tell
 from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
@@ -67,17 +67,16 @@ def write_report(report: Report, folder: Path, *, title: str, worst: int = 0) ->
     }
     paths = [folder / name for name in texts]
     require_ours(*paths, folder / "matrix.svg", folder / "matrix.png")
-    with writing_to(f"--out {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in zip(paths, texts.values(), strict=True):
-            write_text(path, text)
-        if find_spec("matplotlib") is None:
-            tell(f"the heat map needs matplotlib; type: {install_line('report')}")
-            return paths
-        from juzhen.report.picture import draw_heat_map
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_text(path, text)
+    if find_spec("matplotlib") is None:
+        tell(f"the heat map needs matplotlib; type: {install_line('report')}")
+        return paths
+    from juzhen.report.picture import draw_heat_map
 
-        matrix = report.matrix
-        return [*paths, *draw_heat_map(matrix, *clustered(matrix, matrix.columns), folder)]
+    matrix = report.matrix
+    return [*paths, *draw_heat_map(matrix, *clustered(matrix, matrix.columns), folder)]
 
 
 def markdown(report: Report) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.space import Space, WordPairs
-from juzhen.core.whole import write_text, writing_to
+from juzhen.core.whole import write_text
 from juzhen.report.frame import render
 from juzhen.report.table import MISSING
 
@@ -28,10 +28,9 @@ ROOM, GAP = 420, 24
 def write_space(space: Space, folder: Path) -> list[Path]:
     """Writes the page and the picture into a folder; their paths. Raises UserError where that cannot be."""
     paths = {folder / PAGE: html(space), folder / PICTURE: svg(space)}
-    with writing_to(f"--out {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in paths.items():
-            write_text(path, text)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in paths.items():
+        write_text(path, text)
     return list(paths)
 
 

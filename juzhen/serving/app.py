@@ -184,8 +184,8 @@ async def _refusal(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestError):
         return error.response
     assert isinstance(error, HTTPException)
-    known = {404: "no such path; see /docs", 405: "this path takes another method; see /docs"}
-    response = RequestError(error.status_code, known.get(error.status_code, str(error.detail))).response
+    messages = {404: "no such path; see /docs", 405: "this path takes another method; see /docs"}
+    response = RequestError(error.status_code, messages.get(error.status_code, str(error.detail))).response
     response.headers.update(error.headers or {})
     return response
 
@@ -206,8 +206,8 @@ def _page(document: dict[str, Any]) -> str:
                 schema = schemas[media["schema"]["$ref"].rpartition("/")[2]]
                 for name, field in schema["properties"].items():
                     note = "" if name in schema.get("required", ()) else f"default {field.get('default')!r}"
-                    words = ", ".join(filter(None, (note, field.get("description", ""))))
-                    parts.append(f"<li><code>{name}</code> {html.escape(words)}</li>")
+                    description = ", ".join(filter(None, (note, field.get("description", ""))))
+                    parts.append(f"<li><code>{name}</code> {html.escape(description)}</li>")
     style = (
         "body{font:16px/1.5 system-ui;max-width:50em;margin:2em auto;padding:0 1em;color-scheme:light dark}"
     )

@@ -36,29 +36,29 @@ def words_of(encoder: SentenceEncoder, text: str, *, param: str) -> tuple[np.nda
         raise RequestError(
             400, "the tokenizer of this encoder does not tell where its tokens stand in a text"
         )
-    (whole,) = encoder.prompted([text])
-    shift = len(whole) - len(text)
+    (full,) = encoder.prompted([text])
+    shift = len(full) - len(text)
     encoding = encoder.tokenizer(
-        whole, truncation=True, max_length=encoder.max_length, padding=False, return_offsets_mapping=True
+        full, truncation=True, max_length=encoder.max_length, padding=False, return_offsets_mapping=True
     )
-    words: list[Word] = []
+    parts: list[Word] = []
     for number, (start, end) in enumerate(encoding["offset_mapping"]):
-        start, end = _stripped(whole, max(start, shift), end)
+        start, end = _stripped(full, max(start, shift), end)
         if start >= end:
             continue
         start, end = start - shift, end - shift
-        if words and (start < words[-1].end or _is_inside(text, start, words[-1].end)):
-            last = words.pop()
-            words.append(Word(last.start, max(end, last.end), (*last.tokens, number)))
+        if parts and (start < parts[-1].end or _is_inside(text, start, parts[-1].end)):
+            last = parts.pop()
+            parts.append(Word(last.start, max(end, last.end), (*last.tokens, number)))
         else:
-            words.append(Word(start, end, (number,)))
-    if len(words) > MOST_WORDS:
+            parts.append(Word(start, end, (number,)))
+    if len(parts) > MOST_WORDS:
         raise RequestError(
             400,
-            f"{param}: {len(words):,} words; at most {MOST_WORDS} can be weighed, send a shorter text",
+            f"{param}: {len(parts):,} words; at most {MOST_WORDS} can be weighed, send a shorter text",
             param=param,
         )
-    return np.asarray(encoding["input_ids"], dtype=np.int32), words
+    return np.asarray(encoding["input_ids"], dtype=np.int32), parts
 
 
 def without_each(ids: np.ndarray, words: Sequence[Word]) -> list[np.ndarray]:
@@ -69,14 +69,14 @@ def without_each(ids: np.ndarray, words: Sequence[Word]) -> list[np.ndarray]:
 def weighed(text: str, words: Sequence[Word], weights: Sequence[float]) -> list[dict[str, object]]:
     """The text in parts, which together are the text again; what belongs to no word has no weight."""
     parts: list[dict[str, object]] = []
-    place = 0
+    position = 0
     for word, weight in zip(words, weights, strict=True):
-        if word.start > place:
-            parts.append({"text": text[place : word.start], "weight": None})
+        if word.start > position:
+            parts.append({"text": text[position : word.start], "weight": None})
         parts.append({"text": text[word.start : word.end], "weight": weight})
-        place = word.end
-    if place < len(text):
-        parts.append({"text": text[place:], "weight": None})
+        position = word.end
+    if position < len(text):
+        parts.append({"text": text[position:], "weight": None})
     return parts
 
 

@@ -161,7 +161,7 @@ class Batcher:
             start, tokens = time.perf_counter(), 0
             for engine in dict.fromkeys(job.engine for job, _ in taken):
                 items = [item for item in taken if item[0].engine is engine]
-                lengths = [job.lengths[place] for job, place in items]
+                lengths = [job.lengths[position] for job, position in items]
                 for rows in reversed(list(batches_by_length(lengths, batch_tokens=self.batch_tokens))):
                     self._compute(engine, [items[row] for row in rows.tolist()])
                 tokens += sum(lengths)
@@ -174,10 +174,10 @@ class Batcher:
 
     def _compute(self, engine: Compute, items: list[Item]) -> None:
         """A batch. Where it fails, each request is computed alone: one must not spoil the others."""
-        tokens = sum(job.lengths[place] for job, place in items)
+        tokens = sum(job.lengths[position] for job, position in items)
         rows: Any
         try:
-            rows = engine.compute([job.inputs[place] for job, place in items])
+            rows = engine.compute([job.inputs[position] for job, position in items])
             self._watch(len(items), tokens)
         except Exception as error:
             jobs = list(dict.fromkeys(job for job, _ in items))
@@ -191,13 +191,13 @@ class Batcher:
     def _deliver(self, items: list[Item], rows: Any, tokens: int) -> None:
         with self._change:
             self.tokens -= tokens
-        for number, (job, place) in enumerate(items):
+        for number, (job, position) in enumerate(items):
             if job.answer.done():
                 continue
             if isinstance(rows, Exception):
                 job.answer.set_exception(rows)
                 continue
-            job.rows[place] = rows[number]
+            job.rows[position] = rows[number]
             job.pending -= 1
             if not job.pending:
                 job.answer.set_result(job.rows)

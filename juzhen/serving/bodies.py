@@ -288,7 +288,7 @@ def parsed(kind: type[Any], content: bytes) -> Any:
 
 
 def _refused(detail: ErrorDetails, kind: type[BaseModel]) -> RequestError:
-    place = (
+    path = (
         ".".join(str(part) for part in detail["loc"] if not isinstance(part, str) or part.islower()) or None
     )
     message = detail["msg"][:1].lower() + detail["msg"][1:]
@@ -297,4 +297,4 @@ def _refused(detail: ErrorDetails, kind: type[BaseModel]) -> RequestError:
     if detail["type"] == "extra_forbidden":
         name = short(str(detail["loc"][-1]))
         return RequestError(400, f"{name}: no such field; {nearest(name, kind.model_fields)}", param=name)
-    return RequestError(400, f"{place or 'body'}: {short(message, 200)}", param=place)
+    return RequestError(400, f"{path or 'body'}: {short(message, 200)}", param=path)

@@ -59,8 +59,8 @@ class Embedder:
             elif prompt_name in (names := self.encoder.prompts.texts):
                 self._readers[key] = self.encoder.with_prompt(prompt_name)
             else:
-                known = nearest(prompt_name, names) if names else "this encoder has none"
-                raise RequestError(400, f"prompt_name: no such prompt; {known}", param="prompt_name")
+                hint = nearest(prompt_name, names) if names else "this encoder has none"
+                raise RequestError(400, f"prompt_name: no such prompt; {hint}", param="prompt_name")
         return self._readers[key]
 
     def tokens(
@@ -119,8 +119,7 @@ class Embedder:
             tokens = self.encoder.collate([distinct[key][0] for key in chosen])
             tokens.unpooled = unpooled
             vectors[[rows[key] for key in chosen]] = self._backend.encode(tokens)
-        if not np.isfinite(vectors).all():
-            raise FloatingPointError("the encoder gave NaN or infinity")
+        require_finite(vectors)
         return vectors[[rows[key] for key in keys]]
 
 
@@ -136,15 +135,15 @@ class Reranker:
         check_texts([query], called="query: text")
         check_texts(documents, called="documents: text")
         inner = self.encoder.inner
-        asked, table = self.encoder.tables([query], documents)
-        first, second = np.full(len(documents), asked.lengths[0]), table.lengths
+        query_table, table = self.encoder.tables([query], documents)
+        first, second = np.full(len(documents), query_table.lengths[0]), table.lengths
         lengths = self.encoder.room(first, second)
         template = self.encoder.template
         is_cut = first + second - 2 * sum(template.margins) + template.num_special > lengths
         is_cut |= cut_texts(inner, documents, second)
         if cut_texts(inner, [query], first[:1])[0]:
             is_cut[:] = True
-        return [(asked[0], ids) for ids in table], lengths, int(is_cut.sum())
+        return [(query_table[0], ids) for ids in table], lengths, int(is_cut.sum())
 
     def pair_tokens(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Any], np.ndarray, int]:
         """The same of pairs that share no query."""
@@ -158,9 +157,13 @@ class Reranker:
         device = self.encoder.inner.device
         logits = [self.encoder(self.encoder.join(*order).to(device)) for order in orders]
         scores = similarity(torch.stack(logits).mean(dim=0), self.encoder.grades)
-        if not torch.isfinite(scores).all():
-            raise FloatingPointError("the cross-encoder gave NaN or infinity")
+        require_finite(scores.cpu().numpy())
         return scores.sigmoid().cpu().numpy()
+
+
+def require_finite(numbers: np.ndarray) -> None:
+    if not np.isfinite(numbers).all():
+        raise FloatingPointError("the model gave NaN or infinity")
 
 
 def pair_shares(encoder: SentenceEncoder, query: np.ndarray, documents: np.ndarray) -> np.ndarray:

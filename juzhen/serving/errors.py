@@ -1,10 +1,14 @@
 """What a request is refused with, in the form that OpenAI's clients read."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.responses import Response
+
+from juzhen.core.errors import UserError
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
@@ -60,3 +64,13 @@ def too_busy(seconds: int) -> RequestError:
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(to_json(content), status, headers, "application/json")
+
+
+@contextmanager
+def naming(*params: str) -> Iterator[None]:
+    """Answers 400 for a UserError, with the field that the message begins with, else the first of these."""
+    try:
+        yield
+    except UserError as error:
+        param = next((param for param in params if str(error).startswith(param)), params[0])
+        raise RequestError(400, str(error), param=param) from error

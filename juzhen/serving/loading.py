@@ -38,18 +38,20 @@ def load_models(
             "--compare: give --index FILE, whose texts are encoded by both; an index holds vectors of one run"
         )
     embedder = Embedder(SentenceEncoder.load(encoder, device=device), name or model_name(encoder), backend)
-    others = tuple(_beside(source, embedder, device, backend) for source in adapters)
+    further = tuple(_beside(source, embedder, device, backend) for source in adapters)
     if compare is not None:
-        others += (Embedder(SentenceEncoder.load(compare, device=device), model_name(compare), backend),)
-    names = [embedder.name, *(other.name for other in others)]
+        further += (Embedder(SentenceEncoder.load(compare, device=device), model_name(compare), backend),)
+    names = [embedder.name, *(each.name for each in further)]
     if repeated := sorted({each for each in names if names.count(each) > 1}):
         raise UserError(f"several are called {', '.join(repeated)}; rename the folders, or give --name")
     reranker = None
     if rerank is not None:
         reranker = Reranker(CrossEncoder.load(rerank, device=device), model_name(rerank))
     corpus = None if index is None else open_corpus(index, embedder.encoder)
-    corpora = {} if compare is None else {others[-1].name: open_corpus(cast(str, index), others[-1].encoder)}
-    return ServedModels(embedder, reranker, corpus, int(time.time()), others, corpora)
+    corpora = {}
+    if compare is not None:
+        corpora = {further[-1].name: open_corpus(cast(str, index), further[-1].encoder)}
+    return ServedModels(embedder, reranker, corpus, int(time.time()), further, corpora)
 
 
 def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder:

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.columns import check_texts
-from juzhen.core.errors import UserError
 from juzhen.index import Index, IndexHit
 from juzhen.index.qdrant import QdrantIndex
 from juzhen.index.rerank import RERANKED
 from juzhen.serving.bodies import SearchBody
-from juzhen.serving.errors import RequestError
+from juzhen.serving.errors import RequestError, naming
 
 MOST_HITS = 50_000
 """Texts of an answer."""
@@ -29,7 +28,7 @@ class Corpus:
     ) -> list[list[IndexHit]]:
         """Raises RequestError for a filter or a mode that does not suit the index."""
         where = body.filter or None
-        try:
+        with naming("mode", "filter", "per_document"):
             return self.index.search(
                 queries,
                 depth,
@@ -38,10 +37,6 @@ class Corpus:
                 vectors=vectors,
                 per_document=body.per_document,
             )
-        except UserError as error:
-            first = str(error).partition(":")[0]
-            param = first if first in ("filter", "per_document") else "mode"
-            raise RequestError(400, str(error), param=param) from error
 
     def facts(self, *, reranks: bool) -> dict[str, Any]:
         """As /index tells them."""
@@ -63,8 +58,6 @@ def depth_of(queries: list[str], body: SearchBody, *, most_pairs: int) -> int:
             f"query: {len(queries):,} texts with {depth} hits each; at most {most:,} hits in one request"
         )
         raise RequestError(400, message, param="query")
-    try:
+    with naming("query"):
         check_texts(queries, called="query: text")
-    except UserError as error:
-        raise RequestError(400, str(error), param="query") from error
     return depth

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.core.errors import UserError
 from juzhen.encoders.pooling import cut_to, unit
 from juzhen.encoders.token_table import TokenTable
 from juzhen.index import IndexHit
@@ -27,7 +26,7 @@ from juzhen.serving.bodies import (
     WordsBody,
 )
 from juzhen.serving.engines import Reranker, pair_shares
-from juzhen.serving.errors import RequestError
+from juzhen.serving.errors import RequestError, naming
 from juzhen.serving.metrics import Metrics
 from juzhen.serving.models import ServedModels, require_model
 from juzhen.serving.searching import depth_of, require_corpus
@@ -90,10 +89,7 @@ class Service:
         value = body.input
         lists = [value] if _is_numbers(value) else value
         if isinstance(lists, list) and lists and all(map(_is_numbers, lists)):
-            if body.prompt_name is not None or body.input_type is not None:
-                raise RequestError(
-                    400, "prompt_name, input_type: no prompt is put before token numbers", param="input"
-                )
+            _refuse_prompt(body, "no prompt is put before token numbers", param="input")
             self._check_count(lists, "input")
             read = models.embedder.checked_ids(lists, param="input")
             vectors = await self._computed(models.embedder, *read, facts)
@@ -141,18 +137,9 @@ class Service:
             halves = zip(vectors[: len(pairs)], vectors[len(pairs) :], strict=True)
             scores = np.array([encoder.similarity(*half) for half in halves])
         else:
-            if body.prompt_name is not None or body.input_type is not None:
-                raise RequestError(
-                    400, "prompt_name, input_type: a cross-encoder reads no prompt", param="model"
-                )
+            _refuse_prompt(body, "a cross-encoder reads no prompt", param="model")
             inputs, lengths, num_cut = await self._tokenized(judge, texts, lambda: judge.pair_tokens(pairs))
-            if num_cut and body.truncate in (False, "NONE"):
-                raise RequestError(
-                    400,
-                    f"pairs: {num_cut:,} are longer than the model reads; send shorter texts, or truncate: true",
-                    param="pairs",
-                    code="context_length_exceeded",
-                )
+            _require_whole(num_cut, body, "pairs", judge.encoder.inner.max_length)
             scores = await self._computed(judge, inputs, lengths, facts)
         return {"scores": scores.tolist(), "model": body.model or models.embedder.name}
 
@@ -167,16 +154,16 @@ class Service:
                 words_of(reader, text, param=side) for side, text in zip(SIDES_OF_PAIR, texts, strict=True)
             ]
 
-        ids, words = zip(*await self._tokenized(embedder, texts, tokenized), strict=True)
-        inputs = [without_each(*half) for half in zip(ids, words, strict=True)]
-        every = [(tokens, reader.unpooled) for half in inputs for tokens in half]
-        lengths = embedder.encoder.input_lengths(TokenTable.of([tokens for tokens, _ in every]))
-        vectors = await self._computed(embedder, every, lengths, facts)
+        ids, parts = zip(*await self._tokenized(embedder, texts, tokenized), strict=True)
+        inputs = [without_each(*half) for half in zip(ids, parts, strict=True)]
+        encoded = [(tokens, reader.unpooled) for half in inputs for tokens in half]
+        lengths = embedder.encoder.input_lengths(TokenTable.of([tokens for tokens, _ in encoded]))
+        vectors = await self._computed(embedder, encoded, lengths, facts)
         first, second = vectors[: len(inputs[0])], vectors[len(inputs[0]) :]
         of_first = embedder.encoder.similarity(first, second[:1])[:, 0]
         of_second = embedder.encoder.similarity(first[:1], second)[0]
         reply: dict[str, Any] = {"score": float(of_first[0]), "model": embedder.name}
-        for side, text, half, scores in zip(SIDES_OF_PAIR, texts, words, (of_first, of_second), strict=True):
+        for side, text, half, scores in zip(SIDES_OF_PAIR, texts, parts, (of_first, of_second), strict=True):
             reply[side] = weighed(text, half, (scores[0] - scores[1:]).tolist())
         return reply
 
@@ -240,19 +227,12 @@ class Service:
             inputs, lengths, num_cut = await self._tokenized(
                 reranker, [body.query, *texts], lambda: reranker.tokens(body.query, texts)
             )
-            if num_cut and body.truncate in (False, "NONE"):
-                raise RequestError(
-                    400,
-                    f"documents: {num_cut:,} are too long beside the query for the {reranker.encoder.inner.max_length} "
-                    "tokens that the model reads; send shorter texts, or truncate: true",
-                    param="documents",
-                    code="context_length_exceeded",
-                )
+            _require_whole(num_cut, body, "documents", reranker.encoder.inner.max_length)
             scores = await self._computed(reranker, inputs, lengths, facts)
             warnings = [f"{num_cut:,} of {len(texts):,} documents were cut"] if num_cut else []
         order = np.argsort(-scores, kind="stable")[: body.top_n].tolist()
         results: list[dict[str, Any]] = [
-            {"index": place, "relevance_score": float(scores[place])} for place in order
+            {"index": position, "relevance_score": float(scores[position])} for position in order
         ]
         if body.return_documents:
             results = [hit | {"document": {"text": texts[hit["index"]]}} for hit in results]
@@ -308,15 +288,13 @@ class Service:
             with engine.lock:
                 return work()
 
-        try:
+        with naming("input", "texts", "pairs", "query", "documents", "first and second"):
             if sum(map(len, texts)) > QUICK_CHARACTERS or not engine.lock.acquire(blocking=False):
                 return await asyncio.to_thread(locked)
             try:
                 return work()
             finally:
                 engine.lock.release()
-        except UserError as error:
-            raise RequestError(400, str(error), param=str(error).partition(":")[0]) from error
 
     async def _computed(
         self, engine: Any, inputs: Sequence[Any], lengths: np.ndarray, facts: RequestLog
@@ -349,30 +327,36 @@ class Service:
         texts = [value] if isinstance(value, str) else value
         self._check_count(texts, param)
         for number, text in enumerate(texts):
-            if not isinstance(text, str):
-                kind = type(text).__name__
-                raise RequestError(
-                    400, f"{param}: text {number} is of the type {kind}; expected a text", param=param
+            if not isinstance(text, str) or len(text) > self.limits.characters:
+                fault = (
+                    f"has {len(text):,} characters"
+                    if isinstance(text, str)
+                    else f"is of the type {type(text).__name__}"
                 )
-            if len(text) > self.limits.characters:
-                raise RequestError(
-                    400,
-                    f"{param}: text {number} has {len(text):,} characters; at most {self.limits.characters:,}",
-                    param=param,
+                message = (
+                    f"{param}: text {number} {fault}; expected a text of {self.limits.characters:,} at most"
                 )
+                raise RequestError(400, message, param=param)
         return texts
 
     def _check_count(self, values: Any, param: str) -> None:
-        if not isinstance(values, list) or not values:
-            raise RequestError(
-                400, f"{param}: expected a text, or a list of texts that is not empty", param=param
-            )
-        if len(values) > self.limits.texts:
-            raise RequestError(
-                400,
-                f"{param}: {len(values):,} texts in one request; at most {self.limits.texts:,}",
-                param=param,
-            )
+        if not isinstance(values, list) or not 0 < len(values) <= self.limits.texts:
+            fault = f"{len(values):,} texts in one request; " if isinstance(values, list) else ""
+            message = f"{param}: {fault}expected a text, or a list of 1 to {self.limits.texts:,} texts"
+            raise RequestError(400, message, param=param)
+
+
+def _require_whole(num_cut: int, body: ReadBody | RerankBody | ScoreBody, param: str, most: int) -> None:
+    """Raises RequestError where texts are too long for a model, and the request does not let them be cut."""
+    if num_cut and body.truncate in (False, "NONE"):
+        message = f"{param}: {num_cut:,} are longer than the {most} tokens that the model reads; "
+        message += "send shorter texts, or truncate: true"
+        raise RequestError(400, message, param=param, code="context_length_exceeded")
+
+
+def _refuse_prompt(body: ReadBody, reason: str, *, param: str) -> None:
+    if body.prompt_name is not None or body.input_type is not None:
+        raise RequestError(400, f"prompt_name, input_type: {reason}", param=param)
 
 
 def _is_numbers(value: Any) -> bool:

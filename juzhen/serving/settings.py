@@ -52,11 +52,12 @@ class Keys:
         text = os.environ.get(KEYS_VARIABLE, "") if file is None else read_text(file)
         keys = text.replace(",", " ").split()
         source = KEYS_VARIABLE if file is None else str(file)
-        if file is not None and not keys:
-            raise UserError(f"{source}: holds no key; expected one in each line")
-        if any(len(key) < SHORTEST_KEY or not key.isascii() for key in keys):
+        if (file is not None and not keys) or any(
+            len(key) < SHORTEST_KEY or not key.isascii() for key in keys
+        ):
             raise UserError(
-                f"{source}: a key has at least {SHORTEST_KEY} ASCII characters; make one: openssl rand -hex 24"
+                f"{source}: expected keys of at least {SHORTEST_KEY} ASCII characters, one a line; make one: "
+                "openssl rand -hex 24"
             )
         return cls(keys)
 
@@ -67,5 +68,5 @@ class Keys:
         """Which key an Authorization header holds, in a time that tells nothing; None: none of them."""
         scheme, _, key = authorization.partition(" ")
         digest = sha256(key.strip().encode("utf-8", "surrogatepass")).digest()
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        matches = [hmac.compare_digest(digest, stored) for stored in self._digests]
         return matches.index(True) if scheme.lower() == "bearer" and any(matches) else None

@@ -110,8 +110,8 @@ def _without_slack(architecture: PretrainedConfig, lengths: Sequence[int], plan:
         return _looked_at(architecture, lengths, plan)
     low, high = (_looked_at(with_depth(architecture, depth), lengths, plan) for depth in depths)
     further = (count - depths[1]) / (depths[1] - depths[0])
-    whole = {name: value + further * (value - vars(low)[name]) for name, value in vars(high).items()}
-    return StepMemory(**whole)
+    full = {name: value + further * (value - vars(low)[name]) for name, value in vars(high).items()}
+    return StepMemory(**full)
 
 
 def with_depth(architecture: PretrainedConfig, depth: int) -> PretrainedConfig:
@@ -147,11 +147,13 @@ def _looked_at(architecture: PretrainedConfig, lengths: Sequence[int], plan: Ste
             forward = living.most
             loss.backward()
             backward = living.most
-    weights, learnt = parameter_bytes(encoder, precision=plan.adapter.base if plan.adapter else "float32")
-    states = learnt / 4 * plan.optimizer_bytes
+    weights, learnt_bytes = parameter_bytes(
+        encoder, precision=plan.adapter.base if plan.adapter else "float32"
+    )
+    states = learnt_bytes / 4 * plan.optimizer_bytes
     # Gradients of the step before are let go when the forward pass is over.
-    peak = weights + states + max(forward + learnt, backward)
-    return StepMemory(weights, learnt, states, max(forward, backward - learnt), peak)
+    peak = weights + states + max(forward + learnt_bytes, backward)
+    return StepMemory(weights, learnt_bytes, states, max(forward, backward - learnt_bytes), peak)
 
 
 def _cost(vectors: Tensor, plan: StepPlan) -> Tensor:
@@ -195,9 +197,9 @@ def _put_on_processor(module: nn.Module) -> None:
                     empty = torch.empty(values.shape, dtype=values.dtype)
                     made[values] = nn.Parameter(empty, requires_grad=values.requires_grad)
                 part._parameters[name] = made[values]
-        for name, kept in part._buffers.items():
-            if kept is not None:
-                part._buffers[name] = torch.empty(kept.shape, dtype=kept.dtype)
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                part._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
 
 
 def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEncoder:
@@ -303,9 +305,9 @@ def largest_micro_batch(
     None: the whole batch fits. Powers of two are looked at, down to the longest text; where none of them fits, the
     least of them is given.
     """
-    whole = step_memory(architecture, lengths, replace(plan, micro_batch_tokens=None))
-    if whole.peak <= free:
-        return None, whole
+    full = step_memory(architecture, lengths, replace(plan, micro_batch_tokens=None))
+    if full.peak <= free:
+        return None, full
     sizes = [2**power for power in range(5, 31) if max(lengths) <= 2**power < sum(lengths)] or [max(lengths)]
     least, taken = 0, step_memory(architecture, lengths, replace(plan, micro_batch_tokens=sizes[0]))
     most = len(sizes)

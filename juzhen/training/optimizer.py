@@ -13,8 +13,8 @@ from transformers.optimization import (
     get_linear_schedule_with_warmup,
 )
 
-from juzhen.core.commands import install_line
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.commands import require_packages
+from juzhen.core.errors import UserError, require_choice
 
 
 def adamw(
@@ -40,11 +40,11 @@ def adamw(
     state_bits   8: both moments are kept in 8 bits, with a scale for each 256 numbers (Dettmers et al. 2022,
                  https://arxiv.org/abs/2110.02861); tensors of fewer than 4,096 numbers in 32. Needs torchao
     """
-    others = {parameter for group in apart for parameter in group["params"]}
+    apart_parameters = {parameter for group in apart for parameter in group["params"]}
     parameters = {
         name: values
         for name, values in module.named_parameters()
-        if values.requires_grad and values not in others
+        if values.requires_grad and values not in apart_parameters
     }
     depths, rates = dict.fromkeys(parameters, 0), [lr]
     if layer_decay is not None:
@@ -71,10 +71,9 @@ def adamw(
 
 def eight_bit_adamw() -> Callable[..., torch.optim.Optimizer]:
     """torchao's AdamW with moments of 8 bits, whose states torch.load reads from now on."""
-    try:
-        from torchao.optim import AdamW8bit
-    except ImportError as error:
-        raise UserError(f"state_bits=8 needs torchao; type: {install_line('large')}") from error
+    require_packages("state_bits=8", "torchao", extra="large")
+    from torchao.optim import AdamW8bit
+
     return cast(Callable[..., torch.optim.Optimizer], AdamW8bit)
 
 
@@ -115,8 +114,7 @@ def learning_rates(
                   notes on CoSENT write lr · min(1, t/T) / √max(t, T). Read literally that is the same curve times
                   1/√T, and `lr` would never be reached. It needs a warm-up
     """
-    if decay not in DECAYS:
-        raise UserError(f"decay={decay}: {nearest(decay, DECAYS)}")
+    require_choice("decay", decay, DECAYS)
     return DECAYS[decay](optimizer, warmup_steps, total_steps)
 
 

@@ -18,10 +18,10 @@ def by_mean_loss(
     A large loss weighs more. Of weights that sum to 1, W is 1; W keeps the sum of others, which would sink to 1. Tasks
     whose loss is NaN, since there was none, keep their weight.
     """
-    known = ~losses.isnan()
-    total = torch.where(known, losses, 0).sum()
-    target = torch.where(known, weights, 0).sum() * losses / total
-    return torch.where(known & (total > 0), (1 - alpha) * weights + alpha * target, weights)
+    is_known = ~losses.isnan()
+    total = torch.where(is_known, losses, 0).sum()
+    target = torch.where(is_known, weights, 0).sum() * losses / total
+    return torch.where(is_known & (total > 0), (1 - alpha) * weights + alpha * target, weights)
 
 
 def by_loss_ratio(
@@ -71,8 +71,8 @@ def by_score(scores: Float[Tensor, "tasks"], *, gamma: float) -> Float[Tensor, "
 
     Scores are held within [0.01, 0.99]. (Guo et al. 2018, equation 4, https://doi.org/10.1007/978-3-030-01270-0_17)
     """
-    kept = scores.clamp(0.01, 0.99)
-    focal = -((1 - kept) ** gamma) * kept.log()
+    clipped = scores.clamp(0.01, 0.99)
+    focal = -((1 - clipped) ** gamma) * clipped.log()
     return len(scores) * focal / focal.sum()
 
 
@@ -90,17 +90,23 @@ def without_conflicts(
     squares = [_dot(gradient, gradient) for gradient in gradients]
     total: list[Tensor] = []
     for number, gradient in enumerate(gradients):
-        kept = [part.clone() for part in gradient]
+        clipped = [part.clone() for part in gradient]
         order = torch.randperm(count, generator=generator).tolist()
         for other in order:
             if other == number:
                 continue
-            against = _dot(kept, gradients[other]).clamp(max=0) / squares[other].clamp(min=1e-30)
-            for part, of_other in zip(kept, gradients[other], strict=True):
+            against = _dot(clipped, gradients[other]).clamp(max=0) / squares[other].clamp(min=1e-30)
+            for part, of_other in zip(clipped, gradients[other], strict=True):
                 part.sub_(against.to(part.dtype) * of_other)
-        total = kept if not total else [whole.add_(part) for whole, part in zip(total, kept, strict=True)]
+        total = (
+            clipped
+            if not total
+            else [sum_of_part.add_(part) for sum_of_part, part in zip(total, clipped, strict=True)]
+        )
     return total
 
 
 def _dot(first: Sequence[Tensor], second: Sequence[Tensor]) -> Tensor:
-    return torch.stack([(one * two).sum() for one, two in zip(first, second, strict=True)]).sum()
+    return torch.stack(
+        [(first_part * two).sum() for first_part, two in zip(first, second, strict=True)]
+    ).sum()

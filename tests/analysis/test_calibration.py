@@ -262,16 +262,16 @@ def test_two_sentences_are_scored_by_two_runs(runs, fitted, capsys):
             ["{joint}", "--calibration", "{joint}/result.json"],
             "result.json: it lacks fitted; expected a file of juzhen calibrate",
         ),
-        (["{joint}", "--calibration", "none.json"], "none.json: no such file; it is written by juzhen"),
+        (["{joint}", "--calibration", "none.json"], "none.json: [Errno 2] No such file"),
         (
             ["--fuse", "{joint}", "{other}", "--calibration", "{graded}", "--scaling", "platt"],
             "fitted on a set without 0/1 labels",
         ),
+        ([], "expected a run or an encoder"),
         (
             ["--fuse", "{joint}", "{other}", "--calibration", "{fusion}", "--backend", "torch_bf16"],
             "leave out --cache and --backend",
         ),
-        ([], "expected a run or an encoder"),
     ],
 )
 @pytest.mark.slow

@@ -81,5 +81,5 @@ def test_it_is_part_of_the_key_and_its_numbers_are_checked(tmp_path, tiny_backbo
         run_key(compose_job("suite=none", word)) for word in ("callbacks=default", "callbacks=[default,ema]")
     }
     assert len(keys) == 2
-    with pytest.raises(UserError, match="expected 0 to below 1"):
+    with pytest.raises(UserError, match="expected a number from 0 to below 1"):
         run_job(tmp_path, tiny_backbone, "callbacks=[ema]", "callbacks.ema.decay=1")

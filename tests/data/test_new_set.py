@@ -189,7 +189,7 @@ def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tm
         UserError, match=r"--columns anchor, label: of no kind of rows; expected .*text, label"
     ):
         guess(table, columns={"anchor": "1", "label": "2"})
-    with pytest.raises(UserError, match=r"--kind triplet: .* those of --columns are a positive_pair"):
+    with pytest.raises(UserError, match=r"--kind triplet: .* of --columns are those of a positive_pair"):
         guess(table, kind=Kind.TRIPLET, columns=columns)
 
 

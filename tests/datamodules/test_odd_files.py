@@ -117,7 +117,7 @@ def test_json_objects_with_a_key_each_take_no_room_of_their_square(tmp_path):
 
 def test_a_pipe_is_no_file_that_is_waited_for(tmp_path):
     os.mkfifo(tmp_path / "train.tsv")
-    with pytest.raises(UserError, match=r"train\.tsv: cannot be read \(a named pipe"):
+    with pytest.raises(OSError, match=r"a named pipe.*train\.tsv"):
         load(dataset("train.tsv"), tmp_path)
 
 

@@ -302,7 +302,12 @@ FILE_FAULTS = {
         {},
         r"train\.csv:2: the row has 4 fields, expected 3; fields in double quotes want quoted: true in the layout",
     ),
-    "damaged gzip": ("train.tsv", as_tsv(ROWS), {"file": "train.tsv.gz"}, "damaged, or not compressed"),
+    "damaged gzip": (
+        "train.tsv",
+        as_tsv(ROWS),
+        {"file": "train.tsv.gz"},
+        "not compressed as its suffix says",
+    ),
     "not JSON": ("train.json", as_json(ROWS) + "\n{oops\n", {}, r"train\.json:5: not JSON"),
     "no JSON object": ("train.json", as_json(ROWS) + "\n7\n", {}, r"train\.json:5: not a JSON object"),
     "JSON array": ("train.json", "[{}]", {}, "one JSON object per line"),
@@ -427,7 +432,7 @@ def test_words_that_name_nothing_are_answered_with_the_nearest(tmp_path):
         ({"source": "locl"}, "source=locl: did you mean local"),
         ({"on_bad_row": "skip"}, "on_bad_row=skip: known: drop, error"),
         ({"data_dir": tmp_path / "nowhere"}, "nowhere: no such folder"),
-        ({"source": "hub"}, "source=local and data_dir="),
+        ({"source": "hub"}, "source=local, data_dir="),
     ):
         with pytest.raises(UserError, match=message):
             load(config, **({"folder": tmp_path} | wrong))

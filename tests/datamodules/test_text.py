@@ -157,12 +157,3 @@ def test_text_too_short_a_missing_file_and_another_suffix_are_said(tmp_path):
         load(tmp_path, given)
     with pytest.raises(UserError, match=r"expected \.txt, \.txt\.zst or \.txt\.gz"):
         load(tmp_path, config(tmp_path, "一行文字。", name="some.csv"))
-
-
-def test_windows_are_for_sentences_only(tmp_path):
-    given = config(tmp_path, "一行文字。")
-    given.kind = "scored_pair"
-    with pytest.raises(
-        UserError, match=r"of kind sentence; some is of kind scored_pair\. Choose window=null"
-    ):
-        load(tmp_path, given)

@@ -97,8 +97,8 @@ def test_tokens_are_counted_and_the_needed_ones_kept():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"layers": 7}, "the teacher has 6"),
-        ({"layers": 2, "dim": 512}, "the teacher's states have 256"),
+        ({"layers": 7}, "layers=7: expected a number from 1 to 6"),
+        ({"layers": 2, "dim": 512}, "dim=512: expected a number from 1 to 256"),
         ({"layers": 2, "vocabulary": 40}, "needs texts"),
         ({"layers": 2, "vocabulary": 5, "texts": TEXTS}, "special tokens alone"),
     ],

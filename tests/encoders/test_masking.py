@@ -159,12 +159,12 @@ def test_what_begins_and_what_continues_a_word_is_read_from_the_vocabulary():
     ("changes", "message"),
     [
         ({"strategy": "spans"}, "did you mean span"),
-        ({"rate": 0.0}, "mask_rate=0.0: expected a share above 0"),
+        ({"rate": 0.0}, "mask_rate=0.0: expected a number above 0"),
         ({"rate": 1.0}, "mask_rate"),
-        ({"mean_span": 0.5}, "mean_span=0.5: expected 1 to 10 words"),
-        ({"mean_span": 11.0}, "expected 1 to 10 words"),
-        ({"mask_share": 0.9, "random_share": 0.2}, "at most 1 together"),
-        ({"mask_share": float("nan")}, "at most 1 together"),
+        ({"mean_span": 0.5}, "mean_span=0.5: expected a number from 1 to 10"),
+        ({"mean_span": 11.0}, "expected a number from 1 to 10"),
+        ({"mask_share": 0.9, "random_share": 0.2}, "random_share=0.2: expected a number from 0 to 0.1"),
+        ({"mask_share": float("nan")}, "mask_share=nan: expected a number"),
     ],
 )
 def test_numbers_that_make_no_sense_are_named(changes, message):

@@ -251,10 +251,10 @@ def test_a_line_of_translations_with_a_mistake_is_named(line, tmp_path):
 @pytest.mark.parametrize(
     ("names", "numbers", "message"),
     [
-        (("deletion",), {}, r"model.views=\['deletion'\]: no such view; did you mean delete"),
+        (("deletion",), {}, r"model.views=deletion: did you mean delete"),
         (("delete", "synonym"), {}, r"come first, as in \[synonym,delete\]"),
-        ((), {"delete": 1.0}, "model.delete=1.0: expected a share above 0 and below 1"),
-        ((), {"cutoff": 0}, "model.cutoff=0: expected a share"),
+        ((), {"delete": 1.0}, "model.delete=1.0: expected a number above 0 and below 1"),
+        ((), {"cutoff": 0}, "model.cutoff=0: expected a number"),
         (("translation",), {}, "model.translations=null: no such file"),
         (("translation",), {"translations": "nowhere.tsv"}, "model.translations=nowhere.tsv: no such file"),
     ],

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from juzhen.cli.program import reason_of
 from juzhen.core.errors import UserError
 
 QUICK, LARGE = 25, 4000
@@ -38,11 +39,11 @@ def on_examples(size: int, share: float = 1.0, **drawn: st.SearchStrategy[Any]) 
 
 
 def answer(function: Callable[[], Any]) -> Any:
-    """What the function gives, or the words of its UserError, which are one line; whatever else is raised fails."""
+    """What the function gives, or the line in which the program says what it raised."""
     try:
         return function()
-    except UserError as error:
-        told = str(error)
+    except Exception as error:
+        told = str(error) if isinstance(error, UserError) else reason_of(error)
         assert told.strip()
         assert "\n" not in told.strip(), told
         assert len(told) < LONGEST, told

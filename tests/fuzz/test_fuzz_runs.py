@@ -9,21 +9,17 @@ from fuzzing import JSON, answer, any_file, any_json, changed, dumped, memory_bo
 from hypothesis import strategies as st
 from rich.console import Console
 
-from juzhen.core.fitted import Calibration, Fusion, is_fusion
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.evaluation.finished import finished_runs, missing_sets, unchecked_sets
 from juzhen.report.build import build_report
 from juzhen.report.collect import export, read_all
 from juzhen.report.compare import compare
-from juzhen.report.curves import read_curves
-from juzhen.report.figures import Reference, load_published, load_reference
+from juzhen.report.figures import Reference, load_published
 from juzhen.report.files import markdown
-from juzhen.report.leaks import Audit
 from juzhen.report.matrix import build_matrix
 from juzhen.report.page import html
 from juzhen.report.table import to_console, to_csv, to_markdown
 from launch.console import result_table, show_result
-from launch.data_record import RECORD_FILE, remember_data
 from sweeps.ledger import EVENTS, Ledger, SweepCell
 from sweeps.planner import late_columns_line
 from sweeps.status import read_status
@@ -171,52 +167,6 @@ def test_journals(folder, size):
         answer(lambda: open_journal(path))
 
 
-@sizes
-@pytest.mark.slow
-def test_published_numbers(folder, size):
-    shipped = (ROOT / "juzhen" / "report" / "published" / "chinese_transfer.csv").read_bytes()
-    ours = b"".join(shipped.splitlines(keepends=True)[:6])
-    theirs = b"eval_set,metric,percent,model\nlcqmc_dev,spearman,60.5,csts-lcqmc\n"
-    place = folder / "reference"
-    place.mkdir()
-
-    @on_examples(size, 2, raw=any_file(ours, theirs))
-    def holds(raw):
-        (place / "own.csv").write_bytes(raw)
-        answer(lambda: load_reference(place))
-
-
-@sizes
-def test_audits_of_leaks(folder, size):
-    audit = {
-        "format_version": 1,
-        "train": ["csts/train"],
-        "evaluation": ["bq/dev"],
-        "sets": {"bq/dev": {"rows": 10, "fingerprint": "x"}},
-        "cells": [
-            {"train": "csts/train", "evaluation": "bq/dev", "rows": 10, "exact_pairs": 3, "near_pairs": 1}
-        ],
-    }
-
-    @on_examples(size, 2, raw=any_json(audit))
-    def holds(raw):
-        (folder / "pairs.json").write_bytes(raw)
-        found = answer(lambda: Audit.read(folder / "pairs.json"))
-        if isinstance(found, Audit):
-            answer(lambda: found.leak(["csts"], "dev/bq", None))
-
-
-@sizes
-def test_learning_curves(folder, size):
-    table = b"epoch,step,train/loss,dev/csts/spearman\n0,4,0.5,\n0,9,,0.6\n,9,,0.61\n"
-    (folder / "metrics").mkdir(exist_ok=True)
-
-    @on_examples(size, 2, raw=any_file(table))
-    def holds(raw):
-        (folder / "metrics" / "metrics.csv").write_bytes(raw)
-        answer(lambda: read_curves(folder / "metrics"))
-
-
 FITTED = {
     "run": "runs/a",
     "runs": ["runs/a", "runs/b"],
@@ -226,33 +176,3 @@ FITTED = {
     "means": [0.1, 0.2],
     "deviations": [1.0, 2.0],
 }
-
-
-@sizes
-def test_calibrations_and_fusions(folder, size):
-    path = folder / "fitted.json"
-
-    @on_examples(size, 2, raw=any_json(FITTED), pair=st.booleans())
-    def holds(raw, pair):
-        path.write_bytes(raw)
-        answer(lambda: is_fusion(path))
-        for kind in (Calibration, Fusion):
-            found = answer(lambda kind=kind: kind.read(path))
-            if not isinstance(found, str):
-                for method in ("temperature", "platt"):
-                    answer(lambda found=found, method=method: found.logits(0.5, method))
-                if isinstance(found, Fusion):
-                    answer(lambda found=found: found.fused(0.5, 1.5))
-
-
-@sizes
-def test_records_of_data(folder, size):
-    place = folder / "record"
-    (place / "checkpoints").mkdir(parents=True)
-    (place / "checkpoints" / "resume.ckpt").touch()
-    record = {"train/a": {"fingerprint": "1", "files": [{"path": "x", "bytes": 3}]}}
-
-    @on_examples(size, raw=any_json(record))
-    def holds(raw):
-        (place / RECORD_FILE).write_bytes(raw)
-        answer(lambda: remember_data(place, record))

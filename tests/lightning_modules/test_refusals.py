@@ -41,7 +41,7 @@ REFUSED = {
         "dataset=[demo_sts]": "demo_sts gives scored pairs and no view leads there",
     },
     "model=views loss=info_nce": {
-        "model.views=[delte]": "no such view; did you mean delete",
+        "model.views=[delte]": "model.views=delte: did you mean delete",
         "model.views=[translation]": "model.translations=null: no such file; expected a table",
         "model.views=[translation] model.translations=nowhere.tsv": "no such file",
         "loss=cosent": r"loss=cosent: ViewEncoder makes positive pairs.*info_nce",
@@ -64,7 +64,7 @@ REFUSED = {
         "augmentation=translation augmentation.translations=no.tsv": "augmentation.translations=no.tsv: no such",
         "augmentation.views=[delete,synonym]": r"come first, as in \[synonym,delete\]",
         "augmentation.views=[synonym,translation]": r"come first, as in \[translation,synonym\]; a translation is",
-        "augmentation.sets=[demo_stx]": "does not learn from demo_stx; did you mean demo_sts",
+        "augmentation.sets=[demo_stx]": "augmentation.sets=demo_stx: did you mean demo_sts",
         "augmentation.sets=[]": "augmentation.sets",
         "augmentation.probability=1.5": "augmentation.probability=1.5: expected",
     },

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from juzhen.core.errors import UserError
-from juzhen.metrics import maps
 from juzhen.metrics.geometry import unit
 from juzhen.metrics.maps import project, require_maps, shown_share, turned
 
@@ -55,10 +54,10 @@ def test_too_few_texts_unknown_maps_and_a_missing_library_are_named(monkeypatch)
         require_maps(["pca", "tsne"], 5)
     with pytest.raises(UserError, match="PCA of 2 texts"):
         require_maps(["pca"], 2)
-    with pytest.raises(UserError, match="map tnse: did you mean tsne"):
+    with pytest.raises(UserError, match="map=tnse: did you mean tsne"):
         require_maps(["tnse"], 50)
-    monkeypatch.setattr(maps, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"UMAP needs umap-learn; type: pip install .*\[space\]"):
+    monkeypatch.setattr("juzhen.core.commands.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"UMAP needs umap; type: pip install .*\[space\]"):
         require_maps(["umap"], 50)
     if importlib.util.find_spec("umap") is None:
         return

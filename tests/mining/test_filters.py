@@ -202,7 +202,7 @@ def test_a_threshold_lets_the_stated_share_of_answers_through():
     assert np.mean(scores[500:] >= fitted.value) == fitted.refused_negatives
     ties = fit_false_negatives(np.ones(4), np.array([1, 1, 0, 0]), rate=0.5)
     assert ties.kept_positives == 0  # they are refused
-    with pytest.raises(UserError, match="false_negative_rate=1: expected 0 or more and below 1"):
+    with pytest.raises(UserError, match="false_negative_rate=1: expected a number from 0 to below 1"):
         fit_false_negatives(scores, labels, rate=1)
     with pytest.raises(UserError, match="one of them is missing"):
         fit_false_negatives(scores, np.ones(800), rate=0.1)
@@ -212,11 +212,11 @@ def test_a_threshold_lets_the_stated_share_of_answers_through():
     ("wrong", "message"),
     [
         ({"index": "hnws"}, "index=hnws: did you mean hnsw"),
-        ({"share": 1.5}, "share=1.5: expected above 0 and at most 1"),
-        ({"first_rank": 101}, "first_rank=101: expected 1 to depth=100"),
-        ({"temperature": 0.0}, "temperature=0.0: expected above 0"),
+        ({"share": 1.5}, "share=1.5: expected a number above 0 to 1"),
+        ({"first_rank": 101}, "first_rank=101: expected a number from 1 to 100"),
+        ({"temperature": 0.0}, "temperature=0.0: expected a number above 0"),
         ({"margin": float("nan")}, "margin=nan: expected a number"),
-        ({"hard_share": -0.1}, "hard_share=-0.1: expected 0 to 1"),
+        ({"hard_share": -0.1}, "hard_share=-0.1: expected a number from 0 to 1"),
         ({"share_of": "onw"}, "share_of=onw: did you mean own"),
         (
             {"share_of": "own", "false_negatives": "relabel"},

@@ -43,7 +43,7 @@ def test_a_set_of_a_further_folder_is_mined_to_the_depth_of_its_corpus(own_set, 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     options = {"data_dir": own_set, "config_dir": own_set / "conf", "negatives": 1}
     given = own_set / "out" / "tiny_hard.tsv"
-    with pytest.raises(UserError, match=r"depth=100: .* has 15 documents"):
+    with pytest.raises(UserError, match="depth=100: expected a number from 1 to 15"):
         mine("tiny", ["bm25"], out=given, depth=100, **options)
     shutil.rmtree(own_set / "out", ignore_errors=True)
     mine("tiny", ["bm25"], out=given, **options)

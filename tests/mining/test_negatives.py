@@ -149,14 +149,14 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
     )
     bm25 = ["bm25"]
     wrong = [
-        (empty, bm25, {}, None, "train/none has 0 documents"),
-        (ranking, bm25, {"depth": 10**6}, None, "depth=1000000: dev/demo_qmc has .* documents"),
+        (empty, bm25, {}, None, "depth=20: expected a number from 1 to 0"),
+        (ranking, bm25, {"depth": 10**6}, None, "depth=1000000: expected a number from 1 to"),
         (ranking, ["bm52"], {}, None, "sources: bm52: expected loaded encoders, bm25 once, or both"),
         (ranking, [], {}, None, "sources: none: expected loaded encoders"),
-        (ranking, bm25, {"index": "hnsw"}, None, "index=hnsw: is for embeddings"),
         (ranking, bm25, {}, pairs, "scores of bm25 depend on the corpus"),
         (ranking, bm25, {}, scored, "sts is of kind scored_pair; expected labelled_pair"),
-        (ranking, bm25, {"threshold": 1.0}, pairs, "leave one of them out"),
+        (ranking, bm25, {"index": "hnsw"}, None, "index=hnsw: is for embeddings"),
+        (ranking, bm25, {"threshold": 1.0}, pairs, "leave out one of them"),
     ]
     for set_, sources, options, calibrate_on, message in wrong:
         with pytest.raises(UserError, match=message):
@@ -260,7 +260,7 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lcqm", "bm25", "--out", "x.tsv"], "lcqm: no conf/dataset/lcqm.yaml; did you mean lcqmc"),
+        (["lcqm", "bm25", "--out", "x.tsv"], "set=lcqm: did you mean lcqmc"),
         (["demo_sts", "bm25", "--out", "x.tsv"], "demo_sts"),
         (
             ["demo_qmc", "bm25", "--out", "x.csv"],
@@ -271,8 +271,8 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
             "there is a dataset lcqmc already; choose lcqmc_hard.tsv",
         ),
         (["demo_qmc", "nothing", "--out", "x.tsv"], "nothing: no such folder"),
-        (["demo_qmc", "bm25", "--out", "x.tsv", "--keep-out", "lcqm"], "lcqm: no conf/dataset/lcqm.yaml"),
-        (["demo_qmc", "bm25", "--out", "x.tsv", "--share", "2"], "share=2.0: expected above 0 and at most 1"),
+        (["demo_qmc", "bm25", "--out", "x.tsv", "--keep-out", "lcqm"], "evaluate=lcqm: did you mean"),
+        (["demo_qmc", "bm25", "--out", "x.tsv", "--share", "2"], "share=2.0: expected a number above 0 to 1"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, capsys):

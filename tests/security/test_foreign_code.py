@@ -194,7 +194,6 @@ def journal(folder, **attributes):
         {"_target_": "builtins.open", "file": "sprung", "mode": "w"},
         {"_target_": "optuna.pruners.PatientPruner", "wrapped_pruner": {"_target_": "a_trap.Trap"}},
         {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": {"_target_": "a_trap.Trap"}},
-        {"_target_": "optuna.pruners.MedianPruner", "no_such": 1},
         ["optuna.pruners.NopPruner"],
         "optuna.pruners.NopPruner",
         None,

@@ -11,6 +11,7 @@ import pytest
 from forks import ROOT, in_a_fork, python
 from jobs import SMALL
 
+from juzhen.cli.program import reason_of
 from juzhen.core.caches import FOLDERS, caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
@@ -142,20 +143,18 @@ def test_what_a_kill_left_unfinished_goes_at_the_next_start(tmp_path):
 
 def test_a_place_where_nothing_can_be_made_is_said_with_the_way_out(tmp_path):
     file = write(tmp_path, "file") / "file"
-    for place, reason in ((file / "run", "is a file"), (Path("/proc/run"), "/proc"), (file, "is a file")):
-        with pytest.raises(UserError, match=rf"{place}: .*{reason}.*output_dir="):
-            take_folder(place)
-        with pytest.raises(UserError, match="output_dir="):
-            make_folder(place)
+    for place in (file / "run", Path("/proc/run"), file):
+        for make in (take_folder, make_folder):
+            with pytest.raises(OSError, match=str(place)) as refused:
+                make(place)
+            assert "choose" in reason_of(refused.value)
 
 
 def refused_as_nobody(folder: Path) -> None:
     if os.getuid() == 0:  # who may write anywhere
         os.setuid(65534)
-    with pytest.raises(UserError, match=rf"nothing can be written below {folder} .*output_dir="):
+    with pytest.raises(PermissionError, match=str(folder / "run")):
         take_folder(folder / "run")
-    with pytest.raises(UserError, match="output_dir="):
-        make_folder(folder)
 
 
 def test_a_folder_that_may_only_be_read_is_said():

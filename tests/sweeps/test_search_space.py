@@ -44,10 +44,8 @@ def test_the_space_is_what_hydra_words_say():
         ("seed=1", "nothing to search: give a key several values"),
         ("a=tag(lgo,interval(1,2))", "expected the tag log"),
         ("a=tag(log,choice(1,2))", "that for numbers"),
-        ("a=range(4,4)", "an empty range"),
         ("a=interval(3,1)", "two finite numbers, the lower first"),
         ("a=interval(0,inf)", "two finite numbers"),
-        ("a=choice(1,2,1)", "1 is there twice"),
         ("a=tag(log,interval(0,1))", "low > 0"),
         ("a=tag(log,range(4,8,2))", "step"),
     ],
@@ -103,7 +101,7 @@ def test_misuse_is_named_before_anything_is_trained(keys, message):
 
 def test_without_optuna_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UserError, match=r"a search needs optuna .*pip install -e .*\[search\]"):
+    with pytest.raises(UserError, match=r"a search needs optuna; type: pip install -e .*\[search\]"):
         sweep("rate=interval(0,1)")
 
 

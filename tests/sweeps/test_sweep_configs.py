@@ -78,7 +78,7 @@ def test_one_cell_of_a_sweep_runs_without_m_when_all_that_varies_is_said():
 
 
 def test_mistakes_in_rows_are_found_before_the_first_cell():
-    with pytest.raises(UserError, match=r"there is no such row; did you mean qmc-base"):
+    with pytest.raises(UserError, match=r"hydra.sweeper.only=qmc-bse: did you mean qmc-base"):
         checked("-m", "sweep=domains", "hydra.sweeper.only=[qmc-bse]")
     with pytest.raises(UserError, match="did you mean lcqmc"):
         checked("-m", "+hydra.sweeper.rows.one='dataset=[lcqcm]'")

@@ -102,10 +102,10 @@ def _chosen(group: str, place: str) -> str:
         comments = comments_of(file)
         for key, value in (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).items():
             if key not in ("_target_", "name", "defaults") and not isinstance(value, dict):
-                shown = FOR_SCORES.sub(
+                text = FOR_SCORES.sub(
                     lambda match: match[1].replace(":", ": ").replace(",", ", "), as_yaml(value)
                 )
-                keys.setdefault(key, {}).setdefault((code(shown), plain(comments.get(key, ""))), []).append(
+                keys.setdefault(key, {}).setdefault((code(text), plain(comments.get(key, ""))), []).append(
                     file.stem
                 )
     parts = [

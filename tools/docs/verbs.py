@@ -27,8 +27,8 @@ def page() -> str:
         parts.append(f"## {group[0].upper()}{group[1:]}\n")
         for name, about in verbs.items():
             parts += [f"### juzhen {name}\n", f"**{about[0].upper()}{about[1:]}.**\n"]
-            for words, command in commands(name).items():
-                parts += ([] if words == name else [f"#### juzhen {words}\n"]) + [*_verb(words, command)]
+            for path, command in commands(name).items():
+                parts += ([] if path == name else [f"#### juzhen {path}\n"]) + [*_verb(path, command)]
     command, narrow = [sys.executable, "train.py", "--help"], os.environ | {"COLUMNS": "100"}
     help_text = subprocess.check_output(command, cwd=ROOT, env=narrow, stderr=subprocess.PIPE, text=True)
     parts += ["## python train.py\n", "```text", help_text.rstrip(), "```"]

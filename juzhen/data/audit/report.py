@@ -7,7 +7,7 @@ from typing import Any
 
 from juzhen.core.markup import in_markdown
 from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_text, writing_to
+from juzhen.core.whole import write_text
 
 EMPTY = "·"
 
@@ -87,10 +87,9 @@ def write_report(report: dict[str, Any], markdown: str, folder: Path, name: str)
     """Writes <name>.json and <name>.md into the folder and gives their paths."""
     texts = {f"{name}.json": json_text(report), f"{name}.md": markdown + "\n"}
     require_ours(*(folder / file for file in texts))
-    with writing_to(f"--output {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, text in texts.items():
-            write_text(folder / file, text)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        write_text(folder / file, text)
     return [folder / file for file in texts]
 
 

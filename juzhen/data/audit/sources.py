@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.configured import described_sets, read_description
 from juzhen.data.readers import decoded, decompressed
@@ -19,8 +19,6 @@ class ConfiguredSets:
 
     config_dir  a further folder of dataset/ files; None: there is none
     absent      `set/split` that has no file, in the order in which they were looked for
-
-    Raises UserError for a `config_dir` without such files.
     """
 
     def __init__(self, folder: Path, data_dir: Path, *, config_dir: Path | None = None) -> None:
@@ -44,8 +42,7 @@ class ConfiguredSets:
         sets: dict[str, Examples] = {}
         for name in self._of_rows() if names is None else names:
             key, _, split = name.partition("/")
-            if key not in self.files:
-                raise UserError(f"{option} {name}: no conf/dataset/{key}.yaml; {nearest(key, self.files)}")
+            require_choice(option, key, self.files)
             for split_name in [split] if split else splits:
                 examples = self.load(key, split_name)
                 if examples is not None:
@@ -84,8 +81,7 @@ class ConfiguredSets:
 
         option  begins the message
         """
-        if name not in self.files:
-            raise UserError(f"{option}{name}: no conf/dataset/{name}.yaml; {nearest(name, self.files)}")
+        require_choice(option.strip() or "set", name, self.files)
         has_rows = False
         for split in splits:
             rows = self.load(name, split)
@@ -103,11 +99,6 @@ def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
     path = Path(name)
     if path.name.endswith(TEXT_SUFFIXES):
         return text_lines(path, option="--text")
-    if path.is_file():
-        raise UserError(
-            f"--text {name}: expected {', '.join(TEXT_SUFFIXES)}, one text per line; a table of pairs is a "
-            f"dataset: see conf/dataset, and type --train <set>"
-        )
     examples = sets.training([name])[0]
     if "text" not in examples.columns:
         raise UserError(f"--text {name}: its rows are {examples.kind}s, no single texts; type --train {name}")
@@ -118,7 +109,5 @@ def text_lines(path: Path, *, option: str) -> list[str]:
     """The lines of a text file. Raises UserError, which begins with the `option`, where it is none or not there."""
     if not path.name.endswith(TEXT_SUFFIXES):
         raise UserError(f"{option} {path}: expected {', '.join(TEXT_SUFFIXES)}, one text per line")
-    if not path.is_file():
-        raise UserError(f"{option} {path}: no such file")
     text, _ = decoded(path, decompressed(path))
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")

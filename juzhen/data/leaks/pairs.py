@@ -61,9 +61,9 @@ class PairIndex:
             for examples, numbers_of_set in zip(evaluation, numbers, strict=True)
         ]
         keys, rows = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-        for one, known, start in zip(evaluation, numbers, self._starts, strict=False):
+        for one, texts, start in zip(evaluation, numbers, self._starts, strict=False):
             for first, right in pair_columns(one):
-                keys.append(self._keys_of(_mapped(first, known), _mapped(right, known)))
+                keys.append(self._keys_of(_mapped(first, texts), _mapped(right, texts)))
                 rows.append(start + np.arange(len(one)))
         every_key, every_row = np.concatenate(keys), np.concatenate(rows)
         order = np.argsort(every_key, kind="stable")
