@@ -126,6 +126,7 @@ def plan_of(job: "JobConfig") -> "StepPlan":
         precision=hardware.precision,
         optimizer_bytes=8 if job.optimizer.state_bits == 32 else 2 + 8 / 256,
         on_cuda=hardware.accelerator == "cuda",
+        sparse=(job.model.get("pooling") or "max") if job.model["name"] == "splade" else None,
     )
 
 

@@ -36,6 +36,18 @@ PAIRS = [
 ]
 
 
+JOB = (
+    "model=reranker",
+    "model.true_answer=a",
+    "model.false_answer=b",
+    "'model.template=\"{instruction}? {query} > {document}\"'".strip("'"),
+    "model.instruction=go",
+    "backbone.initialize=pretrained",
+    "backbone.max_length=48",
+)
+"""Overrides of a run on a model that `write` gives with by_bytes=False."""
+
+
 def write(family: str, folder: Path, *, tied: bool = True, by_bytes: bool = True, **settings: object) -> Path:
     """A whole causal model and its tokenizer; by_bytes: with yes, no and marks of turns."""
     decoders.write(family, folder, ends="none")

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+import rerankers
 import torch
-from jobs import SMALL, logged
+from jobs import SMALL, logged, ranked_rows
 from safetensors.torch import load_file
 
 from callbacks.resume import saved_state
@@ -130,6 +131,22 @@ def test_two_processes_learn_the_adapter_of_one(tmp_path, project_root, encoder_
     assert logged(two) == pytest.approx(logged(one), rel=1e-5)
     learnt = [load_file(run / "encoder" / "adapter_model.safetensors") for run in (one, two)]
     torch.testing.assert_close(learnt[1], learnt[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", ["pairs", "lists"])
+def test_two_processes_learn_the_reranker_of_one(tmp_path, project_root, rows):
+    backbone = rerankers.write("qwen3", tmp_path / "lm", tied=False, by_bytes=False)
+    words = {
+        "pairs": ("dataset=[demo_qmc]", "loss=bce"),
+        "lists": (*ranked_rows(tmp_path / "rows"), "loss=list_kl"),
+    }[rows]
+    one, _ = start(project_root, tmp_path / "one", backbone, *rerankers.JOB, *words)
+    two, _ = start(project_root, tmp_path / "two", backbone, *rerankers.JOB, *words, *TWO)
+    assert len(logged(one)) > 1
+    assert logged(two) == pytest.approx(logged(one), rel=1e-5)
+    learnt = [load_file(run / "encoder" / "model.safetensors") for run in (one, two)]
+    torch.testing.assert_close(learnt[1], learnt[0], rtol=1e-4, atol=1e-6)
+    assert scores(two) == pytest.approx(scores(one), abs=2e-4)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
+import rerankers
 from jobs import Interrupt, as_program, interrupt, run_job, weights
 
 import callbacks.trainer as assembly
@@ -169,6 +170,13 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
 def test_killed_at_five_random_steps(tmp_path, tiny_backbone, overrides):
     steps = sorted(random.Random(str(overrides)).sample(range(1, 12), 5))
     assert_same_weights(tmp_path, tiny_backbone, steps, *overrides)
+
+
+@pytest.mark.slow
+def test_a_reranker_killed_at_random_steps(tmp_path):
+    backbone = rerankers.write("qwen3", tmp_path / "lm", tied=False, by_bytes=False)
+    words = (*rerankers.JOB, "dataset=[demo_qmc]", "loss=bce", "backbone.dropout=0.1")
+    assert_same_weights(tmp_path, backbone, [3, 4, 11], *words)
 
 
 def test_a_finished_run_is_shown_and_not_repeated(whole, tiny_backbone, capsys):

@@ -39,6 +39,12 @@ def serve(
             help="a further adapter beside the same weights, which requests name as their model; may be repeated",
         ),
     ] = None,
+    compare: Annotated[
+        str | None,
+        Option(
+            metavar="RUN", help="a second run, which searches the texts of --index FILE beside the first one"
+        ),
+    ] = None,
     name: Annotated[
         str | None, Option(help="what clients call the model", show_default="name of the folder")
     ] = None,
@@ -59,6 +65,10 @@ def serve(
     queue_tokens: Annotated[
         int, Option(min=1, help="tokens that may wait; more is answered with 429")
     ] = 262_144,
+    processes: Annotated[
+        int,
+        Option(min=1, help="that answer at the address, each with the models and limits for itself; Linux"),
+    ] = 1,
     timeout: Annotated[float, Option(min=0.01, metavar="SECONDS", help="that a request may take")] = 60.0,
 ) -> None:
     """Answers requests for embeddings, similarity, reranking and search, as OpenAI's and Cohere's clients send them.
@@ -69,6 +79,7 @@ def serve(
     juzhen serve runs/NAME
     juzhen serve runs/NAME --rerank runs/CE --index indexes/faq --port 8001
     juzhen serve runs/FAQ --adapter runs/LEGAL --adapter runs/NEWS
+    juzhen serve runs/NEW --compare runs/OLD --index texts.txt
     """
     require_packages("juzhen serve", "fastapi", "uvicorn", "prometheus_client", extra="serve")
     from juzhen.serving.settings import Keys, Limits
@@ -84,11 +95,25 @@ def serve(
     from juzhen.core.threads import limit_threads
     from juzhen.serving.loading import load_models
     from juzhen.serving.server import bind, run
+    from juzhen.serving.several import bind_several, run_several
 
-    limit_threads()
-    limits = Limits(batch_tokens=batch_tokens, queue_tokens=queue_tokens, seconds=timeout)
-    load = partial(
-        load_models, encoder, rerank, index, name=name, device=device, backend=backend, adapters=adapter or ()
+    limits = Limits(
+        batch_tokens=batch_tokens, queue_tokens=queue_tokens, seconds=timeout, processes=processes
     )
+    load = partial(
+        load_models,
+        encoder,
+        rerank,
+        index,
+        name=name,
+        device=device,
+        backend=backend,
+        adapters=adapter or (),
+        compare=compare,
+    )
+    if processes > 1:
+        run_several(load, bind_several(host, port, processes), limits=limits, keys=keys)
+        return
+    limit_threads()
     with bind(host, port) as bound:
         run(load, load(), bound, limits=limits, keys=keys)

@@ -221,7 +221,7 @@ class Index:
             return self._state
 
     def facts(self) -> dict[str, Any]:
-        """What is searched: texts, kind, dimension, fields, modes, bytes_per_vector."""
+        """What is searched: texts, kind, dimension, fields, modes, passages, bytes_per_vector."""
         view = self.view()
         return {
             "texts": int(view.alive.sum()),
@@ -229,6 +229,7 @@ class Index:
             "dimension": view.facts["dim"],
             "fields": view.facts["fields"],
             "modes": self.modes,
+            "passages": bool(view.facts.get("passages")),
             "bytes_per_vector": bytes_per_vector(view),
         }
 

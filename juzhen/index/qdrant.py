@@ -128,6 +128,7 @@ class QdrantIndex:
             "dimension": self._facts["dim"],
             "fields": self._facts["fields"],
             "modes": [*self.modes],
+            "passages": False,
             "bytes_per_vector": 4.0 * self._facts["dim"],
         }
 

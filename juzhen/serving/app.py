@@ -6,11 +6,11 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
 from juzhen.serving import bodies
+from juzhen.serving.document import body_schemas
 from juzhen.serving.errors import ErrorReply, RequestError, json_response
 from juzhen.serving.page import add_page
 from juzhen.serving.service import Service
@@ -118,14 +118,9 @@ def make_app(service: Service) -> FastAPI:
     add_page(app)
 
     def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = FastAPI.openapi(app)
-            _, schemas = models_json_schema(
-                [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
-            )
-            document["components"]["schemas"] |= schemas["$defs"]
-            app.openapi_schema = document
-        return app.openapi_schema
+        document = FastAPI.openapi(app)
+        document["components"]["schemas"] |= body_schemas(kinds, service.models)
+        return document
 
     app.openapi = openapi  # type: ignore[method-assign]
     app.add_exception_handler(RequestError, _refusal)
@@ -154,6 +149,8 @@ def _add_rest(app: FastAPI, service: Service) -> None:
     async def reload(request: Request) -> Response:
         if (request.client is None or request.client.host not in LOOPBACK) or "origin" in request.headers:
             raise RequestError(403, "only a program of this machine may load a model")
+        if service.limits.processes > 1:
+            raise RequestError(409, "one of several processes has read this; SIGHUP loads the models in all")
         try:
             await service.reload()
         except Exception as error:

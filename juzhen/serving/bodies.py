@@ -2,16 +2,28 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
 
 from juzhen.core.errors import nearest
 from juzhen.core.texts import short
 from juzhen.serving.errors import RequestError
 
-TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
+TEXT: dict[str, Any] = {"type": "string", "pattern": r"^[^\x00]*[^\s\x00-\x1f\x7f-\x9f][^\x00]*$"}
+"""With a character that can be seen, and without NUL: nearly what `text_fault` takes."""
+
 NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 TEXTS: dict[str, Any] = {"type": "array", "items": TEXT, "minItems": 1}
+
+
+def _whole(value: Any) -> Any:
+    """54 for 54.0, which JSON Schema calls an integer, as some clients write it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
+
+Text = Annotated[str, WithJsonSchema(TEXT)]
 
 OneOrMore = Annotated[Any, WithJsonSchema({"anyOf": [TEXT, TEXTS]})]
 """A text, or a list of texts."""
@@ -53,7 +65,7 @@ class EmbeddingsBody(ReadBody):
 
     input: Input
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Annotated[int, Field(ge=1)] | None = Field(
+    dimensions: Annotated[int, Field(ge=1), WHOLE] | None = Field(
         default=None, description="the first so many numbers, again of length 1"
     )
     user: str | None = None
@@ -69,9 +81,6 @@ class EmbedBody(ReadBody):
 class SimilarityBody(ReadBody):
     first: OneOrMore
     second: OneOrMore
-
-
-Text = Annotated[str, WithJsonSchema(TEXT)]
 
 
 class ScoreBody(ReadBody):
@@ -99,7 +108,7 @@ Filter = Annotated[
 
 class SearchBody(ReadBody):
     query: OneOrMore
-    top_k: Annotated[int, Field(ge=1, le=1000)] = 10
+    top_k: Annotated[int, Field(ge=1, le=1000), WHOLE] = 10
     mode: Literal["dense", "bm25", "hybrid"] = Field(
         default="dense", description="by vectors, by shared terms, or by the ranks of both"
     )
@@ -117,26 +126,28 @@ class SearchBody(ReadBody):
 class Document(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    text: str
+    text: Text
 
 
 class RerankBody(Body):
     """As Cohere and Jina have it."""
 
-    query: str
-    documents: Annotated[list[str | Document], FailFast()]
-    top_n: Annotated[int, Field(ge=1)] | None = Field(
+    query: Text
+    documents: Annotated[list[Text | Document], FailFast(), Field(min_length=1)]
+    top_n: Annotated[int, Field(ge=1), WHOLE] | None = Field(
         default=None, description="how many are given; null: all"
     )
     return_documents: bool = False
     truncate: bool | Literal["NONE", "END"] = Field(
         default=True, description="cut what is longer than the model reads, and say so; false: refuse it"
     )
-    max_tokens_per_doc: int | None = Field(
+    max_tokens_per_doc: Annotated[int, WHOLE] | None = Field(
         default=None, description="taken, and without effect: the model's own limit holds"
     )
-    max_chunks_per_doc: int | None = Field(default=None, description="taken, and without effect")
-    priority: int | None = Field(default=None, description="taken, and without effect")
+    max_chunks_per_doc: Annotated[int, WHOLE] | None = Field(
+        default=None, description="taken, and without effect"
+    )
+    priority: Annotated[int, WHOLE] | None = Field(default=None, description="taken, and without effect")
     user: str | None = None
 
 
@@ -218,7 +229,7 @@ class SearchReply(BaseModel):
 
 
 class IndexReply(BaseModel):
-    """What `/search` looks through."""
+    """What `/search` looks through. `models`: those that have encoded it, which a search may name."""
 
     name: str
     texts: int
@@ -226,7 +237,9 @@ class IndexReply(BaseModel):
     dimension: int
     fields: list[str]
     modes: list[str]
+    passages: bool
     reranks: bool
+    models: list[str]
     bytes_per_vector: float
 
 

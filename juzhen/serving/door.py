@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
+from multiprocessing import parent_process
 from typing import Any
 
 from juzhen.core.secrets import redacted
@@ -30,11 +31,13 @@ LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 def log_event(event: str, **facts: Any) -> None:
-    """One line of JSON on stderr."""
+    """One line of JSON on stderr; `process` tells which of several has written it."""
+    if parent_process() is not None:
+        facts["process"] = os.getpid()
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-    print(
-        json.dumps({"time": moment, "event": event, **facts}, ensure_ascii=False), file=sys.stderr, flush=True
-    )
+    line = json.dumps({"time": moment, "event": event, **facts}, ensure_ascii=False)
+    sys.stderr.write(f"{line}\n")  # in one piece: several processes may write to one file
+    sys.stderr.flush()
 
 
 class Door:

@@ -23,6 +23,7 @@ def load_models(
     index: str | Path | None,
     *,
     adapters: Sequence[str] = (),
+    compare: str | None = None,
     name: str | None,
     device: str,
     backend: str,
@@ -30,19 +31,27 @@ def load_models(
     """The models of runs or folders, as their files are now. Raises UserError where there is none.
 
     adapters  runs whose adapters stand beside the weights that the encoder's adapter stands beside
+    compare   a run of other weights, which searches the same texts; `index` is a file of texts then
     """
-    embedder = Embedder(SentenceEncoder.load(encoder, device=device), name or model_name(encoder), backend)
-    adapters_beside = tuple(_beside(source, embedder, device, backend) for source in adapters)
-    names = [embedder.name, *(other.name for other in adapters_beside)]
-    if repeated := sorted({each for each in names if names.count(each) > 1}):
+    if compare is not None and (index is None or is_address(str(index)) or Path(index).is_dir()):
         raise UserError(
-            f"--adapter: several are called {', '.join(repeated)}; rename the folders, or give --name"
+            "--compare: give --index FILE, whose texts are encoded by both; an index holds vectors of one run"
         )
+    embedder = Embedder(SentenceEncoder.load(encoder, device=device), name or model_name(encoder), backend)
+    further = tuple(_beside(source, embedder, device, backend) for source in adapters)
+    if compare is not None:
+        further += (Embedder(SentenceEncoder.load(compare, device=device), model_name(compare), backend),)
+    names = [embedder.name, *(each.name for each in further)]
+    if repeated := sorted({each for each in names if names.count(each) > 1}):
+        raise UserError(f"several are called {', '.join(repeated)}; rename the folders, or give --name")
     reranker = None
     if rerank is not None:
         reranker = Reranker(CrossEncoder.load(rerank, device=device), model_name(rerank))
     corpus = None if index is None else open_corpus(index, embedder.encoder)
-    return ServedModels(embedder, reranker, corpus, int(time.time()), adapters_beside)
+    corpora = {}
+    if compare is not None:
+        corpora = {further[-1].name: open_corpus(cast(str, index), further[-1].encoder)}
+    return ServedModels(embedder, reranker, corpus, int(time.time()), further, corpora)
 
 
 def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder:

@@ -1,7 +1,7 @@
 """The models that are served between two loads, and the names by which requests choose them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from juzhen.core.errors import nearest
 from juzhen.core.texts import short
@@ -14,7 +14,8 @@ from juzhen.serving.searching import Corpus
 class ServedModels:
     """What is served between two loads.
 
-    adapters  further encoders, each under its name, whose weights are those of `embedder` beside their adapter
+    adapters  further encoders, each under its name: adapters beside the weights of `embedder`, or a run to compare
+    corpora   name of a further encoder → the texts of `corpus`, encoded by it
     """
 
     embedder: Embedder
@@ -22,6 +23,7 @@ class ServedModels:
     corpus: Corpus | None = None
     created: int = 0
     adapters: tuple[Embedder, ...] = ()
+    corpora: Mapping[str, Corpus] = field(default_factory=dict)
 
     @property
     def embedders(self) -> dict[str, Embedder]:

@@ -7,7 +7,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,11 +34,14 @@ SO_ATTACH_FILTER, BPF_RETURN = 26, 0x06
 """Of Linux's socket.h and filter.h."""
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises UserError where the address cannot be had."""
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A listening socket. Raises UserError where the address cannot be had.
+
+    shared  others of this kind may listen at the address too
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=2048, reuse_port=shared)
     except OSError as error:
         raise UserError(
             f"--host {host} --port {port}: {error.strerror}; choose another port, or 0 for any"
@@ -177,8 +180,9 @@ def run(
     *,
     limits: Limits,
     keys: Keys,
+    until: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serves until SIGTERM or Ctrl-C; SIGHUP loads the models anew."""
+    """Serves until SIGTERM, Ctrl-C or the end of `until`; SIGHUP loads the models anew."""
 
     async def served() -> None:
         server = Server(load, models, bound, limits=limits, keys=keys)
@@ -186,7 +190,15 @@ def run(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
         loop.add_signal_handler(signal.SIGHUP, server.reload)
+
+        async def watch() -> None:
+            if until is not None:
+                await until()
+                server.stop()
+
+        watching = asyncio.ensure_future(watch())
         await server.run_to_end()
+        watching.cancel()
 
     sys.setswitchinterval(0.001)  # the thread of batches asks for the interpreter after each operation
     with asyncio.Runner(loop_factory=uvicorn.Config(lambda: None).get_loop_factory()) as runner:

@@ -64,20 +64,20 @@ class Service:
     def __init__(self, load: Callable[[], ServedModels], models: ServedModels, limits: Limits) -> None:
         self.models, self.limits = models, limits
         self.is_draining = False
-        self.metrics = Metrics()
+        self.metrics = Metrics(lambda: self.batcher.tokens)
         self.batcher = Batcher(
             batch_tokens=limits.batch_tokens,
             queue_tokens=limits.queue_tokens,
             seconds=limits.seconds,
             watch=self.metrics.batch,
         )
-        self.metrics.queue.set_function(lambda: self.batcher.tokens)
         self._load, self._loading = load, asyncio.Lock()
 
     async def reload(self) -> None:
         """Puts what `load` gives now in the place of the models; requests that were taken keep theirs."""
         async with self._loading:
             self.models = await asyncio.to_thread(self._load)
+            self.metrics.loads.inc()
 
     async def embeddings(self, body: EmbeddingsBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
@@ -169,7 +169,9 @@ class Service:
 
     async def search(self, body: SearchBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
-        if models.embedder is not self.models.embedder:
+        if models.embedder.name in self.models.corpora:
+            models = replace(models, corpus=self.models.corpora[models.embedder.name])
+        elif models.embedder is not self.models.embedder:
             message = (
                 f"model {models.embedder.name}: what is searched was encoded by {self.models.embedder.name}"
             )
@@ -198,7 +200,9 @@ class Service:
 
     def index_facts(self) -> dict[str, Any]:
         """What is searched. Raises RequestError where nothing is."""
-        return require_corpus(self.models.corpus).facts(reranks=self.models.reranker is not None)
+        models = self.models
+        facts = require_corpus(models.corpus).facts(reranks=models.reranker is not None)
+        return facts | {"models": [models.embedder.name, *models.corpora]}
 
     async def _reranked(
         self, reranker: Reranker, query: str, hits: list[IndexHit], top_k: int, facts: RequestLog
@@ -215,8 +219,6 @@ class Service:
         models = self.models
         texts = [document if isinstance(document, str) else document.text for document in body.documents]
         self._texts([body.query, *texts], "query and documents")
-        if not texts:
-            raise RequestError(400, "documents: an empty list; expected a text at least", param="documents")
         if (reranker := models.reranker) is None:
             models = self._models(body.model)
             scores, warnings = await self._by_embeddings(models, body, texts, facts)
@@ -286,7 +288,7 @@ class Service:
             with engine.lock:
                 return work()
 
-        with naming("input"):
+        with naming("input", "texts", "pairs", "query", "documents", "first and second"):
             if sum(map(len, texts)) > QUICK_CHARACTERS or not engine.lock.acquire(blocking=False):
                 return await asyncio.to_thread(locked)
             try:

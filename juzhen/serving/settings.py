@@ -16,7 +16,7 @@ SHORTEST_KEY = 16
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server takes.
+    """What a server takes; with several processes each of them.
 
     batch_tokens  that are computed at a time
     queue_tokens  that may wait; more is answered with 429
@@ -25,6 +25,7 @@ class Limits:
     characters    of one text
     body_bytes    of one request
     bodies_bytes  of all requests that are being answered
+    processes     that answer at the address
     drain_seconds  in which clients are told to close their connections, after SIGTERM
     """
 
@@ -35,6 +36,7 @@ class Limits:
     characters: int = 65_536
     body_bytes: int = 4 * 2**20
     bodies_bytes: int = 64 * 2**20
+    processes: int = 1
     drain_seconds: float = 1.0
 
 

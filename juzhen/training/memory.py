@@ -25,10 +25,13 @@ from transformers import PretrainedConfig
 from juzhen.core.batch import Tokens, mapped
 from juzhen.encoders import packing
 from juzhen.encoders.adapters import add_unsaved_adapter, parameter_bytes
+from juzhen.encoders.masking import MaskedTokenHead
 from juzhen.encoders.packing import pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
+from juzhen.encoders.sparse import SparseEncoder
 from juzhen.encoders.spec import AdapterConfig
 from juzhen.encoders.transformer import checkpoint_layers, from_scratch, quiet
+from juzhen.losses.sparsity import flops
 
 DEPTHS = 2, 3
 """Layers of the two encoders that are looked at; an encoder with fewer is looked at as it is."""
@@ -75,6 +78,7 @@ class StepPlan:
     micro_batch_tokens, checkpointing, precision  as of `HardwareConfig`
     optimizer_bytes  of the states of a number that learns
     on_cuda          attention keeps no weights there
+    sparse           pooling of vectors over the vocabulary (`SparseEncoder`): the head and its tensors count
     """
 
     pooling: str = "mean"
@@ -84,6 +88,7 @@ class StepPlan:
     precision: str = "32-true"
     optimizer_bytes: float = 8
     on_cuda: bool = False
+    sparse: str | None = None
 
 
 def step_memory(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
@@ -92,7 +97,8 @@ def step_memory(architecture: PretrainedConfig, lengths: Sequence[int], plan: St
     if plan.on_cuda:
         return taken
     # What the allocator holds follows what comes and goes, not what is kept: it is that of the plain step.
-    plain = replace(plan, adapter=None, checkpointing=False)
+    # Logits over a vocabulary are too large for it: these are given back at once.
+    plain = replace(plan, adapter=None, checkpointing=False, sparse=None)
     held = SLACK * (taken if plan == plain else _without_slack(architecture, lengths, plain)).activations
     return replace(taken, activations=taken.activations + held, peak=taken.peak + held)
 
@@ -137,7 +143,7 @@ def _looked_at(architecture: PretrainedConfig, lengths: Sequence[int], plan: Ste
         attention = _like_cuda() if plan.on_cuda else nullcontext()
         with quiet(), attention, Living(encoder) as living:
             with rounded:
-                loss = encoder(tokens).square().sum()
+                loss = _cost(encoder(tokens), plan)
             forward = living.most
             loss.backward()
             backward = living.most
@@ -148,6 +154,15 @@ def _looked_at(architecture: PretrainedConfig, lengths: Sequence[int], plan: Ste
     # Gradients of the step before are let go when the forward pass is over.
     peak = weights + states + max(forward + learnt_bytes, backward)
     return StepMemory(weights, learnt_bytes, states, max(forward, backward - learnt_bytes), peak)
+
+
+def _cost(vectors: Tensor, plan: StepPlan) -> Tensor:
+    """A number to go back from. Of sparse vectors as model=splade has it: products of pairs, and FLOPS of each side."""
+    if plan.sparse is None:
+        return vectors.square().sum()
+    rows = torch.arange(len(vectors), device=vectors.device)
+    queries, documents = vectors[rows[::2]], vectors[rows[1::2]]
+    return (queries @ documents.T).sum() + flops(queries) + flops(documents)
 
 
 def _largest(tokens: Tokens, budget: int) -> Tokens:
@@ -174,11 +189,14 @@ def _fake_processor(module: nn.Module) -> Iterator[Any]:
 
 
 def _put_on_processor(module: nn.Module) -> None:
+    made: dict[nn.Parameter, nn.Parameter] = {}  # what is tied stays so
     for part in module.modules():
         for name, values in part._parameters.items():
             if values is not None:
-                empty = torch.empty(values.shape, dtype=values.dtype)
-                part._parameters[name] = nn.Parameter(empty, requires_grad=values.requires_grad)
+                if values not in made:
+                    empty = torch.empty(values.shape, dtype=values.dtype)
+                    made[values] = nn.Parameter(empty, requires_grad=values.requires_grad)
+                part._parameters[name] = made[values]
         for name, buffer in part._buffers.items():
             if buffer is not None:
                 part._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
@@ -187,13 +205,20 @@ def _put_on_processor(module: nn.Module) -> None:
 def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEncoder:
     """An encoder as a plan has it, with random weights, and without a tokenizer."""
     backbone = from_scratch(copy.deepcopy(architecture), shown="config.json")
+    backbone.name_or_path = ""  # else its head would be read from there
     if plan.adapter is not None:
         add_unsaved_adapter(backbone, plan.adapter)
     reader: Any = SimpleNamespace(model_input_names=[], pad_token_id=0, is_fast=False)
     limit = getattr(architecture, "max_position_embeddings", None) or 2**20
-    encoder = PooledEncoder(
-        backbone, reader, pooling=plan.pooling, normalize=False, max_length=limit, projections=[]
-    )
+    encoder: PooledEncoder
+    if plan.sparse is not None:
+        encoder = SparseEncoder(
+            backbone, reader, MaskedTokenHead(backbone), strategy=plan.sparse, max_length=limit
+        )
+    else:
+        encoder = PooledEncoder(
+            backbone, reader, pooling=plan.pooling, normalize=False, max_length=limit, projections=[]
+        )
     vars(encoder)["micro_batch_tokens"] = plan.micro_batch_tokens
     if plan.checkpointing:
         checkpoint_layers(backbone)

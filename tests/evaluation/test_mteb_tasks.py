@@ -1,12 +1,18 @@
 """The package mteb on an encoder: its scores are those of our own evaluation of the same rows."""
 
 import json
+from collections import Counter
 from importlib.util import find_spec
+from itertools import chain
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from juzhen.cli.main import main
+from juzhen.core.examples import NLI_CLASSES
+from juzhen.core.places import DATASETS
+from juzhen.data.audit.sources import ConfiguredSets
 from juzhen.encoders import SentenceEncoder
 
 pytestmark = [
@@ -51,6 +57,103 @@ def demo_rows(name):
     from juzhen.core.places import PACKAGE
 
     return (PACKAGE / "builtin" / "data" / name / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
+
+
+NLI = {"Ocnli": "ocnli", "Cmnli": "cmnli"}
+NAMES = {"AFQMC": "afqmc", "ATEC": "atec", "BQ": "bq", "LCQMC": "lcqmc", "PAWSX": "pawsx_zh", "STSB": "csts"}
+NAMES |= {"QBQTC": "qbqtc"}
+LOCAL = NAMES | NLI | {"TNews": "tnews"}
+
+
+MOST = {"train": 4000, "dev": 400, "test": 400}
+"""Rows that are read of a real set."""
+
+
+@pytest.fixture(scope="module")
+def real_results(real_data, tmp_path_factory):
+    """The first rows of the real sets, and mteb's scores of the encoder in the box on them, by task."""
+    out, load = tmp_path_factory.mktemp("out"), ConfiguredSets.load
+
+    def shortened(sets, name, split):
+        examples = load(sets, name, split)
+        return examples and examples.select(np.arange(min(len(examples), MOST[split])))
+
+    words = ["--tasks", *LOCAL, "--data-dir", str(real_data), "--out", str(out)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ConfiguredSets, "load", shortened)
+        assert main(["mteb", "builtin/mini_zh", *words]) == 0
+        sets = ConfiguredSets(DATASETS, real_data)
+        keys = [*((name, "dev") for name in (NAMES | NLI).values()), ("tnews", "train"), ("tnews", "test")]
+        rows = {key: sets.load(*key) for key in keys}
+    results = {path.stem: json.loads(path.read_text()) for path in out.rglob("*.json")}
+    assert results.keys() == {*LOCAL, "model_meta"}
+    return rows, {task: scores[0] for task in LOCAL for scores in results[task]["scores"].values()}
+
+
+def test_scores_of_real_pairs_are_our_own(real_results):
+    from juzhen.evaluation.run import evaluate
+
+    rows, results = real_results
+    ours = evaluate("builtin/mini_zh", [rows[name, "dev"] for name in NAMES.values()]).scores
+    for task, name in NAMES.items():
+        for measure in ("spearman", "pearson"):
+            expected = ours[f"dev/{name}/{measure}"].value
+            assert results[task][f"cosine_{measure}"] == pytest.approx(expected, abs=1e-6), (task, measure)
+
+
+@pytest.mark.parametrize(("task", "name"), NLI.items())
+def test_precision_and_accuracy_of_real_nli_pairs_are_our_own(real_results, task, name):
+    """Of entailment against contradiction; mteb's accuracy is that of the best threshold on the same rows."""
+    from juzhen.metrics.threshold import accuracy_at, average_precision, fit_threshold
+
+    sets, results = real_results
+    examples = sets[name, "dev"]
+    rows = np.flatnonzero(examples.targets != NLI_CLASSES.index("neutral"))
+    labels = (examples.targets[rows] == NLI_CLASSES.index("entailment")).astype(np.float32)
+    encoder = SentenceEncoder.load("builtin/mini_zh")
+    vectors = [encoder.encode(texts_of(examples, side, rows)).astype(float) for side in (0, 1)]
+    first, second = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
+    scores = (first * second).sum(axis=1)
+    best = fit_threshold(scores, labels, objective="accuracy")
+    assert results[task]["cosine_ap"] == pytest.approx(average_precision(scores, labels), abs=1e-6)
+    assert results[task]["cosine_accuracy"] == pytest.approx(
+        accuracy_at(scores, labels, threshold=best), abs=1e-6
+    )
+
+
+def test_accuracy_of_real_classes_is_that_of_the_same_classifier_on_our_vectors(real_results):
+    """mteb draws so many rows of each class, ten times, each time from the order of the time before."""
+    import mteb
+
+    sets, results = real_results
+    texts, labels = {}, {}
+    for split in ("train", "test"):
+        examples = sets["tnews", split]
+        texts[split] = texts_of(examples, 0, np.arange(len(examples)))
+        labels[split] = examples.targets.astype(int)
+    encoder, task = SentenceEncoder.load("builtin/mini_zh"), mteb.get_task("TNews")
+    order, drawn = list(range(len(texts["train"]))), []
+    for _ in range(task.n_experiments):
+        np.random.RandomState(task.seed).shuffle(order)
+        counts = Counter()
+        counted = [
+            (row, counts.update([labels["train"][row]]), counts[labels["train"][row]]) for row in order
+        ]
+        drawn.append([row for row, _, number in counted if number <= task.samples_per_label])
+    vectors = {}
+    for some in ([texts["train"][row] for row in sorted({*chain(*drawn)})], texts["test"]):
+        fresh = [text for text in dict.fromkeys(some) if text not in vectors]
+        vectors |= dict(zip(fresh, encoder.encode(fresh).astype(float), strict=True))
+    judged, reached = np.stack([vectors[text] for text in texts["test"]]), []
+    for rows in drawn:
+        model = LogisticRegression(max_iter=100, random_state=task.seed)
+        model.fit(np.stack([vectors[texts["train"][row]] for row in rows]), labels["train"][rows])
+        reached.append((model.predict(judged) == labels["test"]).mean())
+    assert results["TNews"]["accuracy"] == pytest.approx(np.mean(reached), abs=1e-6)
+
+
+def texts_of(examples, side, rows):
+    return [examples.sentences[number] for number in [*examples.columns.values()][side][rows].tolist()]
 
 
 def test_a_task_of_the_hub_and_an_unknown_one_are_refused_before_the_encoder_is_read(

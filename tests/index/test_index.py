@@ -1,14 +1,19 @@
 """An index gives what a search over all vectors gives, after whatever was added and removed, and after a kill."""
 
 import os
+import re
 import signal
 import time
 
 import numpy as np
+import pandas
 import pytest
+from forks import ROOT, python
 from jobs import tiny_encoder
+from pages import page
 
 from juzhen.core.errors import UserError
+from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.search import recall
 from juzhen.index import Index, Rows, add, build, read_rows, remove, writing
@@ -236,3 +241,23 @@ def test_twenty_kills_lose_nothing_that_was_said_to_be_there(built, encoder, mon
             assert len(index.search(QUERIES, 10)[0]) == 10
     print(f"20 kills; {said} additions were said to be there")
     assert said >= 19
+
+
+@pytest.mark.slow
+def test_the_program_of_the_guide_encodes_files_by_two_processes(tmp_path, monkeypatch):
+    (program,) = re.findall(r"```text\n(from datasets.*?)```", page("docs/guides/search.md"), re.S)
+    assert program in page("docs/guides/search.zh.md")
+    texts = [f"{number} 今天天气很好"[: 3 + number % 9] for number in range(30)]
+    (tmp_path / "corpus").mkdir()
+    for shard in (0, 1):
+        lines = "\n".join(texts[15 * shard : 15 * (shard + 1)])
+        (tmp_path / "corpus" / f"{shard}.txt").write_text(lines, encoding="utf-8")
+    (tmp_path / "program.py").write_text(program.replace("batch_size=1000", "batch_size=10"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    done = python("program.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    table = pandas.read_parquet(tmp_path / "vectors.parquet")
+    assert table["text"].tolist() == texts
+    expected = SentenceEncoder.load("builtin/mini_zh").encode(texts)
+    np.testing.assert_allclose(np.stack(table["vector"]), expected, atol=1e-6)

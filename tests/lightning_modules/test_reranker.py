@@ -18,17 +18,7 @@ from launch.unread import why_unread
 from lightning_modules.matching import match_losses
 from lightning_modules.reranker import RerankerModule
 
-RERANKER = (
-    "model=reranker",
-    "model.true_answer=a",
-    "model.false_answer=b",
-    "'model.template=\"{instruction}? {query} > {document}\"'".strip("'"),
-    "model.instruction=go",
-    "backbone.initialize=pretrained",
-    "backbone.max_length=48",
-    "training.duration=4 steps",
-    "optimizer.lr=1e-2",
-)
+RERANKER = (*rerankers.JOB, "training.duration=4 steps", "optimizer.lr=1e-2")
 QMC = ("dataset=[demo_qmc]", "loss=bce", "logger.every_steps=1")
 
 

@@ -10,7 +10,17 @@ from juzhen.serving.settings import Keys, Limits
 
 
 @contextmanager
-def serving(encoder, rerank=None, index=None, *, adapters=(), keys=(), change=lambda server: None, **limits):
+def serving(
+    encoder,
+    rerank=None,
+    index=None,
+    *,
+    adapters=(),
+    compare=None,
+    keys=(),
+    change=lambda server: None,
+    **limits,
+):
     """The address of a server that runs while the block does; `change` sees it before it starts."""
     bound, started, servers = bind("127.0.0.1", 0), threading.Event(), []
 
@@ -20,6 +30,7 @@ def serving(encoder, rerank=None, index=None, *, adapters=(), keys=(), change=la
             rerank and str(rerank),
             index,
             adapters=[*map(str, adapters)],
+            compare=compare and str(compare),
             name=None,
             device="cpu",
             backend="torch",

@@ -104,6 +104,31 @@ def test_what_cannot_be_searched_is_refused_with_the_field(client, body, param):
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, param)
 
 
+def test_a_second_run_searches_the_same_texts(prompted_folder, encoder, folder, tiny_backbone, tmp_path):
+    from jobs import tiny_encoder
+
+    from juzhen.encoders import save_encoder
+
+    other = tiny_encoder(tiny_backbone)
+    other.pooling = "max"
+    save_encoder(other, tmp_path / "second", card={})
+    lines = tmp_path / "texts.txt"
+    lines.write_text("\n".join(TEXTS), encoding="utf-8")
+    with (
+        serving(prompted_folder, None, lines, compare=tmp_path / "second") as address,
+        httpx.Client(base_url=address) as client,
+    ):
+        assert client.get("/index").json()["models"] == ["small", "second"]
+        for name, searching in (("small", encoder), ("second", SentenceEncoder.load(tmp_path / "second"))):
+            hits = search(client, query="怎么退货", model=name, top_k=5)["results"][0]
+            expected = searching.search(["怎么退货"], TEXTS, 5)[0]
+            assert [hit["index"] for hit in hits] == [hit.document for hit in expected]
+            assert hits[1]["score"] == pytest.approx(expected[1].score, abs=1e-6)
+    options = {"name": None, "device": "cpu", "backend": "torch", "compare": str(tmp_path / "second")}
+    with pytest.raises(UserError, match="--compare: give --index FILE"):
+        load_models(str(prompted_folder), None, folder, **options)
+
+
 @pytest.mark.slow
 def test_without_a_cross_encoder_and_with_other_weights(
     prompted_folder, cross_folder, folder, tmp_path, encoder

@@ -17,7 +17,10 @@ def architecture(layers=5, **sizes):
     return BertConfig(num_hidden_layers=layers, max_position_embeddings=64, **sizes)
 
 
-@pytest.mark.parametrize("settings", [{}, {"checkpointing": True}, {"micro_batch_tokens": 24}], ids=str)
+SETTINGS = [{}, {"checkpointing": True}, {"micro_batch_tokens": 24}, {"sparse": "max"}, {"sparse": "sum"}]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.sampled(3)
 def test_it_is_what_a_step_on_the_processor_takes(settings, monkeypatch):
     """The same count of the bytes of a real step, of all layers."""
@@ -28,7 +31,7 @@ def test_it_is_what_a_step_on_the_processor_takes(settings, monkeypatch):
         [torch.ones(length).long().numpy() for length in LENGTHS], max_group_tokens=plan.micro_batch_tokens
     )
     with Living(encoder) as living:
-        loss = encoder(tokens).square().sum()
+        loss = memory._cost(encoder(tokens), plan)
         forward = living.most
         loss.backward()
     bytes_of_weights = 4 * sum(values.numel() for values in encoder.parameters())
@@ -36,6 +39,21 @@ def test_it_is_what_a_step_on_the_processor_takes(settings, monkeypatch):
     assert found.weights == found.gradients == found.optimizer / 2 == bytes_of_weights
     peak = 3 * bytes_of_weights + max(forward + bytes_of_weights, living.most)
     assert found.peak == pytest.approx(peak, rel=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("pooling", "kept"), [("max", 8 + 3 * 4), ("sum", 3 * 4)])
+def test_each_text_and_token_of_the_vocabulary_counts(pooling, kept, monkeypatch):
+    """For the way back: the places of the largest logits, these above 0, the weights, and their rows by column."""
+    monkeypatch.setattr(memory, "SLACK", 0.0)
+    texts, size = 16, 20_000
+    wide, plan = architecture(vocab_size=size), StepPlan(sparse=pooling)
+    sparse, dense = step_memory(wide, [2] * texts, plan), step_memory(wide, [2] * texts, StepPlan())
+    further = (sparse.activations - dense.activations) / (4 * texts * size)
+    assert (
+        kept / 4 < further < kept / 4 + 9
+    )  # beside logits of two tokens, their gradients, and of the vectors
+    assert sparse.weights - dense.weights == pytest.approx(4 * size, rel=0.2)  # the bias; the table is tied
 
 
 @pytest.mark.slow

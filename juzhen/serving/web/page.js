@@ -47,20 +47,27 @@ at("key-form").addEventListener("submit", (event) => {
 const ways = [at("way-left"), at("way-right")], lists = [at("hits-left"), at("hits-right")];
 function fillWays() {
   const modes = index.modes.flatMap((mode) => (index.reranks ? [mode, `${mode}+rerank`] : [mode]));
+  const runs = index.models.length > 1 ? index.models : [];
+  const all = [...modes, ...runs.slice(1).map((run) => `dense@${run}`)];
   const before = ways.map((way) => way.value);
   ways.forEach((way, side) => {
-    const options = side ? ["none", ...modes] : modes;
-    way.replaceChildren(...options.map((mode) => make("option", { value: mode }, mode === "none" ? say("none") : mode.split("+").map((part) => say("ways")[part]).join(" + "))));
+    const options = side ? ["none", ...all] : all;
+    way.replaceChildren(...options.map((mode) => make("option", { value: mode }, mode === "none" ? say("none") : wayName(mode, runs))));
     if (options.includes(before[side])) way.value = before[side];
-    else if (side) way.value = ["dense+rerank", "hybrid", "none"].find((mode) => options.includes(mode));
+    else if (side) way.value = [`dense@${runs[1]}`, "dense+rerank", "hybrid", "none"].find((mode) => options.includes(mode));
   });
+}
+/** A way of searching in words; with two runs the embeddings have the name of theirs. */
+function wayName(mode, runs) {
+  const [way, ...run] = mode.split("@"), parts = way.split("+").map((part) => say("ways")[part]).join(" + ");
+  return runs.length && way.startsWith("dense") ? `${parts} · ${run.join("@") || runs[0]}` : parts;
 }
 const search = later(120, async (signal) => {
   const query = at("query").value.trim(), answers = [];
   if (!query) { lists.forEach((list) => list.replaceChildren()); return; }
   for (const way of ways) {
-    const [mode, rerank] = way.value.split("+");
-    answers.push(mode === "none" ? null : await ask("search", { query, top_k: 10, mode, rerank: Boolean(rerank), truncate: true }, signal));
+    const [how, ...run] = way.value.split("@"), [mode, rerank] = how.split("+"), model = run.join("@") || null;
+    answers.push(mode === "none" ? null : await ask("search", { query, top_k: 10, mode, model, rerank: Boolean(rerank), truncate: true }, signal));
   }
   complain(null);
   const places = answers.map((answer) => new Map(answer?.results[0].map((hit, place) => [hit.index, place + 1])));
