@@ -80,7 +80,7 @@ WRONG = {
     "seed=1e3": "expected a whole number",
     "training.batch_size=true": "training.batch_size=true: expected a whole number",
     "optimizer.lr=true": "optimizer.lr=true: expected a number",
-    "dataset.demo_sts.limit=true": "expected a whole number",
+    "+dataset.demo_sts.limit=true": "expected a whole number",
     "seed=null": "seed=null: expected a valid integer",
     "hardware.devices=two": "a valid integer",
     "optimizer.lr=fast": "expected a valid number",

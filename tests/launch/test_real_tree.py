@@ -114,7 +114,7 @@ def test_the_commands_in_the_help_text_are_accepted() -> None:
         ("dataset=[csts,afqcm]", "did you mean afqmc, afqmc_mined or atec?"),
         ("suite=zh_maching", "zh_matching"),
         ("hardware=gpu", "cuda"),
-        ("model=biencodr", "did you mean biencoder, crossencoder or cot?"),
+        ("model=biencodr", "did you mean biencoder, crossencoder or colbert?"),
         ("loss.temprature=0.1", "did you mean temperature?"),
         ("loss.temperature=low", "expected a valid number"),
         ("backbone=local", "backbone.path is not set"),
