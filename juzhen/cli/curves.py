@@ -53,6 +53,8 @@ def curves(
             raise UserError(f'--line {word}: expected a name and a number, as in --line "TF-IDF=0.731"')
     runs = distinct_labels([read_curves(folder) for folder in folders], folders)
     if names:
+        if len(names) != len(runs):
+            raise UserError(f"--names: {len(names)} names for {len(runs)} runs; give one for each")
         runs = [replace(run, name=name) for name, run in zip(names, runs, strict=True)]
     quantities = choose_quantities(runs, of)
     output.mkdir(parents=True, exist_ok=True)

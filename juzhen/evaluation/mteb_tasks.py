@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset, DatasetDict
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind, Side
 from juzhen.core.network import hub_problem
 from juzhen.core.owned import require_ours
@@ -142,7 +142,11 @@ def _finite(value: Any) -> Any:
 
 
 def _named(name: str) -> Any:
-    return mteb.get_task(name)
+    try:
+        return mteb.get_task(name)
+    except KeyError:
+        names = [task.metadata.name for task in mteb.get_tasks(exclude_superseded=False)]
+        raise UserError(f"{name}: no task of mteb {mteb.__version__}; {nearest(name, names)}") from None
 
 
 def _read(key: str, sets: ConfiguredSets, split: str | None) -> Examples | None:

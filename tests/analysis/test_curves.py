@@ -116,6 +116,7 @@ def test_a_mixture_is_drawn_set_by_set(tmp_path):
     [
         (["nowhere"], "nowhere: no metrics/*/metrics.csv; expected the folder of a run that has trained"),
         (["RUN", "--line", "0,7"], "expected a name and a number"),
+        (["RUN", "--names", "a", "b"], "2 names for 1 runs"),
         (["RUN", "--output", "RUN/result.json"], "File exists"),
     ],
 )
