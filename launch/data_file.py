@@ -26,10 +26,12 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     if not files:
         return [*words]
     file = Path(files[0]).expanduser()
-    if len(files) > 1 or (not file.suffix and not file.exists()):
+    if len(files) > 1:
         raise UserError(
-            f"data={files[-1]}: expected one file; sets that have a name are chosen by dataset=[…]"
+            f"data={files[1]}: one file for a job; make sets of several by juzhen new, then dataset=[…]"
         )
+    if not file.suffix and not file.exists():
+        raise UserError(f"data={file}: expected a file; a set of conf/dataset is chosen by dataset={file}")
     from juzhen.cli.new import set_of_file, training_words
 
     typed = dict(word.lstrip("+~").split("=", 1) for word in words if "=" in word)
@@ -41,11 +43,11 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     added = training_words(name, kind, model=typed.get("model", "biencoder"))
     if description:
         added = _with_stored(name, description, added)
-    position = next(number for number, word in enumerate(words) if word.startswith(DATA_WORD))
+    place = next(number for number, word in enumerate(words) if word.startswith(DATA_WORD))
     return [
-        *words[:position],
+        *words[:place],
         *(word for word in added if word.partition("=")[0] not in chosen),
-        *words[position + 1 :],
+        *words[place + 1 :],
     ]
 
 

@@ -193,6 +193,8 @@ def remove(
     from juzhen.core.opened import read_text, require_file
 
     names = [*(ids or []), *(read_text(require_file(file)).splitlines() if file else [])]
+    if not names:
+        raise UserError("expected ids of texts, or --file with one in each line")
     from juzhen.index.writing import remove as remove_ids
 
     remove_ids(folder, list(dict.fromkeys(names)))
@@ -325,19 +327,20 @@ def _check_passages(
     cache: Path | None,
 ) -> None:
     """Before anything is read."""
-    pairs = {
-        "--long-texts chunk, --chunk-tokens": chunk_tokens is not None and long_texts == "chunk",
-        "--late, --backend": late and backend != BackendName.TORCH,
-        "--late, --workers": late and workers is not None,
-        "--workers, --backend": workers is not None and backend != BackendName.TORCH,
-        "--chunk-tokens, --cache": chunk_tokens is not None and cache is not None,
-    }
+    if chunk_tokens is not None and long_texts == "chunk":
+        raise UserError(
+            "--long-texts chunk, --chunk-tokens: one vector of a text, or one of each passage; choose"
+        )
     if overlap is not None and chunk_tokens is None and long_texts == "cut":
         raise UserError("--overlap is of --chunk-tokens N, or of --long-texts chunk")
     if late and chunk_tokens is None:
         raise UserError("--late is of --chunk-tokens N")
-    if both := [pair for pair, are_there in pairs.items() if are_there]:
-        raise UserError(f"{both[0]}: give one of the two")
+    if late and (backend != BackendName.TORCH or workers is not None):
+        raise UserError(
+            "--late reads the states of tokens, which --backend and --workers do not give; leave them out"
+        )
+    if chunk_tokens is not None and cache is not None:
+        raise UserError("--cache: the vectors of passages are not kept there; leave it out")
 
 
 def _report_cut(cut: list[int], encoder: Any) -> None:
@@ -364,6 +367,8 @@ def _encoding(
     }
     if workers is None:
         options["backend"] = Deferred(encoder, backend)
+    elif backend != BackendName.TORCH:
+        raise UserError("--workers, --backend: give one of the two")
     return Encoding(options, workers, on_cut=cut.append)
 
 

@@ -213,9 +213,8 @@ def training_words(name: str, kind: str, *, model: str = "biencoder") -> list[st
     if model in LEXICAL:
         return ["dataset=[]", setting(f"+dataset@evaluate.{name}", name), "suite=none"]
     arguments = [setting("dataset", name)]
-    arguments += (
-        [] if kind == "sentence" else ["suite=none"]
-    )  # sentences alone are scored by those of other sets
+    if kind != "sentence":  # sentences alone are scored by those of other sets
+        arguments.append("suite=none")
     arguments += [f"loss={LOSSES[model][kind]}"] if kind in LOSSES.get(model, {}) else []
     return arguments + (["evaluation.untrained=true"] if model == "biencoder" else [])
 

@@ -131,7 +131,7 @@ def archive(
 
 
 def write_page(path: Path | None, text: str) -> None:
-    """Writes a text where one was asked for. Raises UserError for a place that cannot be written to."""
+    """Writes a text where one was asked for."""
     if path is not None:
         write_text(path, text)
 

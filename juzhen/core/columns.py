@@ -28,20 +28,14 @@ def as_column(values: Any, name: str) -> list[Any]:
     Raises UserError for what is no column.
     """
     columns = table_columns(values)
-    no_column = isinstance(values, Mapping | set | frozenset | bytes | bytearray | str)
-    if (
-        columns is not None
-        or no_column
-        or not isinstance(values, Iterable)
-        or getattr(values, "ndim", 1) != 1
-    ):
-        described, remedy = _described(values), f"a list{_remedy(values)}"
-        if columns is not None:
-            described += ", which is a table"
-            remedy = f"one column of it, such as table[{columns[0]!r}]" if columns else "a list"
-        elif isinstance(values, str):
-            described, remedy = "one text", f"a list: [{short(repr(values))}]"
-        raise UserError(f"{name}: got {described}; expected {remedy}")
+    if columns is not None:
+        remedy = f"one column of it, such as table[{columns[0]!r}]" if columns else "a list"
+        raise UserError(f"{name}: got {_described(values)}, which is a table; expected {remedy}")
+    if isinstance(values, str):
+        raise UserError(f"{name}: got one text; expected a list: [{short(repr(values))}]")
+    no_column = isinstance(values, Mapping | set | frozenset | bytes | bytearray)
+    if no_column or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
+        raise UserError(f"{name}: got {_described(values)}; expected a list{_remedy(values)}")
     if hasattr(values, "to_pylist"):  # an array of Arrow, by the thousand
         return values.to_pylist()
     return [value.as_py() if hasattr(value, "as_py") else value for value in values]
@@ -114,13 +108,13 @@ def side_by_side(first: Any, second: Any) -> Any:
     """
     if second is None:
         return first
-    (firsts, is_one), (right, is_other_one) = as_texts(first), as_texts(second)
-    if is_one != is_other_one or len(firsts) != len(right):
+    (left, is_one), (right, is_other_one) = as_texts(first), as_texts(second)
+    if is_one != is_other_one or len(left) != len(right):
         raise UserError(
-            f"score: {len(firsts):,} and {len(right):,} texts are no pairs; give two texts or two lists of one length; "
+            f"score: {len(left):,} and {len(right):,} texts are no pairs; give two texts, or two lists of one length; "
             "similarity gives each text with each"
         )
-    return (firsts[0], right[0]) if is_one else list(zip(firsts, right, strict=True))
+    return (left[0], right[0]) if is_one else list(zip(left, right, strict=True))
 
 
 def _as_pair(pair: Any, position: int) -> Sequence[Any]:
@@ -148,13 +142,11 @@ def check_texts(
     """
     for position, text in enumerate(texts, start=start):
         if not isinstance(text, str):
-            fault: str | None = f"is {_described(text)}; expected a string{_remedy(text)}"
-        elif not may_be_empty and (not text or text.isspace()):
-            fault = "is empty; an empty sentence has no embedding"
-        else:
-            fault = text_fault(text) if HALF_A_PAIR.search(text) else None
-        if fault:
-            raise UserError(f"{called} {position} {fault}")
+            raise UserError(f"{called} {position} is {_described(text)}; expected a string{_remedy(text)}")
+        if not may_be_empty and (not text or text.isspace()):
+            raise UserError(f"{called} {position} is empty; an empty sentence has no embedding")
+        if HALF_A_PAIR.search(text):
+            raise UserError(f"{called} {position} {text_fault(text)}")
 
 
 def as_numbers(**columns: Any) -> list[np.ndarray]:

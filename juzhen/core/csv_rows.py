@@ -17,11 +17,16 @@ def csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """
     try:
         text = read_bytes(path).decode("utf-8-sig")
-        reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: byte {error.start + 1} is not UTF-8; expected a CSV file in UTF-8"
+        ) from error
+    reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
+    try:
         names = list(reader.fieldnames or [])
         rows = [(reader.line_num, row) for row in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: no CSV in UTF-8 ({short(str(error))})") from error
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: no CSV ({short(str(error))})") from error
     for line, row in rows:
         if None in row:  # where DictReader puts what has no name
             raise UserError(f"{path}, line {line}: more values than the {len(names)} names of the first line")

@@ -62,7 +62,11 @@ def require_number(
     open_high: bool = False,
     optional: bool = False,
 ) -> None:
-    """Raises UserError for what is no number of [low, high], without its open ends; None may be optional."""
+    """Raises UserError for what is no finite number from `low` to `high`.
+
+    open_low, open_high  the end itself is refused, too
+    optional             None passes
+    """
     if value is None and optional:
         return
     is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

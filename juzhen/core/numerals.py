@@ -1,4 +1,4 @@
-"""Numbers as people write them in files and on the command line: ASCII digits, and nothing that Python adds to them."""
+"""Numbers as people write them in files and on the command line, and as they read them."""
 
 import math
 from collections.abc import Iterable

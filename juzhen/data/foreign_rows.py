@@ -122,25 +122,24 @@ def _records(table: FileTable) -> Iterator[dict[str, Any]]:
 
 def _require_kind(row: ForeignRow, kind: Kind, *, scores: bool | None) -> None:
     """Raises RowError for a row that is not of the kind, and for what of it would be lost."""
-    target, is_triplet = TARGET_COLUMN.get(kind), kind is Kind.TRIPLET
-    is_pair = kind is Kind.POSITIVE_PAIR or (target and len(TEXT_COLUMNS[kind]) == 2)
-    faults = {
-        f"rows of this format are no {kind}; say kind: triplet or positive_pair": not (is_triplet or is_pair),
-        f"no label, which a {kind} has; say kind: triplet or positive_pair": target and row.label is None,
-        f"negatives, which a {kind} does not have; say kind: triplet": target and row.negatives,
-        f"a label, which a {kind} does not have; say kind: labelled_pair or scored_pair": (
-            row.label is not None and not target
-        ),
-        "no negative; say kind: positive_pair to read positives alone": is_triplet and not row.negatives,
-        f"scores of a teacher, and a {kind} has no place for them; say kind: triplet with negatives, or "
-        "teacher_scores: false in the layout to leave them out": (
-            not is_triplet and row.scores is not None and scores is not False
-        ),
-        "no scores of a teacher, and the layout says teacher_scores: true": scores and row.scores is None,
-    }
-    for fault, is_there in faults.items():
-        if is_there:
-            raise RowError(fault)
+    target = TARGET_COLUMN.get(kind)
+    if kind not in (Kind.TRIPLET, Kind.POSITIVE_PAIR) and not (target and len(TEXT_COLUMNS[kind]) == 2):
+        raise RowError(f"rows of this format are no {kind}; say kind: triplet or positive_pair")
+    if target and row.label is None:
+        raise RowError(f"no label, which a {kind} has; say kind: triplet or positive_pair")
+    if target and row.negatives:
+        raise RowError(f"negatives, which a {kind} does not have; say kind: triplet")
+    if row.label is not None and not target:
+        raise RowError(f"a label, which a {kind} does not have; say kind: labelled_pair or scored_pair")
+    if kind is Kind.TRIPLET and not row.negatives:
+        raise RowError("no negative; say kind: positive_pair to read positives alone")
+    if kind is not Kind.TRIPLET and row.scores is not None and scores is not False:
+        raise RowError(
+            f"scores of a teacher, and a {kind} has no place for them; say kind: triplet with negatives, or "
+            "teacher_scores: false in the layout to leave them out"
+        )
+    if scores and row.scores is None:
+        raise RowError("no scores of a teacher, and the layout says teacher_scores: true")
 
 
 def _flat(

@@ -130,14 +130,12 @@ class AnswerPrompt:
                     f"{label}: its chat template changes texts ({end!r} at their ends); it must not"
                 )
         cut = _place_to_cut(tokenizer, before, between, after, label)
-        first_part, four = (
+        short_ids, long_ids = (
             _ids(tokenizer, [before + filler + between + filler + after])[0] for filler in ("0", "1 2 3 4")
         )
-        shared = next(
-            (count for count, (a, b) in enumerate(zip(first_part[::-1], four[::-1], strict=False)) if a != b),
-            0,
-        )
-        tail = np.array(first_part[len(first_part) - shared :], dtype=np.int32)
+        backwards = zip(short_ids[::-1], long_ids[::-1], strict=False)
+        shared = next((count for count, (a, b) in enumerate(backwards) if a != b), 0)
+        tail = np.array(short_ids[len(short_ids) - shared :], dtype=np.int32)
         fixed = len(_ids(tokenizer, [before + between + after])[0])
         return cls(before, between, after, cut, name, tail, fixed)
 

@@ -61,12 +61,12 @@ class TokenVectors(Sequence[np.ndarray]):
 
         Equal documents have equal scores: each is in a product once.
         """
-        queries_vectors = [self[row] for row in queries.tolist()]
-        lengths = np.array([len(vectors) for vectors in queries_vectors])
+        query_vectors = [self[row] for row in queries.tolist()]
+        lengths = np.array([len(vectors) for vectors in query_vectors])
         starts = np.cumsum(lengths) - lengths
-        rows = np.concatenate(queries_vectors)
+        rows = np.concatenate(query_vectors)
         distinct, positions = np.unique(numbers, return_inverse=True)
-        scores = np.empty((len(queries_vectors), len(distinct)), dtype=np.float32)
+        scores = np.empty((len(query_vectors), len(distinct)), dtype=np.float32)
         sizes = np.array([len(documents[row]) for row in distinct.tolist()])
         begun = 0
         while begun < len(distinct):

@@ -157,6 +157,10 @@ def _fill(task: Any, examples: Examples, train: Examples | None) -> None:
     """Gives a task its rows, in the columns that mteb has after its own reading."""
     split = SPLITS[examples.split]
     splits = {split: _columns(examples)} | ({"train": _columns(train)} if train is not None else {})
+    if examples.kind == Kind.LABELLED_TEXT and train is None:
+        raise UserError(
+            f"{task.metadata.name}: a classifier learns from train, and {examples.name} has no file of it"
+        )
     task.dataset = DatasetDict({name: Dataset.from_dict(columns) for name, columns in splits.items()})
     task.data_loaded = True
     task.metadata = task.metadata.model_copy(update={"eval_splits": [split]})

@@ -93,27 +93,26 @@ def finished(encoder: SentenceEncoder, dim: int | None, format: Format) -> Sente
 
 def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
     """Raises UserError where the format cannot hold the encoder."""
-    is_theirs, is_static = format is Format.SENTENCE_TRANSFORMERS, format is Format.STATIC
     if isinstance(encoder, PairEncoder):
-        faults = {
-            "--dim: a cross-encoder has no embeddings": dim is not None,
-            "a cross-encoder has no embeddings": is_static,
-            "it cannot take the mean of both orders of a pair": is_theirs and encoder.symmetric,
-        }
-    elif isinstance(encoder, SentenceEncoder):
-        reading = "scores pairs by a learnt form" if encoder.score_head else f"pools by {encoder.pooling}"
-        faults = {
-            "an encoder that reads sentences through templates is not exported": encoder.templates
-            is not None,
-            f"this encoder {reading}, which it cannot compute": is_theirs and not loads_elsewhere(encoder),
-            "this encoder scores pairs by a learnt form": is_static and encoder.score_head is not None,
-        }
-    else:
-        family_of(encoder).export(encoder, Path(), quantised=False)  # which refuses it by its name
+        if dim is not None:
+            raise UserError("--dim: a cross-encoder gives scores and no embeddings")
+        if format is Format.STATIC:
+            raise UserError("--format static: a table of tokens has embeddings, and a cross-encoder has none")
+        if format is Format.SENTENCE_TRANSFORMERS and encoder.symmetric:
+            raise UserError(
+                "--format sentence-transformers: it cannot take the mean of both orders of a pair; use --format onnx"
+            )
         return
-    if reasons := [fault for fault, is_there in faults.items() if is_there]:
-        raise UserError(f"--format {format}: {reasons[0]}; use --format onnx, or another encoder")
-    if isinstance(encoder, SentenceEncoder) and not is_static:
+    if not isinstance(encoder, SentenceEncoder):
+        family_of(encoder).export(encoder, Path(), quantised=False)  # which refuses it by its name
+    if encoder.templates is not None:
+        raise UserError("an encoder that reads sentences through templates is not exported")
+    if format is Format.SENTENCE_TRANSFORMERS and not loads_elsewhere(encoder):
+        what = "scores pairs by a learnt form" if encoder.score_head else f"pools by {encoder.pooling}"
+        raise UserError(f"--format {format}: this encoder {what}, which it cannot compute; use --format onnx")
+    if format is Format.STATIC and encoder.score_head is not None:
+        raise UserError("--format static: this encoder scores pairs by a learnt form; use --format onnx")
+    if format is not Format.STATIC:
         encoder.size_of(dim)
 
 

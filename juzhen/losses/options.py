@@ -1,6 +1,5 @@
 """Checks of what a configuration gives a loss: a wrong value is named before anything is trained."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
@@ -20,20 +19,9 @@ def choice(key: str, value: object, choices: Sequence[str]) -> str:
     return str(value)
 
 
-def number(
-    key: str,
-    value: Any,
-    *,
-    low: float,
-    high: float = math.inf,
-    open_low: bool = False,
-    optional: bool = False,
-) -> Any:
-    """`value` as a number of [low, high], or of (low, high] where `open_low`; None where `optional`.
-
-    Raises UserError otherwise.
-    """
-    require_number(key, value, low, high, open_low=open_low, optional=optional)
+def number(key: str, value: Any, **limits: Any) -> Any:
+    """`value` as a float, or None; limits and errors as of `require_number`."""
+    require_number(key, value, **limits)
     return None if value is None else float(value)
 
 

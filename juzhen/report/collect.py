@@ -97,7 +97,7 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
 
     Tables and reports can be made from the copy again.
     Weights, logs and texts stay behind, and folders of this machine lose their parents: /home/me/data → data.
-    Raises UserError where there is no result, `target` lies within `folder`, or cannot be written to.
+    Raises UserError where there is no result, or `target` lies within `folder`.
     """
     if target.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{target} lies in {folder}, which is read: choose a folder beside it")

@@ -171,11 +171,10 @@ def comparison_tables(matrix: Matrix, published: Sequence[Published]) -> list[Re
         reasons.setdefault((entry.row, entry.reason), []).append(entry.column)
     measured = [number for number in published if number.standing == MEASURED]
     scored = {number.dataset for number in measured}
-    for key, columns in list(
-        reasons.items()
-    ):  # sets and a training that no source has: nobody looks for these
-        if key[1].startswith(NO_TRAINING) and not scored & {column.split("/")[1] for column in columns}:
-            del reasons[key]
+    for (row, reason), columns in list(reasons.items()):
+        # Sets and a training that no source has: nobody looks for these.
+        if reason.startswith(NO_TRAINING) and not scored & {column.split("/")[1] for column in columns}:
+            del reasons[row, reason]
     if reasons:
         sources = {number.source for number in measured}
         note = (

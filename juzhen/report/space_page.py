@@ -26,7 +26,7 @@ ROOM, GAP = 420, 24
 
 
 def write_space(space: Space, folder: Path) -> list[Path]:
-    """Writes the page and the picture into a folder; their paths. Raises UserError where that cannot be."""
+    """Writes the page and the picture into a folder; their paths."""
     paths = {folder / PAGE: html(space), folder / PICTURE: svg(space)}
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in paths.items():

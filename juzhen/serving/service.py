@@ -327,23 +327,30 @@ class Service:
         texts = [value] if isinstance(value, str) else value
         self._check_count(texts, param)
         for number, text in enumerate(texts):
-            if not isinstance(text, str) or len(text) > self.limits.characters:
-                fault = (
-                    f"has {len(text):,} characters"
-                    if isinstance(text, str)
-                    else f"is of the type {type(text).__name__}"
+            if not isinstance(text, str):
+                kind = type(text).__name__
+                raise RequestError(
+                    400, f"{param}: text {number} is of the type {kind}; expected a text", param=param
                 )
-                message = (
-                    f"{param}: text {number} {fault}; expected a text of {self.limits.characters:,} at most"
+            if len(text) > self.limits.characters:
+                raise RequestError(
+                    400,
+                    f"{param}: text {number} has {len(text):,} characters; at most {self.limits.characters:,}",
+                    param=param,
                 )
-                raise RequestError(400, message, param=param)
         return texts
 
     def _check_count(self, values: Any, param: str) -> None:
-        if not isinstance(values, list) or not 0 < len(values) <= self.limits.texts:
-            fault = f"{len(values):,} texts in one request; " if isinstance(values, list) else ""
-            message = f"{param}: {fault}expected a text, or a list of 1 to {self.limits.texts:,} texts"
-            raise RequestError(400, message, param=param)
+        if not isinstance(values, list) or not values:
+            raise RequestError(
+                400, f"{param}: expected a text, or a list of texts that is not empty", param=param
+            )
+        if len(values) > self.limits.texts:
+            raise RequestError(
+                400,
+                f"{param}: {len(values):,} texts in one request; at most {self.limits.texts:,}",
+                param=param,
+            )
 
 
 def _require_whole(num_cut: int, body: ReadBody | RerankBody | ScoreBody, param: str, most: int) -> None:

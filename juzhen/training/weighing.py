@@ -90,23 +90,19 @@ def without_conflicts(
     squares = [_dot(gradient, gradient) for gradient in gradients]
     total: list[Tensor] = []
     for number, gradient in enumerate(gradients):
-        clipped = [part.clone() for part in gradient]
+        projected = [part.clone() for part in gradient]
         order = torch.randperm(count, generator=generator).tolist()
         for other in order:
             if other == number:
                 continue
-            against = _dot(clipped, gradients[other]).clamp(max=0) / squares[other].clamp(min=1e-30)
-            for part, of_other in zip(clipped, gradients[other], strict=True):
+            against = _dot(projected, gradients[other]).clamp(max=0) / squares[other].clamp(min=1e-30)
+            for part, of_other in zip(projected, gradients[other], strict=True):
                 part.sub_(against.to(part.dtype) * of_other)
-        total = (
-            clipped
-            if not total
-            else [sum_of_part.add_(part) for sum_of_part, part in zip(total, clipped, strict=True)]
-        )
+        if total:
+            projected = [values.add_(part) for values, part in zip(total, projected, strict=True)]
+        total = projected
     return total
 
 
 def _dot(first: Sequence[Tensor], second: Sequence[Tensor]) -> Tensor:
-    return torch.stack(
-        [(first_part * two).sum() for first_part, two in zip(first, second, strict=True)]
-    ).sum()
+    return torch.stack([(a * b).sum() for a, b in zip(first, second, strict=True)]).sum()

@@ -122,9 +122,9 @@ def test_the_command_line(encoder_folder, tmp_path, capsys):
     for options, message in (
         (["--late"], "--late is of --chunk-tokens N"),
         (["--overlap", "2"], "--overlap is of --chunk-tokens N"),
-        (["--chunk-tokens", "12", "--long-texts", "chunk"], "--long-texts chunk, --chunk-tokens: give one"),
-        (["--chunk-tokens", "12", "--late", "--backend", "onnx"], "--late, --backend: give one"),
-        (["--chunk-tokens", "12", "--cache", str(tmp_path)], "--chunk-tokens, --cache: give one"),
+        (["--chunk-tokens", "12", "--long-texts", "chunk"], "choose"),
+        (["--chunk-tokens", "12", "--late", "--backend", "onnx"], "leave them out"),
+        (["--chunk-tokens", "12", "--cache", str(tmp_path)], "not kept there"),
     ):
         assert main([*start, *options]) == 2
         assert message in capsys.readouterr().err

@@ -100,7 +100,7 @@ def test_the_client_of_openai(address, encoder):
     assert [model.id for model in client.models.list()] == ["small", "judge"]
     with pytest.raises(openai.NotFoundError, match="did you mean small"):
         client.embeddings.create(model="smal", input="a")
-    with pytest.raises(openai.BadRequestError, match="input: 0 texts in one request; expected"):
+    with pytest.raises(openai.BadRequestError, match="input: expected"):
         client.embeddings.create(model="small", input=[])
 
 
@@ -159,12 +159,12 @@ def test_without_a_cross_encoder_embeddings_rerank_and_say_so(prompted_folder, e
 
 
 BAD = [
-    ("/v1/embeddings", {"input": []}, 400, "expected a text, or a list of 1 to 100"),
+    ("/v1/embeddings", {"input": []}, 400, "input: expected a text"),
     ("/v1/embeddings", {}, 400, "input: field required"),
     ("/v1/embeddings", {"input": ""}, 400, "text 0 is empty"),
     ("/v1/embeddings", {"input": ["好", 5]}, 400, "input: text 1 is of the type int"),
     ("/v1/embeddings", {"input": ["好", None]}, 400, "text 1"),
-    ("/v1/embeddings", {"input": ["好"] * 101}, 400, "101 texts in one request; expected"),
+    ("/v1/embeddings", {"input": ["好"] * 101}, 400, "at most 100"),
     ("/v1/embeddings", {"input": "长" * 40}, 400, "more than the 32 tokens"),
     ("/v1/embeddings", {"input": "长" * 70_000}, 400, "70,000 characters"),
     ("/v1/embeddings", {"input": [1, 2, 3]}, 400, "not of this encoder's tokenizer"),
@@ -359,7 +359,6 @@ def test_prompts_states_and_the_document(client):
     assert "<script" not in page
 
 
-@pytest.mark.slow
 def test_the_lines_of_the_guide_run(tmp_path, capsys):
     curl = [line for line in commands("docs/guides/serving.md") if line.startswith("curl")]
     assert curl == [line for line in commands("docs/guides/serving.zh.md") if line.startswith("curl")]
