@@ -1,7 +1,7 @@
 """ColBERT: a vector for each token of a query and of a document, and the mean of the nearest ones as similarity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match
-from lightning_modules.starts import require_start
+from lightning_modules.starts import put_adapter, require_mergeable, require_start
 
 DIM = 128
 """Numbers of a token vector, as ColBERT has them."""
@@ -75,11 +75,7 @@ class ColBERT(SentenceModule):
                 f"augmentation.views={list(job.augmentation.views)}: model=colbert scores each token, and changes of "
                 "sentences move them; leave augmentation out"
             )
-        if job.backbone.adapter is not None:
-            raise UserError(
-                "backbone.adapter: model=colbert trains all weights, those of its markers too; leave it out, or freeze "
-                "layers with callbacks=[default,unfreezing]"
-            )
+        require_mergeable(job, "colbert")
 
     @classmethod
     def check_start(cls, job: JobConfig) -> None:
@@ -96,18 +92,19 @@ class ColBERT(SentenceModule):
                 raise UserError(
                     f"model.{other[0]}: {found} is a ColBERT that was made otherwise; leave it out"
                 )
-            return encoder
+            return put_adapter(encoder, job)
         if start is not None:
             inner = load_encoder(start)
         else:
-            inner = load_backbone(job.backbone, seed=job.seed)
-        return MultiVectorEncoder.around(
+            inner = load_backbone(replace(job.backbone, adapter=None), seed=job.seed)
+        encoder = MultiVectorEncoder.around(
             inner,
             dim=DIM if settings.dim is None else settings.dim,
             reading=_reading(settings, inner),
             markers=settings.markers,
             seed=job.seed,
-        ).train()
+        )
+        return put_adapter(encoder.train(), job)
 
     def encode(self, batch: Batch) -> dict[str, Tensor]:
         vectors = self.encoder(batch.tokens)

@@ -1,7 +1,7 @@
 """SPLADE: a weight for each token of the vocabulary, and the dot product of a query and a document as similarity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ from juzhen.losses.sparsity import flops, mean_nonzero, warmed_up
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.chosen_losses import Match
-from lightning_modules.starts import require_start
+from lightning_modules.starts import put_adapter, require_mergeable, require_start
 
 UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
 """Losses that take the sigmoid of a score for a probability; others say so by their activation."""
@@ -83,11 +83,7 @@ class Splade(SentenceModule):
                 raise UserError(
                     f"model.{name}={value}: expected a number from 0{f' to {most}' if most == 100 else ''}"
                 )
-        if job.backbone.adapter is not None:
-            raise UserError(
-                "backbone.adapter: model=splade trains all weights, those of its head too; leave it out, or freeze "
-                "layers with callbacks=[default,unfreezing]"
-            )
+        require_mergeable(job, "splade")
         for match in matches.values():
             _require_dot_products(match.loss)
 
@@ -105,14 +101,18 @@ class Splade(SentenceModule):
             for key, present in (("pooling", encoder.strategy), ("activation", encoder.activation)):
                 if getattr(numbers, key) not in (None, present):
                     raise UserError(f"model.{key}: {found} was trained with {present}; leave it out")
-            return encoder
-        inner = load_encoder(start) if start is not None else load_backbone(job.backbone, seed=job.seed)
-        return SparseEncoder.around(
+            return put_adapter(encoder, job)
+        if start is not None:
+            inner = load_encoder(start)
+        else:
+            inner = load_backbone(replace(job.backbone, adapter=None), seed=job.seed)
+        encoder = SparseEncoder.around(
             inner,
             strategy=numbers.pooling or "max",
             activation=numbers.activation or "relu",
             seed=job.seed,
-        ).train()
+        )
+        return put_adapter(encoder.train(), job)
 
     def encode(self, batch: Batch) -> dict[str, Tensor]:
         vectors = self.encoder(batch.tokens)

@@ -3,9 +3,12 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from conf.job import JobConfig
 from juzhen.core.commands import setting
 from juzhen.core.errors import UserError
+from juzhen.encoders.adapters import add_merged_adapter
 from juzhen.encoders.layout import gives_answers, gives_tokens, gives_weights, read_layout
 from juzhen.encoders.locate import encoder_folder, scores_pairs
 
@@ -32,6 +35,22 @@ def require_start(init_from: str | None, model: str) -> None:
             alone = f"backbone=local {setting('backbone.path', str(folder))}"
             out += f", or start from its transformer alone: {alone} in place of init_from"
         raise UserError(f"init_from={init_from}: holds {HEADED[held][1]}; {out}")
+
+
+def require_mergeable(job: JobConfig, model: str) -> None:
+    """Raises UserError for an adapter that cannot be merged into the weights it learns beside."""
+    if (adapter := job.backbone.adapter) is not None and adapter.base == "nf4":
+        raise UserError(
+            f"backbone.adapter.base=nf4: model={model} saves an adapter merged into the weights, which 4 bits do not "
+            "hold; type backbone.adapter.base=bfloat16"
+        )
+
+
+def put_adapter(encoder: Any, job: JobConfig) -> Any:
+    """The encoder with the adapter of the job, which its folder holds merged into the weights."""
+    if job.backbone.adapter is not None:
+        add_merged_adapter(encoder.backbone, job.backbone.adapter, seed=job.seed)
+    return encoder
 
 
 def tell_of_templates(init_from: str | None) -> None:

@@ -4,12 +4,16 @@ import json
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from jobs import interrupt, key_of, logged, run_job, typed_job, weights
 from safetensors.torch import load_file
 
+from juzhen import MultiVectorEncoder, SparseEncoder
 from juzhen.core.errors import UserError
+from juzhen.core.places import BUILTIN
+from juzhen.core.row_scores import RowScores
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.adapters import has_adapter
 from juzhen.encoders.locate import ADAPTER_WEIGHTS
@@ -103,6 +107,63 @@ def test_init_from_a_run_goes_on_with_its_adapter(tmp_path, encoder_folder, plai
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[name], after[name]) for name in after)
     assert has_adapter(SentenceEncoder.load(run).backbone)
+
+
+MERGED = {
+    "colbert": (MultiVectorEncoder, ("model.dim=8", "model.query_length=12")),
+    "splade": (SparseEncoder, ("model.query_flops=0",)),
+}
+"""Models whose folders other programs read whole: the adapter is merged when they are saved."""
+
+
+@pytest.mark.parametrize("model", MERGED)
+def test_a_model_whose_folder_is_read_whole_saves_the_adapter_merged(tmp_path, encoder_folder, model):
+    reader, words = MERGED[model]
+    words += (f"model={model}", "dataset=[demo_qmc]", "loss=info_nce", "evaluation.splits=[dev]")
+    run = run_job(tmp_path, encoder_folder, *LORA, "training.duration=3 steps", *words)
+    learnt = load_file(run / "encoder" / "model.safetensors")
+    learnt = {name.removeprefix("bert."): values for name, values in learnt.items()}
+    base = load_file(encoder_folder / "model.safetensors")
+    changed = [
+        name for name in base.keys() & learnt if not torch.equal(learnt[name][: len(base[name])], base[name])
+    ]
+    assert changed
+    assert all(".attention.self." in name or ".attention.output.dense" in name for name in changed)
+    frame = RowScores.read(run).sets["dev/demo_qmc"].frame
+    lines = (BUILTIN / "data" / "demo_qmc" / "dev.tsv").read_text(encoding="utf-8").splitlines()
+    first, second = zip(*(lines[line - 1].split("\t")[:2] for line in frame["line"]), strict=True)
+    np.testing.assert_allclose(
+        reader.load(run).score([*first], [*second]), frame["score"], rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MERGED)
+def test_a_model_that_saves_it_merged_is_killed_and_continued(tmp_path, encoder_folder, model):
+    words = (
+        *LORA,
+        *MERGED[model][1],
+        f"model={model}",
+        "dataset=[demo_qmc]",
+        "loss=info_nce",
+        "backbone.dropout=0.1",
+    )
+    words += ("training.duration=8 steps", "training.checkpoint_every=2 steps")
+    whole = run_job(tmp_path / "whole", encoder_folder, *words)
+    (tmp_path / "cut").mkdir()
+    assert interrupt(tmp_path / "cut", encoder_folder, 5, "SIGKILL", *words, "resume=auto") == -signal.SIGKILL
+    finished = run_job(tmp_path / "cut", encoder_folder, *words, "resume=auto")
+    assert weights(finished) == weights(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MERGED)
+def test_stages_of_a_model_that_saves_it_merged(tmp_path, encoder_folder, model):
+    words = (*LORA, *MERGED[model][1], f"model={model}", "loss=cosent", "training.duration=2 steps")
+    stages = ("schedule=serial", "dataset=[demo_sts,demo_qmc]", f"schedule.store={tmp_path / 'store'}")
+    first, again = (run_job(tmp_path / name, encoder_folder, *words, *stages) for name in ("first", "again"))
+    before = (next((first / "stages").glob("0-*")) / "encoder" / "model.safetensors").read_bytes()
+    assert weights(first) == weights(again) != before
 
 
 @pytest.mark.slow

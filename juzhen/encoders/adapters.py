@@ -123,12 +123,15 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
     remember_base(backbone, base, folder)
 
 
-def add_unsaved_adapter(backbone: PreTrainedModel, config: AdapterConfig) -> None:
-    """The same beside weights from nowhere, for who asks how much memory it takes. Errors: as `add_adapter`."""
+def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int = 0) -> None:
+    """The same beside weights that need not be found again: the adapter is saved merged into them, or never.
+
+    Raises UserError without peft, and for what does not suit the weights.
+    """
     require_peft()
-    settings = _settings(backbone, config, seed=0)
+    settings = _settings(backbone, config, seed)
     hold(backbone, config.base)
-    inject(backbone, settings, seed=0)
+    inject(backbone, settings, seed=seed)
 
 
 def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[float, float]:

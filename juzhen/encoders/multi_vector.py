@@ -22,7 +22,7 @@ from juzhen.core.examples import Side
 from juzhen.core.maxsim import row_maxsims
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
-from juzhen.encoders.adapters import has_adapter
+from juzhen.encoders.adapters import merged
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_tokens
@@ -115,9 +115,8 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
 
         Raises UserError for lengths that the transformer cannot read.
         """
+        encoder = merged(encoder)
         backbone, tokenizer, prompts = encoder.backbone, encoder.tokenizer, encoder.prompts
-        if has_adapter(backbone):
-            raise UserError("this encoder has an adapter beside its weights; start from what it is merged to")
         with torch.random.fork_rng(devices=[]), quiet():
             torch.default_generator.manual_seed(seed)
             layer = Projection(backbone.config.hidden_size, dim, bias=False, activation=IDENTITY)
@@ -163,8 +162,8 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fills an empty folder as `save` does."""
-        write_multi_vector(self, folder, card, place=place)
+        """Fills an empty folder as `save` does; an adapter is merged into the weights."""
+        write_multi_vector(merged(self), folder, card, place=place)
 
     @property
     def sides(self) -> Int[np.ndarray, "sides"]:

@@ -18,7 +18,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
-from juzhen.encoders.adapters import has_adapter
+from juzhen.encoders.adapters import merged
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_weights
@@ -104,9 +104,8 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         begins as `juzhen.encoders.sparse_start` says.
         Raises UserError for an architecture without such a head.
         """
+        encoder = merged(encoder)
         backbone = encoder.backbone
-        if has_adapter(backbone):
-            raise UserError("this encoder has an adapter beside its weights; start from what it is merged to")
         if encoder.templates is not None:
             raise UserError(
                 "this encoder reads sentences through templates, which a sparse encoder has none of"
@@ -168,8 +167,8 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         return encoder.to(place).eval()
 
     def write_files(self, folder: Path, card: dict[str, Any], place: str) -> None:
-        """Fills an empty folder as `save` does."""
-        write_sparse(self, folder, card, place=place)
+        """Fills an empty folder as `save` does; an adapter is merged into the weights."""
+        write_sparse(merged(self), folder, card, place=place)
 
     @property
     def dim(self) -> int:

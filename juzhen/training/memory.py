@@ -24,7 +24,7 @@ from transformers import PretrainedConfig
 
 from juzhen.core.batch import Tokens, mapped
 from juzhen.encoders import packing
-from juzhen.encoders.adapters import add_unsaved_adapter, parameter_bytes
+from juzhen.encoders.adapters import add_merged_adapter, parameter_bytes
 from juzhen.encoders.masking import MaskedTokenHead
 from juzhen.encoders.packing import pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -207,7 +207,7 @@ def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEnco
     backbone = from_scratch(copy.deepcopy(architecture), shown="config.json")
     backbone.name_or_path = ""  # else its head would be read from there
     if plan.adapter is not None:
-        add_unsaved_adapter(backbone, plan.adapter)
+        add_merged_adapter(backbone, plan.adapter)
     reader: Any = SimpleNamespace(model_input_names=[], pad_token_id=0, is_fast=False)
     limit = getattr(architecture, "max_position_embeddings", None) or 2**20
     encoder: PooledEncoder

@@ -100,7 +100,7 @@ def test_a_colbert_that_is_there_keeps_its_markers(run):
         ),
         (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
         (("loss=info_nce", "augmentation=noise", "dataset=[demo_qmc]"), "leave augmentation out"),
-        (("loss=cosent", "+backbone.adapter={kind: lora}"), "trains all weights"),
+        (("loss=cosent", "+backbone.adapter={kind: lora, base: nf4}"), "4 bits do not hold"),
     ],
 )
 def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
