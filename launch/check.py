@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from launch.sweep_rows import (
     is_one_cell,
     key_of,
     keys_of_sweep,
+    num_known_parts,
     parameters,
     rows,
     with_row,
@@ -225,9 +227,11 @@ class _Check:
                         reasons.setdefault(word, []).append((reason, cell))
         varied = {key_of(alternatives[0]) for alternatives in choices if len(alternatives) > 1}
         self._refuse_unread(reasons, varied, typed=overrides, base=base)
+        cells = listed or [base, *alternates]
         for word in self.waiting:
-            if word not in taken:
-                self.compose([*(listed or [base])[0], word])  # says what is wrong with the key
+            if word not in taken:  # the run that knows most of the key says what is wrong with it
+                known = partial(self._num_known_parts, word, base, config_of_base)
+                self.compose([*max(cells, key=known), word])
         return config_of_base, answer
 
     def _refuse_unread(
@@ -274,6 +278,11 @@ class _Check:
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=False, force_add=True)
                 return config
         return self.compose(cell)
+
+    def _num_known_parts(
+        self, word: str, base: Sequence[str], config_of_base: DictConfig, cell: Sequence[str]
+    ) -> int:
+        return num_known_parts(self._config_of(cell, base, config_of_base), word)
 
     def _waiting(self, overrides: Sequence[str]) -> list[str]:
         """Words for keys that Hydra will not find before it knows what each cell chooses."""

@@ -44,6 +44,13 @@ def has_key(config: DictConfig, word: str) -> bool:
     return isinstance(node, DictConfig) and (name in node or OmegaConf.is_missing(node, name))
 
 
+def num_known_parts(config: DictConfig, word: str) -> int:
+    """How many parts of the key that a word sets, from the left, a composition has."""
+    parts = key_of(word).split(".")
+    starts = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+    return sum(isinstance(OmegaConf.select(config, start), DictConfig) for start in starts)
+
+
 def with_waiting(
     overrides: Iterable[str], waiting: Iterable[str], compose: Callable[[list[str]], DictConfig]
 ) -> list[str]:
