@@ -10,7 +10,7 @@ from torch import nn
 
 from juzhen.core.columns import as_pairs, as_text_list, as_texts, side_by_side
 from juzhen.core.examples import Side
-from juzhen.encoders.search import Best, Hit, check_top_k
+from juzhen.encoders.search import Best, as_hits, check_top_k
 from juzhen.encoders.texts import BATCH_TOKENS
 
 
@@ -93,8 +93,5 @@ class AskingEncoder(nn.Module):
         check_top_k(top_k, len(documents))
         best = Best(len(asked), top_k)
         best.add(self.similarity(asked, documents, **options), 0)
-        hits = [
-            [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
-            for row in zip(*(part.tolist() for part in best.lists()), strict=True)
-        ]
+        hits = as_hits(*best.lists())
         return hits[0] if is_one else hits

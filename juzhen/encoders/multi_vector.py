@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_texts
+from juzhen.core.columns import as_text_list, as_texts
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
@@ -35,9 +35,11 @@ from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.proof import prove
+from juzhen.encoders.search import as_hits, check_top_k
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
+from juzhen.encoders.token_index import TokenIndex
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.token_vectors import TokenVectors, filled_up, hiding
 from juzhen.encoders.transformer import quiet
@@ -278,6 +280,30 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
                 vectors.take(rows, *reader.infer_tokens(reader.collate(table[rows])))
                 advance(len(rows))
         return vectors
+
+    def token_index(self, corpus: Iterable[str], **options: Any) -> TokenIndex:
+        """Documents to be searched often, without looking at all of them. Options and errors: as `encode`."""
+        how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
+        return TokenIndex(self.vectors(as_text_list(corpus, "corpus"), Side.DOCUMENT, *how), encoder=self)
+
+    def search(
+        self,
+        queries: str | Iterable[str],
+        corpus: Iterable[str] | TokenIndex,
+        top_k: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """As of other encoders; of a `token_index` the documents are found that are near by its centroids."""
+        if not isinstance(corpus, TokenIndex):
+            return super().search(queries, corpus, top_k, **options)
+        corpus.check(self)
+        asked, is_one = as_texts(queries)
+        top_k = min(10, len(corpus)) if top_k is None else top_k
+        check_top_k(top_k, len(corpus))
+        how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
+        found = corpus.search(self.vectors(asked, Side.QUERY, *how), np.arange(len(asked)), top_k)
+        hits = as_hits(*found)
+        return hits[0] if is_one else hits
 
     @torch.inference_mode()
     def infer_tokens(

@@ -38,6 +38,16 @@ class Hit(NamedTuple):
     score: float
 
 
+def as_hits(
+    documents: Int[np.ndarray, "queries k"], scores: Float[np.ndarray, "queries k"]
+) -> list[list[Hit]]:
+    """Lists of numbers and scores as `Hit`s, up to the first −1 of each."""
+    return [
+        [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
+        for row in zip(documents.tolist(), scores.tolist(), strict=True)
+    ]
+
+
 def check_top_k(top_k: int, number: int) -> None:
     """Raises UserError for more documents than there are."""
     is_number = isinstance(top_k, int | np.integer) and not isinstance(top_k, bool)

@@ -17,6 +17,7 @@ from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_pr
 from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.metrics.bm25 import BM25, require_bm25s
+from juzhen.mining.options import CENTROIDS
 
 RANDOM = "random"
 SAMPLE = 200
@@ -71,6 +72,8 @@ class DenseRetriever:
         cache: EmbeddingCache | None = None,
         progress: bool | None = None,
     ) -> None:
+        if index == CENTROIDS:
+            raise UserError(f"index={CENTROIDS}: is for vectors of tokens, and {name} has one for a text")
         self.name = name
         self._readers = [
             encoder.reading(side) if prompt is None else encoder.with_prompt(prompt, None)
@@ -79,7 +82,7 @@ class DenseRetriever:
         self.prompts = [reader.prompt for reader in self._readers]
         self._texts = ranking.queries, ranking.corpus
         self._how: dict[str, Any] = {"batch_tokens": batch_tokens, "cache": cache, "show_progress": progress}
-        self._kind = index
+        self._kind, self.indexed = index, index != "exact"
         self.digest = " ".join(dict.fromkeys(encoder_digest(reader, BY_ITSELF) for reader in self._readers))
 
     @cached_property

@@ -157,9 +157,10 @@ def mine(
     _claim(folder, identity)
     miner = Miner(ranking, retrievers, Known(ranking, evaluation), options, judged)
     portions = _mined(miner, folder, progress)
-    indexed = [] if options.index == "exact" else embedding
     measured["index_recall"] = {
-        retriever.name: retriever.recall(options.depth, seed=options.seed) for retriever in indexed
+        retriever.name: retriever.recall(options.depth, seed=options.seed)
+        for retriever in retrievers
+        if isinstance(retriever, DenseRetriever | AskingRetriever) and retriever.indexed
     }
     return Mined(ranking, options, portions, identity, measured)
 

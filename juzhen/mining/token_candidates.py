@@ -17,9 +17,14 @@ from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.sparse import SparseEncoder, is_sparse
 from juzhen.encoders.texts import BATCH_TOKENS
-from juzhen.mining.candidates import Advance, Found, Numbers, Scores
+from juzhen.encoders.token_index import TokenIndex
+from juzhen.mining.candidates import SAMPLE, Advance, Found, Numbers, Scores
+from juzhen.mining.options import CENTROIDS
 
 QUERIES_AT_ONCE = 32
+
+ROUNDING = 1e-6
+"""By which the score of a pair differs with the block in which it is computed."""
 
 
 class AskingRetriever:
@@ -43,14 +48,16 @@ class AskingRetriever:
         cache: Any = None,
         progress: bool | None = None,
     ) -> None:
-        if index != "exact":
-            has = "one per token" if encoder.family == "multi_vector" else "sparse ones"
+        of_tokens = encoder.family == "multi_vector"
+        if index != "exact" and not (of_tokens and index == CENTROIDS):
+            has = f"one per token; type index={CENTROIDS}" if of_tokens else "sparse ones"
             raise UserError(f"index={index}: holds one vector per text, and this encoder has {has}")
         if query_prompt is not None or document_prompt is not None:
             raise UserError(
                 "query_prompt, document_prompt: this encoder reads queries and documents in the one way it has learnt"
             )
         self.name, self._encoder, self._ranking = name, encoder, ranking
+        self.indexed = index == CENTROIDS
         self._how = batch_tokens, progress
         self.prompts = [encoder.reading(side).prompt for side in (Side.QUERY, Side.DOCUMENT)]
         self.digest = encoder_digest(encoder, encoder.facts)
@@ -62,7 +69,16 @@ class AskingRetriever:
             self._encoder.vectors(self._ranking.corpus, Side.DOCUMENT, *self._how),
         )
 
+    @cached_property
+    def _index(self) -> TokenIndex:
+        return TokenIndex(self._vectors[1])
+
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
+        if self.indexed:
+            return self._index.search(self._vectors[0], queries, k, advance=advance)
+        return self._exact(queries, k, advance)
+
+    def _exact(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
         asking, answers = self._vectors
         numbers, lists = np.arange(len(answers)), []
         for start in range(0, len(queries), QUERIES_AT_ONCE):
@@ -73,6 +89,12 @@ class AskingRetriever:
             advance(len(portion))
         documents, scores = zip(*lists, strict=True)
         return np.concatenate(documents), np.concatenate(scores)
+
+    def recall(self, k: int, *, seed: int) -> float:
+        """Share of the `k` best documents that the index finds, over SAMPLE queries."""
+        sample = np.random.default_rng(seed).permutation(len(self._vectors[0]))[:SAMPLE]
+        found, exact = (find(sample, k, lambda count: None)[1] for find in (self.search, self._exact))
+        return float((found >= exact[:, -1:] - ROUNDING).mean())
 
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
         asking, answers = self._vectors
