@@ -52,6 +52,10 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()  # a million objects of modules need not be looked at again
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test that is marked `sampled(n)` every n-th case runs by default, and the others are slow."""
     seen: Counter[str] = Counter()

@@ -185,6 +185,7 @@ def test_info_nce_is_that_of_dot_products(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_new_head_names_the_tokens_that_are_there():
     model = SparseEncoder.around(SentenceEncoder.load("builtin/mini_zh"), seed=1)
     assert NEW_HEAD in model.remarks

@@ -97,6 +97,7 @@ def test_the_code_of_the_page_runs(project_root):
     assert "loss" in known
 
 
+@pytest.mark.slow
 def test_the_table_has_every_model_and_loss(project_root, outcomes):
     for group, names in (("model", set(outcomes)), ("loss", set(outcomes["biencoder"]))):
         assert names == {path.stem for path in (project_root / "conf" / group).glob("*.yaml")}
@@ -109,8 +110,8 @@ def test_the_table_has_every_model_and_loss(project_root, outcomes):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["biencoder", "crossencoder", "cot", "cot_single", "crops", "views"])
-@pytest.mark.sampled(3)
 def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
     words = [f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none"]
     words += ["model.language=zh"] if "cot" in model else []  # the sets are in several languages

@@ -111,6 +111,7 @@ def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
         match_losses(typed_job("suite=none", "model=splade", *words))
 
 
+@pytest.mark.slow
 def test_numbers_of_losses_are_those_for_dot_products():
     for loss in ("info_nce", "info_nce_own", "cosent", "list_kl", "margin_mse"):
         assert typed_job("suite=none", "model=splade", f"loss={loss}").loss["temperature"] == 1
