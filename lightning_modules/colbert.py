@@ -1,7 +1,7 @@
 """ColBERT: a vector for each token of a query and of a document, and the mean of the nearest ones as similarity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +14,6 @@ from juzhen.core.batch import Batch, text_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_TOKENS
-from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.multi_vector import MultiVectorEncoder, is_multi_vector, load_multi_vector
 from juzhen.encoders.multi_vector_layout import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
 from juzhen.encoders.parts import num_positions
@@ -23,7 +22,7 @@ from juzhen.families import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match
-from lightning_modules.starts import put_adapter, require_mergeable, require_start
+from lightning_modules.starts import put_adapter, require_mergeable, require_start, start_without_adapter
 
 DIM = 128
 """Numbers of a token vector, as ColBERT has them."""
@@ -93,10 +92,7 @@ class ColBERT(SentenceModule):
                     f"model.{other[0]}: {found} is a ColBERT that was made otherwise; leave it out"
                 )
             return put_adapter(encoder, job)
-        if start is not None:
-            inner = load_encoder(start)
-        else:
-            inner = load_backbone(replace(job.backbone, adapter=None), seed=job.seed)
+        inner = start_without_adapter(job, start)
         encoder = MultiVectorEncoder.around(
             inner,
             dim=DIM if settings.dim is None else settings.dim,

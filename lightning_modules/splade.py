@@ -1,7 +1,7 @@
 """SPLADE: a weight for each token of the vocabulary, and the dot product of a query and a document as similarity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_WEIGHTS
 from juzhen.core.named import name_of
-from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.sparse import SparseEncoder, is_sparse, load_sparse
 from juzhen.encoders.sparse_pooling import ACTIVATIONS, POOLINGS
 from juzhen.evaluation.sparse import SparseEvaluator
@@ -26,7 +25,7 @@ from juzhen.losses.sparsity import flops, mean_nonzero, warmed_up
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.chosen_losses import Match
-from lightning_modules.starts import put_adapter, require_mergeable, require_start
+from lightning_modules.starts import put_adapter, require_mergeable, require_start, start_without_adapter
 
 UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
 """Losses that take the sigmoid of a score for a probability; others say so by their activation."""
@@ -102,10 +101,7 @@ class Splade(SentenceModule):
                 if getattr(numbers, key) not in (None, present):
                     raise UserError(f"model.{key}: {found} was trained with {present}; leave it out")
             return put_adapter(encoder, job)
-        if start is not None:
-            inner = load_encoder(start)
-        else:
-            inner = load_backbone(replace(job.backbone, adapter=None), seed=job.seed)
+        inner = start_without_adapter(job, start)
         encoder = SparseEncoder.around(
             inner,
             strategy=numbers.pooling or "max",

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from conf.job import JobConfig
 from juzhen.core.commands import setting
 from juzhen.core.errors import UserError
+from juzhen.encoders import SentenceEncoder, load_backbone, load_encoder
 from juzhen.encoders.adapters import add_merged_adapter
 from juzhen.encoders.layout import gives_answers, gives_tokens, gives_weights, read_layout
 from juzhen.encoders.locate import encoder_folder, scores_pairs
@@ -38,16 +40,23 @@ def require_start(init_from: str | None, model: str) -> None:
 
 
 def require_mergeable(job: JobConfig, model: str) -> None:
-    """Raises UserError for an adapter that cannot be merged into the weights it learns beside."""
-    if (adapter := job.backbone.adapter) is not None and adapter.base == "nf4":
+    """Raises UserError for an adapter beside weights in fewer bits: it is saved merged into them."""
+    if (adapter := job.backbone.adapter) is not None and adapter.base != "float32":
         raise UserError(
-            f"backbone.adapter.base=nf4: model={model} saves an adapter merged into the weights, which 4 bits do not "
-            "hold; type backbone.adapter.base=bfloat16"
+            f"backbone.adapter.base={adapter.base}: model={model} has layers in float32 on the weights, and saves "
+            "the adapter merged into these; type backbone.adapter.base=float32"
         )
 
 
+def start_without_adapter(job: JobConfig, start: str | Path | None) -> SentenceEncoder:
+    """The encoder of sentences in `start`, or of the job's backbone, whose adapter `put_adapter` adds later."""
+    if start is not None:
+        return load_encoder(start)
+    return load_backbone(replace(job.backbone, adapter=None), seed=job.seed)
+
+
 def put_adapter(encoder: Any, job: JobConfig) -> Any:
-    """The encoder with the adapter of the job, which its folder holds merged into the weights."""
+    """The encoder with a new adapter where the job has one; its folder will hold it merged into the weights."""
     if job.backbone.adapter is not None:
         add_merged_adapter(encoder.backbone, job.backbone.adapter, seed=job.seed)
     return encoder

@@ -112,6 +112,8 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
     ) -> Self:
         """A new one over the transformer of an encoder of sentences: its pooling and projections are left out.
 
+        Of an encoder with an adapter the merged weights are taken.
+
         dim      numbers of a token vector, drawn with `seed`
         markers  tokens [Q] and [D] stand before queries and documents, where the encoder has no prompts of its own
 
@@ -282,7 +284,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         return vectors
 
     def token_index(self, corpus: Iterable[str], **options: Any) -> TokenIndex:
-        """Documents to be searched often, without looking at all of them. Options and errors: as `encode`."""
+        """Documents to be searched often, without looking at all of them. Options: as `encode`; errors: as `TokenIndex`, too."""
         how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
         return TokenIndex(self.vectors(as_text_list(corpus, "corpus"), Side.DOCUMENT, *how), encoder=self)
 

@@ -1,6 +1,7 @@
 """The nearest documents of many queries, by products of blocks, in memory that does not grow with their number."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Hit(NamedTuple):
 def as_hits(
     documents: Int[np.ndarray, "queries k"], scores: Float[np.ndarray, "queries k"]
 ) -> list[list[Hit]]:
-    """Lists of numbers and scores as `Hit`s, up to the first −1 of each."""
+    """Lists of numbers and scores as `Hit`s; −1 stands for no document."""
     return [
         [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
         for row in zip(documents.tolist(), scores.tolist(), strict=True)
@@ -203,6 +204,25 @@ def _row_hashes(
     return hashes
 
 
+@contextmanager
+def on_one_thread(faiss: Any) -> Iterator[None]:
+    """What FAISS builds inside is the same each time."""
+    threads = min(faiss.omp_get_max_threads(), num_cores())  # FAISS knows no CPU quota
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
+
+
+def require_encoder(digest: str | None, encoder: PooledEncoder, facts: str) -> None:
+    """Raises UserError where an index was built with another encoder than this; None: nobody knows with which."""
+    if digest is not None and digest != encoder_digest(encoder, facts):
+        raise UserError(
+            "corpus: the index was built with an encoder of other weights or settings; build it anew with this one"
+        )
+
+
 class ApproximateIndex:
     """Documents in an index of FAISS, which looks at a part of them; what it finds has its exact product.
 
@@ -233,16 +253,12 @@ class ApproximateIndex:
         self._equal = EqualRows.of(documents)
         indexed = documents if self._equal is None else documents[self._equal.first]
         self._lists = int(np.sqrt(len(indexed)))
-        threads = min(faiss.omp_get_max_threads(), num_cores())  # FAISS knows no CPU quota
-        faiss.omp_set_num_threads(1)
-        try:
+        with on_one_thread(faiss):
             self._index: Any = faiss.index_factory(
                 dim, made_of(kind, dim, len(indexed)), faiss.METRIC_INNER_PRODUCT
             )
             self._index.train(indexed)
             self._index.add(indexed)
-        finally:
-            faiss.omp_set_num_threads(threads)
 
     @property
     def size_in_bytes(self) -> int:
@@ -253,10 +269,7 @@ class ApproximateIndex:
 
     def check(self, encoder: PooledEncoder) -> None:
         """Raises UserError where the embeddings are known to be of other weights, or of another prompt."""
-        if self._digest is not None and self._digest != encoder_digest(encoder, self._kind):
-            raise UserError(
-                "corpus: the index was built with an encoder of other weights or settings; build it anew with this one"
-            )
+        require_encoder(self._digest, encoder, self._kind)
 
     def search(
         self,

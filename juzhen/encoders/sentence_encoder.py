@@ -30,7 +30,7 @@ from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.prompts import TEMPLATES, refuse_prompt
 from juzhen.encoders.proof import prove
 from juzhen.encoders.quantized import Quantized
-from juzhen.encoders.search import ApproximateIndex, Hit, check_top_k, exact_search, in_order
+from juzhen.encoders.search import ApproximateIndex, Hit, as_hits, check_top_k, exact_search, in_order
 from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.template_encoder import TemplateEncoder
@@ -334,10 +334,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         rows = np.repeat(np.arange(len(numbers)), numbers.shape[1])
         scores = pair_scores(query_vectors, cast(Any, documents), rows, numbers.ravel(), head=self.score_head)
         numbers, scores = in_order(numbers, scores.reshape(numbers.shape))
-        hits = [
-            [Hit(number, score) for number, score in zip(*row, strict=True) if number >= 0]
-            for row in zip(numbers.tolist(), scores.tolist(), strict=True)
-        ]
+        hits = as_hits(numbers, scores)
         return hits[0] if is_one else hits
 
     def _looked_up(

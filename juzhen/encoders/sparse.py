@@ -100,6 +100,8 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
     ) -> Self:
         """A new one over the transformer of an encoder of sentences: its pooling and projections are left out.
 
+        Of an encoder with an adapter the merged weights are taken.
+
         The head is that of the folder which the transformer is from; where it has none, one is drawn with `seed`, and
         begins as `juzhen.encoders.sparse_start` says.
         Raises UserError for an architecture without such a head.

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 
 from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
-from juzhen.core.processor import num_cores
 from juzhen.encoders.embedding_cache import encoder_digest
+from juzhen.encoders.search import on_one_thread, require_encoder
 from juzhen.encoders.token_table import runs
 from juzhen.encoders.token_vectors import TokenVectors
 
@@ -35,13 +35,15 @@ class TokenIndex:
     encoder    what made them; another one is refused when it searches here. None: it is not looked at
 
     The centroids are 4 · √tokens, by k-means on one thread: the same documents give the same index. Raises UserError
-    where FAISS is not installed.
+    where FAISS is not installed, and without documents.
     """
 
     def __init__(self, documents: TokenVectors, *, encoder: Any = None) -> None:
         require_packages("an index of token vectors", "faiss", extra="search")
         import faiss
 
+        if not len(documents):
+            raise UserError("corpus: no documents; an index needs one at least")
         self.documents = documents
         self._digest = None if encoder is None else encoder_digest(encoder, encoder.facts)
         vectors = [documents[row] for row in range(len(documents))]
@@ -49,9 +51,7 @@ class TokenIndex:
         self._starts = np.cumsum(self._sizes) - self._sizes
         tokens = np.concatenate(vectors)
         count = min(max(int(4 * np.sqrt(len(tokens))), 1), len(tokens))
-        threads = min(faiss.omp_get_max_threads(), num_cores())
-        faiss.omp_set_num_threads(1)
-        try:
+        with on_one_thread(faiss):
             means = faiss.Kmeans(
                 tokens.shape[1],
                 count,
@@ -63,8 +63,6 @@ class TokenIndex:
             )
             means.train(tokens)
             self._codes = means.index.search(tokens, 1)[1][:, 0].astype(np.int32)
-        finally:
-            faiss.omp_set_num_threads(threads)
         self._centroids: Any = means.centroids  # (centroids, dim)
         owners = np.repeat(np.arange(len(vectors), dtype=np.int32), self._sizes)
         self._owners = owners[np.argsort(self._codes, kind="stable")]
@@ -75,10 +73,7 @@ class TokenIndex:
 
     def check(self, encoder: Any) -> None:
         """Raises UserError where the vectors are known to be of other weights or settings."""
-        if self._digest is not None and self._digest != encoder_digest(encoder, encoder.facts):
-            raise UserError(
-                "corpus: the index was built with an encoder of other weights or settings; build it anew with this one"
-            )
+        require_encoder(self._digest, encoder, encoder.facts)
 
     def search(
         self,
@@ -88,7 +83,11 @@ class TokenIndex:
         *,
         advance: Callable[[int], None] = lambda count: None,
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """The `k` best documents of some queries and their exact scores, best first; −1 where a list has ended."""
+        """The `k` best documents of each query and their exact scores, best first; −1 where a list has ended.
+
+        numbers  which of `queries` ask
+        advance  is told of each query that is done
+        """
         documents = np.full((len(numbers), k), -1)
         scores = np.full((len(numbers), k), -np.inf, dtype=np.float32)
         for row, number in enumerate(numbers.tolist()):

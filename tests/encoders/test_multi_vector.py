@@ -193,6 +193,8 @@ def test_an_index_finds_what_all_documents_are_looked_at_for():
     assert model.search(QUERIES[0], index)[0].document == model.search(QUERIES[0], corpus)[0].document
     with pytest.raises(UserError, match="other weights or settings"):
         encoder(dim=8).search(QUERIES, index)
+    with pytest.raises(UserError, match="no documents"):
+        model.token_index([])
     with pytest.raises(UserError, match="there are 7 documents"):
         model.search(QUERIES, index, 8)
 

@@ -105,7 +105,8 @@ def test_a_colbert_that_is_there_keeps_its_markers(run):
         ),
         (("loss=ce", "dataset=[demo_nli]"), "loss=ce needs one logit per class"),
         (("loss=info_nce", "augmentation=noise", "dataset=[demo_qmc]"), "leave augmentation out"),
-        (("loss=cosent", "+backbone.adapter={kind: lora, base: nf4}"), "4 bits do not hold"),
+        (("loss=cosent", "+backbone.adapter={kind: lora, base: nf4}"), "type backbone.adapter.base=float32"),
+        (("loss=cosent", "+backbone.adapter={kind: lora, base: bfloat16}"), "base=bfloat16: model=colbert"),
     ],
 )
 def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
