@@ -284,7 +284,10 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         return vectors
 
     def token_index(self, corpus: Iterable[str], **options: Any) -> TokenIndex:
-        """Documents to be searched often, without looking at all of them. Options: as `encode`; errors: as `TokenIndex`, too."""
+        """Documents to be searched often, without looking at all of them.
+
+        Options as of `encode`. Raises UserError as `encode` does, and as `TokenIndex`.
+        """
         how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
         return TokenIndex(self.vectors(as_text_list(corpus, "corpus"), Side.DOCUMENT, *how), encoder=self)
 
