@@ -1,7 +1,7 @@
 """`juzhen memory`, and the line before training: what a step will take, whether it fits, and what to change if not."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,7 +76,8 @@ def memory(
 
 
 def cells(taken: "StepMemory") -> list[str]:
-    return [f"{value / 2**30:.2f}" for value in asdict(taken).values()]
+    values = taken.weights, taken.gradients, taken.optimizer, taken.activations, taken.peak
+    return [f"{value / 2**30:.2f}" for value in values]
 
 
 def ways(
@@ -127,6 +128,7 @@ def plan_of(job: "JobConfig") -> "StepPlan":
         optimizer_bytes=8 if job.optimizer.state_bits == 32 else 2 + 8 / 256,
         on_cuda=hardware.accelerator == "cuda",
         sparse=(job.model.get("pooling") or "max") if job.model["name"] == "splade" else None,
+        sharing=hardware.devices if hardware.strategy == "fsdp" else 1,
     )
 
 

@@ -11,17 +11,19 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from hydra._internal import config_loader_impl
+from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.defaults_list import DefaultsList
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 ROOT = Path(__file__).resolve().parents[1]
 list_files, merge_files = (
     config_loader_impl.create_defaults_list,
     ConfigLoaderImpl._compose_config_from_defaults_list,
 )
-load_file = ConfigRepository.load_config
+load_file, place_file = ConfigRepository.load_config, ConfigLoaderImpl._load_single_config
+parse_word, map_choices = OverridesParser.parse_rule, defaults_list._create_interpolation_map
 KEPT: dict[str, bytes] = {}
 
 
@@ -45,11 +47,31 @@ def trees(repo) -> str:
     return repr(found)
 
 
+def is_of_the_project(repo) -> bool:
+    return {source.path for source in repo.get_sources() if source.scheme() == "file"} == {str(ROOT / "conf")}
+
+
 def loaded(self, config_path: str):
-    places = {source.path for source in self.get_sources() if source.scheme() == "file"}
-    if places != {str(ROOT / "conf")}:
+    if not is_of_the_project(self):
         return load_file(self, config_path)
     return kept(f"file {config_path}", lambda: load_file(self, config_path))
+
+
+def placed(self, default, repo):
+    if not is_of_the_project(repo):
+        return place_file(self, default, repo)
+    key = f"placed {default.config_path} {default.package} {default.primary}"
+    return kept(key, lambda: place_file(self, default, repo))
+
+
+def parsed(self, word: str, rule: str):
+    return kept(f"{rule} {word}", lambda: parse_word(self, word, rule))
+
+
+def mapped(overrides, defaults, self_added):
+    """The choices, for a file of the list that is named by one of them: `${…}`."""
+    needs_them = any(not one.is_self() and one.is_interpolation() for one in defaults)
+    return map_choices(overrides, defaults, self_added) if needs_them else None
 
 
 def listed(repo, config_name, overrides_list, prepend_hydra, skip_missing) -> DefaultsList:
@@ -73,3 +95,6 @@ def share_compositions() -> None:
     config_loader_impl.create_defaults_list = listed
     ConfigLoaderImpl._compose_config_from_defaults_list = merged
     ConfigRepository.load_config = loaded
+    ConfigLoaderImpl._load_single_config = placed
+    OverridesParser.parse_rule = parsed
+    defaults_list._create_interpolation_map = mapped

@@ -225,7 +225,7 @@ def test_memory_is_told_before_training(tmp_path, encoder_folder, monkeypatch, c
     monkeypatch.setattr(
         "juzhen.training.memory.step_memory",
         lambda architecture, lengths, plan: StepMemory(
-            0, 0, 0, 0, gib * taken.get(plan.micro_batch_tokens, 3.0)
+            0, 0, 0, gib * taken.get(plan.micro_batch_tokens, 3.0)
         ),
     )
     words = (*LORA, "training.duration=2 steps")

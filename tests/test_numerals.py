@@ -25,8 +25,8 @@ VERBS_WITH_TOKENS = [
     ["fuse", "x", "y"],
     ["transfer", "x", "mrpc"],
     ["space", "x"],
-    ["distil", "x", "mrpc", "--out", "a.tsv"],
-    ["mine", "mrpc", "bm25", "--out", "a.tsv"],
+    ["distil", "x", "mrpc", "--out", "of_tests_a.tsv"],
+    ["mine", "mrpc", "bm25", "--out", "of_tests_a.tsv"],
 ]
 
 
@@ -43,12 +43,15 @@ def test_a_number_of_tokens(words, value, capsys):
         (["space", "x", "--texts=9"], "'--texts': Input should be greater than or equal to 10"),
         (["transfer", "x", "mrpc", f"--seed={2**32}"], "'--seed': Input should be less than or equal to"),
         (["leaks", "--all", "--threshold=nan"], "--threshold nan: expected more than 0 and at most 1"),
-        (["mine", "x", "bm25", "--out", "a.tsv", "--depth=0"], "'--depth': Input should be greater"),
+        (["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--depth=0"], "'--depth': Input should be greater"),
         (
-            ["mine", "x", "bm25", "--out", "a.tsv", "--share=all"],
+            ["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--share=all"],
             "'--share': could not convert string to float: 'all'",
         ),
-        (["mine", "x", "bm25", "--out", "a.tsv", "--share=nan"], "share=nan: expected a number above 0"),
+        (
+            ["mine", "x", "bm25", "--out", "of_tests_a.tsv", "--share=nan"],
+            "share=nan: expected a number above 0",
+        ),
     ],
 )
 def test_other_numbers(words, part, capsys):

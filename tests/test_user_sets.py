@@ -11,14 +11,19 @@ from juzhen.core.places import BUILTIN
 
 TESTS = (
     "tests/datamodules/test_dataset_configs.py",
+    "tests/distillation/test_graded_sets.py",
     "tests/docs/test_generated.py",
     "tests/launch/test_data_file.py",
     "tests/launch/test_real_tree.py",
+    "tests/lightning_modules/test_crossencoder.py",
+    "tests/mining/test_mine_command.py",
+    "tests/mining/test_negatives.py",
+    "tests/security/test_owned.py",
     "tests/sweeps/test_published_page.py",
     "tests/test_docs.py",
     "tests/test_pages.py",
 )
-"""That read conf/dataset, or the pages made of it."""
+"""That read conf/dataset or the pages made of it, or write a set."""
 
 STALE = "from tools.generated import stale; print([page.writes for page in stale()])"
 
@@ -40,21 +45,19 @@ def copy(tmp_path_factory):
     pairs = [line.split("\t") for line in lines]
     nli = ("蕴含", "中立", "矛盾")
     tables = {
-        "faq.csv": [f"{a},{b},{label}" for a, b, label in pairs],
+        "hard.csv": [f"{a},{b},{label}" for a, b, label in pairs],
         "问答.tsv": [f"{a}\t{b}" for a, b, _ in pairs],
-        "grades.csv": [f"{a},{b},{n % 11 / 2}" for n, (a, b, _) in enumerate(pairs)],
-        "inference.tsv": [f"{a}\t{b}\t{nli[n % 3]}" for n, (a, b, _) in enumerate(pairs)],
-        "sentences.txt": [a for a, *_ in pairs],
+        "graded.csv": [f"{a},{b},{n % 11 / 2}" for n, (a, b, _) in enumerate(pairs)],
+        "taught.tsv": [f"{a}\t{b}\t{nli[n % 3]}" for n, (a, b, _) in enumerate(pairs)],
+        "mined.txt": [a for a, *_ in pairs],
     }
     for name, rows in tables.items():
         (root / name).write_text("\n".join(rows), encoding="utf-8")
         done = python("-m", "juzhen", "new", name, cwd=root, env=os.environ | {"PYTHONPATH": str(root)})
         assert done.returncode == 0, done.stderr
     assert len([*root.glob("conf/dataset/*.yaml")]) == 5 + listed.stdout.count("conf/dataset/")
-    by_hand = (
-        (root / "conf" / "dataset" / "grades.yaml").read_text(encoding="utf-8").replace("grades", "my_pairs")
-    )
-    (root / "conf" / "dataset" / "my_pairs.yaml").write_text(by_hand, encoding="utf-8")
+    by_hand = (root / "conf" / "dataset" / "graded.yaml").read_text(encoding="utf-8").replace("graded", "x")
+    (root / "conf" / "dataset" / "x.yaml").write_text(by_hand, encoding="utf-8")
     return root
 
 

@@ -32,6 +32,7 @@ from juzhen.encoders.sparse import SparseEncoder
 from juzhen.encoders.spec import AdapterConfig
 from juzhen.encoders.transformer import checkpoint_layers, from_scratch, quiet
 from juzhen.losses.sparsity import flops
+from juzhen.training.optimizer import layer_of
 
 DEPTHS = 2, 3
 """Layers of the two encoders that are looked at; an encoder with fewer is looked at as it is."""
@@ -52,18 +53,20 @@ class StepMemory:
     gradients    of those that learn
     optimizer    its states
     activations  the most that is kept for the way back, with what is computed in passing
-    peak         of all these at once, which is less than their sum where gradients take the place of activations
     """
 
     weights: float
     gradients: float
     optimizer: float
     activations: float
-    peak: float
+
+    @property
+    def peak(self) -> float:
+        return self.weights + self.gradients + self.optimizer + self.activations
 
     def words(self) -> str:
         """
-        >>> StepMemory(2**30, 0, 0, 2**29, 3 * 2**29).words()
+        >>> StepMemory(2**30, 0, 0, 2**29).words()
         '1.50 GiB (weights 1.00, gradients 0.00, optimizer 0.00, activations 0.50)'
         """
         parts = ("weights", "gradients", "optimizer", "activations")
@@ -79,6 +82,7 @@ class StepPlan:
     optimizer_bytes  of the states of a number that learns
     on_cuda          attention keeps no weights there
     sparse           pooling of vectors over the vocabulary (`SparseEncoder`): the head and its tensors count
+    sharing          processes that share out weights, gradients and states (hardware.strategy=fsdp); 1: none do
     """
 
     pooling: str = "mean"
@@ -89,6 +93,7 @@ class StepPlan:
     optimizer_bytes: float = 8
     on_cuda: bool = False
     sparse: str | None = None
+    sharing: int = 1
 
 
 def step_memory(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
@@ -100,7 +105,7 @@ def step_memory(architecture: PretrainedConfig, lengths: Sequence[int], plan: St
     # Logits over a vocabulary are too large for it: these are given back at once.
     plain = replace(plan, adapter=None, checkpointing=False, sparse=None)
     held = SLACK * (taken if plan == plain else _without_slack(architecture, lengths, plain)).activations
-    return replace(taken, activations=taken.activations + held, peak=taken.peak + held)
+    return replace(taken, activations=taken.activations + held)
 
 
 def _without_slack(architecture: PretrainedConfig, lengths: Sequence[int], plan: StepPlan) -> StepMemory:
@@ -150,10 +155,31 @@ def _looked_at(architecture: PretrainedConfig, lengths: Sequence[int], plan: Ste
     weights, learnt_bytes = parameter_bytes(
         encoder, precision=plan.adapter.base if plan.adapter else "float32"
     )
-    states = learnt_bytes / 4 * plan.optimizer_bytes
     # Gradients of the step before are let go when the forward pass is over.
-    peak = weights + states + max(forward + learnt_bytes, backward)
-    return StepMemory(weights, learnt_bytes, states, max(forward, backward - learnt_bytes), peak)
+    activations = max(forward, backward - learnt_bytes)
+    states = learnt_bytes / 4 * plan.optimizer_bytes
+    if plan.sharing == 1:
+        return StepMemory(weights, learnt_bytes, states, activations)
+    # Put together for a while: what lies outside of layers, a layer, and the next one, which is fetched meanwhile.
+    # On a processor, the model that is shared out stays whole beside its parts.
+    whole = 0 if plan.on_cuda else weights
+    learnt_together, together = (_put_together(encoder, is_learnt) for is_learnt in (True, False))
+    return StepMemory(
+        whole + weights / plan.sharing + together,
+        learnt_bytes / plan.sharing + learnt_together,
+        states / plan.sharing,
+        activations,
+    )
+
+
+def _put_together(encoder: nn.Module, is_learnt: bool) -> float:
+    """Bytes of what lies outside of layers, and of the two largest layers. is_learnt: of what learns alone."""
+    sizes: dict[int, float] = {}
+    for name, values in encoder.named_parameters():
+        layer = layer_of(name) or 0
+        if values.requires_grad or not is_learnt:
+            sizes[layer] = sizes.get(layer, 0) + values.numel() * values.element_size()
+    return sizes.pop(0, 0) + sum(sorted(sizes.values())[-2:])
 
 
 def _cost(vectors: Tensor, plan: StepPlan) -> Tensor:

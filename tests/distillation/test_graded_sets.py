@@ -101,12 +101,12 @@ def test_equal_scores_are_refused():
 
 @pytest.mark.slow
 def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbone, project_root, capsys):
-    table = tmp_path / "silver" / "qmc_graded.tsv"
+    table = tmp_path / "silver" / "of_tests_qmc_graded.tsv"
     assert main(["distil", str(teacher), "demo_qmc", "--out", str(table), "--limit", "60"]) == 0
     told = capsys.readouterr().out
     assert "60 pairs of demo_qmc/train" in told
     assert "Spearman of the scores with the gold labels" in told
-    rows = read(tmp_path / "silver" / "conf" / "dataset" / "qmc_graded.yaml", data_dir=tmp_path)
+    rows = read(tmp_path / "silver" / "conf" / "dataset" / "of_tests_qmc_graded.yaml", data_dir=tmp_path)
     scores = CrossEncoder.load(teacher).score(
         list(zip(rows.texts("text_a"), rows.texts("text_b"), strict=True))
     )
@@ -120,26 +120,26 @@ def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbo
         tmp_path / "runs",
         tiny_backbone,
         f"hydra.searchpath=[file://{tmp_path}/silver/conf]",
-        "dataset=[qmc_graded]",
+        "dataset=[of_tests_qmc_graded]",
         f"data_dir={tmp_path}",
         "suite=demo",
         "evaluation.splits=[dev]",
         "training.duration=2 steps",
     )
     result = Result.read(run)
-    assert result.trained_on == ["qmc_graded"]
-    assert result.data["train/qmc_graded"]["kind"] == "scored_pair"
+    assert result.trained_on == ["of_tests_qmc_graded"]
+    assert result.data["train/of_tests_qmc_graded"]["kind"] == "scored_pair"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lcqm", "--out", "x.tsv"], "set=lcqm: did you mean lcqmc"),
-        (["lcqmc", "--out", "x.tsv"], "lcqmc/train: no file of it below nowhere; type --data-dir"),
+        (["lcqm", "--out", "of_tests_x.tsv"], "set=lcqm: did you mean lcqmc"),
+        (["lcqmc", "--out", "of_tests_x.tsv"], "lcqmc/train: no file of it below nowhere; type --data-dir"),
         (["demo_qmc", "--out", "x.csv"], "--out x.csv: expected a .tsv whose name is letters"),
         (["demo_qmc", "--out", "lcqmc.tsv"], "there is a dataset lcqmc already; choose lcqmc_graded.tsv"),
-        (["demo_qmc", "--out", "x.tsv", "--limit", "1"], "Invalid value for '--limit'"),
-        (["demo_qmc", "--out", "x.tsv"], "nothing: no such folder; expected a run"),
+        (["demo_qmc", "--out", "of_tests_x.tsv", "--limit", "1"], "Invalid value for '--limit'"),
+        (["demo_qmc", "--out", "of_tests_x.tsv"], "nothing: no such folder; expected a run"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, capsys):
@@ -183,13 +183,13 @@ def test_what_cannot_be_scored_is_refused(read_as, kind, texts, message):
 
 @pytest.mark.slow
 def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny_backbone, capsys):
-    table = tmp_path / "silver" / "nli_scored.tsv"
+    table = tmp_path / "silver" / "of_tests_nli_scored.tsv"
     assert main(["distil", str(teacher), "demo_nli", "--triplets", "--out", str(table), "--limit", "20"]) == 0
     told = capsys.readouterr().out
     assert "20 triplets of demo_nli/train with scores" in told
     assert "the positive scores above its negatives in" in told
     assert "loss=margin_mse" in told
-    rows = read(tmp_path / "silver" / "conf" / "dataset" / "nli_scored.yaml", data_dir=tmp_path)
+    rows = read(tmp_path / "silver" / "conf" / "dataset" / "of_tests_nli_scored.yaml", data_dir=tmp_path)
     encoder = CrossEncoder.load(teacher)
     for place, document in enumerate(("positive", "negative")):
         expected = encoder.score(list(zip(rows.texts("anchor"), rows.texts(document), strict=True)))
@@ -198,29 +198,29 @@ def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny
         tmp_path / "runs",
         tiny_backbone,
         f"hydra.searchpath=[file://{tmp_path}/silver/conf]",
-        "dataset=[nli_scored]",
+        "dataset=[of_tests_nli_scored]",
         "loss=margin_mse",
         f"data_dir={tmp_path}",
         "suite=demo",
         "evaluation.splits=[dev]",
         "training.duration=2 steps",
     )
-    assert Result.read(run).data["train/nli_scored"]["kind"] == "triplet"
+    assert Result.read(run).data["train/of_tests_nli_scored"]["kind"] == "triplet"
 
     # A set that was written is a set that can be scored.
     silver = str(tmp_path / "silver" / "conf")
-    words = ["nli_scored", "--config-dir", silver, "--out", str(tmp_path / "again.tsv")]
+    words = ["of_tests_nli_scored", "--config-dir", silver, "--out", str(tmp_path / "of_tests_again.tsv")]
     assert main(["distil", str(teacher), *words]) == 0
-    assert "40 pairs of nli_scored/train" in capsys.readouterr().out
+    assert "40 pairs of of_tests_nli_scored/train" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_bi_encoder_teaches_by_its_cosines(project_root, tmp_path, capsys):
     folder = str(project_root / "juzhen" / "builtin" / "mini_zh")
-    words = ("demo_nli", "--triplets", "--limit", "20", "--out", str(tmp_path / "taught.tsv"))
+    words = ("demo_nli", "--triplets", "--limit", "20", "--out", str(tmp_path / "of_tests_taught.tsv"))
     assert main(["distil", folder, *words]) == 0
     assert "loss=list_kl loss.teacher_temperature=0.01" in capsys.readouterr().out
-    rows = read(tmp_path / "conf" / "dataset" / "taught.yaml", data_dir=tmp_path)
+    rows = read(tmp_path / "conf" / "dataset" / "of_tests_taught.yaml", data_dir=tmp_path)
     pairs = list(zip(rows.texts("anchor"), rows.texts("negative"), strict=True))
     expected = SentenceEncoder.load(folder).score(pairs)
     np.testing.assert_allclose(rows.teacher_scores[:, 1], expected, atol=1e-5)

@@ -57,6 +57,7 @@ def alone(folder, texts, pooling):
 
 
 @pytest.mark.parametrize("family", ALL)
+@pytest.mark.sampled(2)
 def test_an_encoder_gives_what_transformers_gives_for_each_text_alone(family, tmp_path):
     folder = decoders.write(family, tmp_path / "m")
     encoder = load(folder, pooling=pooling_of(family))
@@ -81,6 +82,7 @@ def outcome(encoder, texts):
 
 @pytest.mark.parametrize("attention", [None, "bidirectional"])
 @pytest.mark.parametrize("family", [*DECODERS, *ENCODERS])
+@pytest.mark.sampled(2)
 def test_packed_equals_padded_with_gradients(family, attention, tmp_path):
     if attention and family not in DECODERS:
         pytest.skip("it looks both ways")
@@ -95,6 +97,7 @@ def test_packed_equals_padded_with_gradients(family, attention, tmp_path):
 
 
 @pytest.mark.parametrize("family", [*DECODERS, "modernbert"])
+@pytest.mark.sampled(3)
 def test_dropped_attention_and_bf16_see_the_same_tokens(family, tmp_path):
     """Plain products take the place of the fused kernel where a CPU has none."""
     encoder = load(decoders.write(family, tmp_path / "m"), pooling=pooling_of(family))

@@ -57,7 +57,7 @@ def test_a_list_of_teacher_scores_is_learnt_from_in_micro_batches(tmp_path, tiny
 
 
 def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
-    out = tmp_path / "mined" / "hard.tsv"
+    out = tmp_path / "mined" / "of_tests_hard.tsv"
     words = [
         "demo_retrieval",
         str(run),
@@ -72,15 +72,24 @@ def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
     ]
     assert main(["mine", *words]) == 0, capsys.readouterr().err
     assert len(out.read_text(encoding="utf-8").splitlines()) == 2
-    assert main(["mine", *words[:3], str(tmp_path / "b.tsv"), *words[4:], "--index", "hnsw"]) == 2
+    assert main(["mine", *words[:3], str(tmp_path / "of_tests_b.tsv"), *words[4:], "--index", "hnsw"]) == 2
     assert "this encoder has one per token; type index=centroids" in capsys.readouterr().err
-    indexed = [*words[:3], str(tmp_path / "d.tsv"), *words[4:], "--index", "centroids"]
+    indexed = [*words[:3], str(tmp_path / "of_tests_d.tsv"), *words[4:], "--index", "centroids"]
     assert main(["mine", *indexed]) == 0
-    assert (tmp_path / "d.tsv").read_bytes() == out.read_bytes()
+    assert (tmp_path / "of_tests_d.tsv").read_bytes() == out.read_bytes()
     assert main(["mine", "demo_retrieval", "builtin/mini_zh", *indexed[2:]]) == 2
     assert "index=centroids: is for vectors of tokens" in capsys.readouterr().err
     assert (
-        main(["mine", *words[:3], str(tmp_path / "c.tsv"), *words[4:], "--cache", str(tmp_path / "kept")])
+        main(
+            [
+                "mine",
+                *words[:3],
+                str(tmp_path / "of_tests_c.tsv"),
+                *words[4:],
+                "--cache",
+                str(tmp_path / "kept"),
+            ]
+        )
         == 2
     )
     assert "cache: keeps one vector per text" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_a_teacher_is_learnt_from_in_micro_batches(tmp_path, tiny_backbone, loss
 
 
 def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
-    out = tmp_path / "mined" / "hard.tsv"
+    out = tmp_path / "mined" / "of_tests_hard.tsv"
     words = [
         "demo_retrieval",
         str(run),
@@ -83,7 +83,7 @@ def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
     ]
     assert main(["mine", *words]) == 0, capsys.readouterr().err
     assert len(out.read_text(encoding="utf-8").splitlines()) > 1
-    assert main(["mine", *words[:3], str(tmp_path / "b.tsv"), *words[4:], "--index", "hnsw"]) == 2
+    assert main(["mine", *words[:3], str(tmp_path / "of_tests_b.tsv"), *words[4:], "--index", "hnsw"]) == 2
     assert "this encoder has sparse ones" in capsys.readouterr().err
 
 

@@ -54,9 +54,9 @@ def encoder(encoder_folder):
 
 
 def files(mined, folder):
-    yaml, _ = mined.write(folder / "hard.tsv", like=LIKE)
+    yaml, _ = mined.write(folder / "of_tests_hard.tsv", like=LIKE)
     text = yaml.read_text().replace(str(folder.resolve()), "")
-    return (folder / "hard.tsv").read_bytes(), (folder / "hard.parquet").read_bytes(), text
+    return (folder / "of_tests_hard.tsv").read_bytes(), (folder / "of_tests_hard.parquet").read_bytes(), text
 
 
 @pytest.mark.slow
@@ -101,8 +101,8 @@ def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, 
 
 def test_the_file_of_candidates_says_what_decided_it(ranking, encoder, tmp_path):
     mined = juzhen.mine(ranking, [encoder], FEW, folder=tmp_path / "portions")
-    yaml, count = mined.write(tmp_path / "hard.tsv", like=LIKE)
-    table = pq.read_table(tmp_path / "hard.parquet")
+    yaml, count = mined.write(tmp_path / "of_tests_hard.tsv", like=LIKE)
+    table = pq.read_table(tmp_path / "of_tests_hard.parquet")
     told = json.loads(table.schema.metadata[METADATA])
     assert told["options"]["seed"] == 42
     assert len(told["data"]) == len(told["sources"]["encoder"]) == 32
@@ -170,8 +170,8 @@ def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
     with pytest.raises(
         UserError, match=r"no query has 3 negatives, .* refused as above_threshold \([\d,]+\), see"
     ):
-        mined.write(tmp_path / "hard.tsv", like=LIKE)
-    assert sorted(one.name for one in tmp_path.iterdir()) == [LIST, "hard.parquet", "portions"]
+        mined.write(tmp_path / "of_tests_hard.tsv", like=LIKE)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [LIST, "of_tests_hard.parquet", "portions"]
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_a_job_learns_from_what_the_verb_has_mined(
     tmp_path, tiny_backbone, encoder_folder, project_root, capsys
 ):
     pytest.importorskip("bm25s")
-    out = tmp_path / "mined" / "qmc_hard.tsv"
+    out = tmp_path / "mined" / "of_tests_qmc_hard.tsv"
     words = ["mine", "demo_qmc", "bm25", str(encoder_folder), "--split", "dev", "--out", str(out)]
     words += ["--depth", "20", "--negatives", "2", "--keep-out", "demo_qmc/test", "--limit", "150"]
     assert main(words) == 0
@@ -193,25 +193,25 @@ def test_a_job_learns_from_what_the_verb_has_mined(
         assert shapes(quoted(name, "5,052 rows")) == shapes(told)
     assert len(set(pq.read_table(out.with_suffix(".parquet"))["query"].to_pylist())) == 150
     found = sorted(one.name for one in out.parent.iterdir())
-    assert found == [LIST, "conf", "qmc_hard.parquet", "qmc_hard.tsv"]
-    leaks = ["leaks", "--train", "qmc_hard", "--evaluate", "demo_qmc", "--data-dir", str(tmp_path)]
+    assert found == [LIST, "conf", "of_tests_qmc_hard.parquet", "of_tests_qmc_hard.tsv"]
+    leaks = ["leaks", "--train", "of_tests_qmc_hard", "--evaluate", "demo_qmc", "--data-dir", str(tmp_path)]
     leaks += ["--config-dir", str(out.parent / "conf"), "--output", str(tmp_path / "leaks"), "--no-progress"]
     assert main(leaks) == 0
-    assert "qmc_hard" in capsys.readouterr().out
+    assert "of_tests_qmc_hard" in capsys.readouterr().out
     (line,) = [line for line in told.splitlines() if "train.py" in line]
     check_command_line(shlex.split(line)[2:], conf_dir=project_root / "conf")
     run = run_job(
         tmp_path / "runs",
         tiny_backbone,
         f"hydra.searchpath=[file://{out.parent}/conf]",
-        "dataset=[qmc_hard]",
+        "dataset=[of_tests_qmc_hard]",
         f"data_dir={tmp_path}",
         "suite=demo",
         "loss=info_nce",
         "evaluation.splits=[dev]",
         "training.duration=2 steps",
     )
-    assert Result.read(run).data["train/qmc_hard"]["kind"] == "triplet"
+    assert Result.read(run).data["train/of_tests_qmc_hard"]["kind"] == "triplet"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
     )
     words = ["mine", "demo_qmc", str(encoder_folder), "--split", "dev", "--limit", "60", "--depth", "20"]
     words += ["--share", "none", "--negatives", "1", "--calibrate-on", "demo_qmc", "--share-of", "own"]
-    assert main([*words, "--out", str(tmp_path / "hard.tsv")]) == 0
+    assert main([*words, "--out", str(tmp_path / "of_tests_hard.tsv")]) == 0
     out, err = capsys.readouterr()
     assert [line for line in err.splitlines() if line.startswith("warning: --calibrate-on demo_qmc")]
     assert "warning" not in out
@@ -260,8 +260,8 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lcqm", "bm25", "--out", "x.tsv"], "set=lcqm: did you mean lcqmc"),
-        (["demo_sts", "bm25", "--out", "x.tsv"], "demo_sts"),
+        (["lcqm", "bm25", "--out", "of_tests_x.tsv"], "set=lcqm: did you mean lcqmc"),
+        (["demo_sts", "bm25", "--out", "of_tests_x.tsv"], "demo_sts"),
         (
             ["demo_qmc", "bm25", "--out", "x.csv"],
             "--out x.csv: expected a .tsv .* such as mined/demo_qmc_hard.tsv",
@@ -270,9 +270,15 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
             ["demo_qmc", "bm25", "--out", "lcqmc.tsv"],
             "there is a dataset lcqmc already; choose lcqmc_hard.tsv",
         ),
-        (["demo_qmc", "nothing", "--out", "x.tsv"], "nothing: no such folder"),
-        (["demo_qmc", "bm25", "--out", "x.tsv", "--keep-out", "lcqm"], "evaluate=lcqm: did you mean"),
-        (["demo_qmc", "bm25", "--out", "x.tsv", "--share", "2"], "share=2.0: expected a number above 0 to 1"),
+        (["demo_qmc", "nothing", "--out", "of_tests_x.tsv"], "nothing: no such folder"),
+        (
+            ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--keep-out", "lcqm"],
+            "evaluate=lcqm: did you mean",
+        ),
+        (
+            ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--share", "2"],
+            "share=2.0: expected a number above 0 to 1",
+        ),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, capsys):

@@ -225,13 +225,13 @@ OUTPUTS = {
     "distil": ("distil", "{encoder}", "demo_qmc", "--out", "{out}.tsv"),
 }
 OF_OTHERS = {
-    "out.tsv",
-    "out.npy",
-    "out.onnx",
-    "out.json",
-    "out.md",
-    "out.csv",
-    "out.svg",
+    "of_tests.tsv",
+    "of_tests.npy",
+    "of_tests.onnx",
+    "of_tests.json",
+    "of_tests.md",
+    "of_tests.csv",
+    "of_tests.svg",
     "index.html",
     "matrix.png",
     "pairs.json",
@@ -247,7 +247,7 @@ def test_no_verb_replaces_a_file_of_the_user(tmp_path, encoder_folder, verb, cap
     (there / "pairs.tsv").write_text("sentence1\tsentence2\n今天\t明天\n", encoding="utf-8")
     (there / "lines.txt").write_text("今天\n", encoding="utf-8")
     runs = some_run(tmp_path / "runs")
-    facts = {"encoder": encoder_folder, "out": there / "out", "runs": runs, "there": there}
+    facts = {"encoder": encoder_folder, "out": there / "of_tests", "runs": runs, "there": there}
     facts |= {"pairs": there / "pairs.tsv", "lines": there / "lines.txt"}
     before = tree(tmp_path)
     assert main([word.format(**facts) for word in OUTPUTS[verb]]) == 2
@@ -260,16 +260,18 @@ def test_no_verb_replaces_a_file_of_the_user(tmp_path, encoder_folder, verb, cap
 @pytest.mark.parametrize(
     "place",
     [
-        "x_hard.parquet",
-        "conf/dataset/x_hard.yaml",
-        "x_hard.portions/mine.parquet",
-        "x_hard.portions/000000.parquet",
+        "of_tests_hard.parquet",
+        "conf/dataset/of_tests_hard.yaml",
+        "of_tests_hard.portions/mine.parquet",
+        "of_tests_hard.portions/000000.parquet",
     ],
 )
 def test_nothing_beside_a_mined_table_is_replaced_or_removed(tmp_path, place, capsys):
     write(tmp_path, place)
     before = tree(tmp_path)
-    assert main(["mine", "demo_qmc", "bm25", "--out", str(tmp_path / "x_hard.tsv"), "--limit", "50"]) == 2
+    assert (
+        main(["mine", "demo_qmc", "bm25", "--out", str(tmp_path / "of_tests_hard.tsv"), "--limit", "50"]) == 2
+    )
     assert "Nothing was changed" in capsys.readouterr().err
     assert tree(tmp_path) == before
 
@@ -277,14 +279,14 @@ def test_nothing_beside_a_mined_table_is_replaced_or_removed(tmp_path, place, ca
 def test_portions_that_are_a_link_are_refused_and_what_is_added_to_them_stays(tmp_path, capsys):
     pytest.importorskip("bm25s")
     precious = write(tmp_path / "precious", "mining.json", "000000.parquet")
-    portions = tmp_path / "x_hard.portions"
+    portions = tmp_path / "of_tests_hard.portions"
     portions.symlink_to(precious)
     words = [
         "mine",
         "demo_qmc",
         "bm25",
         "--out",
-        str(tmp_path / "x_hard.tsv"),
+        str(tmp_path / "of_tests_hard.tsv"),
         "--limit",
         "60",
         "--depth",
@@ -307,14 +309,14 @@ def test_portions_that_are_a_link_are_refused_and_what_is_added_to_them_stays(tm
 
 def test_a_set_is_not_mined_over_the_table_it_is_read_from(tmp_path, capsys):
     pytest.importorskip("bm25s")
-    table = tmp_path / "x_hard.tsv"
+    table = tmp_path / "of_tests_hard.tsv"
     small = ["bm25", "--limit", "60", "--depth", "9", "--negatives", "2", "--out", str(table)]
     assert main(["mine", "demo_qmc", *small]) == 0
     before = tree(tmp_path)
     words = [
         "distil",
         "builtin/mini_zh",
-        "x_hard",
+        "of_tests_hard",
         "--config-dir",
         str(tmp_path / "conf"),
         "--out",

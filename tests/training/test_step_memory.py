@@ -74,12 +74,27 @@ def test_less_is_kept_in_each_way():
     assert half.weights < 0.6 * few.weights
 
 
+def test_what_two_processes_share_out():
+    """On CUDA: half of all, and two of five equal layers with what lies outside of them put together."""
+    encoder = random_encoder(architecture(), StepPlan())
+    sizes = {name: 4 * values.numel() for name, values in encoder.named_parameters()}
+    layers = sum(size for name, size in sizes.items() if ".layer." in name)
+    total = sum(sizes.values())
+    together = total - layers + layers * 2 / 5
+    shared = step_memory(architecture(), LENGTHS, StepPlan(on_cuda=True, sharing=2))
+    assert (shared.weights, shared.gradients) == (total / 2 + together,) * 2
+    assert shared.optimizer == total
+    assert shared.activations == step_memory(architecture(), LENGTHS, StepPlan(on_cuda=True)).activations
+    on_processor = step_memory(architecture(), LENGTHS, StepPlan(sharing=2))
+    assert on_processor.weights == shared.weights + total  # the whole model lies beside its copy
+
+
 def test_the_largest_micro_batch_that_fits(monkeypatch):
     taken = {None: 900, 32: 50, 64: 100, 128: 200, 256: 400}
     monkeypatch.setattr(
         memory,
         "step_memory",
-        lambda architecture, lengths, plan: memory.StepMemory(0, 0, 0, 0, taken[plan.micro_batch_tokens]),
+        lambda architecture, lengths, plan: memory.StepMemory(0, 0, 0, taken[plan.micro_batch_tokens]),
     )
     lengths = [30] * 16
     sizes = {
