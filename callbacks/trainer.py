@@ -118,7 +118,7 @@ def build_trainer(
         # then never end; encoders have only constant ones. In a mixture a step leaves the heads of other losses unused.
         strategy = DDPStrategy(broadcast_buffers=False, find_unused_parameters=len(data.train) > 1)
     elif strategy == "fsdp":
-        strategy = Sharded(hardware.devices * hardware.num_nodes)
+        strategy = Sharded(hardware.processes)
     return pl.Trainer(
         accelerator=hardware.accelerator,
         devices=hardware.devices,

@@ -64,7 +64,7 @@ def memory(
     longest = (
         length or job.backbone.max_length or getattr(architecture, "max_position_embeddings", None) or 512
     )
-    count = job.training.batch_size * texts
+    count = -(-job.training.batch_size // job.hardware.processes) * texts
     rows = [[name, *cells(taken)] for name, taken in ways(job, architecture, [longest] * count).items()]
     head = ["", "weights", "gradients", "optimizer", "activations", "most at a time"]
     title = f"GiB of a step over {count:,} texts of {longest:,} tokens; free here: {_words(free_bytes(job))}"
@@ -128,7 +128,7 @@ def plan_of(job: "JobConfig") -> "StepPlan":
         optimizer_bytes=8 if job.optimizer.state_bits == 32 else 2 + 8 / 256,
         on_cuda=hardware.accelerator == "cuda",
         sparse=(job.model.get("pooling") or "max") if job.model["name"] == "splade" else None,
-        sharing=hardware.devices if hardware.strategy == "fsdp" else 1,
+        sharing=hardware.processes if hardware.strategy == "fsdp" else 1,
     )
 
 
@@ -154,8 +154,8 @@ def _words(count: float | None) -> str:
     return "not known" if count is None else f"{count / 2**30:.1f}"
 
 
-def heaviest(data: "SentenceDataModule") -> list[int]:
-    """Tokens of each text that is encoded in the batch with the most of them, of the first ones of a stage."""
+def heaviest(data: "SentenceDataModule", processes: int = 1) -> list[int]:
+    """Tokens of each text that one process encodes of the batch with the most of them, of the first of a stage."""
     from juzhen.encoders.collate import SentenceCollator
     from juzhen.encoders.kept_vectors import TaughtCollator
 
@@ -166,9 +166,11 @@ def heaviest(data: "SentenceDataModule") -> list[int]:
     for number, chosen in enumerate(data.stream):
         if number == LOOKED_AT:
             break
-        batch = make(data.train[chosen.task], chosen.rows, index=chosen.number)
-        sizes = batch.tokens.lengths.tolist()
-        lengths = max(lengths, sizes, key=sum)
+        for process in range(processes):
+            rows = chosen.rows[process::processes]
+            if len(rows):
+                batch = make(data.train[chosen.task], rows, index=chosen.number)
+                lengths = max(lengths, batch.tokens.lengths.tolist(), key=sum)
     return lengths
 
 
@@ -183,7 +185,7 @@ def fit_memory(
     from juzhen.training.memory import largest_micro_batch, rough_bytes, step_memory
 
     inner, is_auto = encoder.inner, job.hardware.micro_batch_tokens == "auto"
-    architecture, lengths = inner.backbone.config, heaviest(data)
+    architecture, lengths = inner.backbone.config, heaviest(data, job.hardware.processes)
     if is_auto and chosen is not None:
         inner.micro_batch_tokens = chosen or None
     free = free_bytes(job)

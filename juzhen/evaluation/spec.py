@@ -50,6 +50,11 @@ class HardwareConfig:
         default=False, description="layers are computed again on the way back: less memory, more time"
     )
 
+    @property
+    def processes(self) -> int:
+        """That train together, on all machines."""
+        return self.devices * self.num_nodes
+
 
 @dataclass(config=SCHEMA, kw_only=True)
 class EvaluationConfig:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from decoders import BERTS, DECODERS, ENCODERS, PADDED
 
+from juzhen.backends import open_backend
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.architectures import looks_ahead
@@ -78,6 +79,21 @@ def outcome(encoder, texts):
     (embeddings * direction).sum().backward()
     gradients = [torch.zeros(1) if one.grad is None else one.grad.flatten() for one in encoder.parameters()]
     return embeddings.detach(), torch.cat(gradients)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", [None, "bidirectional"])
+@pytest.mark.parametrize("family", ALL)
+def test_an_exported_graph_gives_the_same(family, attention, tmp_path):
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package)
+    if attention and family not in DECODERS:
+        pytest.skip("it looks both ways")
+    folder = decoders.write(family, tmp_path / "m")
+    encoder = load(folder, pooling=pooling_of(family), attention=attention)
+    backend, expected = open_backend(encoder, "onnx"), encoder.encode(TEXTS)
+    near(encoder.encode(TEXTS, backend=backend), expected)
+    near([encoder.encode(text, backend=backend) for text in TEXTS], expected)
 
 
 @pytest.mark.parametrize("attention", [None, "bidirectional"])
