@@ -1,6 +1,7 @@
-"""Load for a server: many clients over kept connections, and the plain server that ours is compared with.
+"""Load for a server: many clients over kept connections, and the servers that ours is compared with.
 
-python load.py ENCODER [--seconds 8] [--clients 64] [--rounds 3]: both servers by turns, as a table.
+python load.py ENCODER [--seconds 8] [--clients 64] [--rounds 3]: the servers by turns, as a table.
+python load.py ENCODER --infinity PYTHON: infinity, too, of an environment that has infinity-emb[torch,server].
 python load.py --plain ENCODER PORT: sentence-transformers behind FastAPI.
 """
 
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 PIECES = re.compile("..")
 SOURCE = (
@@ -82,7 +83,7 @@ async def load(port, bodies, *, path, seconds, clients, check=lambda body, statu
 @contextmanager
 def process(*command, port, path="/ready", log=None):
     """A server in a process, from its first answer on."""
-    with subprocess.Popen([sys.executable, *command], stdout=log, stderr=log) as started:
+    with subprocess.Popen(command, stdout=log, stderr=log) as started:
         try:
             for _ in range(6000):
                 try:
@@ -136,30 +137,57 @@ def serve_plainly(folder, port):
     uvicorn.run(app, port=port, access_log=False, log_level="warning")
 
 
-def compare(folder, *, seconds, clients, rounds):
-    """Both servers by turns over the same texts: side, answers per second, p50, p99, ms of processor for each."""
-    bodies, ports, rows = [{"texts": [text]} for text in some_texts(4000)], (free_port(), free_port()), []
-    ours = ("-m", "juzhen", "serve", folder, "--port", str(ports[0]))
-    with (
-        open("/dev/null", "w") as log,
-        process(*ours, port=ports[0], log=log) as first,
-        process(__file__, "--plain", folder, str(ports[1]), port=ports[1], log=log) as second,
-    ):
+def servers(folder, infinity=None):
+    """Side → command without its port, the path that says that it is ready, and a request for one embedding."""
+    ours = (sys.executable, "-m", "juzhen", "serve", folder, "--port")
+    sides = {
+        "ours": (ours, "/ready", "/embed", lambda text: {"texts": [text]}),
+        "plain": (
+            (sys.executable, __file__, "--plain", folder),
+            "/ready",
+            "/embed",
+            lambda text: {"texts": [text]},
+        ),
+    }
+    if infinity:
+        theirs = (
+            infinity,
+            "-m",
+            "infinity_emb",
+            "v2",
+            "--model-id",
+            os.path.abspath(folder),
+            "--device",
+            "cpu",
+        )
+        theirs += ("--served-model-name", "m", "--no-bettertransformer", "--engine", "torch", "--port")
+        sides["infinity"] = (theirs, "/health", "/embeddings", lambda text: {"input": [text], "model": "m"})
+    return sides
+
+
+def compare(folder, *, seconds, clients, rounds, infinity=None):
+    """All servers by turns over the same texts: side, answers per second, p50, p99, ms of processor for each."""
+    texts, rows, started = some_texts(4000), [], {}
+    with ExitStack() as stack, open("/dev/null", "w") as log:
+        for side, (command, ready, path, request) in servers(folder, infinity).items():
+            port = free_port()
+            server = stack.enter_context(process(*command, str(port), port=port, path=ready, log=log))
+            started[side] = (server, port, path, [request(text) for text in texts])
         for turn in range(-1, rounds):
-            for side, port, started in zip(("ours", "plain"), ports, (first, second), strict=True):
-                length, before = seconds if turn >= 0 else 2, processor_seconds(started)
-                rate, times = asyncio.run(load(port, bodies, path="/embed", seconds=length, clients=clients))
+            for side, (server, port, path, bodies) in started.items():
+                length, before = seconds if turn >= 0 else 2, processor_seconds(server)
+                rate, times = asyncio.run(load(port, bodies, path=path, seconds=length, clients=clients))
                 if turn >= 0:
                     marks = [1000 * times[int(len(times) * share)] for share in (0.5, 0.99)]
-                    taken = 1000 * (processor_seconds(started) - before) / len(times)
+                    taken = 1000 * (processor_seconds(server) - before) / len(times)
                     rows.append((side, rate, *marks, taken))
     return rows
 
 
-def ratios(rows):
+def ratios(rows, beside="plain"):
     """Of the rates, and of the processor time, round by round: above 1 where ours does better."""
-    ours, plain = ([row for row in rows if row[0] == side] for side in ("ours", "plain"))
-    pairs = list(zip(ours, plain, strict=True))
+    ours, other = ([row for row in rows if row[0] == side] for side in ("ours", beside))
+    pairs = list(zip(ours, other, strict=True))
     return {"rate": [a[1] / b[1] for a, b in pairs], "processor": [b[4] / a[4] for a, b in pairs]}
 
 
@@ -171,17 +199,22 @@ def main():
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--infinity", metavar="PYTHON")
     words = parser.parse_args()
     if words.plain:
         serve_plainly(words.folder, words.port)
         return
-    rows = compare(words.folder, seconds=words.seconds, clients=words.clients, rounds=words.rounds)
+    settings = {"seconds": words.seconds, "clients": words.clients, "rounds": words.rounds}
+    rows = compare(words.folder, **settings, infinity=words.infinity)
     for side, rate, half, most, taken in rows:
         print(
-            f"{side:6} {rate:8.1f} texts/s  p50 {half:7.1f} ms  p99 {most:7.1f} ms  processor {taken:6.2f} ms"
+            f"{side:8} {rate:8.1f} texts/s  p50 {half:7.1f} ms  p99 {most:7.1f} ms  processor {taken:6.2f} ms"
         )
-    for name, values in ratios(rows).items():
-        print(f"{name}: {statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
+    for side in dict.fromkeys(row[0] for row in rows if row[0] != "ours"):
+        for name, values in ratios(rows, side).items():
+            print(
+                f"{name} beside {side}: {statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+            )
 
 
 if __name__ == "__main__":

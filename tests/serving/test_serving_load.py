@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import statistics
+import sys
 import threading
 import time
 
@@ -25,7 +26,7 @@ def running(tmp_path):
     port = free_port()
     with open(tmp_path / "log", "w") as log:
         words = ("-m", "juzhen", "serve", str(MINI), "--port", str(port))
-        with process(*words, port=port, log=log) as started:
+        with process(sys.executable, *words, port=port, log=log) as started:
             yield started, port
 
 
@@ -114,7 +115,7 @@ def test_more_than_the_queue_holds_is_refused_and_the_rest_answered(tmp_path):
     port, states = free_port(), []
     words = ("-m", "juzhen", "serve", str(MINI), "--port", str(port), "--queue-tokens", "400")
     bodies = [{"texts": texts[:8]} for texts in ([f"{n} 今天天气很好"] * 8 for n in range(50))]
-    with open(tmp_path / "log", "w") as log, process(*words, port=port, log=log) as started:
+    with open(tmp_path / "log", "w") as log, process(sys.executable, *words, port=port, log=log) as started:
         asyncio.run(
             load(
                 port,

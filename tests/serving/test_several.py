@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sys
 import threading
 import time
 import urllib.request
@@ -32,7 +33,7 @@ def running(prompted_folder, tmp_path):
         lines = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == name]
 
-    with path.open("w") as log, process(*words, port=port, log=log) as started:
+    with path.open("w") as log, process(sys.executable, *words, port=port, log=log) as started:
         while len(events("serving")) < 2:
             time.sleep(0.1)
         yield started, port, events
