@@ -82,8 +82,9 @@ def write_report(report: Report, folder: Path, *, title: str, worst: int = 0) ->
 def markdown(report: Report) -> str:
     parts = ["# Transfer matrix", f"From {report.num_results} results.", matrix_markdown(report.matrix)]
     for table in report.tables:
-        parts += [f"## {in_markdown(table.title)}", in_markdown(table.note), table.markdown()]
-    return "\n\n".join(parts) + "\n"
+        if table.body or table.empty:
+            parts += [f"## {in_markdown(table.title)}", in_markdown(table.note), table.markdown()]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def matrix_markdown(matrix: Matrix) -> str:

@@ -30,13 +30,16 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
+NOTHING = "Nothing here to answer this from."
+
+
 @dataclass(frozen=True)
 class ReportTable:
     """One table of the report, as plain text cells; Markdown and the page are made from the same ones.
 
     key    a word for markers and anchors
     body   cells as text, as many as `head` has
-    empty  what stands in place of no lines
+    empty  what stands in place of no lines; "": a report has no such section then
     """
 
     key: str
@@ -44,7 +47,7 @@ class ReportTable:
     note: str
     head: tuple[str, ...]
     body: Sequence[tuple[str, ...]]
-    empty: str = "Nothing here to answer this from."
+    empty: str = ""
 
     @property
     def numbers(self) -> list[int]:
@@ -53,11 +56,11 @@ class ReportTable:
         return [column for column, signs in enumerate(first) if signs <= {*NUMERIC}]
 
     def markdown(self) -> str:
-        return markdown_table(self.head, self.body, numbers=self.numbers) if self.body else self.empty
+        return markdown_table(self.head, self.body, numbers=self.numbers) if self.body else self.empty or NOTHING
 
     def console(self) -> "rich.table.Table | str":
         numbers = [self.head[column] for column in self.numbers]
-        return console_table(self.head, self.body, numbers=numbers) if self.body else self.empty
+        return console_table(self.head, self.body, numbers=numbers) if self.body else self.empty or NOTHING
 
 
 def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> None:
