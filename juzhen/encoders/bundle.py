@@ -25,6 +25,7 @@ from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.projection import IDENTITY, SCORES, Projection
 from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.proof import layers_that_add_up
+from juzhen.encoders.special_tokens import write_tokenizer
 from juzhen.encoders.transformer import quiet
 
 
@@ -115,7 +116,7 @@ def save_tokenizer(encoder: PooledEncoder, folder: Path, *, segments: bool | Non
         tokenizer.model_input_names = [*names, TYPES] if segments else names
         # Else it is written only where the file that the tokenizer was read from has this key.
         tokenizer.init_kwargs = tokenizer.init_kwargs | {"model_input_names": tokenizer.model_input_names}
-    tokenizer.save_pretrained(folder)
+    write_tokenizer(tokenizer, folder)
 
 
 def _json(path: Path, content: Any) -> None:

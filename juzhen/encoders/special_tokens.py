@@ -12,9 +12,13 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_json
+from juzhen.core.whole import write_json
 from juzhen.encoders.settings_file import read_settings
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
+NAMES_BEFORE_5 = {"TokenizersBackend": "PreTrainedTokenizerFast"}
+"""Class of a tokenizer in transformers 5 → its name in 4, which both read."""
 
 
 def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> tuple[int, int]:
@@ -86,3 +90,12 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> bytes:
             if path.is_file():
                 digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()
+
+
+def write_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """As transformers writes it, by names that programs with transformers 4 know as well."""
+    tokenizer.save_pretrained(folder)
+    settings = read_json(folder / TOKENIZER_SETTINGS)
+    if name := NAMES_BEFORE_5.get(settings.get("tokenizer_class")):
+        settings["tokenizer_class"] = name
+        write_json(folder / TOKENIZER_SETTINGS, settings, indent=2, in_own_folder=True)

@@ -20,6 +20,7 @@ from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import TYPES
 from juzhen.encoders.projection import IDENTITY, Projection
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.special_tokens import write_tokenizer
 from juzhen.export.formats import PARITY, SETTINGS, Format
 from juzhen.export.opened import open_export
 from juzhen.export.proof import ROWS, Proof, prove
@@ -140,7 +141,7 @@ def _write_tokenizer(inner: SentenceEncoder, folder: Path) -> None:
         )
     tokenizer = copy.deepcopy(inner.tokenizer)
     tokenizer.model_max_length = inner.max_length
-    tokenizer.save_pretrained(folder)
+    write_tokenizer(tokenizer, folder)
     backend = tokenizer.backend_tokenizer
     backend.enable_truncation(inner.max_length, direction=tokenizer.truncation_side)
     backend.enable_padding(pad_id=inner.pad, pad_token=tokenizer.pad_token or "[PAD]")

@@ -79,6 +79,7 @@ WORDS = {
         "reranker": "reranker",
         "splade": "SPLADE",
     },
+    "backbone.adapter.kind": {ABSENT: "", "lora": "LoRA", "dora": "DoRA", "vera": "VeRA"},
     "hardware.precision": {"32-true": "", "bf16-mixed": "bf16", "16-mixed": "fp16"},
     "hardware.compile": {"True": "compiled"},
     "evaluation.backend": {"torch": ""},
@@ -87,8 +88,8 @@ WORDS = {
 """Setting → value → how a label says it; what is usual goes without saying."""
 
 FIRST = (
-    "model.name", BACKBONE, "loss.name", "init_from", "hardware.precision", "evaluation.backend", "training.duration",
-    "optimizer.lr", "training.batch_size",
+    "model.name", BACKBONE, "loss.name", "init_from", "backbone.adapter.kind", "hardware.precision",
+    "evaluation.backend", "training.duration", "optimizer.lr", "training.batch_size",
 )  # fmt: skip
 """Settings by which rows are told apart before others are looked at."""
 

@@ -56,7 +56,9 @@ class ReportTable:
         return [column for column, signs in enumerate(first) if signs <= {*NUMERIC}]
 
     def markdown(self) -> str:
-        return markdown_table(self.head, self.body, numbers=self.numbers) if self.body else self.empty or NOTHING
+        return (
+            markdown_table(self.head, self.body, numbers=self.numbers) if self.body else self.empty or NOTHING
+        )
 
     def console(self) -> "rich.table.Table | str":
         numbers = [self.head[column] for column in self.numbers]

@@ -7,6 +7,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from juzhen.core.errors import UserError
+from juzhen.core.places import BUILTIN
 from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.projection import BilinearScore, Projection
@@ -74,6 +75,12 @@ def test_a_layer_norm_is_last_but_for_the_length_and_survives(bert_folder, load,
     # What the folder says can be gone against, and is not said twice.
     assert len(load(saved, layer_norm=True).projections) == 1
     assert not load(saved, layer_norm=False).projections
+
+
+def test_the_tokenizer_goes_by_a_name_that_transformers_4_knows_as_well(load, tmp_path):
+    saved = save_encoder(load(BUILTIN / "mini_zh"), tmp_path / "saved", card={})
+    settings = json.loads((saved / "tokenizer_config.json").read_text())
+    assert settings["tokenizer_class"] == "PreTrainedTokenizerFast"
 
 
 def test_projections_survive(bert_folder, load, tmp_path):

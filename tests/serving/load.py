@@ -1,7 +1,7 @@
 """Load for a server: many clients over kept connections, and the servers that ours is compared with.
 
 python load.py ENCODER [--seconds 8] [--clients 64] [--rounds 3]: the servers by turns, as a table.
-python load.py ENCODER --infinity PYTHON: infinity, too, of an environment that has infinity-emb[torch,server].
+python load.py ENCODER --infinity PROGRAM: infinity, too, the program that infinity-emb[torch,server] installs.
 python load.py --plain ENCODER PORT: sentence-transformers behind FastAPI.
 """
 
@@ -199,7 +199,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--infinity", metavar="PYTHON")
+    parser.add_argument("--infinity", metavar="PROGRAM")
     words = parser.parse_args()
     if words.plain:
         serve_plainly(words.folder, words.port)

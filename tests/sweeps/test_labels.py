@@ -30,6 +30,18 @@ def test_a_row_says_what_tells_it_apart_and_nothing_else(make_result):
     assert labels([make_result(["faq"], SCORES), cross]) == ["faq", "faq, cross-encoder"]
 
 
+def test_an_adapter_is_told_before_the_learning_rate_that_it_takes(make_result):
+    def of(adapter, lr):
+        return make_result(
+            ["faq"], SCORES, backbone={"path": "box", "adapter": adapter}, optimizer={"lr": lr}
+        )
+
+    found = labels(
+        [of(None, 5e-4), of({"kind": "lora", "rank": 16}, 1e-3), of({"kind": "dora", "rank": 16}, 1e-3)]
+    )
+    assert found == ["faq", "faq, DoRA", "faq, LoRA"]
+
+
 def test_what_cannot_matter_makes_no_row(make_result):
     def of(**training):
         result = make_result(["a"], SCORES, training={"duration": "3 epochs"} | training)
