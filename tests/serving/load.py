@@ -152,8 +152,6 @@ def servers(folder, infinity=None):
     if infinity:
         theirs = (
             infinity,
-            "-m",
-            "infinity_emb",
             "v2",
             "--model-id",
             os.path.abspath(folder),
