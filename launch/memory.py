@@ -64,10 +64,12 @@ def memory(
     longest = (
         length or job.backbone.max_length or getattr(architecture, "max_position_embeddings", None) or 512
     )
-    count = -(-job.training.batch_size // job.hardware.processes) * texts
+    processes = job.hardware.processes
+    count = -(-job.training.batch_size // processes) * texts
     rows = [[name, *cells(taken)] for name, taken in ways(job, architecture, [longest] * count).items()]
     head = ["", "weights", "gradients", "optimizer", "activations", "most at a time"]
-    title = f"GiB of a step over {count:,} texts of {longest:,} tokens; free here: {_words(free_bytes(job))}"
+    each = f" in each of {processes} processes" if processes > 1 else ""
+    title = f"GiB of a step over {count:,} texts of {longest:,} tokens{each}; free here: {_words(free_bytes(job))}"
     if console := for_people():
         console.print(title)
         console.print(console_table(head, rows, numbers=head[1:]))

@@ -51,11 +51,11 @@ def pytest_configure() -> None:
     share_compositions()
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish() -> None:
     gc.freeze()  # a million objects of modules need not be looked at again
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test that is marked `sampled(n)` every n-th case runs by default, and the others are slow."""
     seen: Counter[str] = Counter()

@@ -140,27 +140,15 @@ def serve_plainly(folder, port):
 def servers(folder, infinity=None):
     """Side → command without its port, the path that says that it is ready, and a request for one embedding."""
     ours = (sys.executable, "-m", "juzhen", "serve", folder, "--port")
+    plain = (sys.executable, __file__, "--plain", folder)
+    options = "--served-model-name m --device cpu --engine torch --port"
+    theirs = (infinity, "v2", "--model-id", os.path.abspath(folder), *options.split())
     sides = {
         "ours": (ours, "/ready", "/embed", lambda text: {"texts": [text]}),
-        "plain": (
-            (sys.executable, __file__, "--plain", folder),
-            "/ready",
-            "/embed",
-            lambda text: {"texts": [text]},
-        ),
+        "plain": (plain, "/ready", "/embed", lambda text: {"texts": [text]}),
+        "infinity": (theirs, "/health", "/embeddings", lambda text: {"input": [text], "model": "m"}),
     }
-    if infinity:
-        theirs = (
-            infinity,
-            "v2",
-            "--model-id",
-            os.path.abspath(folder),
-            "--device",
-            "cpu",
-        )
-        theirs += ("--served-model-name", "m", "--no-bettertransformer", "--engine", "torch", "--port")
-        sides["infinity"] = (theirs, "/health", "/embeddings", lambda text: {"input": [text], "model": "m"})
-    return sides
+    return {side: server for side, server in sides.items() if infinity or side != "infinity"}
 
 
 def compare(folder, *, seconds, clients, rounds, infinity=None):

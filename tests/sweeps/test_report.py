@@ -58,9 +58,8 @@ def test_one_row_is_a_report_and_a_column_of_nulls_stays_a_column(report, make_r
     assert "| csts | 1 | — | ***50.0*** |" in text
     assert "\n— bq (test): all scores are equal (csts)\n" in text
     assert "## Leaks\n" in text
-    assert not {"Nothing here to answer this from.", "## Which training set helps most targets?"} & {
-        *text.splitlines()
-    }
+    assert "## Which training set helps most targets?" not in text
+    assert "Nothing here to answer this from." not in text
     words = ElementTree.parse(folder / "matrix.svg").getroot().itertext()
     assert not any("bq" in word for word in words)
 
