@@ -1,6 +1,7 @@
 """A server in a process: its socket, its signals, and how it stops."""
 
 import asyncio
+import gc
 import ctypes
 import signal
 import socket
@@ -168,9 +169,17 @@ class Server(uvicorn.Server):
     async def _load(self) -> None:
         try:
             await self.service.reload()
+            set_apart()
             log_event("loaded", models=self._names)
         except Exception as error:
             log_event("not loaded", error=str(error))
+
+
+def set_apart() -> None:
+    """Keeps the collector of garbage away from what is loaded: a look through all of it stops the answers for 0.3 s."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def run(
@@ -200,6 +209,7 @@ def run(
         await server.run_to_end()
         watching.cancel()
 
+    set_apart()
     sys.setswitchinterval(0.001)  # the thread of batches asks for the interpreter after each operation
     with asyncio.Runner(loop_factory=uvicorn.Config(lambda: None).get_loop_factory()) as runner:
         runner.run(served())
