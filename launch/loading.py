@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
+from juzhen.core.garbage import look_as_usual
 
 _announced: set[str] = set()
 
@@ -42,14 +43,15 @@ def loading(package: str = "torch") -> Iterator[None]:
         yield
         return
     announce(package)
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or somebody else's
-        yield
-        return
-    signal.signal(signal.SIGINT, _end_at_once)
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # and not ignored
+    if is_ours:
+        signal.signal(signal.SIGINT, _end_at_once)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        look_as_usual()
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _end_at_once(signum: int, frame: object) -> None:

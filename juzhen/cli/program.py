@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
+from juzhen.core.garbage import look_rarely
 from juzhen.core.progress import quiet_libraries
 from juzhen.core.texts import short
 
@@ -65,6 +66,7 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     work  what is being done, for the line that tells of an exception
     """
     wait_briefly()
+    look_rarely()
     output = open_streams()
     quiet_libraries()
     status = status_of(main, work or Path(sys.argv[0]).name)

@@ -1,7 +1,6 @@
 """A server in a process: its socket, its signals, and how it stops."""
 
 import asyncio
-import gc
 import ctypes
 import signal
 import socket
@@ -16,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from juzhen.core.errors import UserError
+from juzhen.core.garbage import set_apart
 from juzhen.serving.app import LOOPBACK, make_app
 from juzhen.serving.door import Door, log_event
 from juzhen.serving.models import ServedModels
@@ -173,13 +173,6 @@ class Server(uvicorn.Server):
             log_event("loaded", models=self._names)
         except Exception as error:
             log_event("not loaded", error=str(error))
-
-
-def set_apart() -> None:
-    """Keeps the collector of garbage away from what is loaded: a look through all of it stops the answers for 0.3 s."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
 
 
 def run(

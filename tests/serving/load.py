@@ -1,7 +1,9 @@
 """Load for a server: many clients over kept connections, and the servers that ours is compared with.
 
 python load.py ENCODER [--seconds 8] [--clients 64] [--rounds 3]: the servers by turns, as a table.
-python load.py ENCODER --infinity PROGRAM: infinity, too, the program that infinity-emb[torch,server] installs.
+    --processes N       ours with several processes, too
+    --infinity PROGRAM  infinity, too, the program that infinity-emb[torch,optimum,server] installs
+    --onnx FOLDER       and with its ONNX engine: the encoder as optimum exports it
 python load.py --plain ENCODER PORT: sentence-transformers behind FastAPI.
 """
 
@@ -102,10 +104,17 @@ def process(*command, port, path="/ready", log=None):
 
 
 def processor_seconds(started):
-    """That a process has taken, which says more than its wall clock where other work shares the machine."""
-    with open(f"/proc/{started.pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    """That a process and its children have taken: says more than the clock where other work shares the machine."""
+    seconds, left = 0.0, [str(started.pid)]
+    while left:
+        number = left.pop()
+        with open(f"/proc/{number}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        seconds += sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+        for task in os.listdir(f"/proc/{number}/task"):
+            with open(f"/proc/{number}/task/{task}/children") as file:
+                left += file.read().split()
+    return seconds
 
 
 def free_port():
@@ -137,25 +146,29 @@ def serve_plainly(folder, port):
     uvicorn.run(app, port=port, access_log=False, log_level="warning")
 
 
-def servers(folder, infinity=None):
+def servers(folder, *, processes=1, infinity=None, onnx=None):
     """Side → command without its port, the path that says that it is ready, and a request for one embedding."""
-    ours = (sys.executable, "-m", "juzhen", "serve", folder, "--port")
-    plain = (sys.executable, __file__, "--plain", folder)
-    options = "--served-model-name m --device cpu --engine torch --port"
-    theirs = (infinity, "v2", "--model-id", os.path.abspath(folder), *options.split())
+    ours = (sys.executable, "-m", "juzhen", "serve", folder)
+    commands = {"ours": (*ours, "--port"), "plain": (sys.executable, __file__, "--plain", folder)}
+    if processes > 1:
+        commands[f"ours, {processes} processes"] = (*ours, "--processes", str(processes), "--port")
     sides = {
-        "ours": (ours, "/ready", "/embed", lambda text: {"texts": [text]}),
-        "plain": (plain, "/ready", "/embed", lambda text: {"texts": [text]}),
-        "infinity": (theirs, "/health", "/embeddings", lambda text: {"input": [text], "model": "m"}),
+        side: (command, "/ready", "/embed", lambda text: {"texts": [text]})
+        for side, command in commands.items()
     }
-    return {side: server for side, server in sides.items() if infinity or side != "infinity"}
+    for side, engine, model in (("infinity", "torch", folder), ("infinity, ONNX", "optimum", onnx)):
+        if infinity and model:
+            options = f"--served-model-name m --device cpu --engine {engine} --port"
+            command = (infinity, "v2", "--model-id", os.path.abspath(model), *options.split())
+            sides[side] = (command, "/health", "/embeddings", lambda text: {"input": [text], "model": "m"})
+    return sides
 
 
-def compare(folder, *, seconds, clients, rounds, infinity=None):
+def compare(folder, *, seconds, clients, rounds, **others):
     """All servers by turns over the same texts: side, answers per second, p50, p99, ms of processor for each."""
     texts, rows, started = some_texts(4000), [], {}
     with ExitStack() as stack, open("/dev/null", "w") as log:
-        for side, (command, ready, path, request) in servers(folder, infinity).items():
+        for side, (command, ready, path, request) in servers(folder, **others).items():
             port = free_port()
             server = stack.enter_context(process(*command, str(port), port=port, path=ready, log=log))
             started[side] = (server, port, path, [request(text) for text in texts])
@@ -185,16 +198,19 @@ def main():
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--infinity", metavar="PROGRAM")
+    parser.add_argument("--onnx", metavar="FOLDER")
     words = parser.parse_args()
     if words.plain:
         serve_plainly(words.folder, words.port)
         return
-    settings = {"seconds": words.seconds, "clients": words.clients, "rounds": words.rounds}
-    rows = compare(words.folder, **settings, infinity=words.infinity)
+    settings = {name: getattr(words, name) for name in ("seconds", "clients", "rounds")}
+    others = {name: getattr(words, name) for name in ("processes", "infinity", "onnx")}
+    rows = compare(words.folder, **settings, **others)
     for side, rate, half, most, taken in rows:
         print(
-            f"{side:8} {rate:8.1f} texts/s  p50 {half:7.1f} ms  p99 {most:7.1f} ms  processor {taken:6.2f} ms"
+            f"{side:18} {rate:8.1f} texts/s  p50 {half:7.1f} ms  p99 {most:7.1f} ms  processor {taken:6.2f} ms"
         )
     for side in dict.fromkeys(row[0] for row in rows if row[0] != "ours"):
         for name, values in ratios(rows, side).items():
