@@ -43,11 +43,16 @@ def losses_for(model: Mapping[str, Any], **typed: Any) -> dict[str, dict[str, An
 
     typed  values that are given by hand, to each loss that has the key
     """
+    return deepcopy(_resolved(json.dumps([dict(model), typed], sort_keys=True)))
+
+
+@cache
+def _resolved(choice: str) -> dict[str, dict[str, Any]]:
     for_scores.register()
-    losses = options("loss")
+    (model, typed), losses = json.loads(choice), options("loss")
     for loss in losses.values():
         loss |= {key: value for key, value in typed.items() if key in loss}
-    job = OmegaConf.create({"model": dict(model), "losses": losses})
+    job = OmegaConf.create({"model": model, "losses": losses})
     return OmegaConf.to_container(job.losses, resolve=True)
 
 
