@@ -3,6 +3,7 @@
 What is named here is loaded, and torch with it, when it is first asked for.
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 from juzhen.core.lazy import lazily
@@ -65,6 +66,11 @@ HOMES = {
 """Name → the module of this package that defines it."""
 
 __getattr__ = lazily(__name__, HOMES)
+
+# transformers loads torchao where it is installed, which tells each process of kernels that are not used here.
+for _name in ("torchao", "torch.utils._pytree"):
+    if not (_logger := logging.getLogger(_name)).level:
+        _logger.setLevel(logging.ERROR)
 
 
 def __dir__() -> list[str]:

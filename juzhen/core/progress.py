@@ -34,12 +34,7 @@ def is_live() -> bool:
 
 
 def quiet_libraries() -> None:
-    """Bars of datasets, transformers and the hub stay out of pipes and log files. To be called before they load.
-
-    transformers loads torchao where it is installed, which tells of kernels that are not used here.
-    """
-    for name in ("torchao", "torch.utils._pytree"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    """Bars of datasets, transformers and the hub stay out of pipes and log files. To be called before they load."""
     if not is_live():
         os.environ.setdefault("TQDM_DISABLE", "1")
         os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
