@@ -55,7 +55,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # a million objects of modules need not be looked at again
     known = logging.root.manager.loggerDict
     for name in [name for name in known if name.startswith("torch.")]:
-        del known[name]  # pytest listens to each of 250 three times a test, a thirtieth of the time of all tests
+        del known[
+            name
+        ]  # pytest listens to each of 250 three times a test, a thirtieth of the time of all tests
 
 
 @pytest.hookimpl(tryfirst=True)

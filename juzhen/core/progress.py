@@ -1,6 +1,5 @@
 """How far some work is, on stderr: one line that changes in a terminal, plain lines by time in a pipe or a log file."""
 
-import logging
 import os
 import sys
 import time

@@ -30,7 +30,8 @@ def running(prompted_folder, tmp_path):
     words = ("-m", "juzhen", "serve", str(prompted_folder), "--port", str(port), "--processes", "2")
 
     def events(name):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]  # and nothing of libraries
+        said = [line for line in path.read_text().splitlines() if not line.startswith("error: ")]
+        lines = [json.loads(line) for line in said]  # and nothing of libraries
         return [line for line in lines if line["event"] == name]
 
     with path.open("w") as log, process(sys.executable, *words, port=port, log=log) as started:
