@@ -160,6 +160,8 @@ def _check_monitor(job: JobConfig) -> None:
     sets = {**job.evaluate, **job.dataset}
     if metric not in MONITORED:
         hint = nearest(metric, MONITORED) if match else "expected auto, or a key such as dev/csts/spearman"
+        if metric in (*AFTER_TRAINING, *NO_GOAL):
+            hint = f"{metric} chooses no checkpoint; leave it out, or take auto"
         raise ConfigError(f"{key}: {hint}")
     if name not in sets:
         raise ConfigError(f"{key}: this job does not score {name}; {nearest(name, sets)}")

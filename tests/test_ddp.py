@@ -28,8 +28,14 @@ ALIKE = ("backbone.dropout=0.0", "logger.every_steps=1", "optimizer.eps=1e-3")
 def begin(project_root: Path, output_dir: Path, backbone: Path, *overrides: str) -> subprocess.Popen:
     """`python train.py …` and the processes that it starts, in a group of their own."""
     groups = {word.partition("=")[0] for word in overrides}
-    small = [word for word in SMALL if word.partition("=")[0] not in groups]
-    words = [*small, *ALIKE, *STEPS, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides]
+    small = [word for word in (*SMALL, *ALIKE, *STEPS) if word.partition("=")[0] not in groups]
+    if "dataset=[]" in overrides:  # what only learning reads is refused
+        small = [
+            word
+            for word in small
+            if not word.startswith(("training.", "optimizer.", "logger.", "backbone.dropout"))
+        ]
+    words = [*small, f"output_dir={output_dir}", f"backbone.path={backbone}", *overrides]
     return subprocess.Popen(
         [sys.executable, "train.py", *words],
         cwd=project_root,

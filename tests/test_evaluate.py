@@ -101,7 +101,7 @@ def test_a_file_that_came_later_gives_the_numbers_of_a_run_that_had_it(grown, st
     ("words", "told"),
     [
         (("--hardware", "cpu_bf16"), "hardware.precision=bf16-mixed"),
-        (("--hardware", "compiled"), "hardware.compile=true"),
+        (("--hardware", "compiled"), "compile=true"),
     ],
 )
 @pytest.mark.parametrize("again", [True, False])

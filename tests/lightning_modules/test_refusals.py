@@ -19,7 +19,7 @@ REFUSED = {
         "loss=softmax dataset=[demo_qmc]": "needs an embedding of each sentence",
         "loss=ce dataset=[demo_sts] dataset.demo_sts.grades=null": "grades=null: loss=ce tells classes",
         "loss=ce dataset=[demo_qmc,demo_nli]": "one head.* demo_qmc 2, demo_nli 3",
-        "backbone.layer_norm=true": "backbone.layer_norm=true is for embeddings",
+        "backbone.layer_norm=true": "backbone.layer_norm is for embeddings",
         "evaluation.backend=onnx": "evaluation.backend",
         "evaluation.cache_embeddings=true": "evaluation.cache_embeddings is for .* a cross-encoder has none",
         "dataset=[demo_nli] model.symmetric=true": "premise and hypothesis cannot be exchanged",
