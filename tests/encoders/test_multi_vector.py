@@ -72,6 +72,7 @@ def test_maxsim_is_that_of_loops_at_any_size_of_a_block():
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model_type", ["bert", "roberta", "electra", "distilbert"])
 @pytest.mark.parametrize("attends", [True, False])
 def test_vectors_of_a_text_do_not_depend_on_the_batch(model_type, attends):
