@@ -84,5 +84,5 @@ def _task(config: DatasetConfig, job: DataRequest, load: Load) -> TransferTask:
         )
     task = TransferTask(config.name, splits)
     if reason := too_few(task.labels):
-        raise UserError(f"{config.name}: {reason}")
+        raise UserError(f"transfer: {config.name}: {reason}")
     return task

@@ -49,9 +49,8 @@ def test_the_loss_falls(loss, tmp_path, tiny_backbone):
     kind = declared_loss(options("loss")[loss]).input_kinds[0]
     words = [f"loss={loss}", f"dataset=[{FIRST.get(kind, 'demo_qmc')}]", "training.patience=null"]
     words += ["model=crossencoder"] * (loss == "ce")
-    words += ["loss.size=8"] * (
-        loss == "info_nce_queue"
-    )  # full after a step: each further text makes it harder
+    # Full after a step: each further text makes its loss larger.
+    words += ["loss.size=8"] * (loss == "info_nce_queue")
     values = logged(run_job(tmp_path, tiny_backbone, *STEADY, *words))
     count = len(values) // 4
     assert sum(values[-count:]) < sum(values[:count])
