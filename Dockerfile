@@ -3,13 +3,16 @@ FROM python:3.11-slim
 
 # A folder of PyTorch's own index: cpu, or a version of CUDA, whose libraries come along.
 ARG TORCH=cpu
+# Mirrors, where these are far: `--build-arg TORCH_INDEX=https://… --build-arg PIP_INDEX_URL=https://…`.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/${TORCH}
+ARG PIP_INDEX_URL=https://pypi.org/simple
 
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1
 
 WORKDIR /build
 # Torch changes seldom, and is by far the largest layer.
 COPY constraints.txt ./
-RUN pip install torch --constraint constraints.txt --index-url "https://download.pytorch.org/whl/${TORCH}"
+RUN pip install torch --constraint constraints.txt --index-url "${TORCH_INDEX}"
 COPY pyproject.toml README.md LICENSE ./
 COPY conf/dataset conf/dataset
 COPY juzhen juzhen
