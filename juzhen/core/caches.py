@@ -24,14 +24,20 @@ def default_cache() -> str:
 def caches_below(folder: str | Path | None) -> None:
     """Tells libraries where to keep their caches; call it before they are imported. What is set already stays.
 
-    None: a folder that is gone when the program ends
+    None, or where nothing can be written (a container whose files are read-only): a folder that is gone when the
+    program ends.
     """
     unset = {name: folder_name for name, folder_name in FOLDERS.items() if name not in os.environ}
     if not unset:
         return
-    if folder is None:
+    if folder is None or not _can_be_made(Path(folder).expanduser().absolute()):
         scratch = tempfile.TemporaryDirectory(prefix="juzhen-", ignore_cleanup_errors=True)
         atexit.register(scratch.cleanup)
         folder = scratch.name
     for name, subfolder in unset.items():
         os.environ[name] = str(Path(folder).expanduser().resolve() / subfolder)
+
+
+def _can_be_made(folder: Path) -> bool:
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    return os.access(there, os.W_OK | os.X_OK)

@@ -255,6 +255,17 @@ def test_libraries_keep_their_caches_below_ours(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())  # they are made by those who need them
 
 
+def test_libraries_have_a_folder_of_their_own_where_nothing_can_be_written(tmp_path, monkeypatch):
+    """As in a container whose files are read-only: torch makes its folder when it is loaded."""
+    for name in FOLDERS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    caches_below(tmp_path / "cache" / "more")
+    for name in FOLDERS:
+        assert not Path(os.environ[name]).is_relative_to(tmp_path)
+        Path(os.environ[name]).mkdir(parents=True, exist_ok=True)
+
+
 def listing(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import socket
 import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -372,3 +373,17 @@ def test_the_lines_of_the_guide_run(tmp_path, capsys):
         (program,) = re.findall(r"```text\n(from openai.*?)```", page("docs/guides/serving.md"), re.S)
         exec(program.replace("http://127.0.0.1:8000", address), {})
     assert capsys.readouterr().out.startswith("2 128 ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the option is Linux's")
+def test_at_the_end_new_connections_are_refused_and_those_taken_before_are_answered():
+    from juzhen.serving.server import bind, refuse_new_connections
+
+    with bind("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()) as waiting:
+        refuse_new_connections(listening)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(listening.getsockname(), timeout=5)
+        taken, _ = listening.accept()
+        with taken:
+            taken.sendall(b"answer")
+        assert waiting.recv(9) == b"answer"

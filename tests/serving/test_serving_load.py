@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import statistics
 import sys
@@ -21,12 +22,12 @@ MINI = BUILTIN / "mini_zh"
 
 
 @pytest.fixture
-def running(tmp_path):
-    """The process of a server, and its port."""
+def running(tmp_path, request):
+    """The process of a server, and its port; the parameter stands before its command."""
     port = free_port()
     with open(tmp_path / "log", "w") as log:
-        words = ("-m", "juzhen", "serve", str(MINI), "--port", str(port))
-        with process(sys.executable, *words, port=port, log=log) as started:
+        words = (sys.executable, "-m", "juzhen", "serve", str(MINI), "--port", str(port))
+        with process(*getattr(request, "param", ()), *words, port=port, log=log) as started:
             yield started, port
 
 
@@ -73,7 +74,18 @@ def test_64_clients_get_the_vectors_of_their_texts_and_memory_stays(running):
     assert memory[-1] < memory[0] * 1.05 + 20
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+WITHOUT_RIGHTS = pytest.param(
+    ("setpriv", "--bounding-set=-all"),  # as in a container that drops them all
+    signal.SIGTERM,
+    marks=pytest.mark.skipif(
+        not shutil.which("setpriv") or os.geteuid() != 0, reason="needs setpriv and root"
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("running", "sent"), [((), signal.SIGTERM), ((), signal.SIGHUP), WITHOUT_RIGHTS], indirect=["running"]
+)
 def test_a_signal_in_the_middle_of_load_loses_no_request(running, sent):
     started, port = running
     bodies = [{"texts": [text], "truncate": True} for text in some_texts(500)]
