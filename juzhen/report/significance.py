@@ -62,7 +62,7 @@ def differences(matrix: Matrix) -> pd.DataFrame:
     return frame
 
 
-SUPERSCRIPTS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡ"
+SUPERSCRIPTS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
 """Letters of rows, as they stand beside a cell; of more rows than these, letters would say nothing any more."""
 
 
