@@ -86,7 +86,6 @@ def test_late_columns_are_those_of_the_evaluator_and_stand_in_tables(runs, tmp_p
 
 @pytest.mark.slow
 def test_bm25_is_a_row_of_retrieval_columns_and_of_no_others(tmp_path, tiny_backbone, capsys):
-    pytest.importorskip("bm25s")
     few = (*FEW, "dataset=[]", "suite=demo", "+dataset@evaluate.demo_retrieval=demo_retrieval")
     run = run_job(tmp_path / "runs", tiny_backbone, *few, "model=bm25")
     result = Result.read(run)
@@ -113,7 +112,6 @@ def test_bm25_is_a_row_of_retrieval_columns_and_of_no_others(tmp_path, tiny_back
 @pytest.mark.parametrize(("name", "split"), [("lcqmc_retrieval", "dev"), ("cmrc2018_retrieval", "dev")])
 def test_real_duplicates_and_passages_are_found_by_their_characters(name, split):
     """BM25 is far above chance, and the whole corpus is looked through."""
-    pytest.importorskip("bm25s")
     config = configured_set(name)
     examples = load_examples(
         config, split, source="local", data_dir=REAL_DATA, on_bad_row="error", required=True

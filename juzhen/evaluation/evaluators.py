@@ -23,7 +23,7 @@ from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics import lexical
-from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of, require_bm25s
+from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of
 from juzhen.metrics.classes import score_classes
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features, combined
@@ -249,13 +249,12 @@ def _bm25_matcher(ranking: RankingSet, index: BM25) -> Matcher:
 class BM25Evaluator(LexicalEvaluator):
     """BM25, which has no encoder either; numbers as of `juzhen.metrics.bm25.BM25`.
 
-    Raises UserError where what it needs is not installed.
+    Raises UserError where jieba is asked for and not installed.
     """
 
     unscored = UNSCORED_BY_BM25
 
     def __init__(self, *, tokens: str = CHARACTERS, k1: float = K1, b: float = B) -> None:
-        require_bm25s()
         cut_of(tokens)
         self._index = partial(BM25, tokens=tokens, k1=k1, b=b)
 

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,7 +19,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.dense import DEPTHS, SPARE, Dense, Scan, open_dense
 from juzhen.index.hits import IndexHit, Lists, best_passages, fused
 from juzhen.index.store import DATABASE, Store, Where, require_complete, require_index
-from juzhen.metrics.bm25 import BM25, require_bm25s
+from juzhen.metrics.bm25 import BM25
 
 Mode = Literal["dense", "bm25", "hybrid"]
 MODES: tuple[Mode, ...] = ("dense", "bm25", "hybrid")
@@ -120,7 +119,7 @@ class Index:
     @property
     def modes(self) -> list[Mode]:
         """Those that work here."""
-        return [*MODES] if find_spec("bm25s") else ["dense"]
+        return [*MODES]
 
     def search(
         self,
@@ -235,8 +234,7 @@ class Index:
 
     def warm(self) -> None:
         """Makes what the first search would wait for."""
-        if "bm25" in self.modes:
-            self._bm25(self.view())
+        self._bm25(self.view())
 
     def _read(self, version: int) -> View:
         with self.store.snapshot():
@@ -310,7 +308,6 @@ class Index:
 
     def _bm25(self, view: View) -> BM25:
         """Of all texts by their places; the later ones weigh as they would among the first."""
-        require_bm25s()
         with self._lock:
             if view.lexical is None:
                 tokens = view.facts["tokens"]

@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -284,11 +283,10 @@ def _derive(store: Store, folder: Path, encoding: Encoding | None) -> None:
     ):
         shape = {"count": len(numbers), "dim": facts["dim"]}
         write_dense(file, facts["kind"], store.portions, **shape, before=before, advance=advance)
-    if find_spec("bm25s") is not None:
-        path = lexical_file(folder, name)
-        texts = [text for _, text in store.texts()]
-        with whole_file(path, "wb", in_own_folder=True) as file:
-            write_arrays(file, BM25(texts, tokens=facts["tokens"]).arrays(), key=path.stem)
+    path = lexical_file(folder, name)
+    texts = [text for _, text in store.texts()]
+    with whole_file(path, "wb", in_own_folder=True) as file:
+        write_arrays(file, BM25(texts, tokens=facts["tokens"]).arrays(), key=path.stem)
     store.set_generation(name, numbers)
     if before is None:
         store.set_facts(trained=len(numbers))

@@ -1,11 +1,11 @@
-"""BM25 (Robertson and Zaragoza 2009, https://doi.org/10.1561/1500000019), with the weights that `bm25s` computes."""
+"""BM25 (Robertson and Zaragoza 2009, https://doi.org/10.1561/1500000019), with the weights of Lucene and of bm25s."""
 
 import logging
 import re
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -42,14 +42,6 @@ def terms(text: str, cut: Callable[[str], list[str]] = character_pairs) -> list[
     return cut_terms
 
 
-def require_bm25s() -> ModuleType:
-    """Raises UserError where it is not installed: better before other work than after."""
-    require_packages("BM25", "bm25s", extra="search")
-    import bm25s
-
-    return bm25s
-
-
 def cut_of(tokens: str) -> Callable[[str], list[str]]:
     """What cuts Chinese into terms. Raises UserError for a name that is none, and where jieba is not installed."""
     require_choice("tokens", tokens, TOKENS)
@@ -70,7 +62,7 @@ class BM25:
 
     tokens  terms of Chinese: characters and their pairs, or the words that jieba finds
 
-    Raises UserError where bm25s, or jieba, is not installed.
+    Raises UserError where jieba is asked for and not installed.
     """
 
     _by_document: Any = None
@@ -78,20 +70,13 @@ class BM25:
     def __init__(
         self, corpus: Sequence[str], *, tokens: str = CHARACTERS, k1: float = K1, b: float = B
     ) -> None:
-        bm25s = require_bm25s()
         texts = as_text_list(corpus, "corpus", may_be_empty=True)
         self._terms = partial(terms, cut=cut_of(tokens))
         self._numbers: dict[str, int] = {}
-        numbered = [
-            [self._numbers.setdefault(term, len(self._numbers)) for term in self._terms(text)]
-            for text in texts
-        ]
-        index = bm25s.BM25(k1=k1, b=b)
-        index.index((numbered, self._numbers), create_empty_token=False, show_progress=False)
-        stored, shape = index.scores, (len(self._numbers), len(texts))
-        self._weights = sparse.csr_array((stored["data"], stored["indices"], stored["indptr"]), shape=shape)
-        mean_length = sum(map(len, numbered)) / max(len(texts), 1)
+        counts, lengths = self._counted(texts)
+        mean_length = lengths.mean() if len(texts) else 0
         self._statistics = np.array([len(texts), mean_length, k1, b], dtype=np.float32)
+        self._weights = self._weighed(counts, lengths, frequency=np.diff(counts.indptr))
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray], *, tokens: str = CHARACTERS) -> "BM25":
@@ -118,26 +103,47 @@ class BM25:
 
     def extended(self, texts: Sequence[str]) -> "BM25":
         """With further documents, whose terms weigh as they do among the first ones: idf and mean length stay."""
-        number, mean_length, k1, b = self._statistics.tolist()
-        bm25, numbers = copy(self), dict(self._numbers)
-        rows = [[numbers.setdefault(term, len(numbers)) for term in self._terms(text)] for text in texts]
-        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-        columns = np.repeat(np.arange(len(rows)), lengths)
-        ones = np.ones(len(columns), dtype=np.float32)
-        terms = np.fromiter((term for row in rows for term in row), dtype=np.int64, count=len(columns))
-        counts = sparse.coo_array((ones, (terms, columns)), shape=(len(numbers), len(rows))).tocsr()
-        frequency = np.zeros(len(numbers))
-        frequency[: len(self._numbers)] = np.diff(self._weights.indptr)
-        idf = np.log1p((number - frequency + 0.5) / (frequency + 0.5))
-        length = 1 - b + b * lengths[counts.indices] / (mean_length or 1)
-        shares = counts.data / (counts.data + k1 * length)
-        counts.data = (np.repeat(idf, np.diff(counts.indptr)) * shares).astype(np.float32)
-        starts = np.pad(self._weights.indptr, (0, len(numbers) - len(self._numbers)), mode="edge")
+        bm25 = copy(self)
+        bm25._numbers, bm25._by_document = dict(self._numbers), None
+        counts, lengths = bm25._counted(texts)
+        new = counts.shape[0] - len(self._numbers)
+        frequency = np.pad(np.diff(self._weights.indptr), (0, new))
+        starts = np.pad(self._weights.indptr, (0, new), mode="edge")
         before = sparse.csr_array(
-            (self._weights.data, self._weights.indices, starts), shape=(len(numbers), self._weights.shape[1])
+            (self._weights.data, self._weights.indices, starts), shape=(counts.shape[0], len(self))
         )
-        bm25._weights, bm25._numbers = sparse.hstack([before, counts], format="csr"), numbers
+        weights = self._weighed(counts, lengths, frequency=frequency)
+        bm25._weights = sparse.hstack([before, weights], format="csr")
         return bm25
+
+    def _counted(
+        self, texts: Sequence[str]
+    ) -> tuple[Float[sparse.csr_array, "terms documents"], Int[np.ndarray, "documents"]]:
+        """How often each text holds each term, and how many it holds; new terms get numbers."""
+        numbers, lengths, found = self._numbers, np.empty(len(texts), dtype=np.int64), array("i")
+        for place, text in enumerate(texts):
+            before = len(found)
+            found.extend([numbers.setdefault(term, len(numbers)) for term in self._terms(text)])
+            lengths[place] = len(found) - before
+        columns = np.repeat(np.arange(len(texts), dtype=np.int32), lengths)
+        ones = np.ones(len(found), dtype=np.float32)
+        rows = np.frombuffer(found, dtype=np.int32) if found else np.empty(0, dtype=np.int32)
+        return sparse.coo_array((ones, (rows, columns)), shape=(len(numbers), len(texts))).tocsr(), lengths
+
+    def _weighed(
+        self,
+        counts: Float[sparse.csr_array, "terms documents"],
+        lengths: Int[np.ndarray, "documents"],
+        *,
+        frequency: Int[np.ndarray, "terms"],
+    ) -> Float[sparse.csr_array, "terms documents"]:
+        """The counts, made weights."""
+        number, mean_length, k1, b = self._statistics.tolist()
+        idf = np.log1p((number - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
+        longer = (k1 * (1 - b + b * lengths / (mean_length or 1))).astype(np.float32)
+        counts.data /= counts.data + longer[counts.indices]
+        counts.data *= np.repeat(idf, np.diff(counts.indptr))
+        return counts
 
     def __len__(self) -> int:
         return int(self._weights.shape[1])

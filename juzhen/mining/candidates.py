@@ -16,7 +16,7 @@ from juzhen.encoders.pooling import sides, unit
 from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_products, recall
 from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
-from juzhen.metrics.bm25 import BM25, require_bm25s
+from juzhen.metrics.bm25 import BM25
 from juzhen.mining.options import CENTROIDS
 
 RANDOM = "random"
@@ -122,7 +122,6 @@ class BM25Retriever:
 
     def __init__(self, ranking: RankingSet) -> None:
         self._texts, self._documents = ranking.queries, ranking.corpus
-        require_bm25s()
 
     @cached_property
     def _bm25(self) -> BM25:

@@ -56,7 +56,6 @@ def run_search(example, folder):
 def test_the_search_of_the_readme_runs_with_any_cross_encoder(
     project_root, pair_folder, tmp_path, page, capfd
 ):
-    pytest.importorskip("bm25s")
     *_, example = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "CE").symlink_to(pair_folder)

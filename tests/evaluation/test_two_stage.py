@@ -63,7 +63,6 @@ def test_each_depth_is_what_a_plain_loop_gives(ranking, encoder, reader):
 
 
 def test_bm25_may_be_the_first_stage(ranking, reader):
-    pytest.importorskip("bm25s")
     found = two_stage("bm25", reader, ranking, depths=[5])
     alone = evaluate("bm25", [ranking]).scores
     assert found[0].scores["map_at_100"] == alone[f"{ranking.column}/map_at_100"]

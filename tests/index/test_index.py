@@ -22,7 +22,6 @@ from juzhen.index.store import DATABASE, Store
 from juzhen.metrics.bm25 import BM25
 
 pytest.importorskip("faiss")
-pytest.importorskip("bm25s")
 
 QUERIES = ["怎么退货", "火车的第8个问题", "天气的第0个问题，编号0"]
 

@@ -62,7 +62,6 @@ def files(mined, folder):
 @pytest.mark.slow
 def test_a_long_passage_is_written_once(tmp_path):
     """And not for every question that finds it: the files of passages were fifty times as large."""
-    pytest.importorskip("bm25s")
     drawn = np.random.default_rng(0)
     passages = ["".join(chr(one) for one in drawn.integers(0x4E00, 0x9000, 3000)) for _ in range(300)]
     queries = [passage[:20] for passage in passages]
@@ -76,7 +75,6 @@ def test_a_long_passage_is_written_once(tmp_path):
 
 
 def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, tmp_path, monkeypatch):
-    pytest.importorskip("bm25s")
     monkeypatch.setattr(negatives, "PORTION", 30)
     whole = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "whole")
     assert len(whole.portions) > 4
@@ -165,7 +163,6 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
 
 
 def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
-    pytest.importorskip("bm25s")
     mined = juzhen.mine(ranking, ["bm25"], replace(FEW, threshold=-1.0), folder=tmp_path / "portions")
     with pytest.raises(
         UserError, match=r"no query has 3 negatives, .* refused as above_threshold \([\d,]+\), see"
@@ -178,7 +175,6 @@ def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
 def test_a_job_learns_from_what_the_verb_has_mined(
     tmp_path, tiny_backbone, encoder_folder, project_root, capsys
 ):
-    pytest.importorskip("bm25s")
     out = tmp_path / "mined" / "of_tests_qmc_hard.tsv"
     words = ["mine", "demo_qmc", "bm25", str(encoder_folder), "--split", "dev", "--out", str(out)]
     words += ["--depth", "20", "--negatives", "2", "--keep-out", "demo_qmc/test", "--limit", "150"]

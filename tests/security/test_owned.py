@@ -277,7 +277,6 @@ def test_nothing_beside_a_mined_table_is_replaced_or_removed(tmp_path, place, ca
 
 
 def test_portions_that_are_a_link_are_refused_and_what_is_added_to_them_stays(tmp_path, capsys):
-    pytest.importorskip("bm25s")
     precious = write(tmp_path / "precious", "mining.json", "000000.parquet")
     portions = tmp_path / "of_tests_hard.portions"
     portions.symlink_to(precious)
@@ -308,7 +307,6 @@ def test_portions_that_are_a_link_are_refused_and_what_is_added_to_them_stays(tm
 
 
 def test_a_set_is_not_mined_over_the_table_it_is_read_from(tmp_path, capsys):
-    pytest.importorskip("bm25s")
     table = tmp_path / "of_tests_hard.tsv"
     small = ["bm25", "--limit", "60", "--depth", "9", "--negatives", "2", "--out", str(table)]
     assert main(["mine", "demo_qmc", *small]) == 0

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import httpx
 import pytest
 
-for package in ("fastapi", "uvicorn", "httptools", "prometheus_client", "bm25s"):
+for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
     pytest.importorskip(package)
 from running import serving  # noqa: E402  # needs those packages
 

@@ -9,7 +9,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder
 from juzhen.index import Index, Rows, add, build
 
-for package in ("fastapi", "uvicorn", "httptools", "prometheus_client", "bm25s"):
+for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
     pytest.importorskip(package)
 from running import serving  # noqa: E402  # needs those packages
 
