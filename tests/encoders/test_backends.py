@@ -145,7 +145,7 @@ def test_bf16_rounds(any_folder, load):
 @pytest.mark.slow
 def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
     require(backend)
-    encoder = projected(load(project_root / "juzhen" / "builtin" / "encoder", initialize="random", seed=1))
+    encoder = load(project_root / "juzhen" / "builtin" / "mini_zh")
     lines = (
         (project_root / "juzhen" / "builtin" / "data" / "demo_sts" / "dev.tsv")
         .read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
     (expected, plain), (computed, rounded) = cosines("torch"), cosines(backend)
     assert (expected * computed).sum(1).min() > 0.99
     assert not np.array_equal(expected, computed), "nothing was rounded"
-    assert abs(spearmanr(plain, gold).statistic - spearmanr(rounded, gold).statistic) < 0.01
+    assert abs(spearmanr(plain, gold).statistic - spearmanr(rounded, gold).statistic) < 0.002
 
 
 @pytest.mark.slow
