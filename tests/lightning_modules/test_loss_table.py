@@ -58,6 +58,7 @@ def outcomes():
     return loss_table.outcomes()
 
 
+@pytest.mark.slow  # tests/docs/test_generated.py sees when it must be written again
 def test_the_page_is_what_the_code_says(project_root, outcomes, monkeypatch):
     monkeypatch.setattr(loss_table, "outcomes", lambda: outcomes)
     assert (project_root / "docs" / "losses.md").read_text(encoding="utf-8") == loss_table.page(), (
