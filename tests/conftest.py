@@ -30,8 +30,10 @@ sys.dont_write_bytecode = False
 # Every Float[Tensor, "batch dim"] of these packages is checked while tests run, and only then.
 install_import_hook(["juzhen.losses", "juzhen.encoders.pooling"], "beartype.beartype")
 
-# Looking for cycles among all that torch and pytest have loaded took a fifth of the time of composing a job.
-gc.set_threshold(50_000, 20, 20)
+# Looking for cycles among all that torch and pytest have loaded took a fifth of the time of composing a job; looking
+# at each 50,000 new objects took a fifteenth of all tests. A process has 250 MiB more of them so.
+LOOKS = (2_000_000, 20, 20)
+gc.set_threshold(*LOOKS)
 
 # A job waits twenty times for the disk, against a power cut; what a killed process has written is there without.
 os.fsync = os.fstat  # a descriptor that is none is refused all the same
@@ -87,13 +89,14 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def leave_no_trace() -> Iterator[None]:
-    """Programs that run inside a test set up logging, and some the environment: the next test finds neither."""
+    """Programs that run inside a test set up logging, some the environment, and how often garbage is looked for."""
     environment, root = dict(os.environ), logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
     root.handlers[:] = handlers
     if root.level != level:  # or all loggers forget what they know
         root.setLevel(level)
+    gc.set_threshold(*LOOKS)
     environment.pop("PYTEST_CURRENT_TEST", None)
     for name in os.environ.keys() - environment.keys() - {"PYTEST_CURRENT_TEST"}:
         del os.environ[name]

@@ -142,6 +142,7 @@ def test_docstrings_in_columns_become_lists():
     )
 
 
+@pytest.mark.slow
 def test_results_link_to_what_the_site_has():
     texts = {path: text for path, text in generated_pages().items() if path.startswith("results/")}
     for path, text in texts.items():
