@@ -117,7 +117,6 @@ def test_a_renamed_key_is_renamed_in_the_reference():
     ]
 
 
-@pytest.mark.slow
 def test_the_reference_has_every_option_verb_and_public_name():
     from juzhen.cli.verbs import VERBS
     from juzhen.losses import __all__ as losses
@@ -142,7 +141,6 @@ def test_docstrings_in_columns_become_lists():
     )
 
 
-@pytest.mark.slow
 def test_results_link_to_what_the_site_has():
     texts = {path: text for path, text in generated_pages().items() if path.startswith("results/")}
     for path, text in texts.items():

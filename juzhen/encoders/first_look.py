@@ -130,7 +130,7 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
         return
     files = find_encoder(config)
     layout = files.layout
-    layout.prompts.configured(config)
+    layout.prompts_for(config)
     layout.pooling_for(config.pooling)
     look_at_adapter(config, files)
     architecture = _architecture(layout.transformer)

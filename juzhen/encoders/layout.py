@@ -17,6 +17,7 @@ from juzhen.core.texts import short
 from juzhen.encoders.pooling import POOLINGS, check_pooling, mode_of
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.templates import Templates
 
 MODULES_FILE = "modules.json"
@@ -59,6 +60,14 @@ class Layout:
         if chosen is None and self.pooling_error:
             raise UserError(self.pooling_error)
         return check_pooling(chosen or self.pooling or "mean")
+
+    def prompts_for(self, config: BackboneConfig) -> Prompts:
+        """The folder's prompts under a configuration. Raises UserError for one that they cannot follow."""
+        if config.include_prompt is False and self.pooling_for(config.pooling) == "last":
+            raise UserError(
+                "include_prompt=false: pooling=last takes the last token alone, which is no prompt's; leave it out"
+            )
+        return self.prompts.configured(config)
 
 
 def read_layout(folder: Path) -> Layout:

@@ -127,7 +127,7 @@ def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) 
         "projections": load_projections(
             layout.projections, width=backbone.config.hidden_size, layer_norm=config.layer_norm
         ),
-        "prompts": layout.prompts.configured(config),
+        "prompts": layout.prompts_for(config),
     }
     folder = files.folder if config.initialize == "pretrained" else None
     notes = remarks(config, layout, backbone.config, tokenizer, pooling=pooling)

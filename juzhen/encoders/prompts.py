@@ -89,10 +89,6 @@ class Prompts:
                 f"default_prompt_name={short(name)}: no such prompt; {choices}. "
                 f"One of your own: 'prompts={{{short(name)}: \"its text\"}}'"
             )
-        if config.include_prompt is False and config.pooling == "last":
-            raise UserError(
-                "include_prompt=false: pooling=last takes the last token alone, which is no prompt's; leave it out"
-            )
         include = self.include_prompt if config.include_prompt is None else config.include_prompt
         return Prompts(prompts, name, include)
 

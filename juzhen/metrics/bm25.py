@@ -106,9 +106,9 @@ class BM25:
         bm25 = copy(self)
         bm25._numbers, bm25._by_document = dict(self._numbers), None
         counts, lengths = bm25._counted(texts)
-        new = counts.shape[0] - len(self._numbers)
-        frequency = np.pad(np.diff(self._weights.indptr), (0, new))
-        starts = np.pad(self._weights.indptr, (0, new), mode="edge")
+        num_new = counts.shape[0] - len(self._numbers)
+        frequency = np.pad(np.diff(self._weights.indptr), (0, num_new))
+        starts = np.pad(self._weights.indptr, (0, num_new), mode="edge")
         before = sparse.csr_array(
             (self._weights.data, self._weights.indices, starts), shape=(counts.shape[0], len(self))
         )
@@ -120,14 +120,13 @@ class BM25:
         self, texts: Sequence[str]
     ) -> tuple[Float[sparse.csr_array, "terms documents"], Int[np.ndarray, "documents"]]:
         """How often each text holds each term, and how many it holds; new terms get numbers."""
-        numbers, lengths, found = self._numbers, np.empty(len(texts), dtype=np.int64), array("i")
+        numbers, lengths, rows = self._numbers, np.empty(len(texts), dtype=np.int64), array("i")
         for place, text in enumerate(texts):
-            before = len(found)
-            found.extend([numbers.setdefault(term, len(numbers)) for term in self._terms(text)])
-            lengths[place] = len(found) - before
+            row_numbers = [numbers.setdefault(term, len(numbers)) for term in self._terms(text)]
+            lengths[place] = len(row_numbers)
+            rows.extend(row_numbers)
         columns = np.repeat(np.arange(len(texts), dtype=np.int32), lengths)
-        ones = np.ones(len(found), dtype=np.float32)
-        rows = np.frombuffer(found, dtype=np.int32) if found else np.empty(0, dtype=np.int32)
+        ones = np.ones(len(rows), dtype=np.float32)
         return sparse.coo_array((ones, (rows, columns)), shape=(len(numbers), len(texts))).tocsr(), lengths
 
     def _weighed(
@@ -137,11 +136,14 @@ class BM25:
         *,
         frequency: Int[np.ndarray, "terms"],
     ) -> Float[sparse.csr_array, "terms documents"]:
-        """The counts, made weights."""
+        """The counts, made weights in place.
+
+        frequency  documents that hold each term, among those that give idf
+        """
         number, mean_length, k1, b = self._statistics.tolist()
         idf = np.log1p((number - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
-        longer = (k1 * (1 - b + b * lengths / (mean_length or 1))).astype(np.float32)
-        counts.data /= counts.data + longer[counts.indices]
+        damping = (k1 * (1 - b + b * lengths / (mean_length or 1))).astype(np.float32)
+        counts.data /= counts.data + damping[counts.indices]
         counts.data *= np.repeat(idf, np.diff(counts.indptr))
         return counts
 
