@@ -18,6 +18,7 @@ FENCE = re.compile(
     r"(?: title=[\"](?P<title>[^\"\n]*)[\"]|[^\n]*)\n(?P<body>.*?)^(?P=indent)```$",
     flags=re.MULTILINE | re.DOTALL,
 )
+HEADING = re.compile(r"^#+ (.*)", flags=re.MULTILINE)
 APPENDED_FENCE = re.compile(
     r"At the end of `([^`\n]+)`:\n\n```\w+\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL
 )
@@ -28,13 +29,15 @@ NAMED_FENCE = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", flags=re.MULTIL
 class Block:
     """A fenced block; `needs`, a package without which it cannot run, stands in a comment above it.
 
-    title  what is written above it on the site
+    title    what is written above it on the site
+    heading  the heading of its section
     """
 
     language: str
     body: str
     needs: str | None = None
     title: str = ""
+    heading: str = ""
 
 
 def page(name):
@@ -58,10 +61,13 @@ def chinese(name):
 
 @cache
 def blocks(name):
-    return [
-        Block(found["language"], dedent(found["body"]), found["needs"], found["title"] or "")
-        for found in FENCE.finditer(page(name))
-    ]
+    shown, end, heading = [], 0, ""
+    for fence in FENCE.finditer(page(name)):
+        heading = (HEADING.findall(page(name)[end : fence.start()]) or [heading])[-1]
+        end = fence.end()
+        body = dedent(fence["body"])
+        shown.append(Block(fence["language"], body, fence["needs"], fence["title"] or "", heading))
+    return shown
 
 
 def quoted(name, start):

@@ -8,17 +8,22 @@ import shutil
 from contextlib import redirect_stdout
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 from forks import ROOT, in_a_fork
 from pages import Block, blocks, chinese, commands, page, programs, site_pages, translated_pages
 
-from juzhen.encoders import CrossEncoder, load_backbone
+from juzhen import CrossEncoder, MultiVectorEncoder, SparseEncoder
+from juzhen.core.row_scores import ROWS_FILE
+from juzhen.encoders import load_backbone
 from juzhen.encoders.bundle import save_encoder
+from juzhen.encoders.multi_vector_layout import Reading
 from juzhen.encoders.spec import BackboneConfig
 from tools.docs.site import pages as generated_pages
 from tools.generated import users_files
 
-FOLDER = re.compile(r"\bruns/([\w-]+)")
+OPENED = re.compile(r"(?:\b(\w+)\.load\(\s*)?\"runs/([\w-]+)")
+"""A run that a program opens, and the class that reads it."""
 FENCES = re.compile(r"^ *```.*?^ *```$", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -26,11 +31,23 @@ def with_programs():
     return [name for name in site_pages() if any(one.language == "python" for one in blocks(name))]
 
 
-@pytest.fixture(scope="module")
-def cross_encoder(tiny_backbone, tmp_path_factory):
-    inner = load_backbone(BackboneConfig(path=str(tiny_backbone), initialize="random"), seed=0)
-    encoder = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
-    return save_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
+def stand_in(kind, run, backbone):
+    """Writes a run: scores of a row, and an encoder of that class, with random weights unless of sentences."""
+    folder = run / "encoder"
+    run.mkdir(parents=True)
+    pd.DataFrame({"set": ["lcqmc"], "gold": [1.0], "score": [0.9]}).to_parquet(run / ROWS_FILE)
+    if kind not in ("CrossEncoder", "MultiVectorEncoder", "SparseEncoder"):
+        shutil.copytree(ROOT / "juzhen" / "builtin" / "mini_zh", folder)
+        return
+    inner = load_backbone(BackboneConfig(path=str(backbone), initialize="random"), seed=0)
+    if kind == "CrossEncoder":
+        encoder = CrossEncoder(inner, outputs=1, segments=True, symmetric=False, seed=0)
+    elif kind == "SparseEncoder":
+        encoder = SparseEncoder.around(inner)
+    else:
+        lengths = Reading(query_length=16, document_length=40, expand_to=16)
+        encoder = MultiVectorEncoder.around(inner, dim=16, reading=lengths)
+    save_encoder(encoder, folder, card={})
 
 
 def without_numbers(text):
@@ -38,29 +55,28 @@ def without_numbers(text):
     return re.sub(r"[-\d.,\s]+", " ", text).split()
 
 
-def run_blocks(name, folder, cross_encoder):
-    """The programs of a page one after another, in a folder with the runs that they name."""
+def run_blocks(name, folder, backbone):
+    """The programs of a page one after another, in a folder with the runs that they open."""
     os.chdir(folder)
-    shown = [one for one in blocks(name) if one.language == "python"]
-    for run in sorted(set(FOLDER.findall("".join(one.body for one in shown)))):
-        if run.lower().startswith(("ce", "cross")):
-            shutil.copytree(cross_encoder, folder / "runs" / run)
-        else:
-            shutil.copytree(ROOT / "juzhen" / "builtin" / "mini_zh", folder / "runs" / run / "encoder")
+    programs = "".join(block.body for block in blocks(name) if block.language == "python")
+    kinds = {run: kind for kind, run in sorted(OPENED.findall(programs))}
+    for run, kind in kinds.items():
+        stand_in(kind, folder / "runs" / run, backbone)
     known = {"__name__": "__main__"}
-    for number, (one, after) in enumerate(pairwise([*blocks(name), Block("", "")]), start=1):
-        if one.language == "python" and (one.needs is None or importlib.util.find_spec(one.needs)):
+    for number, (block, after) in enumerate(pairwise([*blocks(name), Block("", "")]), start=1):
+        if block.language == "python" and (block.needs is None or importlib.util.find_spec(block.needs)):
             with redirect_stdout(io.StringIO()) as printed:
-                exec(compile(one.body, f"{name}, program {number}", "exec"), known)
-            if after.language == "text":  # behind what libraries say of what they load
+                exec(compile(block.body, f"{name}, program {number}", "exec"), known)
+            # its output, behind what libraries say of what they load
+            if (after.language, after.heading) == ("text", block.heading):
                 shown = without_numbers(after.body)
                 assert without_numbers(printed.getvalue())[-len(shown) :] == shown, f"{name}: {after.body}"
 
 
 @pytest.mark.parametrize("name", with_programs())
 @pytest.mark.slow
-def test_the_programs_of_a_page_run_in_order(name, cross_encoder, tmp_path, capfd):
-    assert in_a_fork(run_blocks, name, tmp_path, cross_encoder) == 0, capfd.readouterr().err
+def test_the_programs_of_a_page_run_in_order(name, tiny_backbone, tmp_path, capfd):
+    assert in_a_fork(run_blocks, name, tmp_path, tiny_backbone) == 0, capfd.readouterr().err
 
 
 def outline(name):

@@ -25,8 +25,9 @@ ROOM, GAP = 420, 24
 """Pixels of a map in the picture, and between two of them."""
 
 
-def write_space(space: Space, folder: Path) -> list[Path]:
+def write_space(space: Space, folder: str | Path) -> list[Path]:
     """Writes the page and the picture into a folder; their paths."""
+    folder = Path(folder)
     paths = {folder / PAGE: html(space), folder / PICTURE: svg(space)}
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in paths.items():
