@@ -44,12 +44,18 @@ MONITORED = MONITORED - {*AFTER_TRAINING, *NO_GOAL} | {"mlm_accuracy", CLASS_MEA
 def read_job(config: DictConfig) -> JobConfig:
     """The job that a composition means. Raises ConfigError for the first mistake in it. Needs no torch."""
     register_resolvers()
-    config = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    names = [key for key in config if key != "hydra"]  # `in` would work out what each ${…} stands for
     for field in fields(JobConfig):
-        if field.name not in config and field.name in EXAMPLES:
+        if field.name not in names and field.name in EXAMPLES:
             raise _not_set(field.name)
     try:
-        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        nodes = {key: config[key] for key in names}
+        plain = {
+            key: OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+            if OmegaConf.is_config(node)
+            else node
+            for key, node in nodes.items()
+        }
     except MissingMandatoryValue as error:
         raise _not_set(str(error.full_key)) from error
     except OmegaConfBaseException as error:

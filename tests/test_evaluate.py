@@ -56,16 +56,24 @@ def assert_alike(run: Path, whole: Path) -> None:
                 assert scores[key] == score, key
 
 
+SERIAL = (*WORDS, "schedule=serial", "dataset=[demo_nli,demo_sts]", "schedule.store=null")
+
+
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory, tiny_backbone):
-    """A curriculum that had all files from the start, and one that lacked some until it was finished."""
-    folder = tmp_path_factory.mktemp("grown")
-    words = (*WORDS, "schedule=serial", "dataset=[demo_nli,demo_sts]", "schedule.store=null")
+def whole(tmp_path_factory, tiny_backbone):
+    """A curriculum that had all files from the start, and the folder of these."""
+    folder = tmp_path_factory.mktemp("whole")
     data = local_sets(folder / "data", "demo_qmc", "demo_order")
-    whole = run_job(folder / "whole", tiny_backbone, *words, *suite_of(data, "demo_qmc", "demo_order"))
+    return run_job(folder / "whole", tiny_backbone, *SERIAL, *suite_of(data, "demo_qmc", "demo_order")), data
+
+
+@pytest.fixture(scope="module")
+def grown(whole, tmp_path_factory, tiny_backbone):
+    """That curriculum, and one that lacked some of the files until it was finished."""
+    folder = tmp_path_factory.mktemp("grown")
     later = local_sets(folder / "later", "demo_qmc", splits=("test",))
-    run = run_job(folder / "runs", tiny_backbone, *words, *suite_of(later, "demo_qmc", "demo_order"))
-    return whole, run, data, later
+    run = run_job(folder / "runs", tiny_backbone, *SERIAL, *suite_of(later, "demo_qmc", "demo_order"))
+    return whole[0], run, whole[1], later
 
 
 @pytest.mark.slow
@@ -172,10 +180,10 @@ def test_a_run_that_counts_what_it_has_seen_gets_its_threshold_too(tmp_path, tin
 
 
 @pytest.fixture
-def lacks_test(grown, tmp_path):
+def lacks_test(whole, tmp_path):
     """A copy of the run that had everything, except for what it knew of demo_qmc/test."""
-    run = tmp_path / grown[0].name
-    shutil.copytree(grown[0], run)
+    run = tmp_path / whole[0].name
+    shutil.copytree(whole[0], run)
     stored = json.loads((run / "result.json").read_text())
     del stored["data"]["test/demo_qmc"]
     stored["scores"] = {
@@ -217,7 +225,7 @@ def test_rows_that_changed_are_not_mixed_with_those_that_were_scored(grown, lack
     assert f"moved dev/demo_qmc/spearman {100 * old:.4f} → {100 * new:.4f}" in capsys.readouterr().out
 
 
-def test_a_run_that_cannot_be_filled_is_named_and_the_others_go_on(grown, lacks_test, tmp_path, capsys):
+def test_a_run_that_cannot_be_filled_is_named_and_the_others_go_on(whole, lacks_test, tmp_path, capsys):
     others = {}
     for name in ("changed", "gone", "locked"):
         others[name] = Path(shutil.copytree(lacks_test, tmp_path / name))
@@ -234,15 +242,15 @@ def test_a_run_that_cannot_be_filled_is_named_and_the_others_go_on(grown, lacks_
     assert "another process is running this very job" in said.err
     assert f"3 of 5 failed: {', '.join(map(str, others.values()))}" in said.err
     assert said.out.count("added test/demo_qmc ") == 1
-    assert_alike(lacks_test, grown[0])
+    assert_alike(lacks_test, whole[0])
 
 
-def test_what_does_not_exist_is_named(grown, tmp_path, capsys):
+def test_what_does_not_exist_is_named(whole, tmp_path, capsys):
     assert fill(tmp_path / "none") == 2
     assert "no such folder" in capsys.readouterr().err
     assert fill(tmp_path) == 2
     assert "no result.json of a run below" in capsys.readouterr().err
-    assert fill(grown[0], "--dataset", "demo_qcm") == 2
+    assert fill(whole[0], "--dataset", "demo_qcm") == 2
     assert "did you mean demo_qmc, demo_sts or demo_nli?" in capsys.readouterr().err
 
 

@@ -1,7 +1,8 @@
 """No file of the product needs itself: neither through imports at its top, nor through some inside functions."""
 
-import ast
 from pathlib import Path
+
+from sources import import_statements
 
 OUTSIDE = ("tests", "benchmarks")
 
@@ -13,13 +14,9 @@ def module_name(path: Path, root: Path) -> str:
 
 def needed(path: Path, names: set[str]) -> set[str]:
     """Modules of `names` that a file imports, wherever in it: at the top, in functions, for type checkers alone."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            inner = {f"{node.module}.{one.name}" for one in node.names}
-            found |= inner & names or {node.module} & names
-        elif isinstance(node, ast.Import):
-            found |= {one.name for one in node.names} & names
+    found: set[str] = set()
+    for module, *parts in import_statements(path):
+        found |= {*parts} & names or {module} & names
     return found
 
 

@@ -1,6 +1,5 @@
 """The library where the packages of the suite are not installed."""
 
-import ast
 import os
 import re
 import shutil
@@ -8,16 +7,8 @@ import tomllib
 
 import pytest
 from forks import python
+from sources import FRAMEWORKS
 
-SUITE = (
-    "hydra",
-    "omegaconf",
-    "pytorch_lightning",
-    "lightning_fabric",
-    "lightning_utilities",
-    "torchmetrics",
-    "wandb",
-)
 WITHOUT = f"""
 import sys
 from importlib.machinery import PathFinder
@@ -25,7 +16,7 @@ from importlib.machinery import PathFinder
 class Without(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        return None if name.partition(".")[0] in {SUITE} else super().find_spec(name, path, target)
+        return None if name.partition(".")[0] in {FRAMEWORKS} else super().find_spec(name, path, target)
 
 sys.meta_path[:] = [Without if finder is PathFinder else finder for finder in sys.meta_path]
 """
@@ -45,19 +36,11 @@ report(RUNS, out=Path("report"))
 """
 
 
-def test_no_file_imports_them(project_root):
-    for path in (project_root / "juzhen").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not {name.partition(".")[0] for name in names} & {*SUITE}, path
-
-
 def test_the_package_asks_for_none_of_them(project_root):
     project = tomllib.loads((project_root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     names = {re.split(r"[<>=\[]", line)[0].replace("-", "_") for line in project["dependencies"]}
-    assert not names & {*SUITE, "hydra_core"}
+    assert not names & {*FRAMEWORKS, "hydra_core"}
     assert {line.partition(">")[0] for line in extras["suite"]} >= {
         "hydra-core",
         "pytorch-lightning",

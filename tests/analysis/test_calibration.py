@@ -108,6 +108,15 @@ def runs(tmp_path_factory, tiny_backbone):
     return joint, run_job(folder, tiny_backbone, *steps, "loss=cosent")
 
 
+@pytest.fixture(scope="module")
+def hasty_runs(tmp_path_factory, tiny_backbone):
+    """As `runs`, after two steps, of a few rows."""
+    words = ("training.duration=2 steps", "dataset=[demo_qmc,demo_sts]", "debug_rows=16")
+    folder = tmp_path_factory.mktemp("hasty")
+    joint = run_job(folder, tiny_backbone, *words, "model=crossencoder", "loss=bce")
+    return joint, run_job(folder, tiny_backbone, *words, "loss=cosent")
+
+
 @pytest.mark.slow
 def test_calibrate_writes_what_it_prints(runs, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
@@ -326,7 +335,7 @@ def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
         (["fuse", "{joint}", "{other}", "--sets", "demo_qcm"], "did you mean demo_qmc?"),
     ],
 )
-def test_mistakes_are_named(runs, command, message, capsys):
-    filled = [word.format(joint=runs[0], other=runs[1]) for word in command]
+def test_mistakes_are_named(hasty_runs, command, message, capsys):
+    filled = [word.format(joint=hasty_runs[0], other=hasty_runs[1]) for word in command]
     assert main(filled) == 2
     assert message in capsys.readouterr().err

@@ -7,7 +7,7 @@ from juzhen.core.result import Result, Score
 MakeResult = Callable[..., Result]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_result() -> MakeResult:
     """Builds a result with the configuration of a small job; scores as {"dev/lcqmc/spearman": 0.5}."""
 

@@ -68,10 +68,11 @@ class Outline(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-@pytest.fixture
-def page(tmp_path, make_result):
-    runs = write_results(tmp_path / "runs", small_picture(make_result))
-    words = ["--leaks", str(write_audit(tmp_path)), "--title", "Transfer <b>& back</b>"]
+@pytest.fixture(scope="module")
+def page(tmp_path_factory, make_result):
+    folder = tmp_path_factory.mktemp("report")
+    runs = write_results(folder / "runs", small_picture(make_result))
+    words = ["--leaks", str(write_audit(folder)), "--title", "Transfer <b>& back</b>"]
     assert main(["report", str(runs), *words]) == 0
     return runs / "report" / "index.html"
 
