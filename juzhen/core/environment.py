@@ -50,6 +50,7 @@ def package_version(package: str) -> str | None:
         return None
 
 
+@cache  # what runs is what lay there when the program began
 def _git(*arguments: str) -> str | None:
     """Output of a git command in the project's folder; None outside a checkout."""
     if not IS_CLONE:

@@ -43,8 +43,8 @@ class Shareable(nn.Module):
         token     None: that of HF_TOKEN or of `hf auth login`
         card      as of `save`; the name of the README is that of the repository
 
-        An adapter whose base is no model of the hub is merged into its weights. Raises UserError without a token,
-        without a network, and with what the hub refuses.
+        An adapter whose base is no model of the hub is merged into its weights. Raises UserError without a token and
+        without a network; what the hub refuses is an error of huggingface_hub.
         """
         require_hub_token(repo_id, token)
         with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder
+from juzhen.encoders.architectures import without_cache
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.projection import IDENTITY, Projection
 
@@ -45,10 +46,9 @@ def alone(encoder, *texts):
     """States of one text, or pair, as transformers gives them for what the tokenizer gives."""
     inputs = encoder.tokenizer(*texts, return_tensors="pt", truncation=True, max_length=64)
     taken = inspect.signature(encoder.backbone.forward).parameters
+    options = {name: values for name, values in inputs.items() if name in taken}
     with torch.no_grad():
-        return encoder.backbone(
-            **{name: one for name, one in inputs.items() if name in taken}
-        ).last_hidden_state[0]
+        return encoder.backbone(**options, **without_cache(encoder.backbone)).last_hidden_state[0]
 
 
 def unit(values):
