@@ -4,7 +4,7 @@ import compositions
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra._internal import config_loader_impl, defaults_list
-from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -17,8 +17,9 @@ def composed(folder, line):
 
 def nodes(node, path=""):
     """Every node below, with what OmegaConf keeps of it."""
-    kept = node._metadata
+    kept, parent = node._metadata, node._get_parent()
     yield path, type(node), kept.flags, kept.ref_type, kept.object_type, kept.optional, str(node._value())
+    yield path, kept.key, None if parent is None else parent._metadata.key
     content = node._content if OmegaConf.is_config(node) else None
     for key, value in (content if isinstance(content, dict) else dict(enumerate(content or ()))).items():
         yield from nodes(value, f"{path}.{key}")
@@ -39,6 +40,7 @@ def test_shared_files_change_nothing(line, project_root, monkeypatch):
         plain.setattr(loader, "_load_single_config", compositions.place_file)
         plain.setattr(ConfigRepository, "load_config", compositions.load_file)
         plain.setattr(OverridesParser, "parse_rule", compositions.parse_word)
+        plain.setattr(CachingConfigRepository, "__init__", compositions.copy_repository)
         plain.setattr(defaults_list, "_create_interpolation_map", compositions.map_choices)
         expected = list(nodes(composed(project_root / "conf", line)))
     for _ in range(2):
