@@ -95,7 +95,7 @@ def merged(self, defaults, repo):
 
 
 def merge_in_one_go(self, defaults, repo):
-    """Each file that is merged has all nodes told of their parents again, which takes half of the time: once will do."""
+    """Each file that is merged tells all nodes of their parents again, half of the time: once will do."""
     tell_parents = Container._re_parent
     Container._re_parent = lambda self: None
     try:
