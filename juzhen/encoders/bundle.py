@@ -26,6 +26,7 @@ from juzhen.encoders.projection import IDENTITY, SCORES, Projection
 from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.proof import layers_that_add_up
 from juzhen.encoders.special_tokens import write_tokenizer
+from juzhen.encoders.static import StaticTokens
 from juzhen.encoders.transformer import quiet
 
 
@@ -87,7 +88,14 @@ def _write_files(encoder: PooledEncoder, folder: Path, card: dict[str, Any], pla
 def loads_elsewhere(encoder: PooledEncoder) -> bool:
     """Whether sentence-transformers can compute what the encoder computes."""
     has_own = encoder.templates is not None or encoder.score_head is not None
-    return not has_own and bool(_their_pooling(encoder)) and not is_ours_alone(encoder.backbone)
+    pools = is_table(encoder) or bool(_their_pooling(encoder))
+    return not has_own and pools and not is_ours_alone(encoder.backbone)
+
+
+def is_table(encoder: PooledEncoder) -> bool:
+    """Whether its embeddings are the means of a table of tokens, which sentence-transformers has as one module."""
+    is_mean = encoder.pooling == "mean" and encoder.prompts.include_prompt
+    return is_mean and isinstance(encoder.backbone, StaticTokens)
 
 
 def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | None = None) -> None:
@@ -117,6 +125,10 @@ def save_tokenizer(encoder: PooledEncoder, folder: Path, *, segments: bool | Non
         # Else it is written only where the file that the tokenizer was read from has this key.
         tokenizer.init_kwargs = tokenizer.init_kwargs | {"model_input_names": tokenizer.model_input_names}
     write_tokenizer(tokenizer, folder)
+    if isinstance(encoder.backbone, StaticTokens):  # who reads this file alone has to cut as we do
+        tokenizer.backend_tokenizer.enable_truncation(encoder.input_length)
+        write_text(folder / "tokenizer.json", tokenizer.backend_tokenizer.to_str(), in_own_folder=True)
+        tokenizer.backend_tokenizer.no_truncation()
 
 
 def _json(path: Path, content: Any) -> None:
@@ -138,7 +150,7 @@ def _write_layers(encoder: PooledEncoder, folder: Path, *, start: int) -> Module
 def _their_pooling(encoder: PooledEncoder) -> Modules:
     """The modules of sentence-transformers that pool as this encoder does; none where there are none."""
     pooling = POOLINGS[encoder.pooling]
-    if pooling.switch is None:
+    if pooling.switch is None or isinstance(encoder.backbone, StaticTokens):
         return {}
     size = {"word_embedding_dimension": encoder.backbone.config.hidden_size}
     modules: Modules = {}
@@ -154,7 +166,10 @@ def _their_pooling(encoder: PooledEncoder) -> Modules:
 
 def _write_modules(encoder: PooledEncoder, folder: Path, modules: Modules, settings: dict[str, Any]) -> None:
     """The files by which sentence-transformers knows what follows the transformer, and how it is used."""
-    kinds = [("Transformer", ""), *((path.partition("_")[2], path) for path in modules)]
+    kinds = [
+        ("StaticEmbedding" if is_table(encoder) else "Transformer", ""),
+        *((path.partition("_")[2], path) for path in modules),
+    ]
     listed = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for number, (kind, path) in enumerate(kinds)

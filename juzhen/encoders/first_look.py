@@ -10,7 +10,7 @@ from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
 from juzhen.encoders.adapter_files import Base, is_adapter, read_base, require_base
-from juzhen.encoders.layout import Layout, read_layout
+from juzhen.encoders.layout import Layout, is_static, read_layout
 from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import naming, read_settings
@@ -187,8 +187,7 @@ def _require_prompt_of(start: str, config: BackboneConfig) -> None:
 
 
 def _architecture(folder: Path) -> Mapping[str, Any]:
-    settings = read_settings(folder / "config.json")
-    return settings
+    return {} if is_static(folder) else read_settings(folder / "config.json")
 
 
 def most_positions(architecture: Mapping[str, Any]) -> int | None:

@@ -32,6 +32,8 @@ PYLATE, TOKEN_VECTORS = "ColBERT", "MultiVectorEncoder"
 """What PyLate and sentence-transformers call an encoder with a vector for each token."""
 SPARSE = "SparseEncoder"
 """What sentence-transformers calls an encoder with a weight for each token of the vocabulary."""
+STATIC = "static_embedding"
+"""The type in the config.json of a table of tokens that juzhen wrote."""
 
 
 @dataclass
@@ -106,6 +108,42 @@ def _model_type(folder: Path) -> str | None:
     return None
 
 
+def is_static(folder: Path) -> bool:
+    """Whether a folder holds a table of tokens in the place of a transformer. Broken files: as `gives_tokens`."""
+    with suppress(UserError):
+        path = folder / "config.json"
+        if path.is_file():
+            return read_settings(path).get("model_type") in (STATIC, "model2vec")
+        return bool(_tables(folder))
+    return False
+
+
+def static_shape(folder: Path) -> tuple[int, int]:
+    """Tokens and numbers of each. Raises UserError where there is no table."""
+    shapes = _tables(folder)
+    if not shapes:
+        raise UserError(f"{folder}: model.safetensors holds no table of tokens")
+    vocabulary, dim = shapes.get("embedding.weight") or shapes["embeddings"]
+    return shapes.get("mapping", [vocabulary])[0], dim
+
+
+def _tables(folder: Path) -> dict[str, list[int]]:
+    """Names and shapes of the tensors of a table of tokens; none for other weights."""
+    from safetensors import safe_open
+
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        return {}
+    with naming(f"{path}: the weights do not load"), safe_open(path, framework="numpy") as file:
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    is_table = {*shapes} == {"embedding.weight"} or {"embeddings"} <= {*shapes} <= {
+        "embeddings",
+        "mapping",
+        "weights",
+    }
+    return shapes if is_table else {}
+
+
 def gives_answers(folder: Path) -> bool:
     """Whether a folder holds a language model that scores pairs by its answer. Broken files: as `gives_tokens`."""
     with suppress(UserError, KeyError, TypeError, AttributeError):
@@ -141,6 +179,7 @@ def inside(folder: Path, name: str) -> Path:
 
 ORDER = {
     "Transformer": 0,
+    "StaticEmbedding": 0,
     "WeightedLayerPooling": 1,
     "Pooling": 2,
     "Dense": 3,
@@ -170,6 +209,8 @@ def _sentence_transformers(folder: Path) -> Layout:
             case "Transformer":
                 layout.transformer = path
                 layout.max_length = _max_length(path)
+            case "StaticEmbedding":
+                layout.transformer, layout.pooling = path, "mean"
             case "WeightedLayerPooling":
                 layout.pooling = _layers_pooled(path)
             case "Pooling":

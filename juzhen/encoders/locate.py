@@ -12,7 +12,7 @@ from juzhen.core.network import hub_problem
 from juzhen.core.opened import require_file
 from juzhen.core.places import PACKAGE, ROOT
 from juzhen.core.texts import short
-from juzhen.encoders.layout import MODULES_FILE, OWN_FILE
+from juzhen.encoders.layout import MODULES_FILE, OWN_FILE, is_static
 from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.settings_file import naming, read_settings
 
@@ -146,7 +146,7 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
     for path in sorted(path for path in folder.iterdir() if path.exists() and not path.is_dir()):
         require_file(path)
     fault = None
-    if not (folder / "config.json").is_file():
+    if not (folder / "config.json").is_file() and not is_static(folder):
         fault = "config.json is missing; expected an encoder in transformers layout"
     elif not any((folder / name).is_file() for name in _TOKENIZERS):
         fault = f"no tokenizer; expected one of {', '.join(_TOKENIZERS)}"

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from transformers import AutoTokenizer, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
+from transformers import BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError, require_number
@@ -33,7 +33,14 @@ from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import AdapterConfig, BackboneConfig
 from juzhen.encoders.special_tokens import append_end_token
 from juzhen.encoders.templates import Templates
-from juzhen.encoders.transformer import from_scratch, from_weights, quiet, read_architecture, token_embeddings
+from juzhen.encoders.transformer import (
+    from_scratch,
+    from_weights,
+    quiet,
+    read_architecture,
+    read_tokenizer,
+    token_embeddings,
+)
 
 
 @dataclass
@@ -63,9 +70,7 @@ def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Toke
     check_files(folder, needs_weights=True, shown=shown)
     with quiet():
         backbone = from_weights(str(folder), read_architecture(folder, dropout=None), local_files_only=True)
-        with naming(f"{folder}: the tokenizer does not load"):
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    return backbone, tokenizer
+        return backbone, read_tokenizer(folder)
 
 
 def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) -> Parts:
@@ -111,10 +116,8 @@ def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) 
             )
             base = Base(path, files.commit, "", dropout=config.dropout, attention=config.attention)
             remember_base(backbone, base, layout.transformer)
+        tokenizer = read_tokenizer(files.tokenizer)
         with naming(f"{layout.transformer}: the tokenizer does not load"):
-            tokenizer = AutoTokenizer.from_pretrained(
-                files.tokenizer, local_files_only=True, trust_remote_code=False
-            )
             append_end_token(tokenizer, files.tokenizer)
     check_vocabulary(
         without_added(tokenizer.get_vocab(), files), len(token_embeddings(backbone).weight), shown=config.path

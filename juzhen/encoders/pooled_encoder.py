@@ -17,6 +17,7 @@ from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
+from juzhen.core.texts import short
 from juzhen.encoders.architectures import without_cache
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (
@@ -327,6 +328,8 @@ class PooledEncoder(Prompted):
         """Token numbers per text with special tokens, cut to max_length, without padding.
 
         progress  show a bar; None: on a terminal, where it takes long
+
+        Raises UserError for a text without a token, which has no embedding.
         """
         if isinstance(texts, str) or not isinstance(texts, Sequence):  # running text is read piece by piece
             texts = as_column(texts, "texts")
@@ -348,6 +351,9 @@ class PooledEncoder(Prompted):
                     return_token_type_ids=False,
                 )
                 portions.append(TokenTable.of(encoding["input_ids"]))
+                if not portions[-1].lengths.all():
+                    text = portion[int(portions[-1].lengths.argmin())]
+                    raise UserError(f"{short(repr(text))}: the tokenizer knows nothing in this text")
                 advance(len(portions[-1]))
         return TokenTable.joined(portions)
 

@@ -6,7 +6,7 @@ from typing import Any
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead, why_padded
-from juzhen.encoders.layout import Layout
+from juzhen.encoders.layout import STATIC, Layout
 from juzhen.encoders.settings_file import read_settings
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.special_tokens import special_around
@@ -21,7 +21,8 @@ def remarks(
     pooling: str,
 ) -> tuple[str, ...]:
     """Lines on an encoder that was loaded as `config` says, with `pooling`."""
-    settings = read_settings(layout.transformer / "config.json")
+    path = layout.transformer / "config.json"
+    settings = read_settings(path) if path.is_file() else {}
     notes = [*_of_pooling(config, layout, architecture, pooling), *_of_code(settings, architecture)]
     if config.attention is not None and looks_ahead(architecture) != _looked_ahead(settings, architecture):
         notes.append(
@@ -32,7 +33,13 @@ def remarks(
             "pooling=last: the tokenizer puts no token behind a text, and the last token of each text is read. For one "
             'end token, set "add_eos_token": true in tokenizer_config.json'
         )
-    if (reason := why_padded(architecture)) is not None:
+    if architecture.model_type == STATIC:
+        if settings.get("model_type") != STATIC:
+            notes.append(
+                f"texts are read up to token {tokenizer.model_max_length:,}, where sentence-transformers reads all of "
+                "a static embedding; max_length says another number"
+            )
+    elif (reason := why_padded(architecture)) is not None:
         notes.append(
             f"sentences are padded to the longest beside them: {reason}. The numbers are the same, time and memory more"
         )

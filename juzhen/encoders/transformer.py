@@ -11,10 +11,20 @@ from typing import Any, cast
 import torch
 import transformers
 from torch import nn
-from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from juzhen.core.errors import UserError
+from juzhen.encoders.layout import is_static
 from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.static import StaticConfig, read_static, read_static_config, read_static_tokenizer
 
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -31,6 +41,11 @@ DROPOUTS = (
 
 def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfig:
     """config.json with the dropout that was asked for."""
+    if is_static(folder):
+        architecture: PretrainedConfig = read_static_config(folder)
+        if dropout is not None:
+            _set_dropout(architecture, dropout)
+        return architecture
     settings = read_settings(folder / "config.json")
     family = settings.get("model_type")
     if settings.get("auto_map") and family not in CONFIG_MAPPING:
@@ -101,6 +116,8 @@ def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedMod
 
 def from_weights(source: str, architecture: PretrainedConfig, **options: object) -> PreTrainedModel:
     """A model with the weights of a folder or of the hub. Raises UserError where these are not those of its config."""
+    if isinstance(architecture, StaticConfig):
+        return read_static(Path(source), architecture)
     with naming(f"{source}: the weights do not load"):
         built = model_class(architecture) if has_decoder(architecture) else AutoModel
         backbone, report = built.from_pretrained(
@@ -155,6 +172,14 @@ def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[s
             f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors); to use "
             "the first layers alone set layers"
         )
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder. Raises UserError where it does not load."""
+    if is_static(folder):
+        return read_static_tokenizer(folder)
+    with naming(f"{folder}: the tokenizer does not load"):
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:

@@ -21,6 +21,7 @@ from juzhen.encoders.pooled_encoder import TYPES
 from juzhen.encoders.projection import IDENTITY, Projection
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.special_tokens import write_tokenizer
+from juzhen.encoders.static import StaticTokens
 from juzhen.export.formats import PARITY, SETTINGS, Format
 from juzhen.export.opened import open_export
 from juzhen.export.proof import ROWS, Proof, prove
@@ -111,6 +112,10 @@ def _require_format(encoder: Any, format: Format, dim: int | None) -> None:
     if format is Format.SENTENCE_TRANSFORMERS and not loads_elsewhere(encoder):
         what = "scores pairs by a learnt form" if encoder.score_head else f"pools by {encoder.pooling}"
         raise UserError(f"--format {format}: this encoder {what}, which it cannot compute; use --format onnx")
+    if format is Format.STATIC and isinstance(encoder.backbone, StaticTokens):
+        raise UserError(
+            "--format static: this encoder is a table of tokens already; --format sentence-transformers writes it"
+        )
     if format is Format.STATIC and encoder.score_head is not None:
         raise UserError("--format static: this encoder scores pairs by a learnt form; use --format onnx")
     if format is not Format.STATIC:

@@ -125,8 +125,8 @@ def models(parts, path):
             r"Router is not supported; supported: Transformer",
         ),
         "static": (
-            [parts.StaticEmbedding(transformer().tokenizer, embedding_dim=8)],
-            r"StaticEmbedding is not supported; supported: Transformer",
+            [parts.StaticEmbedding(transformer().tokenizer, embedding_dim=8), parts.Dense(8, 4)],
+            None,
         ),
     }
 
