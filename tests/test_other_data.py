@@ -162,6 +162,7 @@ def test_an_interrupted_run_goes_on_only_over_the_same_rows(desk, made):
     (folder / RESULT_FILE).unlink()
     assert (folder / "checkpoints" / "best.ckpt").exists()
     desk.write("train.tsv", CHANGED.encode())
+    desk.capsys.readouterr()
     says(
         desk.refuses(*OWN, "seed=7", "resume=auto"), str(folder), "train/demo_sts has changed", "resume=never"
     )

@@ -5,13 +5,14 @@ import math
 import re
 import sys
 from collections.abc import Collection, Iterable
+from itertools import accumulate
 from numbers import Real
 from typing import Any
 
 from juzhen.core.texts import in_a_line, short
 
-MOST_WORDS = 60
-"""Known words that a message lists; of classes of texts there may be thousands."""
+MOST_LETTERS = 700
+"""Of the known words that a message lists; of classes of texts there may be thousands."""
 
 MISTAKE_STATUS = 2
 """Exit status of a program after a mistake of the user: to start it again would not help."""
@@ -95,5 +96,7 @@ def nearest(word: str, names: Iterable[str]) -> str:
     if close:
         listed = close[:1] if close[0].startswith(word[:2]) else close
         return f"did you mean {' or '.join(map(short, listed))}?"
-    ending = f" and {len(names) - MOST_WORDS:,} more" if len(names) > MOST_WORDS else ""
-    return f"known: {', '.join(map(short, names[:MOST_WORDS]))}{ending}" if names else "there are none"
+    ends = accumulate(len(short(name)) + 2 for name in names)
+    shown = max(1, sum(end <= MOST_LETTERS for end in ends))
+    ending = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return f"known: {', '.join(map(short, names[:shown]))}{ending}" if names else "there are none"
