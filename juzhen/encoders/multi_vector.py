@@ -38,6 +38,7 @@ from juzhen.encoders.proof import prove
 from juzhen.encoders.search import as_hits, check_top_k
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.sharing import Shareable
+from juzhen.encoders.static import StaticTokens
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
 from juzhen.encoders.token_index import TokenIndex
 from juzhen.encoders.token_table import TokenTable
@@ -117,9 +118,14 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         dim      numbers of a token vector, drawn with `seed`
         markers  tokens [Q] and [D] stand before queries and documents, where the encoder has no prompts of its own
 
-        Raises UserError for lengths that the transformer cannot read.
+        Raises UserError for lengths that the transformer cannot read, and for a table of tokens.
         """
         encoder = merged(encoder)
+        if isinstance(encoder.backbone, StaticTokens):
+            raise UserError(
+                "a static embedding has one vector for a token in all texts, and no program opens token vectors made "
+                "of it; choose a transformer"
+            )
         backbone, tokenizer, prompts = encoder.backbone, encoder.tokenizer, encoder.prompts
         with torch.random.fork_rng(devices=[]), quiet():
             torch.default_generator.manual_seed(seed)

@@ -250,6 +250,8 @@ class PooledEncoder(Prompted):
                   these layers alone gives them
         """
         count = self.backbone.config.num_hidden_layers
+        if not count:
+            raise UserError("depths: a static embedding has no layers; choose a transformer, or another loss")
         layers_at = [layer_at(depth, count) for depth in depths]
         inner = sorted({layer for layer in layers_at if layer < count})
 

@@ -34,7 +34,7 @@ def remarks(
             'end token, set "add_eos_token": true in tokenizer_config.json'
         )
     if architecture.model_type == STATIC:
-        if settings.get("model_type") != STATIC:
+        if settings.get("model_type") != STATIC and config.max_length is None:
             notes.append(
                 f"texts are read up to token {tokenizer.model_max_length:,}, where sentence-transformers reads all of "
                 "a static embedding; max_length says another number"

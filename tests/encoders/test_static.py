@@ -119,6 +119,7 @@ def test_sentence_transformers_gives_the_same(run, exported):
             ["model=crossencoder", "loss=bce", "dataset=[demo_qmc]"],
             "puts no special token between two sentences",
         ),
+        (["model=colbert"], "has one vector for a token in all texts"),
         (["model=splade"], "static_embedding: has no head over its vocabulary"),
     ],
 )
