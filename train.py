@@ -30,9 +30,11 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
     from juzhen.core.caches import caches_below
     from launch.data_record import show_finished
     from launch.job import read_job
-    from launch.naming import run_key
+    from launch.job_record import remember_job, require_same_job
+    from launch.naming import deciding_settings, key_of_settings
 
     job = read_job(config)
+    require_same_job(config, job)
     if show_finished(job):
         return
     if not is_checked:
@@ -46,9 +48,12 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
 
     require_device(job.hardware)
     settings = OmegaConf.to_container(config, resolve=True)
-    curriculum = Curriculum(job, settings, run_key(config))
+    deciding = deciding_settings(config)
+    curriculum = Curriculum(job, settings, key_of_settings(deciding))
     with RunFolder(job.run_dir, resume=job.resume) as folder:
         if not folder.finished:
+            if not folder.is_helper:
+                remember_job(folder.path, deciding)
             curriculum.run(folder)
         if not folder.is_helper:
             show_result(folder.result(), folder=str(folder.path), earlier=folder.earlier_results())
@@ -89,9 +94,12 @@ def main() -> None:
     with checking():  # what is loaded for it takes longer than the check itself
         from launch.check import check_command_line
         from launch.data_record import is_finished
+        from launch.job_record import require_same_job
         from launch.keys import naming_keys
 
         command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
+        if command.is_run:
+            require_same_job(command.config, command.job)
         is_checked = command.is_run and not is_finished(command.job)
         if is_checked:
             with naming_keys(command.config):

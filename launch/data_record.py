@@ -22,6 +22,7 @@ from juzhen.core.schema import validated
 from juzhen.core.whole import write_json
 from juzhen.data.files import files_of
 from juzhen.data.spec import DatasetConfig, Source
+from launch.job_record import has_begun
 from launch.run_folder import RunFolder
 
 RECORD_FILE = "data.json"
@@ -80,8 +81,7 @@ def remember_data(folder: Path, record: Record) -> None:
     Raises UserError where it had others.
     """
     recorded = _read(folder)
-    volatile = ("checkpoints/*", f"{STAGES}/*/checkpoints/*", f"{STAGES}/*/{RESULT_FILE}")
-    if recorded is not None and any(next(folder.glob(pattern), None) for pattern in volatile):
+    if recorded is not None and has_begun(folder):
         for key, then in recorded.items():
             _require_same(folder, key, then, record.get(key))
     write_json(folder / RECORD_FILE, record, in_own_folder=True)
@@ -193,5 +193,6 @@ def _require_same(folder: Path, key: str, then: Mapping[str, Any], now: Mapping[
     change = "is not there any more" if now is None else "has changed"
     raise UserError(
         f"{folder}: the run of this command was made from other data: {key} {change}. Put the data back, give the new "
-        f"run a name of its own (name=…), or start afresh with resume=never (a run of a sweep: move its folder away)"
+        "run a folder of its own (run_dir=…), or start afresh with resume=never (a run of a sweep: move its folder "
+        "away)"
     )

@@ -32,7 +32,18 @@ from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, encoder_source
 
 
 def run_key(config: Mapping[str, Any] | DictConfig) -> str:
-    """Eight hex digits over everything that decides the numbers of a run.
+    """Eight hex digits over everything that decides the numbers of a run."""
+    return key_of_settings(deciding_settings(config))
+
+
+def key_of_settings(deciding: Mapping[str, Any]) -> str:
+    """The key of what `deciding_settings` gave."""
+    text = json.dumps(deciding, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def deciding_settings(config: Mapping[str, Any] | DictConfig) -> dict[str, Any]:
+    """Everything that decides the numbers of a run, in plain containers.
 
     What the job does not read (`juzhen.core.reading`) is left out. Models and losses count by their names, wherever
     their classes lie, a backbone by its path. An encoder to start
@@ -75,8 +86,7 @@ def run_key(config: Mapping[str, Any] | DictConfig) -> str:
         for key, value in evaluation
         if key != "cache_embeddings" and (key not in ("rankings", "limit") or value)
     }
-    text = json.dumps(deciding, ensure_ascii=False, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return deciding
 
 
 def _filled_in(config: DictConfig) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def test_other_rows_are_refused(desk, made, split, has_record):
     desk.write(f"{split}.tsv", CHANGED.encode())
     with pytest.raises(UserError) as caught:
         again(desk)
-    says(str(caught.value), str(made[1]), f"{split}/demo_sts has changed", "name=…", "resume=never")
+    says(str(caught.value), str(made[1]), f"{split}/demo_sts has changed", "run_dir=…", "resume=never")
 
 
 def test_other_rows_of_the_same_size_and_time_are_refused(desk, made):

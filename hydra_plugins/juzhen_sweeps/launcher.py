@@ -3,7 +3,7 @@
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,12 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from juzhen.core.errors import UserError
 from launch.data_record import GoneError, require_same_data
 from launch.hydra_internals import flag_parser
 from launch.job import read_job
+from launch.job_record import require_same_job
+from launch.naming import run_key
 from launch.sweep_rows import key_of, keys_of_sweep
 from launch.unread import why_unread
 from launch.words import Groups
@@ -54,6 +57,7 @@ class CellLauncher(Launcher):
         groups = Groups(self.context.config_loader)
         pairs = zip(configs, job_overrides, strict=True)
         cells = [cell_of(config, overrides, groups) for config, overrides in pairs]
+        _require_own_folders(cells, configs)
         for config, cell in zip(configs, cells, strict=True):
             if cell.finished:
                 require_data_of(config, self)
@@ -109,12 +113,25 @@ class RayLauncher(CellLauncher):
         return RayRunner(program(), ledger, max(cell.devices for cell in cells), **self.resources)
 
 
+def _require_own_folders(cells: Sequence[SweepCell], configs: Sequence[DictConfig]) -> None:
+    """Raises UserError where two jobs would have folders of one name, by which a sweep knows its cells."""
+    first: dict[str, DictConfig] = {}
+    for cell, config in zip(cells, configs, strict=True):
+        other = first.setdefault(cell.name, config)
+        if other is not config and run_key(other) != run_key(config):
+            raise UserError(
+                f"run_dir={cell.run_dir}: several runs of this sweep would be called {cell.name}. Leave run_dir out "
+                "(output_dir=… is the folder above them, name=… the begin of their names)"
+            )
+
+
 def require_data_of(config: DictConfig, launcher: Launcher) -> None:
-    """Raises UserError where a finished cell was made from other data than its overrides mean now.
+    """Raises UserError where a finished cell is another job, or was made from other data, than its overrides mean now.
 
     Where cells run on other machines, data that only those have is not asked for.
     """
     job = read_job(config)
+    require_same_job(config, replace(job, resume="auto"))
     try:
         require_same_data(Path(job.run_dir), job)
     except GoneError:

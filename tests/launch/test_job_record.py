@@ -1,0 +1,138 @@
+"""resume=auto goes on with the job of its folder, or shows its result; another job is refused before rows are read."""
+
+import json
+
+import pytest
+from jobs import compose_job, interrupt, run_job
+
+import train
+from hydra_plugins.juzhen_sweeps.launcher import _require_own_folders
+from juzhen.core.errors import UserError
+from juzhen.core.result import RESULT_FILE, Result
+from juzhen.core.run_progress import PROGRESS_FILE
+from launch.job import read_job
+from launch.job_record import JOB_FILE, differences, has_begun, remember_job, require_same_job
+from launch.naming import deciding_settings
+from sweeps.ledger import SweepCell
+
+CURRICULUM = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")
+
+
+def composed(folder, *words):
+    return compose_job("suite=none", f"run_dir={folder}", "resume=auto", *words)
+
+
+def begun(folder, *words):
+    """A folder in which a run with these words has begun to learn."""
+    folder.mkdir()
+    remember_job(folder, deciding_settings(composed(folder, *words)))
+    (folder / PROGRESS_FILE).touch()
+    return folder
+
+
+def refused(folder, *words):
+    """What the program says to these words and the folder of another job; nothing in the folder changes."""
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(UserError) as caught:
+        train.run_job(composed(folder, *words))
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    message = str(caught.value)
+    assert f"run_dir={folder}" in message
+    assert "another run_dir=" in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "named"),
+    [
+        (["loss=cosent"], ["loss=cosine", "optimizer.lr=1e-5"], ["loss=cosent (now cosine)", "(now 1e-05)"]),
+        (
+            [],
+            ["model=crossencoder", "loss=bce", "dataset=[demo_qmc]"],
+            ["model=biencoder (now crossencoder)"],
+        ),
+        (["dataset=[demo_sts]"], ["dataset=[demo_qmc]"], ["dataset=[demo_sts] (now [demo_qmc])"]),
+        ([], ["training.duration=9 epochs"], ["training.duration=3 epochs (now 9 epochs)"]),
+        ([], ["hardware.precision=bf16-mixed"], ["hardware.precision=32-true (now bf16-mixed)"]),
+        ([], ["seed=1"], ["seed=42 (now 1)"]),
+        ([], ["adapter=lora"], ["backbone.adapter.kind=null (now lora)"]),
+        ([*CURRICULUM], [*CURRICULUM, "evaluation.limit=7"], ["evaluation.limit=null (now 7)"]),
+        (
+            ["schedule=serial", "dataset=[demo_sts,demo_order]"],
+            ["schedule=serial", "dataset=[demo_order,demo_sts]"],
+            ["dataset=[demo_sts, demo_order] (now [demo_order, demo_sts])"],
+        ),
+    ],
+)
+def test_another_job_is_refused_and_what_differs_is_named(tmp_path, then, now, named):
+    message = refused(begun(tmp_path / "run", *then), *now)
+    assert [part for part in named if part not in message] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["hardware.threads=2", "hardware=cpu", "logger=csv", "output_dir=elsewhere", "name=other"],
+        ["training.checkpoint_every=1 steps", "cache_dir=null"],
+    ],
+)
+def test_settings_that_decide_no_numbers_are_the_same_job(tmp_path, words):
+    folder = begun(tmp_path / "run")
+    config = composed(folder, *words)
+    require_same_job(config, read_job(config))
+
+
+def test_a_folder_in_which_nothing_was_learnt_takes_another_job(tmp_path):
+    folder = begun(tmp_path / "run")
+    (folder / PROGRESS_FILE).unlink()
+    assert not has_begun(folder)
+    config = composed(folder, "seed=1")
+    require_same_job(config, read_job(config))
+    (folder / PROGRESS_FILE).touch()
+    config.resume = "never"  # what is there is kept aside
+    require_same_job(config, read_job(config))
+
+
+def test_a_node_that_one_job_lacks_is_named_once():
+    then, now = {"callbacks": {}}, {"callbacks": {"mining": {"name": "ance", "k": 1}}}
+    assert list(differences(then, now)) == [("callbacks.mining", "null", "ance")]
+    assert list(differences(then, then)) == []
+
+
+def test_a_finished_run_is_shown_to_its_own_job_alone(tmp_path, tiny_backbone, capsys):
+    words = ("resume=auto", "run_dir=" + str(tmp_path / "run"), "training.duration=2 steps")
+    folder = run_job(tmp_path, tiny_backbone, *words)
+    key = Result.read(folder).key
+    assert json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))["key"] == key
+    other = ("model=crossencoder", "loss=bce", "dataset=[demo_qmc]")
+    for has_record in (True, False):  # earlier versions kept none
+        if not has_record:
+            (folder / JOB_FILE).unlink()
+        assert "model=biencoder (now crossencoder)" in refused(folder, *other)
+        with pytest.raises(UserError, match=f"init_from={folder}"):
+            run_job(tmp_path, tiny_backbone, *words[:2], "training.duration=3 steps")
+        run_job(tmp_path, tiny_backbone, *words, "hardware.threads=2")
+        assert "already finished" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stages", [(), (*CURRICULUM,)])
+def test_an_interrupted_run_goes_on_with_its_own_job_alone(tmp_path, tiny_backbone, stages):
+    words = (*stages, f"run_dir={tmp_path / 'run'}", "resume=auto")
+    assert interrupt(tmp_path, tiny_backbone, 3, "SIGINT", *words) == 130
+    with pytest.raises(UserError, match=r"evaluation.limit=null \(now 9\)"):
+        run_job(tmp_path, tiny_backbone, *words, "evaluation.limit=9")
+    folder = run_job(tmp_path, tiny_backbone, *words)
+    run_job(tmp_path, tiny_backbone, *words[:-1], "seed=3")  # afresh
+    assert (folder / "previous" / "1" / RESULT_FILE).exists()
+    assert json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))["key"] == Result.read(folder).key
+    assert Result.read(folder).seed == 3
+
+
+def test_jobs_of_a_sweep_have_folders_of_their_own(tmp_path):
+    jobs = [composed(tmp_path / "a" / "x", "seed=1"), composed(tmp_path / "b" / "x", "seed=2")]
+    cells = [SweepCell(str(job.run_dir), ()) for job in jobs]
+    _require_own_folders([cells[0], cells[0]], [jobs[0], jobs[0].copy()])
+    with pytest.raises(UserError, match=r"run_dir=.*output_dir="):
+        _require_own_folders(cells, jobs)
