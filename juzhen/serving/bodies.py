@@ -61,10 +61,10 @@ class ReadBody(Body):
 
 
 class EmbeddingsBody(ReadBody):
-    """As OpenAI has it, with the prompt, and `truncate`, beside it."""
+    """As OpenAI has it, with the prompt, and `truncate`, beside it. Embeddings are of length 1."""
 
     input: Input
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = Field(default="float", description="null: float")
     dimensions: Annotated[int, Field(ge=1), WHOLE] | None = Field(
         default=None, description="the first so many numbers, again of length 1"
     )

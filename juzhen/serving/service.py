@@ -96,8 +96,7 @@ class Service:
         else:
             texts = self._texts(value, "input")
             vectors = await self._vectors(models, texts, body, facts, param="input")
-        if body.dimensions is not None:
-            vectors = cut_to(vectors, body.dimensions, normalize=True)
+        vectors = cut_to(vectors, body.dimensions or size, normalize=True)
         is_packed = body.encoding_format == "base64"
         data = [
             {"object": "embedding", "index": index, "embedding": _packed(row) if is_packed else row.tolist()}

@@ -39,6 +39,11 @@ def same(found, expected):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def unit(vectors):
+    """Of length 1, as OpenAI's embeddings are."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
 def problem(reply, status):
     """The error of a reply, in the form that OpenAI's clients read."""
     assert reply.status_code == status, reply.text
@@ -59,7 +64,7 @@ def problem(reply, status):
     ],
 )
 def test_vectors_are_those_of_encode_alone_and_in_a_batch(client, encoder, fields, side):
-    expected = np.stack([getattr(encoder, side)(text) for text in TEXTS])
+    expected = unit(np.stack([getattr(encoder, side)(text) for text in TEXTS]))
     many = client.post("/v1/embeddings", json={"input": TEXTS, "model": "small"} | fields)
     same(vectors(many), expected)
     same(vectors(client.post("/v1/embeddings", json={"input": TEXTS[1]} | fields)), expected[1:2])
@@ -68,7 +73,7 @@ def test_vectors_are_those_of_encode_alone_and_in_a_batch(client, encoder, field
 
 
 def test_requests_at_once_get_their_own_vectors(address, encoder):
-    expected = {text: encoder.encode(text) for text in TEXTS}
+    expected = {text: encoder.encode(text, normalize=True) for text in TEXTS}
 
     def ask(number):
         with httpx.Client(base_url=address, timeout=30) as own:
@@ -88,15 +93,14 @@ def test_the_client_of_openai(address, encoder):
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
     reply = client.embeddings.create(model="small", input=TEXTS)  # asks for base64
-    same(np.array([row.embedding for row in reply.data]), encoder.encode(TEXTS))
+    same(np.array([row.embedding for row in reply.data]), encoder.encode(TEXTS, normalize=True))
     assert (reply.model, reply.usage.prompt_tokens) == ("small", int(encoder.tokenize(TEXTS).lengths.sum()))
     short = client.embeddings.create(model="small", input=TEXTS[0], dimensions=8, encoding_format="float")
-    prefix = encoder.encode(TEXTS[0])[:8]
-    same(np.array(short.data[0].embedding), prefix / np.linalg.norm(prefix))
+    same(np.array(short.data[0].embedding), unit(encoder.encode(TEXTS[0])[:8]))
     ids = encoder.tokenizer(TEXTS[:2])["input_ids"]
     same(
         np.array([row.embedding for row in client.embeddings.create(model="small", input=ids).data]),
-        encoder.encode(TEXTS[:2]),
+        encoder.encode(TEXTS[:2], normalize=True),
     )
     assert [model.id for model in client.models.list()] == ["small", "judge"]
     with pytest.raises(openai.NotFoundError, match="did you mean small"):
@@ -105,9 +109,20 @@ def test_the_client_of_openai(address, encoder):
         client.embeddings.create(model="small", input=[])
 
 
-def test_base64_is_little_endian_float32(client, encoder):
+def test_base64_is_little_endian_float32_and_null_is_float(client, encoder):
+    expected = encoder.encode(TEXTS[0], normalize=True)
     reply = client.post("/v1/embeddings", json={"input": TEXTS[0], "encoding_format": "base64"}).json()
-    same(np.frombuffer(base64.b64decode(reply["data"][0]["embedding"]), "<f4"), encoder.encode(TEXTS[0]))
+    same(np.frombuffer(base64.b64decode(reply["data"][0]["embedding"]), "<f4"), expected)
+    same(
+        vectors(client.post("/v1/embeddings", json={"input": TEXTS[0], "encoding_format": None})), [expected]
+    )
+
+
+@pytest.mark.parametrize("dimensions", [{}, {"dimensions": 32}, {"dimensions": 8}, {"dimensions": None}])
+def test_embeddings_are_of_length_1_as_openai_has_them(client, encoder, dimensions):
+    assert np.linalg.norm(encoder.encode(TEXTS), axis=1).min() > 1.5
+    found = vectors(client.post("/v1/embeddings", json={"input": TEXTS} | dimensions))
+    same(np.linalg.norm(found, axis=1), 1)
 
 
 def test_embed_similarity_and_search(client, encoder):
@@ -210,7 +225,7 @@ def test_texts_that_are_long_are_cut_where_that_is_asked_for(client, encoder):
     for word in (True, "END"):
         same(
             vectors(client.post("/v1/embeddings", json={"input": long, "truncate": word})),
-            [encoder.encode(long)],
+            [encoder.encode(long, normalize=True)],
         )
 
 
