@@ -10,21 +10,15 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from juzhen.core.errors import UserError
 from juzhen.core.garbage import set_apart
 from juzhen.serving.app import LOOPBACK, make_app
+from juzhen.serving.connections import KEPT_ALIVE, Connection, Connections, most_connections
 from juzhen.serving.door import Door, log_event
 from juzhen.serving.models import ServedModels
 from juzhen.serving.service import Service
 from juzhen.serving.settings import Keys, Limits
-
-KEPT_ALIVE = 75
-"""Seconds that a connection may be idle, more than those of most clients' pools."""
-
-LONGEST_HEAD = 65_536
-"""Bytes of a request before its body."""
 
 LAST_SECONDS = 1.0
 """For requests of connections that were taken at the very end."""
@@ -45,27 +39,6 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         raise UserError(
             f"--host {host} --port {port}: {error.strerror}; choose another port, or 0 for any"
         ) from error
-
-
-class Protocol(HttpToolsProtocol):
-    """A connection that is closed where the head of a request does not end: httptools would keep all of it."""
-
-    _head_bytes: int | None = 0
-
-    def data_received(self, data: bytes) -> None:
-        if self._head_bytes is not None:
-            self._head_bytes += len(data)
-        super().data_received(data)
-        if (self._head_bytes or 0) > LONGEST_HEAD:
-            self.transport.close()
-
-    def on_message_begin(self) -> None:
-        self._head_bytes = 0
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._head_bytes = None
-        super().on_headers_complete()
 
 
 def refuse_new_connections(listening: socket.socket) -> None:
@@ -101,10 +74,12 @@ class Server(uvicorn.Server):
         self._host, self._port = bound.getsockname()[:2]
         paths = {str(getattr(route, "path", "")) for route in app.routes}
         door = Door(app, self.service, keys, paths=paths, is_local=self._host in LOOPBACK)
+        self.shared = Connections(limits.seconds, min(limits.connections, most_connections()))
         super().__init__(
             uvicorn.Config(
                 door,
-                http=Protocol,
+                http=type("SharedConnection", (Connection,), {"shared": self.shared}),
+                ws="none",  # an upgrade would leave our deadlines
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -119,10 +94,25 @@ class Server(uvicorn.Server):
         """None: `run` sets those that are ours."""
         yield
 
+    async def on_tick(self, counter: int) -> bool:
+        """As uvicorn calls it, ten times a second."""
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Connection):
+                connection.close_if_late()
+        if counter % 10 == 0 and self.shared.turned_away:
+            log_event("connections", most=self.shared.most, turned_away=self.shared.turned_away)
+            self.shared.turned_away = 0
+        return await super().on_tick(counter)
+
     async def run_to_end(self) -> None:
         """Serves until `stop`; what was taken is answered first."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        log_event("serving", address=f"http://{host}:{self._port}", models=self._names)
+        log_event(
+            "serving",
+            address=f"http://{host}:{self._port}",
+            models=self._names,
+            connections=self.shared.most,
+        )
         try:
             await self.serve(sockets=[self._bound])
         finally:

@@ -13,6 +13,8 @@ KEYS_VARIABLE = "JUZHEN_API_KEYS"
 
 SHORTEST_KEY = 16
 
+MOST_CONNECTIONS = 10_000
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -25,6 +27,7 @@ class Limits:
     characters    of one text
     body_bytes    of one request
     bodies_bytes  of all requests that are being answered
+    connections   that may be open, or fewer where the system lets a process open fewer files
     processes     that answer at the address
     drain_seconds  in which clients are told to close their connections, after SIGTERM
     """
@@ -36,6 +39,7 @@ class Limits:
     characters: int = 65_536
     body_bytes: int = 4 * 2**20
     bodies_bytes: int = 64 * 2**20
+    connections: int = MOST_CONNECTIONS
     processes: int = 1
     drain_seconds: float = 1.0
 
