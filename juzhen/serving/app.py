@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from juzhen.serving import bodies
 from juzhen.serving.document import body_schemas
-from juzhen.serving.errors import ErrorReply, RequestError, json_response
+from juzhen.serving.errors import ErrorReply, RequestError, json_response, written
 from juzhen.serving.page import add_page
 from juzhen.serving.service import Service
 
@@ -43,7 +43,7 @@ def make_app(service: Service) -> FastAPI:
 
     def post(path: str, body: type[BaseModel], reply: type[BaseModel], answer: Answer, about: str) -> None:
         async def endpoint(request: Request) -> Response:
-            return json_response(await answer(await _body(request, body), request.scope["facts"]))
+            return await written(await answer(await _body(request, body), request.scope["facts"]))
 
         kinds.append(body)
         reference = {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}

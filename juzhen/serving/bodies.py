@@ -8,6 +8,7 @@ from pydantic_core import ErrorDetails
 from juzhen.core.errors import nearest
 from juzhen.core.texts import short
 from juzhen.serving.errors import RequestError
+from juzhen.serving.settings import MOST_TEXTS
 
 TEXT: dict[str, Any] = {"type": "string", "pattern": r"^[^\x00]*[^\s\x00-\x1f\x7f-\x9f][^\x00]*$"}
 """With a character that can be seen, and without NUL: nearly what `text_fault` takes."""
@@ -86,7 +87,7 @@ class SimilarityBody(ReadBody):
 class ScoreBody(ReadBody):
     """Pairs; `model` may be the cross-encoder, which reads no prompt."""
 
-    pairs: Annotated[list[tuple[Text, Text]], FailFast(), Field(min_length=1)]
+    pairs: Annotated[list[tuple[Text, Text]], FailFast(), Field(min_length=1, max_length=MOST_TEXTS)]
 
 
 class WordsBody(ReadBody):
@@ -133,7 +134,7 @@ class RerankBody(Body):
     """As Cohere and Jina have it."""
 
     query: Text
-    documents: Annotated[list[Text | Document], FailFast(), Field(min_length=1)]
+    documents: Annotated[list[Text | Document], FailFast(), Field(min_length=1, max_length=MOST_TEXTS)]
     top_n: Annotated[int, Field(ge=1), WHOLE] | None = Field(
         default=None, description="how many are given; null: all"
     )

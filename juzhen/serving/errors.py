@@ -1,14 +1,23 @@
-"""What a request is refused with, in the form that OpenAI's clients read."""
+"""Answers as JSON, and what a request is refused with, in the form that OpenAI's clients read."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
 from pydantic_core import to_json
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from juzhen.core.errors import UserError
+
+PIECE_BYTES = 65_536
+"""Of an answer that are written at a time; other requests have their turn between them."""
+
+STREAMED_BYTES = 2**20
+"""An answer of more is sent while it is written, and no faster than its client reads."""
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
@@ -64,6 +73,52 @@ def too_busy(seconds: int) -> RequestError:
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(to_json(content), status, headers, "application/json")
+
+
+async def written(content: Any) -> Response:
+    """An answer of any size. Lists may be iterators, and lists of numbers arrays."""
+    pieces, begun, size = _in_pieces(content), list[bytes](), 0
+    for piece in pieces:
+        begun.append(piece)
+        size += len(piece)
+        if size > STREAMED_BYTES:
+            break
+        await asyncio.sleep(0)
+    else:
+        return Response(b"".join(begun), media_type="application/json")
+
+    async def flowing() -> AsyncIterator[bytes]:
+        for piece in chain(begun, pieces):
+            yield piece
+            await asyncio.sleep(0)
+
+    return StreamingResponse(flowing(), media_type="application/json")
+
+
+def _in_pieces(content: Any) -> Iterator[bytes]:
+    piece = bytearray()
+    for part in _parts(content):
+        piece += part
+        if len(piece) > PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece)
+
+
+def _parts(value: Any) -> Iterator[bytes]:
+    """JSON of a value: of a dict by its keys, of a list by its items."""
+    if isinstance(value, dict) and value:
+        for number, (key, inner) in enumerate(value.items()):
+            yield (b"," if number else b"{") + to_json(key) + b":"
+            yield from _parts(inner)
+        yield b"}"
+    elif isinstance(value, list | Iterator) or (isinstance(value, np.ndarray) and value.ndim > 1):
+        yield b"["
+        for number, item in enumerate(value):
+            yield (b"," if number else b"") + to_json(item, fallback=np.ndarray.tolist)
+        yield b"]"
+    else:
+        yield to_json(value, fallback=np.ndarray.tolist)
 
 
 @contextmanager

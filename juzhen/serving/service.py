@@ -91,17 +91,19 @@ class Service:
         if isinstance(lists, list) and lists and all(map(_is_numbers, lists)):
             _refuse_prompt(body, "no prompt is put before token numbers", param="input")
             self._check_count(lists, "input")
+            self._check_numbers(lists, body.dimensions or size, "input")
             read = models.embedder.checked_ids(lists, param="input")
             vectors = await self._computed(models.embedder, *read, facts)
         else:
             texts = self._texts(value, "input")
+            self._check_numbers(texts, body.dimensions or size, "input")
             vectors = await self._vectors(models, texts, body, facts, param="input")
         vectors = cut_to(vectors, body.dimensions or size, normalize=True)
         is_packed = body.encoding_format == "base64"
-        data = [
-            {"object": "embedding", "index": index, "embedding": _packed(row) if is_packed else row.tolist()}
+        data = (
+            {"object": "embedding", "index": index, "embedding": _packed(row) if is_packed else row}
             for index, row in enumerate(vectors)
-        ]
+        )
         return {"object": "list", "data": data, "model": models.embedder.name, "usage": _usage(facts)}
 
     async def embed(self, body: EmbedBody, facts: RequestLog) -> dict[str, Any]:
@@ -111,17 +113,23 @@ class Service:
             raise RequestError(
                 400, "normalize: this encoder gives embeddings of length 1; leave it out", param="normalize"
             )
-        vectors = await self._vectors(models, self._texts(body.texts, "texts"), body, facts, param="texts")
+        texts = self._texts(body.texts, "texts")
+        self._check_numbers(texts, encoder.dim, "texts")
+        vectors = await self._vectors(models, texts, body, facts, param="texts")
         if body.normalize:
             vectors = unit(vectors)
-        return {"embeddings": vectors.tolist(), "model": models.embedder.name, "dimension": encoder.dim}
+        return {"embeddings": vectors, "model": models.embedder.name, "dimension": encoder.dim}
 
     async def similarity(self, body: SimilarityBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
         first, second = self._texts(body.first, "first"), self._texts(body.second, "second")
+        if len(first) * len(second) > self.limits.scores:
+            message = f"first, second: {len(first):,} × {len(second):,} scores; at most {self.limits.scores:,} in one "
+            raise RequestError(400, f"{message}request: send fewer texts at a time", param="first")
         vectors = await self._vectors(models, [*first, *second], body, facts, param="first and second")
-        scores = models.embedder.encoder.similarity(vectors[: len(first)], vectors[len(first) :])
-        return {"scores": scores.tolist(), "model": models.embedder.name}
+        halves = vectors[: len(first)], vectors[len(first) :]
+        scores = await asyncio.to_thread(models.embedder.encoder.similarity, *halves)
+        return {"scores": scores, "model": models.embedder.name}
 
     async def score(self, body: ScoreBody, facts: RequestLog) -> dict[str, Any]:
         models, pairs = self.models, body.pairs
@@ -190,8 +198,14 @@ class Service:
         if reranker is not None:
             pairs = zip(queries, found, strict=True)
             found = [await self._reranked(reranker, *pair, body.top_k, facts) for pair in pairs]
+        characters = sum(len(hit.text) for hits in found for hit in hits)
+        if characters > (most := self.limits.characters_found):
+            message = (
+                f"top_k: the texts that were found have {characters:,} characters; at most {most:,} in one "
+            )
+            raise RequestError(400, f"{message}answer: ask for fewer at a time", param="top_k")
         return {
-            "results": [[hit.as_dict() for hit in hits] for hits in found],
+            "results": ([hit.as_dict() for hit in hits] for hits in found),
             "model": models.embedder.name,
             "mode": body.mode,
             "reranker": None if reranker is None else reranker.name,
@@ -338,6 +352,15 @@ class Service:
                     param=param,
                 )
         return texts
+
+    def _check_numbers(self, values: Sequence[Any], size: int, param: str) -> None:
+        if len(values) * size > self.limits.numbers:
+            raise RequestError(
+                400,
+                f"{param}: {len(values):,} embeddings of {size:,} numbers; at most {self.limits.numbers:,} numbers in "
+                f"one request: send at most {self.limits.numbers // size:,} texts at a time",
+                param=param,
+            )
 
     def _check_count(self, values: Any, param: str) -> None:
         if not isinstance(values, list) or not values:

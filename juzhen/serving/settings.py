@@ -14,6 +14,7 @@ KEYS_VARIABLE = "JUZHEN_API_KEYS"
 SHORTEST_KEY = 16
 
 MOST_CONNECTIONS = 10_000
+MOST_TEXTS = 2048
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class Limits:
     seconds       that a request may take, its reading and waiting included
     texts         of one request
     characters    of one text
+    numbers       of the embeddings of one answer
+    scores        of one answer of /similarity
+    characters_found  in the texts of one answer of /search
     body_bytes    of one request
     bodies_bytes  of all requests that are being answered
     connections   that may be open, or fewer where the system lets a process open fewer files
@@ -35,8 +39,11 @@ class Limits:
     batch_tokens: int = 2048
     queue_tokens: int = 262_144
     seconds: float = 60.0
-    texts: int = 2048
+    texts: int = MOST_TEXTS
     characters: int = 65_536
+    numbers: int = 2**21
+    scores: int = 2**18
+    characters_found: int = 2**24
     body_bytes: int = 4 * 2**20
     bodies_bytes: int = 64 * 2**20
     connections: int = MOST_CONNECTIONS
