@@ -2,6 +2,8 @@
 
 import os
 from functools import partial
+from ipaddress import ip_network
+from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -58,6 +60,13 @@ def serve(
             metavar="FILE", help="keys that clients must have, one per line", show_default="JUZHEN_API_KEYS"
         ),
     ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        Option(
+            metavar="ADDRESS",
+            help="a proxy or a network of proxies, whose X-Forwarded-For names the client; may be repeated",
+        ),
+    ] = None,
     no_keys: Annotated[bool, Option("--no-keys", help="let everybody in who reaches --host")] = False,
     device: Annotated[str, Option(metavar="DEVICE", help="such as cuda:0")] = "cpu",
     backend: Backend = BackendName.TORCH,
@@ -90,6 +99,15 @@ def serve(
             f"--host {host}: whoever reaches this address could use the server; give keys (--api-keys FILE, or "
             "JUZHEN_API_KEYS), or say --no-keys"
         )
+    for address in proxy or ():
+        try:
+            ip_network(address, strict=False)
+        except ValueError as error:
+            raise UserError(
+                f"--proxy {address}: not an address. Give one such as 10.0.0.7 or 10.0.0.0/24."
+            ) from error
+    if not isfinite(timeout):
+        raise UserError(f"--timeout {timeout}: a request needs an end. Give seconds, such as 60.")
     without_hub()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # to wake threads takes longer than a text
     from juzhen.core.threads import limit_threads
@@ -98,7 +116,11 @@ def serve(
     from juzhen.serving.several import bind_several, run_several
 
     limits = Limits(
-        batch_tokens=batch_tokens, queue_tokens=queue_tokens, seconds=timeout, processes=processes
+        batch_tokens=batch_tokens,
+        queue_tokens=queue_tokens,
+        seconds=timeout,
+        processes=processes,
+        proxies=tuple(proxy or ()),
     )
     load = partial(
         load_models,

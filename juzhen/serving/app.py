@@ -9,6 +9,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
+from juzhen.core.environment import package_version
+from juzhen.core.places import DISTRIBUTION
 from juzhen.serving import bodies
 from juzhen.serving.document import body_schemas
 from juzhen.serving.errors import ErrorReply, RequestError, json_response, written
@@ -29,11 +31,14 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     503: {"model": ErrorReply, "description": "not answered in time, or the server stops"},
 }
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+ELSEWHERE = ("origin", "x-forwarded-for", "forwarded", "x-real-ip", "via")
+"""Headers of a page, or of a proxy of this machine that passes on what others ask."""
 
 
 def make_app(service: Service) -> FastAPI:
     app = FastAPI(
         title="juzhen",
+        version=package_version(DISTRIBUTION) or "unknown",
         summary="Sentence embeddings, similarity, search and reranking",
         docs_url=None,  # Swagger's page asks another host for its scripts
         redoc_url=None,
@@ -147,7 +152,8 @@ def _add_rest(app: FastAPI, service: Service) -> None:
 
     @app.post("/admin/reload", include_in_schema=False)
     async def reload(request: Request) -> Response:
-        if (request.client is None or request.client.host not in LOOPBACK) or "origin" in request.headers:
+        is_local = request.client is not None and request.client.host in LOOPBACK
+        if not is_local or any(name in request.headers for name in ELSEWHERE):
             raise RequestError(403, "only a program of this machine may load a model")
         if service.limits.processes > 1:
             raise RequestError(409, "one of several processes has read this; SIGHUP loads the models in all")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import sys
 import time
@@ -29,6 +30,8 @@ OPEN_PATHS = (*PROBES, *PAGE_FILES)
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
+LOGGERS = ("uvicorn", "asyncio", "py.warnings")
+
 
 def log_event(event: str, **facts: Any) -> None:
     """One line of JSON on stderr; `process` tells which of several has written it."""
@@ -38,6 +41,33 @@ def log_event(event: str, **facts: Any) -> None:
     line = json.dumps({"time": moment, "event": event, **facts}, ensure_ascii=False)
     sys.stderr.write(f"{line}\n")  # in one piece: several processes may write to one file
     sys.stderr.flush()
+
+
+class JsonLines(logging.Handler):
+    """Writes what libraries log as lines of JSON. Of an exception its kind and place, since its words may be a text."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        facts = {"level": record.levelname.lower(), "logger": record.name}
+        facts["message"] = redacted(record.getMessage().partition("\n")[0])
+        if record.exc_info and (error := record.exc_info[1]) is not None:
+            facts |= _failure(error)
+        log_event("log", **facts)
+
+
+def log_settings() -> dict[str, Any]:
+    """As `logging.config` reads them."""
+    settings = {"handlers": ["json"], "level": "WARNING", "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "handlers": {"json": {"()": JsonLines}},
+        "loggers": dict.fromkeys(LOGGERS, settings),
+    }
+
+
+def _failure(error: BaseException) -> dict[str, str]:
+    trace = "".join(traceback.format_tb(error.__traceback__))
+    return {"error": type(error).__name__, "trace": redacted(trace)}
 
 
 class Door:
@@ -96,8 +126,7 @@ class Door:
                 )
                 await late.response(scope, receive, sending)
         except Exception as error:
-            trace = "".join(traceback.format_tb(error.__traceback__))
-            log_event("failure", id=number, error=type(error).__name__, trace=redacted(trace))
+            log_event("failure", id=number, **_failure(error))
         finally:
             self._body_bytes -= held
             path = scope["path"] if scope["path"] in self._paths else "other"
@@ -120,7 +149,7 @@ class Door:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
-        if self._is_local and not self._keys and host and name not in LOCAL_NAMES:
+        if self._is_local and not self._keys and host and name.lower() not in LOCAL_NAMES:
             raise RequestError(403, "without API keys this server answers to 127.0.0.1 and localhost alone")
         if self._keys and scope["path"] not in OPEN_PATHS:
             number = self._keys.number(headers.get(b"authorization", b"").decode("latin-1"))

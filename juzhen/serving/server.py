@@ -1,6 +1,7 @@
 """A server in a process: its socket, its signals, and how it stops."""
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
@@ -15,7 +16,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.garbage import set_apart
 from juzhen.serving.app import LOOPBACK, make_app
 from juzhen.serving.connections import KEPT_ALIVE, Connection, Connections, most_connections
-from juzhen.serving.door import Door, log_event
+from juzhen.serving.door import Door, JsonLines, log_event, log_settings
 from juzhen.serving.models import ServedModels
 from juzhen.serving.service import Service
 from juzhen.serving.settings import Keys, Limits
@@ -80,8 +81,10 @@ class Server(uvicorn.Server):
                 door,
                 http=type("SharedConnection", (Connection,), {"shared": self.shared}),
                 ws="none",  # an upgrade would leave our deadlines
-                log_level="warning",
+                log_config=log_settings(),
                 access_log=False,
+                proxy_headers=bool(limits.proxies),
+                forwarded_allow_ips=list(limits.proxies),
                 server_header=False,
                 lifespan="off",
                 timeout_keep_alive=KEPT_ALIVE,
@@ -191,6 +194,8 @@ def run(
         watching.cancel()
 
     set_apart()
+    logging.captureWarnings(True)
+    logging.getLogger().addHandler(JsonLines())
     sys.setswitchinterval(0.001)  # the thread of batches asks for the interpreter after each operation
     with asyncio.Runner(loop_factory=uvicorn.Config(lambda: None).get_loop_factory()) as runner:
         runner.run(served())

@@ -33,6 +33,7 @@ class Limits:
     bodies_bytes  of all requests that are being answered
     connections   that may be open, or fewer where the system lets a process open fewer files
     processes     that answer at the address
+    proxies       addresses and networks whose X-Forwarded-For names the client; of others it is not read
     drain_seconds  in which clients are told to close their connections, after SIGTERM
     """
 
@@ -48,6 +49,7 @@ class Limits:
     bodies_bytes: int = 64 * 2**20
     connections: int = MOST_CONNECTIONS
     processes: int = 1
+    proxies: tuple[str, ...] = ()
     drain_seconds: float = 1.0
 
 

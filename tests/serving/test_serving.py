@@ -1,5 +1,6 @@
 """What a server answers: the vectors of the library, in the forms that clients read, and refusals that say why."""
 
+import asyncio
 import base64
 import json
 import re
@@ -8,12 +9,15 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 
 import numpy as np
 import pytest
 from pages import commands, page
 
+from juzhen.cli.main import main
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 
 httpx = pytest.importorskip("httpx")
@@ -252,7 +256,60 @@ def test_keys_sizes_names_of_hosts_and_logs(prompted_folder, capfd):
     )
 
 
+def events(capfd):
+    """What a server has written on stderr: each line is JSON."""
+    return [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+
+
+def test_lines_of_libraries_are_json_too_and_without_the_words_of_an_exception(prompted_folder, capfd):
+    secret = "一段不该出现在日志里的文字"
+
+    def change(server):
+        def failing(*_):
+            raise ValueError(secret)
+
+        asyncio.get_running_loop().call_later(0.05, failing)
+
+    with serving(prompted_folder, change=change) as address:
+        port = int(address.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"no request\r\n\r\n")
+            assert b"400" in connection.recv(1000)
+        time.sleep(0.1)
+    lines = events(capfd)
+    by_logger = {line["logger"]: line for line in lines if line["event"] == "log"}
+    assert by_logger["uvicorn.error"]["level"] == "warning"
+    assert (by_logger["asyncio"]["level"], by_logger["asyncio"]["error"]) == ("error", "ValueError")
+    assert "failing" in by_logger["asyncio"]["trace"]
+    assert secret not in str(lines)
+
+
+def test_who_forwards_is_believed_where_it_is_named_alone(prompted_folder, capfd):
+    other = {"X-Forwarded-For": "203.0.113.7"}
+    for proxies, client in (((), "127.0.0.1"), (("127.0.0.0/8",), "203.0.113.7")):
+        with serving(prompted_folder, proxies=proxies) as address:
+            assert httpx.post(f"{address}/embed", json={"texts": "a"}, headers=other).status_code == 200
+            assert problem(httpx.post(f"{address}/admin/reload", headers=other), 403)
+        asked = [line for line in events(capfd) if line["event"] == "request"]
+        assert {line["client"] for line in asked} == {client}
+
+
+@pytest.mark.parametrize("words", [["--proxy", "localhost:80"], ["--timeout", "inf"], ["--timeout", "nan"]])
+def test_words_that_no_server_can_follow_are_refused(words, capsys):
+    assert main(["serve", "builtin/mini_zh", *words]) == 2
+    assert words[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["LOCALHOST", "LocalHost:{port}", "127.0.0.1:{port}", "[::1]:{port}", "[::1]"]
+)
+def test_this_machine_has_several_names(address, name):
+    host = name.format(port=address.rpartition(":")[2])
+    assert httpx.get(f"{address}/v1/models", headers={"Host": host}).status_code == 200
+
+
 def test_strangers_at_the_loopback_are_kept_out(address):
+    assert problem(httpx.get(f"{address}/v1/models", headers={"Host": "localhost.evil.example"}), 403)
     assert problem(httpx.get(f"{address}/v1/models", headers={"Host": "evil.example:80"}), 403)
     port = int(address.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -366,6 +423,7 @@ def test_prompts_states_and_the_document(client):
     assert cards[0]["prompts"] == ["document", "query"]
     assert client.get("/ready").json() == {"status": "ready"}
     document = client.get("/openapi.json").json()
+    assert document["info"]["version"] == version("juzhen-embeddings")
     assert {"/v1/embeddings", "/v1/rerank", "/v2/rerank", "/embed", "/similarity", "/search"} <= set(
         document["paths"]
     )
