@@ -47,6 +47,14 @@ def serve(
             metavar="RUN", help="a second run, which searches the texts of --index FILE beside the first one"
         ),
     ] = None,
+    threshold: Annotated[
+        str | None,
+        Option(
+            metavar="SCORE|SET",
+            help="from which score two texts are the same: a score, or a set with a fitted threshold",
+            show_default="that of the run",
+        ),
+    ] = None,
     name: Annotated[
         str | None, Option(help="what clients call the model", show_default="name of the folder")
     ] = None,
@@ -132,6 +140,7 @@ def serve(
         backend=backend,
         adapters=adapter or (),
         compare=compare,
+        threshold=threshold,
     )
     if processes > 1:
         run_several(load, bind_several(host, port, processes), limits=limits, keys=keys)

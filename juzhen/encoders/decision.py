@@ -74,6 +74,10 @@ class Decides(nn.Module):
 
         Raises UserError where the encoder has none, and where it has several and none was named.
         """
+        return self.fitted_threshold(of)[1]
+
+    def fitted_threshold(self, of: str | None = None) -> tuple[str, float]:
+        """The set whose threshold `threshold` gives, and the threshold. Errors: as there."""
         if self._loaded is None or self._loaded[1] != self._changes():
             why = "was not loaded from a folder" if self._loaded is None else "has learnt since it was loaded"
             raise UserError(f"threshold: this encoder {why}; {NO_THRESHOLD}")
@@ -89,7 +93,7 @@ class Decides(nn.Module):
             raise UserError(
                 f"threshold={name}: on its dev split no score does better than one answer for all; {NO_THRESHOLD}"
             )
-        return value
+        return name, value
 
     def is_same(
         self,

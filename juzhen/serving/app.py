@@ -116,6 +116,7 @@ def make_app(service: Service) -> FastAPI:
     )
     post("/search", bodies.SearchBody, bodies.SearchReply, service.search, "The nearest texts of the index")
     get("/index", bodies.IndexReply, lambda: (service.index_facts(),), "What is searched", refused=(404,))
+    get("/info", bodies.InfoReply, lambda: (service.info(),), "The model, its limits and its threshold")
     get("/v1/models", bodies.ModelsReply, lambda: (service.listed(),), "What is served")
     get("/health", bodies.StateReply, lambda: _health(service), "Whether the process works", 503)
     get("/ready", bodies.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503)

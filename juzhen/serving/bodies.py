@@ -39,6 +39,14 @@ InputType = Literal[
 ]
 
 
+MinScore = (
+    Annotated[float, Field(allow_inf_nan=False, description="scores below it are left out; null: none is")]
+    | None
+)
+
+Threshold = Annotated[float | None, Field(description="the score from which two texts are the same")]
+
+
 class Body(BaseModel):
     """A request; a field that is unknown is refused, since what it asks for would not be done."""
 
@@ -82,12 +90,14 @@ class EmbedBody(ReadBody):
 class SimilarityBody(ReadBody):
     first: OneOrMore
     second: OneOrMore
+    min_score: MinScore = None
 
 
 class ScoreBody(ReadBody):
     """Pairs; `model` may be the cross-encoder, which reads no prompt."""
 
     pairs: Annotated[list[tuple[Text, Text]], FailFast(), Field(min_length=1, max_length=MOST_TEXTS)]
+    min_score: MinScore = None
 
 
 class WordsBody(ReadBody):
@@ -122,6 +132,7 @@ class SearchBody(ReadBody):
         default=None, description="metadata that a text must have; a list: any of its values"
     )
     input_type: InputType | None = "query"
+    min_score: MinScore = None
 
 
 class Document(BaseModel):
@@ -139,6 +150,7 @@ class RerankBody(Body):
         default=None, description="how many are given; null: all"
     )
     return_documents: bool = False
+    min_score: MinScore = None
     truncate: bool | Literal["NONE", "END"] = Field(
         default=True, description="cut what is longer than the model reads, and say so; false: refuse it"
     )
@@ -177,16 +189,20 @@ class EmbedReply(BaseModel):
 
 
 class SimilarityReply(BaseModel):
-    """A row of scores for each first text."""
+    """A row of scores for each first text; null: below `min_score`. `same` where the threshold is known."""
 
-    scores: list[list[float]]
+    scores: list[list[float | None]]
+    same: list[list[bool]] | None = None
+    threshold: Threshold = None
     model: str
 
 
 class ScoreReply(BaseModel):
-    """A score for each pair."""
+    """A score for each pair; null: below `min_score`. `same` where the threshold is known."""
 
-    scores: list[float]
+    scores: list[float | None]
+    same: list[bool] | None = None
+    threshold: Threshold = None
     model: str
 
 
@@ -208,7 +224,7 @@ class WordsReply(BaseModel):
 
 class SearchHit(BaseModel):
     """A text of the index. `ranks`: its place, from 1, in the lists that hold it; of a passage its document, and where
-    it begins and ends there."""
+    it begins and ends there. `same` as the query, where the threshold is known."""
 
     index: int
     id: str
@@ -216,6 +232,7 @@ class SearchHit(BaseModel):
     metadata: dict[str, Any]
     score: float
     ranks: dict[str, int]
+    same: bool | None = None
     document: str | None = None
     span: tuple[int, int] | None = None
 
@@ -227,6 +244,7 @@ class SearchReply(BaseModel):
     model: str
     mode: str
     reranker: str | None
+    threshold: Threshold = None
 
 
 class IndexReply(BaseModel):
@@ -247,11 +265,13 @@ class IndexReply(BaseModel):
 class Ranked(BaseModel):
     index: int
     relevance_score: float = Field(ge=0, le=1)
+    same: bool | None = None
     document: Document | None = None
 
 
 class RerankReply(BaseModel):
-    """Best first. `meta.warnings` says what was cut, and where no cross-encoder has scored."""
+    """Best first. `meta.warnings` says what was cut, and where no cross-encoder has scored; `meta.threshold` from which
+    score a document means the same."""
 
     id: str
     results: list[Ranked]
@@ -269,11 +289,39 @@ class ModelCard(BaseModel):
     dimension: int | None = None
     max_tokens: int
     prompts: list[str]
+    threshold: Threshold = None
 
 
 class ModelsReply(BaseModel):
     object: Literal["list"]
     data: list[ModelCard]
+
+
+class ModelThreshold(BaseModel):
+    """From which score a model counts two texts as the same, and the set on whose dev split that was fitted."""
+
+    threshold: float | None
+    set: str | None
+
+
+class InfoReply(BaseModel):
+    """As text-embeddings-inference has it, with the thresholds of all models."""
+
+    model_id: str
+    model_sha: str | None
+    model_dtype: str
+    model_type: dict[str, dict[str, str]]
+    max_concurrent_requests: int
+    max_input_length: int
+    max_batch_tokens: int
+    max_batch_requests: int | None
+    max_client_batch_size: int
+    auto_truncate: bool
+    tokenization_workers: int
+    version: str
+    sha: str | None
+    docker_label: str | None
+    thresholds: dict[str, ModelThreshold]
 
 
 class StateReply(BaseModel):

@@ -2,16 +2,20 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Self
 
 import numpy as np
 import torch
+from scipy.special import expit
 
 from juzhen.backends import open_backend
 from juzhen.core.columns import check_texts
-from juzhen.core.errors import nearest
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
 from juzhen.encoders.cut import cut_texts
+from juzhen.encoders.decision import Decides
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -29,13 +33,57 @@ SIDES = {
 """input_type of Cohere's, Jina's and Voyage's clients → the side whose prompt is meant; the others have the default."""
 
 
+@dataclass(frozen=True)
+class Threshold:
+    """The score of an encoder from which two texts count as the same.
+
+    of      the set on whose dev split it was fitted; None: it was given as a number
+    reason  why there is none
+    """
+
+    value: float | None = None
+    of: str | None = None
+    reason: str | None = None
+
+    @classmethod
+    def of_encoder(cls, encoder: Decides, chosen: str | None = None) -> Self:
+        """That of a set, or a number, where one is chosen; else the encoder's own, where it has one.
+
+        Raises UserError for a chosen set that has none.
+        """
+        if chosen is not None and (number := as_number(chosen)) is not None:
+            return cls(number)
+        try:
+            name, value = encoder.fitted_threshold(chosen)
+        except UserError as error:
+            if chosen is not None:
+                raise UserError(f"--threshold {chosen}: {error}") from error
+            return cls(reason=str(error))
+        return cls(value, name)
+
+    def facts(self) -> dict[str, Any]:
+        return {"threshold": self.value, "set": self.of}
+
+
+def as_number(text: str) -> float | None:
+    """A finite number that stands in a text; None where it is another word."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
 class Embedder:
-    """An encoder, its prompts and its back end.
+    """An encoder, its prompts, its back end and its threshold.
 
     The tokenizer is one for all, and has a lock: its settings belong to the call that is at work.
     """
 
-    def __init__(self, encoder: SentenceEncoder, name: str, backend: str) -> None:
+    def __init__(
+        self, encoder: SentenceEncoder, name: str, backend: str, *, threshold: str | None = None
+    ) -> None:
+        self.threshold = Threshold.of_encoder(encoder, threshold)
         self.encoder, self.name = encoder.eval(), name
         self.lock = threading.Lock()
         self._backend = open_backend(encoder, backend)
@@ -108,6 +156,11 @@ class Embedder:
         table = TokenTable.of(lists)
         return [(ids, 0) for ids in table], self.encoder.input_lengths(table)
 
+    def shares(self, scores: Any) -> np.ndarray:
+        """Scores from 0 to 1: (1 + cosine) / 2, of a learnt form its sigmoid."""
+        scores = np.asarray(scores, dtype=np.float64)
+        return np.clip((1 + scores) / 2, 0, 1) if self.encoder.score_head is None else expit(scores)
+
     def compute(self, inputs: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
         """Vectors of token numbers, each with the number of tokens that pooling leaves out; equal ones once."""
         keys = [(unpooled, ids.tobytes()) for ids, unpooled in inputs]
@@ -124,9 +177,10 @@ class Embedder:
 
 
 class Reranker:
-    """A cross-encoder: scores of pairs from 0 to 1."""
+    """A cross-encoder and its threshold."""
 
     def __init__(self, encoder: PairEncoder, name: str) -> None:
+        self.threshold = Threshold.of_encoder(encoder)
         self.encoder, self.name = encoder.eval(), name
         self.lock = threading.Lock()
 
@@ -157,18 +211,15 @@ class Reranker:
         device = self.encoder.inner.device
         logits = [self.encoder(self.encoder.join(*order).to(device)) for order in orders]
         scores = similarity(torch.stack(logits).mean(dim=0), self.encoder.grades)
-        require_finite(scores.cpu().numpy())
-        return scores.sigmoid().cpu().numpy()
+        raw: np.ndarray = scores.float().cpu().numpy()
+        require_finite(raw)
+        return raw
+
+    def shares(self, scores: Any) -> np.ndarray:
+        """Scores from 0 to 1."""
+        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
 
 
 def require_finite(numbers: np.ndarray) -> None:
     if not np.isfinite(numbers).all():
         raise FloatingPointError("the model gave NaN or infinity")
-
-
-def pair_shares(encoder: SentenceEncoder, query: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """Scores of a bi-encoder from 0 to 1: (1 + cosine) / 2, of a learnt form its sigmoid."""
-    scores = encoder.similarity(query, documents)
-    if encoder.score_head is None:
-        return np.clip((1 + scores) / 2, 0, 1)
-    return 1 / (1 + np.exp(-np.clip(scores, -80, 80)))

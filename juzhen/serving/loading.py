@@ -27,9 +27,11 @@ def load_models(
     name: str | None,
     device: str,
     backend: str,
+    threshold: str | None = None,
 ) -> ServedModels:
     """The models of runs or folders, as their files are now. Raises UserError where there is none.
 
+    threshold  of the encoder: a score, or a set; None: its own
     adapters  runs whose adapters stand beside the weights that the encoder's adapter stands beside
     compare   a run of other weights, which searches the same texts; `index` is a file of texts then
     """
@@ -37,7 +39,8 @@ def load_models(
         raise UserError(
             "--compare: give --index FILE, whose texts are encoded by both; an index holds vectors of one run"
         )
-    embedder = Embedder(SentenceEncoder.load(encoder, device=device), name or model_name(encoder), backend)
+    loaded = SentenceEncoder.load(encoder, device=device)
+    embedder = Embedder(loaded, name or model_name(encoder), backend, threshold=threshold)
     further = tuple(_beside(source, embedder, device, backend) for source in adapters)
     if compare is not None:
         further += (Embedder(SentenceEncoder.load(compare, device=device), model_name(compare), backend),)
@@ -84,4 +87,4 @@ def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
     else:
         index = index_in_memory(encoder, read_rows(path))
     index.warm()
-    return Corpus(index, path.resolve().name)
+    return Corpus(index, path.resolve().name, index.facts()["dimension"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from juzhen.core.errors import nearest
 from juzhen.core.texts import short
-from juzhen.serving.engines import Embedder, Reranker
+from juzhen.serving.engines import Embedder, Reranker, Threshold
 from juzhen.serving.errors import RequestError
 from juzhen.serving.searching import Corpus
 
@@ -28,6 +28,13 @@ class ServedModels:
     @property
     def embedders(self) -> dict[str, Embedder]:
         return {embedder.name: embedder for embedder in (self.embedder, *self.adapters)}
+
+    @property
+    def thresholds(self) -> dict[str, Threshold]:
+        """By the names of all models."""
+        judges: list[Embedder | Reranker] = [*self.embedders.values()]
+        judges += [] if self.reranker is None else [self.reranker]
+        return {each.name: each.threshold for each in judges}
 
 
 def require_model(name: str | None, served: Sequence[str]) -> None:

@@ -18,10 +18,11 @@ MOST_HITS = 50_000
 
 @dataclass(frozen=True)
 class Corpus:
-    """An index, and its name."""
+    """An index, its name, and how many numbers of an embedding it holds."""
 
     index: Index | QdrantIndex
     name: str
+    dim: int
 
     def search(
         self, queries: list[str], body: SearchBody, depth: int, vectors: np.ndarray | None

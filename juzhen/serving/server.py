@@ -114,6 +114,7 @@ class Server(uvicorn.Server):
             "serving",
             address=f"http://{host}:{self._port}",
             models=self._names,
+            thresholds=self._thresholds,
             connections=self.shared.most,
         )
         try:
@@ -136,6 +137,12 @@ class Server(uvicorn.Server):
     @property
     def _names(self) -> list[str]:
         return [card["id"] for card in self.service.listed()["data"]]
+
+    @property
+    def _thresholds(self) -> dict[str, Any]:
+        """What decides `same`, by the names of models, and why there is none."""
+        named = self.service.models.thresholds.items()
+        return {name: each.facts() | ({"reason": each.reason} if each.reason else {}) for name, each in named}
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -161,7 +168,7 @@ class Server(uvicorn.Server):
         try:
             await self.service.reload()
             set_apart()
-            log_event("loaded", models=self._names)
+            log_event("loaded", models=self._names, thresholds=self._thresholds)
         except Exception as error:
             log_event("not loaded", error=str(error))
 

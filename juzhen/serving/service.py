@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from juzhen.core.environment import package_version
+from juzhen.core.places import DISTRIBUTION
 from juzhen.encoders.pooling import cut_to, unit
 from juzhen.encoders.token_table import TokenTable
 from juzhen.index import IndexHit
@@ -25,7 +27,7 @@ from juzhen.serving.bodies import (
     SimilarityBody,
     WordsBody,
 )
-from juzhen.serving.engines import Reranker, pair_shares
+from juzhen.serving.engines import Embedder, Reranker
 from juzhen.serving.errors import RequestError, naming
 from juzhen.serving.metrics import Metrics
 from juzhen.serving.models import ServedModels, require_model
@@ -129,7 +131,8 @@ class Service:
         vectors = await self._vectors(models, [*first, *second], body, facts, param="first and second")
         halves = vectors[: len(first)], vectors[len(first) :]
         scores = await asyncio.to_thread(models.embedder.encoder.similarity, *halves)
-        return {"scores": scores, "model": models.embedder.name}
+        threshold = models.embedder.threshold.value
+        return _decided(scores, threshold, body.min_score) | {"model": models.embedder.name}
 
     async def score(self, body: ScoreBody, facts: RequestLog) -> dict[str, Any]:
         models, pairs = self.models, body.pairs
@@ -142,13 +145,18 @@ class Service:
             vectors = await self._vectors(models, texts, body, facts, param="pairs")
             encoder = models.embedder.encoder
             halves = zip(vectors[: len(pairs)], vectors[len(pairs) :], strict=True)
-            scores = np.array([encoder.similarity(*half) for half in halves])
+            scores, threshold = (
+                np.array([encoder.similarity(*half) for half in halves]),
+                models.embedder.threshold.value,
+            )
         else:
             _refuse_prompt(body, "a cross-encoder reads no prompt", param="model")
             inputs, lengths, num_cut = await self._tokenized(judge, texts, lambda: judge.pair_tokens(pairs))
             _require_whole(num_cut, body, "pairs", judge.encoder.inner.max_length)
-            scores = await self._computed(judge, inputs, lengths, facts)
-        return {"scores": scores.tolist(), "model": body.model or models.embedder.name}
+            scores = judge.shares(await self._computed(judge, inputs, lengths, facts))
+            threshold = _share_of_threshold(judge)
+        name = body.model or models.embedder.name
+        return _decided(scores, threshold, body.min_score) | {"model": name}
 
     async def words(self, body: WordsBody, facts: RequestLog) -> dict[str, Any]:
         models, texts = self._models(body.model), self._texts([body.first, body.second], "first and second")
@@ -188,6 +196,9 @@ class Service:
         if body.rerank and reranker is None:
             message = "rerank: no cross-encoder is served; start the server with --rerank"
             raise RequestError(400, message, param="rerank")
+        if body.min_score is not None and body.mode == "hybrid" and reranker is None:
+            message = "min_score: scores of mode=hybrid are of ranks alone; use mode=dense, or rerank"
+            raise RequestError(400, message, param="min_score")
         depth = depth_of(queries, body, most_pairs=self.limits.texts)
         if body.prompt_name is not None:
             body.input_type = None
@@ -198,6 +209,13 @@ class Service:
         if reranker is not None:
             pairs = zip(queries, found, strict=True)
             found = [await self._reranked(reranker, *pair, body.top_k, facts) for pair in pairs]
+        if body.min_score is not None:
+            found = [[hit for hit in hits if hit.score >= body.min_score] for hits in found]
+        threshold = None
+        if reranker is not None:
+            threshold = _share_of_threshold(reranker)
+        elif body.mode == "dense" and corpus.dim == models.embedder.encoder.dim:
+            threshold = models.embedder.threshold.value
         characters = sum(len(hit.text) for hits in found for hit in hits)
         if characters > (most := self.limits.characters_found):
             message = (
@@ -205,10 +223,11 @@ class Service:
             )
             raise RequestError(400, f"{message}answer: ask for fewer at a time", param="top_k")
         return {
-            "results": ([hit.as_dict() for hit in hits] for hits in found),
+            "results": ([hit.as_dict() | _same(hit.score, threshold) for hit in hits] for hits in found),
             "model": models.embedder.name,
             "mode": body.mode,
             "reranker": None if reranker is None else reranker.name,
+            **({} if threshold is None else {"threshold": threshold}),
         }
 
     def index_facts(self) -> dict[str, Any]:
@@ -226,7 +245,8 @@ class Service:
         inputs, lengths, _ = await self._tokenized(
             reranker, [query, *texts], lambda: reranker.tokens(query, texts)
         )
-        return in_order_of(hits, await self._computed(reranker, inputs, lengths, facts), top_k)
+        scores = await self._computed(reranker, inputs, lengths, facts)
+        return in_order_of(hits, reranker.shares(scores), top_k)
 
     async def rerank(self, body: RerankBody, facts: RequestLog) -> dict[str, Any]:
         models = self.models
@@ -243,18 +263,24 @@ class Service:
             _require_whole(num_cut, body, "documents", reranker.encoder.inner.max_length)
             scores = await self._computed(reranker, inputs, lengths, facts)
             warnings = [f"{num_cut:,} of {len(texts):,} documents were cut"] if num_cut else []
-        order = np.argsort(-scores, kind="stable")[: body.top_n].tolist()
+        judge = reranker or models.embedder
+        shares, threshold = judge.shares(scores), _share_of_threshold(judge)
+        order = np.argsort(-scores, kind="stable")[: body.top_n]
+        if body.min_score is not None:
+            order = order[shares[order] >= body.min_score]
         results: list[dict[str, Any]] = [
-            {"index": position, "relevance_score": float(scores[position])} for position in order
+            {"index": position, "relevance_score": float(shares[position])}
+            | _same(shares[position], threshold)
+            for position in order.tolist()
         ]
         if body.return_documents:
             results = [hit | {"document": {"text": texts[hit["index"]]}} for hit in results]
         meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}, "warnings": warnings}
-        name = models.embedder.name if reranker is None else reranker.name
+        meta |= {} if threshold is None else {"threshold": threshold}
         return {
             "id": os.urandom(8).hex(),
             "results": results,
-            "model": name,
+            "model": judge.name,
             "usage": _usage(facts),
             "meta": meta,
         }
@@ -266,11 +292,34 @@ class Service:
         for name, embedder in models.embedders.items():
             encoder = embedder.encoder
             facts = {"task": "embeddings", "dimension": encoder.dim, "max_tokens": encoder.max_length}
-            data.append({"id": name, **card, **facts, "prompts": sorted(encoder.prompts.texts)})
+            facts |= {"prompts": sorted(encoder.prompts.texts), "threshold": embedder.threshold.value}
+            data.append({"id": name, **card, **facts})
         if (reranker := models.reranker) is not None:
-            facts = {"task": "rerank", "max_tokens": reranker.encoder.inner.max_length}
-            data.append({"id": reranker.name, **card, **facts, "prompts": []})
+            facts = {"task": "rerank", "max_tokens": reranker.encoder.inner.max_length, "prompts": []}
+            data.append({"id": reranker.name, **card, **facts, "threshold": _share_of_threshold(reranker)})
         return {"object": "list", "data": data}
+
+    def info(self) -> dict[str, Any]:
+        """The first model, limits and thresholds, as text-embeddings-inference tells them."""
+        models, limits = self.models, self.limits
+        encoder = models.embedder.encoder
+        return {
+            "model_id": models.embedder.name,
+            "model_sha": None,
+            "model_dtype": str(next(encoder.parameters()).dtype).removeprefix("torch."),
+            "model_type": {"embedding": {"pooling": encoder.pooling}},
+            "max_concurrent_requests": limits.connections,
+            "max_input_length": encoder.max_length,
+            "max_batch_tokens": limits.batch_tokens,
+            "max_batch_requests": None,
+            "max_client_batch_size": limits.texts,
+            "auto_truncate": False,
+            "tokenization_workers": 1,
+            "version": package_version(DISTRIBUTION) or "unknown",
+            "sha": None,
+            "docker_label": None,
+            "thresholds": {name: threshold.facts() for name, threshold in models.thresholds.items()},
+        }
 
     async def _by_embeddings(
         self, models: ServedModels, body: RerankBody, texts: list[str], facts: RequestLog
@@ -281,7 +330,7 @@ class Service:
         vector = await self._vectors(models, [body.query], query, facts, param="query")
         documents = ReadBody(input_type="document", truncate=cut)
         vectors = await self._vectors(models, texts, documents, facts, param="documents")
-        scores = pair_shares(models.embedder.encoder, vector[0], vectors)
+        scores = models.embedder.encoder.similarity(vector[0], vectors)
         return scores, [BY_COSINE.format(models.embedder.name)]
 
     async def _vectors(
@@ -373,6 +422,27 @@ class Service:
                 f"{param}: {len(values):,} texts in one request; at most {self.limits.texts:,}",
                 param=param,
             )
+
+
+def _share_of_threshold(judge: Embedder | Reranker) -> float | None:
+    value = judge.threshold.value
+    return None if value is None else float(judge.shares(value))
+
+
+def _decided(scores: np.ndarray, threshold: float | None, least: float | None) -> dict[str, Any]:
+    """Scores, null for those below the least, and which are at least the threshold, where it is known."""
+    wide = scores.astype(np.float64)
+    kept = (
+        scores
+        if least is None
+        else np.where(wide >= least, wide.astype(object), np.array(None, dtype=object))
+    )
+    reply: dict[str, Any] = {"scores": kept}
+    return reply if threshold is None else reply | {"same": wide >= threshold, "threshold": threshold}
+
+
+def _same(score: float, threshold: float | None) -> dict[str, bool]:
+    return {} if threshold is None else {"same": bool(score >= threshold)}
 
 
 def _require_whole(num_cut: int, body: ReadBody | RerankBody | ScoreBody, param: str, most: int) -> None:

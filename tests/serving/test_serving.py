@@ -436,7 +436,7 @@ def test_prompts_states_and_the_document(client):
 def test_the_lines_of_the_guide_run(tmp_path, capsys):
     curl = [line for line in commands("docs/guides/serving.md") if line.startswith("curl")]
     assert curl == [line for line in commands("docs/guides/serving.zh.md") if line.startswith("curl")]
-    assert len(curl) == 5
+    assert len(curl) == 7
     with serving("builtin/mini_zh") as address:
         for line in curl:
             words = shlex.split(line.replace("http://127.0.0.1:8000", address))
