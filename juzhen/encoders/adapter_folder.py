@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -24,7 +24,7 @@ from juzhen.encoders.adapters import (
     require_peft,
 )
 from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, locate_folder
-from juzhen.encoders.settings_file import naming
+from juzhen.encoders.settings_file import naming, read_tensors
 
 PREFIX = "base_model.model."
 """What peft puts before the names of weights in files."""
@@ -107,7 +107,7 @@ def load_adapter(backbone: PreTrainedModel, folder: Path, base: Base, place: Pat
     hold(backbone, base.precision)
     inject(backbone, settings, seed=0)
     with naming(f"{folder / ADAPTER_WEIGHTS}: the adapter does not load"):
-        tensors = load_file(folder / ADAPTER_WEIGHTS)
+        tensors = read_tensors(folder / ADAPTER_WEIGHTS)
     for name, values in _projections(backbone).items():
         values.copy_(tensors.pop(f"base_model.{name}", values))
     _fill(backbone, tensors, shown=folder / ADAPTER_WEIGHTS)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from juzhen.core.errors import UserError
+from juzhen.core.finite import require_finite_weights
 from juzhen.core.opened import read_json
 from juzhen.core.texts import short
 from juzhen.core.whole import write_json, write_text
@@ -121,7 +122,9 @@ def stored_head(architecture: PretrainedConfig, folder: Path | None) -> Tensor |
     for path in weight_files(folder):
         with safe_open(path, framework="pt") as file:
             if HEAD in file.keys():  # noqa: SIM118
-                return file.get_tensor(HEAD)
+                head = file.get_tensor(HEAD)
+                require_finite_weights([(HEAD, head)], path)
+                return head
     return None
 
 

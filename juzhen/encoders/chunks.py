@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.finite import require_finite
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.settable import check_count
@@ -179,6 +180,7 @@ def computed(
         for rows, vectors in encoded(encoder, encoder.tokenize(texts), compute, workers, batch_tokens):
             embeddings[rows] = vectors
             advance(len(rows))
+        require_finite(embeddings, texts, may_be_zero=encoder.may_be_zero)
         return embeddings
     chunks = ChunkTable.of(encoder, texts)
     pending = np.bincount(chunks.texts, minlength=len(texts))
@@ -190,6 +192,7 @@ def computed(
         advance(int((pending[np.unique(numbers)] == 0).sum()))
     if encoder.normalize and is_split.any():
         embeddings[is_split] = unit(embeddings[is_split])
+    require_finite(embeddings, texts, may_be_zero=encoder.may_be_zero)
     return embeddings
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig
 
 from juzhen.core.errors import UserError
+from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.layout import Layout, read_layout
 from juzhen.encoders.locate import CLASSIFIER, WEIGHTS
 from juzhen.encoders.parts import read_parts
@@ -84,6 +85,7 @@ def _of_classifier(layout: Layout, architecture: PretrainedConfig) -> Sequence[O
         )
     with safe_open(folder / WEIGHTS[0], framework="pt") as file:
         stored = {name: file.get_tensor(name) for name in file.keys() if _is_of_head(name, family)}  # noqa: SIM118
+    require_finite_weights(stored.items(), folder / WEIGHTS[0])
     return [_layer(stored, name, activation) for name, activation in HEADS[family]]
 
 

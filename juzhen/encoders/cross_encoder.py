@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PretrainedConfig
@@ -36,7 +35,7 @@ from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settable import check_flag
-from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.settings_file import naming, read_settings, read_tensors
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.transformer import DROPOUTS
 
@@ -141,7 +140,7 @@ class CrossEncoder(PairEncoder):
             layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
             options = {name: settings[name] for name in ("outputs", "segments", "symmetric")}
             encoder = cls(inner, **options, seed=0, layers=layers, grades=settings.get("grades"))
-            encoder.head.load_state_dict(load_file(folder / HEAD_FILE))
+            encoder.head.load_state_dict(read_tensors(folder / HEAD_FILE))
         encoder._is_loaded_from(folder)
         return encoder.to(target).eval()
 

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 
 from juzhen.core.array_cache import FILE, ArrayCache
+from juzhen.core.finite import require_finite, sound_rows
 from juzhen.encoders.pooled_encoder import SIZES, PooledEncoder
 from juzhen.encoders.special_tokens import tokenizer_digest
 
@@ -70,11 +71,14 @@ class Shelf:
         }
 
     def fill(self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"]) -> np.ndarray:
-        """Writes the embeddings that are there into their rows; gives the row numbers of the others, in order."""
+        """Writes the embeddings that are there into their rows; gives the row numbers of the others, in order.
+
+        Stored NaN and infinity count as missing.
+        """
         stored = self.find(texts)
-        is_there = stored.places >= 0
-        embeddings[is_there] = stored[np.flatnonzero(is_there)]
-        return np.flatnonzero(~is_there)
+        rows = np.flatnonzero(stored.places >= 0)
+        embeddings[rows] = found = stored[rows]
+        return np.setdiff1d(np.arange(len(texts)), rows[sound_rows(found)], assume_unique=True)
 
     def find(self, texts: Iterable[str]) -> "Vectors":
         """Where the embeddings of the texts lie; nothing is read but their names."""
@@ -93,7 +97,10 @@ class Shelf:
         """Keeps the embeddings of the texts for all who open this shelf later.
 
         needed  where that is not possible they are kept in memory, for this process
+
+        Raises UserError for NaN and infinity, which are not kept.
         """
+        require_finite(embeddings, texts)
         digests = np.frombuffer(b"".join(map(_digest, texts)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
         size = max(SEGMENT_BYTES // (DIGEST_BYTES + self.dim * np.dtype(self._dtype).itemsize), 1)
         for start in range(0, len(texts), size):

@@ -18,6 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from juzhen.core.batch import Tokens, mapped
 from juzhen.core.errors import UserError, require_choice, require_number
+from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.locate import has_weights
 from juzhen.encoders.packing import FILL_TO
 from juzhen.encoders.special_tokens import special_around
@@ -262,6 +263,7 @@ def _with_head(backbone: PreTrainedModel) -> tuple[PreTrainedModel, bool]:
             dtype=torch.float32,
             output_loading_info=True,
         )
+    require_finite_weights(model.named_parameters(), folder)
     if report["missing_keys"]:
         log.info("%s holds no head for masked tokens; a new one is trained", folder)
     return model, bool(report["missing_keys"])

@@ -19,6 +19,7 @@ from juzhen.core.columns import as_text_list, as_texts
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.finite import require_finite
 from juzhen.core.maxsim import row_maxsims
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
@@ -285,7 +286,9 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         vectors, table = TokenVectors(len(texts)), reader.tokenize(texts)
         with progress_bar("encoding texts", len(texts), shown=progress) as advance:
             for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens):
-                vectors.take(rows, *reader.infer_tokens(reader.collate(table[rows])))
+                found, counts = reader.infer_tokens(reader.collate(table[rows]))
+                require_finite(found, texts, owners=rows.repeat(counts), may_be_zero=False)
+                vectors.take(rows, found, counts)
                 advance(len(rows))
         return vectors
 

@@ -14,6 +14,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list, side_by_side
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.cross_encoder_input import pack_joint
@@ -175,4 +176,5 @@ class PairEncoder(Decides, Shareable, Settable):
                     advance(len(rows))
         finally:
             self.train(was_training)
+        require_finite(logits, list(zip(first, second, strict=True)), key="pair")
         return logits

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from juzhen.core.columns import as_texts
 from juzhen.core.errors import UserError
+from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.encoders.chunks import ReadsLongTexts, Wrapping, encoded, require_plain, room_of
 from juzhen.encoders.parts import num_positions
@@ -128,6 +129,7 @@ class EncodesPassages(ReadsLongTexts):
             for rows, of_batch in batches:
                 vectors[rows] = of_batch
                 advance(len(rows))
+        require_finite(vectors, sentences, owners=split.texts, may_be_zero=self.may_be_zero)
         if size < self.dim:
             vectors = cut_to(vectors, size, normalize=self.normalize)
         return Passages(unit(vectors) if normalize else vectors, split.texts, split.spans)

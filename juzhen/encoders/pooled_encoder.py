@@ -33,6 +33,7 @@ from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompted import BEHIND_TEMPLATES, Prompted
 from juzhen.encoders.prompts import Prompts, as_prompts
 from juzhen.encoders.settable import check_count, check_flag, check_tokenizer
+from juzhen.encoders.static import StaticTokens
 from juzhen.encoders.templates import Templates
 from juzhen.encoders.texts import no_garbage_collection
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
@@ -183,6 +184,14 @@ class PooledEncoder(Prompted):
     @property
     def dim(self) -> int:
         return self.output_layers[-1].out_features if self.projections else self.backbone.config.hidden_size
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether zeros are an embedding: of tokens that a static table lacks.
+
+        From a transformer, zeros of length 1 are states too large to be brought to length 1.
+        """
+        return not self.normalize or isinstance(self.backbone, StaticTokens)
 
     @property
     def nested_dims(self) -> tuple[int, ...]:

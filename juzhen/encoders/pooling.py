@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError, require_choice
+from juzhen.core.finite import sound_rows
 
 
 @runtime_checkable
@@ -162,9 +163,5 @@ def cut_to(
 
 def require_finite_vectors(vectors: Float[np.ndarray, "some dim"], name: str) -> None:
     """Raises UserError that names the first row with a number that is none: nothing would be near it, or all."""
-    for start in range(0, len(vectors), 32_768):
-        portion = vectors[start : start + 32_768]
-        if not np.isfinite(portion.sum()) and not (finite := np.isfinite(portion).all(axis=1)).all():
-            raise UserError(
-                f"{name}: row {start + int(finite.argmin())} holds NaN or infinity; encode it again"
-            )
+    if not (sound := sound_rows(vectors)).all():
+        raise UserError(f"{name}: row {int(sound.argmin())} holds NaN or infinity; encode it again")

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
-from safetensors.torch import load_file, save_model
+from safetensors.torch import save_model
 from torch import Tensor, nn
 from torch.nn import functional
 
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.whole import write_json
 from juzhen.encoders.locate import SCORE_FILE
-from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.settings_file import naming, read_settings, read_tensors
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "torch.nn.modules.activation.Tanh": nn.Tanh,
@@ -59,7 +59,7 @@ class OutputLayer(nn.Module, ABC):
         """The layer that `cls` makes of these arguments, with the weights of a folder; pickled ones are not read."""
         with naming(f"{folder}: config.json and {_WEIGHTS} do not belong together"):
             layer = cls(*sizes, **options)
-            layer.load_state_dict(load_file(folder / _WEIGHTS))
+            layer.load_state_dict(read_tensors(folder / _WEIGHTS))
         return layer
 
 
@@ -198,5 +198,5 @@ class BilinearScore(nn.Module):
             return None
         with naming(f"{folder / SCORE_FILE}: no form over embeddings of {dim} numbers"):
             head = cls(dim)
-            head.load_state_dict(load_file(folder / SCORE_FILE))
+            head.load_state_dict(read_tensors(folder / SCORE_FILE))
         return head

@@ -83,13 +83,18 @@ def prove(encoder: PooledEncoder) -> None:
                     f"{family}: its states do not have the {config.hidden_size} numbers of its config.json"
                 )
             pairs = zip(states_together(encoder, texts), alone, strict=True)
-            apart = max(float(((a - b).norm(dim=-1) / b.norm(dim=-1)).max()) for a, b in pairs)
+            tiny = torch.finfo(torch.float32).tiny
+            apart = torch.stack(
+                [((a - b).norm(dim=-1) / b.norm(dim=-1).clamp(min=tiny)).max() for a, b in pairs]
+            )
     finally:
         encoder.train(was_training)
-    if not apart <= MOST_DIFFERENCE:
+    if not apart.isfinite().all():
+        raise UserError(f"{family}: its states hold NaN or infinity. Replace the weights.")
+    if apart.max() > MOST_DIFFERENCE:
         raise UserError(
             f"{family}: transformers gives a text other states beside longer ones than alone (they differ by "
-            f"{apart:.2g} of their length), so that embeddings would depend on the batch; choose another encoder"
+            f"{apart.max():.2g} of their length), so that embeddings would depend on the batch; choose another encoder"
         )
 
 

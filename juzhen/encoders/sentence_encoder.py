@@ -15,6 +15,7 @@ from juzhen.core.columns import as_pairs, as_text_list, as_texts, as_vectors, si
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.chunks import LongTexts, computed
@@ -275,6 +276,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         embeddings = self.encode([*first, *second], **options)
         rows = np.arange(len(first))
         scores = pair_scores(embeddings, embeddings, rows, rows + len(first), head=self.score_head)
+        require_finite(scores, list(zip(first, second, strict=True)), key="pair")
         return scores[0] if is_one else scores
 
     @overload

@@ -16,6 +16,7 @@ from juzhen.core.columns import as_texts
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
+from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.adapters import merged
@@ -243,7 +244,9 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         vectors, table = SparseVectors(len(texts), self.dim), reader.tokenize(texts)
         with progress_bar("encoding texts", len(texts), shown=progress) as advance:
             for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens):
-                vectors.take(rows, reader.infer_sparse(reader.collate(table[rows])))
+                found = reader.infer_sparse(reader.collate(table[rows]))
+                require_finite(found.data, texts, owners=rows.repeat(np.diff(found.indptr)))
+                vectors.take(rows, found)
                 advance(len(rows))
         return vectors
 

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
-from juzhen.core.errors import UserError
+from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.layout import STATIC, static_shape
 from juzhen.encoders.locate import WEIGHTS
-from juzhen.encoders.settings_file import naming
+from juzhen.encoders.settings_file import naming, read_tensors
 
 LENGTH = 512
 """Tokens of a text that are read where nothing else is said, as in model2vec; sentence-transformers reads all."""
@@ -71,15 +70,14 @@ def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
     """The table of a folder. Raises UserError for weights that do not load."""
     path = folder / WEIGHTS[0]
     with naming(f"{path}: the weights do not load"):
-        tensors = load_file(path)
+        tensors = read_tensors(path)
         table = tensors["embedding.weight"] if "embedding.weight" in tensors else tensors["embeddings"]
         table = table.float()
         if (rows := tensors.get("mapping")) is not None:
             table = table[rows.long()]
         if (factors := tensors.get("weights")) is not None:
             table = table * factors.float()[:, None]
-    if not torch.isfinite(table).all():
-        raise UserError(f"{path}: holds NaN or infinite numbers; copy the weights again")
+    require_finite_weights([("the product of embeddings and weights", table)], path)
     backbone = StaticTokens(config)
     with torch.no_grad():
         backbone.embedding.weight.copy_(table)

@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from juzhen.core.errors import UserError
+from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.layout import is_static
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.static import StaticConfig, read_static, read_static_config, read_static_tokenizer
@@ -143,11 +144,7 @@ def from_weights(source: str, architecture: PretrainedConfig, **options: object)
             "model.safetensors do not belong together"
         )
     _require_all_layers(source, backbone, report["unexpected_keys"])
-    broken = next(
-        (name for name, values in backbone.named_parameters() if not torch.isfinite(values).all()), None
-    )
-    if broken is not None:
-        raise UserError(f"{source}: {broken} holds NaN or infinite numbers; copy the weights again")
+    require_finite_weights(backbone.named_parameters(), source)
     return backbone
 
 

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 
+from juzhen.core.finite import require_finite
 from juzhen.core.whole import write_json, write_text
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.special_tokens import special_around
@@ -74,6 +75,7 @@ def token_vectors(encoder: SentenceEncoder, size: int, dim: int) -> Float[np.nda
         tokens = encoder.collate(TokenTable.of(lists))
         tokens.unpooled = 0
         vectors[start : start + len(lists)] = encoder.infer(tokens)
+    require_finite(vectors, range(size), key="token")
     plain = np.setdiff1d(np.arange(size), special)
     components = min(dim, encoder.dim, len(plain))
     table = np.zeros((size, components), dtype=np.float32)

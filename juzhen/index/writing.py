@@ -21,7 +21,7 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.texts import short
 from juzhen.core.whole import clear_leftovers, remove_file, whole_file
 from juzhen.encoders.passages import Passages, require_chunks
-from juzhen.encoders.pooling import require_finite_vectors, unit
+from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started
 from juzhen.index.dense import LEAST, Dense, open_dense, require_faiss, write_dense
@@ -125,7 +125,7 @@ def build(
             with store.transaction():
                 store.set_facts(**facts, encoder=name, state="building", next=0)
         done = int(present.get("next" if passages is None else "documents", 0))
-        for portion, vectors in _encoded(reader, rows.after(done), facts, encoding, done=done):
+        for portion, vectors in _encoded(reader, rows.after(done), facts, encoding):
             with store.transaction():
                 _add(store, portion, vectors)
         with store.transaction():
@@ -214,8 +214,6 @@ def _encoded(
     rows: Rows,
     facts: Mapping[str, Any],
     encoding: Encoding | None,
-    *,
-    done: int = 0,
 ) -> Iterator[tuple[Rows, Vectors]]:
     """Rows with their vectors, of length 1, or their passages, a portion at a time."""
     encoding = encoding or Encoding({}, progress=False)
@@ -230,14 +228,11 @@ def _encoded(
         options |= {"workers": workers} if workers else {}
         for start in range(0, total, PORTION):
             portion = rows.part(slice(start, start + PORTION))
-            portion_name = f"texts {done + start} to {done + start + len(portion.texts) - 1}"
             if passages is None:
                 vectors = reader.encode(portion.texts, **options)
-                require_finite_vectors(vectors, portion_name)
                 yield portion, unit(vectors)
             else:
                 split = reader.encode_chunks(portion.texts, **passages, **options)
-                require_finite_vectors(split.vectors, portion_name)
                 yield portion, replace(split, vectors=unit(split.vectors))
             if encoding.on_cut is not None and passages is None:
                 encoding.on_cut(int((reader.lost_tokens(portion.texts) > 0).sum()))

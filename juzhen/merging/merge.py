@@ -1,8 +1,8 @@
 """`juzhen.merge`: one encoder of several, with given weights or those that do best on dev."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ class Recipe:
     def __post_init__(self) -> None:
         require_choice("method", self.method, METHODS)
         require_number("density", self.density, 0, 1, open_low=True)
+        require_number("scale", self.scale, -math.inf)
 
     @property
     def needs_base(self) -> bool:
@@ -62,7 +63,7 @@ class Recipe:
         numbers = [float(weight) for weight in self.weights]
         if len(numbers) != count:
             raise UserError(f"weights: {len(numbers)} for {count} models; give one for each")
-        if not all(map(isfinite, numbers)) or not any(numbers):
+        if not all(map(math.isfinite, numbers)) or not any(numbers):
             raise UserError("weights: expected finite numbers that are not all 0")
         if not method.is_sum and (min(numbers) < 0):
             raise UserError(f"weights: {self.method} takes shares, which are not negative")

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from juzhen.core.errors import UserError
+from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.adapters import merged
 from juzhen.merging.methods import METHODS
 
@@ -73,6 +74,9 @@ class Models:
                 raise UserError(
                     f"{method}: {name}: {error}; choose other weights or another method"
                 ) from error
+            require_finite_weights(
+                [(name, values)], method, remedy="Choose other weights, another scale or other models"
+            )
         return self.encoder
 
 

@@ -91,8 +91,6 @@ class DenseRetriever:
             reader.encode(texts, **self._how)
             for reader, texts in zip(self._readers, self._texts, strict=True)
         ]
-        if not all(np.isfinite(vectors).all() for vectors in embeddings):
-            raise UserError(f"{self.name}: some embeddings are not finite numbers; this encoder cannot mine")
         return sides(embeddings[0], self._readers[0].score_head)[0], unit(embeddings[1])
 
     @cached_property

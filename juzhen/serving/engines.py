@@ -14,6 +14,7 @@ from juzhen.backends import open_backend
 from juzhen.core.columns import check_texts
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
+from juzhen.core.finite import sound_rows
 from juzhen.encoders.cut import cut_texts
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.grades import similarity
@@ -92,9 +93,10 @@ class Embedder:
         before, after = special_around(encoder.tokenizer)
         self._special = ids[:before], ids[len(ids) - after :]
         self._num_tokens = encoder.backbone.get_input_embeddings().num_embeddings
-        self.compute(
-            [(tokens, 0) for tokens in encoder.tokenize(["a", "今天"])]
-        )  # whatever is made at the first call
+        try:  # whatever is made at the first call
+            self.compute([(tokens, 0) for tokens in encoder.tokenize(["a", "今天"])])
+        except FloatingPointError as error:
+            raise UserError(f"{name}: {error}. Replace the weights, or choose the back end torch.") from error
 
     def reader(self, prompt_name: str | None, input_type: str | None) -> SentenceEncoder:
         """The encoder behind the prompt that is asked for. Raises RequestError for one that it does not have."""
@@ -172,7 +174,7 @@ class Embedder:
             tokens = self.encoder.collate([distinct[key][0] for key in chosen])
             tokens.unpooled = unpooled
             vectors[[rows[key] for key in chosen]] = self._backend.encode(tokens)
-        require_finite(vectors)
+        require_finite(vectors, may_be_zero=self.encoder.may_be_zero)
         return vectors[[rows[key] for key in keys]]
 
 
@@ -220,6 +222,6 @@ class Reranker:
         return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
 
 
-def require_finite(numbers: np.ndarray) -> None:
-    if not np.isfinite(numbers).all():
+def require_finite(numbers: np.ndarray, *, may_be_zero: bool = True) -> None:
+    if not sound_rows(numbers, may_be_zero=may_be_zero).all():
         raise FloatingPointError("the model gave NaN or infinity")
