@@ -1,5 +1,6 @@
 """Which results belong to one row of a matrix, and what that row is called."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,8 +69,17 @@ PHRASES = {
     "merge.density": "density {}",
     "merge.scale": "scale {}",
     "merge.base": "from {}",
+    "augmentation.views": "augmentation: {}",
+    "schedule.sample_by": "sampling: {}",
+    "schedule.temperature": "sampling temperature {}",
 }
 """Setting → how a label says it."""
+
+GROUPS = {"averaging": "average", "mining": "mining", "set_weights": "weights"}
+"""Module of a callback → the group that it is one choice of."""
+
+CHOICES = {"GradNorm": "gradnorm"}
+"""Class of a callback → what is typed for it, where that is not the name of the class in lower case."""
 
 WORDS = {
     "model.name": {
@@ -139,8 +149,9 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings |= _arithmetic(config)
     if limit := (config.get("evaluation") or {}).get("limit"):
         settings["evaluation.limit"] = limit
-    if not (settings.get("augmentation") or {}).get("views"):
-        settings.pop("augmentation", None)  # nothing was changed
+    augmentation = settings.pop("augmentation", None) or {}
+    if views := augmentation.get("views"):  # else nothing was changed
+        settings["augmentation"] = {**augmentation, "views": " ".join(views)}
     if settings.pop("filter_leaks", False) and is_trained:
         # Then what is evaluated on decides what was trained on.
         settings["filter_leaks"] = "+".join(sorted({*config.get("evaluate", {}), *config["dataset"]}))
@@ -155,7 +166,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings["dataset"] = {name: _deciding_rows(config["dataset"].get(name) or {}) for name in seen}
         settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
         settings |= without_paths(_schedule(config["schedule"], result.stage, seen))
-        settings |= {"callbacks": deciding_callbacks(config.get("callbacks") or {})}
+        settings["callbacks"] = _callbacks(config.get("callbacks") or {})
     return Identity(trained_on, tuple(sorted(_flatten(settings).items())), backbone, tuple(unread(job)))
 
 
@@ -194,10 +205,29 @@ def _schedule(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[str]
         "schedule.sets": {name: numbers for name, numbers in schedule["sets"].items() if name in seen},
         "schedule.stages": {number: numbers for number, numbers in earlier.items() if numbers},
     }
-    if schedule["sample_by"] != "size" or schedule["temperature"] != 1:
-        settings["schedule.sampling"] = f"{schedule['sample_by']}, temperature {schedule['temperature']}"
-    settings["schedule.weigh_loss"] = schedule.get("weigh_loss")
-    return {key: value for key, value in settings.items() if value}
+    usual = {"schedule.sample_by": "size", "schedule.temperature": 1, "schedule.weigh_loss": False}
+    settings |= {key: schedule.get(key.removeprefix("schedule."), value) for key, value in usual.items()}
+    return {key: value for key, value in settings.items() if value and value != usual.get(key)}
+
+
+def deciding_choices(result: Result) -> list[str]:
+    """What the callbacks are called that decided the weights of a trained row: `weights: gradnorm`, `average: ema`."""
+    return [node["name"] for node in _callbacks(as_read(result.config).get("callbacks") or {}).values()]
+
+
+def _callbacks(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The numbers of callbacks that decide weights, each with the name of the choice."""
+    described = {}
+    for name, numbers in deciding_callbacks(chosen).items():
+        *_, module, kind = chosen[name]["_target_"].split(".")
+        choice = CHOICES.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+        if module == "mining":
+            choice = "ance" if numbers.get("beside") else "dynamic"
+            choice = "static" if numbers.get("every_steps") is None else choice
+        called = name if name == module != "mining" else f"{GROUPS.get(module, name)}: {choice}"
+        described[name] = {key: value for key, value in numbers.items() if key != "decides_weights"}
+        described[name]["name"] = called
+    return described
 
 
 def is_curriculum(result: Result) -> bool:
@@ -236,24 +266,38 @@ def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> lis
     settings = [_settings(identity) for identity in identities]
     backbones = _backbones(identities)
     keys = sorted({key for group in settings for key in group}, key=_in_order)
-    phrases: list[list[str]] = [[] for _ in identities]
+    phrases: list[dict[str, str]] = [{} for _ in identities]
+
+    def tell(rows: Sequence[int], key: str) -> list[str]:
+        """What each row says of a setting; it is part of their labels where they do not say the same."""
+        values = [settings[row].get(key) if identities[row].reads(key) else None for row in rows]
+        texts = [_phrase(key, value, values, backbones) for value in values]
+        for row, text in zip(rows, texts, strict=True):
+            phrases[row] |= {key: text} if text and len({*texts}) > 1 else {}
+        return texts
 
     def part(rows: Sequence[int], start: int) -> None:
         """Tells rows apart that have one label so far, by the settings from `start` on."""
         for position, key in enumerate(keys[start:] if len(rows) > 1 else (), start=start + 1):
-            values = [settings[row].get(key) if identities[row].reads(key) else None for row in rows]
-            texts = [_phrase(key, value, values, backbones) for value in values]
+            texts = tell(rows, key)
             if len({*texts}) > 1:
-                for row, text in zip(rows, texts, strict=True):
-                    phrases[row] += [text] if text else []
                 for text in dict.fromkeys(texts):
                     part([row for row, other in zip(rows, texts, strict=True) if other == text], position)
                 return
 
     for name in dict.fromkeys(names):
-        part([row for row, other in enumerate(names) if other == name], 0)
+        namesakes = [row for row, other in enumerate(names) if other == name]
+        part(namesakes, 0)
+        for key in filter(_is_choice, keys):  # none reads as a plain row because another one is told first
+            tell(namesakes, key)
     labels = []
-    for name, words, row in zip(names, phrases, settings, strict=True):
+    for name, told, row in zip(names, phrases, settings, strict=True):
+        words, before = [], ""
+        for key in sorted(told, key=keys.index):
+            owner, text = _owner(key, row), told[key]
+            is_told = owner in (before, "") or _is_choice(key) or text == owner
+            words.append(text if is_told else f"{owner} {text}")
+            before = owner
         backbone = backbones.get(row.get(BACKBONE, ""))
         if name == UNTRAINED and backbone in words:
             words.remove(backbone)
@@ -377,9 +421,11 @@ def _phrase(key: str, value: str | None, values: Sequence[str | None], backbones
     """A setting in words, "" where it goes without saying; `values` are those of all rows that are told apart."""
     if value in (words := WORDS.get(key, {})):
         return words[value]
+    word = key.rpartition(".")[2].replace("_", " ")
+    if value == "False" and None in values and "True" not in values:  # what is usual is not written
+        return f"{word} off"
     if value is None or value in (ABSENT, "False"):
         return WORDS.get(key, {}).get(ABSENT, "")
-    word = key.rpartition(".")[2].replace("_", " ")
     if key == BACKBONE:
         return backbones.get(value, value)
     if key.endswith(".name"):
@@ -392,7 +438,35 @@ def _phrase(key: str, value: str | None, values: Sequence[str | None], backbones
     return PHRASES.get(key, f"{word} {{}}").format(value)
 
 
+def _owner(key: str, settings: Mapping[str, str]) -> str:
+    """What a setting is one of, where its own word does not say: a callback, a set, a stage, a loss within a loss."""
+    group, *parts = key.split(".")
+    node = key.rpartition(".")[0]
+    if group == "dataset" and parts[1:]:
+        sets = {other.split(".")[1] for other in settings if other.startswith("dataset.")}
+        return parts[0] if len(sets) > 1 else ""
+    if key.startswith(("schedule.sets.", "schedule.stages.")):
+        return parts[1] if parts[0] == "sets" else f"stage {int(parts[1]) + 1}"
+    if node == "backbone.adapter":
+        kind = settings.get(f"{node}.kind", "")
+        return WORDS[f"{node}.kind"].get(kind, kind)
+    if group in ("callbacks", "loss") and node != group:
+        return settings.get(f"{node}.name", "").rpartition(": ")[2]
+    return "augmentation" if group == "augmentation" else ""
+
+
 def _in_order(key: str) -> tuple[int, str, bool, str]:
     """Sorts by FIRST, and then the names that a node goes by before its numbers."""
     group, _, tail = key.partition(".")
-    return FIRST.index(key) if key in FIRST else len(FIRST), group, tail not in ("name", "path"), tail
+    return FIRST.index(key) if key in FIRST else len(FIRST), group, not _is_name(key), tail
+
+
+def _is_name(key: str) -> bool:
+    return key.rpartition(".")[2] in ("name", "path", "kind", "views")
+
+
+def _is_choice(key: str) -> bool:
+    """Whether it is what was chosen of a group that a run may do without."""
+    return key in ("augmentation.views", "backbone.adapter.kind", "schedule.sample_by") or (
+        key.startswith("callbacks.") and _is_name(key)
+    )

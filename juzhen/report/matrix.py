@@ -14,7 +14,14 @@ from juzhen.core.measures import is_beside, metric_key
 from juzhen.core.named import name_of
 from juzhen.core.reading import as_read
 from juzhen.core.result import WITHOUT_LEAKS, Result, without_size
-from juzhen.report.identity import Identity, fitted_labels, identify, label_rows, row_name
+from juzhen.report.identity import (
+    Identity,
+    deciding_choices,
+    fitted_labels,
+    identify,
+    label_rows,
+    row_name,
+)
 from juzhen.report.leaks import Audit, Leak, leak_of, parts_of
 
 SPLITS = ("test", "dev")
@@ -225,7 +232,9 @@ def _setup(result: Result, identity: Identity) -> str:
         return LEXICAL.get(model.get("method"), LEXICAL[name_of(model)])
     config = as_read(result.config)
     start = str(config["backbone"]["path"] if "backbone" in config else config["init_from"])
-    return f"{start}, {name_of(config['loss'])}" if identity.trained_on and "loss" in config else start
+    if not identity.trained_on or "loss" not in config:
+        return start
+    return ", ".join([start, name_of(config["loss"]), *deciding_choices(result)])
 
 
 def _cell(row: Row, column: str, scores: Sequence[Any], audit: Audit | None) -> Cell:

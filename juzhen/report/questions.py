@@ -10,6 +10,7 @@ import pandas as pd
 from juzhen.core.named import PROMPT_KEYS
 from juzhen.core.result import Result
 from juzhen.core.texts import time_in_words
+from juzhen.report.identity import deciding_choices
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import BASELINES, LEAKY, Matrix, Row
 from juzhen.report.significance import both_ways
@@ -175,11 +176,12 @@ def rows_table(matrix: Matrix) -> list[ReportTable]:
     if not any(row.names for row in matrix.rows):
         return []
     note = "Stages in order: a > b; a + b is a mixture, [kind] what a set was read as; by_kind: each kind its own loss."
-    trainings = [(row.label, training_of(row.latest)) for row in matrix.rows if row.is_trained]
-    body = [
-        (label, training.sets.replace(">", " > ").replace("+", " + "), training.loss, training.family)
-        for label, training in trainings
-    ]
+    body = []
+    for row in (row for row in matrix.rows if row.is_trained):
+        training = training_of(row.latest)
+        sets = training.sets.replace(">", " > ").replace("+", " + ")
+        loss = ", ".join([training.loss, *deciding_choices(row.latest)])
+        body.append((row.label, sets, loss, training.family))
     return [ReportTable("rows", "What the rows are", note, ("row", "trained on", "loss", "model"), body)]
 
 

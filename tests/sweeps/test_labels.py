@@ -1,6 +1,9 @@
 """What rows are called: what tells them apart, in words, in at most 40 characters; debug runs, letters, folders."""
 
+from pathlib import Path
+
 import pytest
+from omegaconf import OmegaConf
 
 from juzhen.cli.main import main
 from juzhen.core.named import made_from, parents
@@ -11,6 +14,7 @@ from juzhen.report.questions import Transfer
 from juzhen.report.significance import SUPERSCRIPTS, beaten, differences
 from juzhen.report.table import to_markdown
 
+CONF = Path(__file__).parents[2] / "conf"
 SCORES = {"dev/bq/spearman": 0.5}
 
 
@@ -40,6 +44,105 @@ def test_an_adapter_is_told_before_the_learning_rate_that_it_takes(make_result):
         [of(None, 5e-4), of({"kind": "lora", "rank": 16}, 1e-3), of({"kind": "dora", "rank": 16}, 1e-3)]
     )
     assert found == ["faq", "faq, DoRA", "faq, LoRA"]
+
+
+CHOICES = [
+    f"{group}={path.stem}" for group in ("weights", "mining") for path in sorted(CONF.glob(f"{group}/*"))
+]
+
+
+def chosen(make_result, group, choice, **numbers):
+    """A mixture with a callback as its file describes it."""
+    node = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{choice}.yaml"))
+    above = [name for name in node.pop("defaults", []) if name != "_self_"]
+    for name in above:
+        node = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml")) | node
+    name = choice if group == "callbacks" else group
+    return make_result(["a", "b"], SCORES, callbacks={name: node | numbers})
+
+
+def test_a_row_says_the_group_and_the_choice_by_which_it_differs(make_result):
+    """What a run differs in is what was typed for it, and never a number of a choice without its name."""
+    plain = make_result(["a", "b"], SCORES)
+    for word in CHOICES:
+        group, _, choice = word.partition("=")
+        assert labels([plain, chosen(make_result, group, choice)]) == ["a + b", f"a + b, {group}: {choice}"]
+    results = [chosen(make_result, *word.split("=")) for word in CHOICES]
+    assert labels([plain, *results]) == sorted(
+        ["a + b", *(f"a + b, {word.replace('=', ': ')}" for word in CHOICES)]
+    )
+    averages = [chosen(make_result, "callbacks", name) for name in ("ema", "swa", "unfreezing")]
+    assert labels([plain, *averages]) == [
+        "a + b",
+        "a + b, average: ema",
+        "a + b, average: swa",
+        "a + b, unfreezing",
+    ]
+    both = [averages[0], chosen(make_result, "weights", "pcgrad")]
+    matrix = build_matrix(both, metric="spearman")
+    assert [row.label for row in matrix.rows] == ["a + b, average: ema", "a + b, weights: pcgrad"]
+    assert [row.setup.split(", ")[-1] for row in matrix.rows] == ["average: ema", "weights: pcgrad"]
+
+
+def test_a_number_of_a_choice_is_told_with_the_choice(make_result):
+    slow, fast = (chosen(make_result, "weights", "uncertainty", lr=lr) for lr in (0.01, 0.1))
+    assert labels([slow, fast]) == ["a + b, uncertainty lr 0.01", "a + b, uncertainty lr 0.1"]
+    plain = make_result(["a", "b"], SCORES)
+    assert labels([plain, slow, fast])[1] == "a + b, weights: uncertainty, lr 0.01"
+    ema = [chosen(make_result, "callbacks", "ema", decay=decay) for decay in (0.9, 0.99)]
+    assert labels(ema) == ["a + b, ema decay 0.9", "a + b, ema decay 0.99"]
+
+
+def test_a_setting_of_a_set_a_stage_and_an_inner_loss_names_what_it_belongs_to(make_result):
+    def sets(**limits):
+        return {name: {"name": name, "limit": limits.get(name)} for name in ("a", "b")}
+
+    limits = ({}, {"a": 9}, {"b": 9})
+    of_sets = [make_result(["a", "b"], SCORES, dataset=sets(**limit)) for limit in limits]
+    assert labels(of_sets) == ["a + b", "a + b, a limit 9", "a + b, b limit 9"]
+    of_one = [make_result(["a"], SCORES, dataset={"a": {"name": "a", "limit": limit}}) for limit in (None, 9)]
+    assert labels(of_one) == ["a", "a, limit 9"]
+
+    def schedule(**numbers):
+        usual = {
+            "name": "mix",
+            "order": None,
+            "stages": {},
+            "sets": {},
+            "sample_by": "size",
+            "temperature": 1,
+        }
+        return make_result(["a", "b"], SCORES, schedule=usual | numbers)
+
+    assert labels([schedule(), schedule(sample_by="uniform"), schedule(temperature=2)]) == [
+        "a + b",
+        "a + b, sampling temperature 2",
+        "a + b, sampling: uniform",
+    ]
+    assert labels([schedule(), *(schedule(sets={name: {"batch_size": 8}}) for name in "ab")]) == [
+        "a + b",
+        "a + b, a batch size 8",
+        "a + b, b batch size 8",
+    ]
+    inner = {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent"}
+    nested = {"_target_": "juzhen.losses.nested.Nested", "name": "matryoshka", "temperature": 1}
+    losses = [nested | {"of": inner | {"temperature": temperature}} for temperature in (0.05, 0.1)]
+    assert labels([make_result(["a"], SCORES, loss=loss) for loss in losses]) == [
+        "a, cosent temperature 0.05",
+        "a, cosent temperature 0.1",
+    ]
+    views = [{"views": views, "probability": 0.5} for views in (["synonym"], ["delete", "repeat"])]
+    assert labels([make_result(["a"], SCORES, augmentation=each) for each in views]) == [
+        "a, augmentation: delete repeat",
+        "a, augmentation: synonym",
+    ]
+
+
+def test_what_is_switched_off_is_said_where_it_is_usually_not_written(make_result):
+    def of(**learning):
+        return make_result(["a"], SCORES, dataset={"a": {"name": "a", "learning": learning}})
+
+    assert labels([of(num_negatives=2), of(num_negatives=2, in_batch=False)]) == ["a", "a, in batch off"]
 
 
 def test_what_cannot_matter_makes_no_row(make_result):
