@@ -1,8 +1,8 @@
 """Every page, table and picture that a program writes: python -m tools.generated
 
-Writes again what is stale. PAGES has each with the command that writes it and what it is made from;
-`tools/generated.json` keeps a digest of both as they were, and a test compares it with what is there now. Of a
-YAML file the values count, comments do not.
+Writes again what is stale. PAGES has each with the command that writes it and the data that it is made from; the code
+that makes it follows from the command (`tools/reached.py`). `tools/generated.json` keeps digests of page and sources as
+they were, and a test compares them with what is there now. Of a YAML file the values count, comments do not.
 """
 
 import argparse
@@ -11,10 +11,11 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import NamedTuple
 
 import yaml
@@ -23,19 +24,21 @@ from juzhen.cli.program import run_program
 from juzhen.core.owned import add_to_list
 from juzhen.core.places import ROOT
 from juzhen.core.whole import whole_file, write_text
+from tools.reached import reached
 
 LEDGER = ROOT / "tools" / "generated.json"
 
 
 class Page(NamedTuple):
-    """Files, by globs below the root: what the command writes, and what it makes that from.
+    """Files, by globs below the root: what the command writes, and the data that it makes that from.
 
-    A command is run by hand where it needs what is not in the repository (`by_hand`: data, hours, a terminal).
+    A command is run by hand where it needs what is not in the repository (`by_hand`: data, hours, a terminal); such a
+    page is of its data alone.
     """
 
     writes: str
     command: str
-    inputs: str
+    data: str
     by_hand: bool = False
 
 
@@ -44,10 +47,7 @@ def _of_runs(folder: str, writes: str, *, chosen: str = "--split dev") -> Page:
     stem, _, suffix = writes.rpartition(".")
     kinds = {"md": f" --markdown {stem}.md", "svg": f" --picture {stem}.svg"}
     options = chosen + (kinds.get(suffix) or "".join(kinds.values()))
-    makers = (
-        "juzhen/report/table.py juzhen/report/matrix.py juzhen/report/identity.py juzhen/report/picture.py"
-    )
-    return Page(writes, f"juzhen table {folder} {options}", f"{folder}/**/result.json {makers}")
+    return Page(writes, f"juzhen table {folder} {options}", f"{folder}/**/result.json")
 
 
 _LOSSES = "juzhen/losses/*.py conf/loss/*.yaml"
@@ -58,34 +58,32 @@ PAGES = (
         "docs/published.md",
         "juzhen published docs/published.md",
         "conf/train.yaml conf/sweep/*.yaml conf/experiment/**/*.yaml conf/dataset/*.yaml conf/suite/*.yaml "
-        "conf/schedule/*.yaml conf/loss/*.yaml conf/model/*.yaml juzhen/report/published/**/*.csv "
-        "juzhen/report/figures.py juzhen/report/training.py juzhen/report/compare.py sweeps/published_page.py",
+        "conf/schedule/*.yaml conf/loss/*.yaml conf/model/*.yaml juzhen/report/published/**/*.csv",
     ),
     Page(
         "docs/losses.md juzhen/losses/__init__.pyi",
         "python -m tools.loss_table docs/losses.md",
-        f"{_LOSSES} conf/model/*.yaml conf/callbacks/*.yaml conf/mining/*.yaml conf/declared.py tools/loss_table.py",
+        f"{_LOSSES} conf/model/*.yaml conf/callbacks/*.yaml conf/mining/*.yaml",
     ),
     Page(
         "docs/concepts/losses.md results/losses/README.md",
         "python -m tools.loss_scores",
-        "results/losses/runs/*/result.json tools/loss_scores.py",
+        "results/losses/runs/*/result.json",
     ),
     Page(
         "results/merging/README.md",
         "python -m tools.merging_page",
-        "results/merging/*.csv tools/merging_page.py",
+        "results/merging/*.csv",
     ),
     Page(
         "docs/concepts/img/*.svg",
         f"python -m {PICTURES} docs/concepts/img",
-        f"{_LOSSES} tools/docs/loss_pictures.py tools/docs/loss_examples.py",
+        _LOSSES,
     ),
     Page(
         "docs/guides/img/space.svg",
         "python -m tools.docs.space_picture docs/guides/img/space.svg",
-        "juzhen/metrics/maps.py juzhen/report/space_page.py juzhen/report/page/space.svg juzhen/builtin/data/**/* "
-        "tools/docs/space_picture.py",
+        "juzhen/report/page/space.svg juzhen/builtin/data/**/*",
     ),
     Page(
         "docs/terminal.svg",
@@ -96,7 +94,7 @@ PAGES = (
     Page(
         "results/bench/*.svg docs/guides/speed.md docs/guides/speed.zh.md",
         "python -m benchmarks.report results/bench docs/guides/speed.md docs/guides/speed.zh.md",
-        "results/bench/*.json benchmarks/report.py benchmarks/table.yaml",
+        "results/bench/*.json benchmarks/table.yaml",
     ),
     Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
     Page(
@@ -121,7 +119,7 @@ PAGES = (
         f"{_TRANSFER}/index.html {_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.*",
         f"juzhen report {_TRANSFER}/runs --out {_TRANSFER}",
         f"{_TRANSFER}/runs/**/result.json results/leaks/pairs.json juzhen/report/published/*.csv juzhen/report/page/* "
-        "juzhen/report/page/vendor/* juzhen/report/*.py",
+        "juzhen/report/page/vendor/*",
     ),
 )
 
@@ -134,7 +132,8 @@ def pages_of_verbs(page: Page) -> list[Path]:
 
 def digests(page: Page) -> dict[str, str]:
     """Of what a page is, and of what it was made from. Raises ValueError for a glob without files."""
-    return {key: _digest(getattr(page, key).split()) for key in ("writes", "inputs")}
+    code = {} if page.by_hand else reached(page.command)
+    return {"writes": _digest(page.writes.split()), "inputs": _digest(page.data.split(), code)}
 
 
 def stale() -> list[Page]:
@@ -151,8 +150,10 @@ def users_files() -> frozenset[Path]:
     return frozenset(ROOT / name for name in done.stdout.split("\0") if name)
 
 
-def _digest(globs: Sequence[str]) -> str:
+def _digest(globs: Sequence[str], code: Mapping[str, str] = MappingProxyType({})) -> str:
     digest = hashlib.sha256()
+    for name in sorted(code):
+        digest.update(f"{name}\0{code[name]}\0".encode())
     for glob in globs:
         paths = sorted({path for path in ROOT.glob(glob) if path.is_file()} - users_files())
         paths = [path for path in paths if "__pycache__" not in path.parts]

@@ -5,11 +5,12 @@ import re
 import shutil
 import subprocess
 
+import pytest
 from forks import ROOT
 
 from juzhen.cli.main import main
 from juzhen.core.owned import require_ours
-from tools import generated
+from tools import generated, reached
 from tools.generated import PAGES, _content, stale
 
 
@@ -74,6 +75,56 @@ def test_a_page_is_stale_once_its_sources_or_it_have_changed(tmp_path, monkeypat
         assert stale() == [page]
         generated.main()
     assert _content(tmp_path / "in.yaml") == b'{"a": 2}'
+
+
+MADE_BY = {
+    "main": "from made.words import HEAD\n\ndef main():\n    from made import lines\n    lines.write(HEAD)\n",
+    "words": "HEAD = 'a'\nOTHER = 'b'\n",
+    "lines": "from made.beside import *\nimport made.words as words\n\n\ndef write(text):\n    return [text]\n",
+    "beside": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "is_stale"),
+    [
+        ("lines", "[text]", "[text, text]", True),
+        ("words", "'a'", "'c'", True),
+        ("words", "'b'", "'d'", False),
+        ("lines", "\n\n\n", "\n\n# Why.\n", False),
+        ("main", "def main():\n", "def main():\n    '''What it does.'''\n", False),
+    ],
+)
+def test_a_page_is_stale_once_code_that_its_command_reaches_has_changed(
+    tmp_path, monkeypatch, file, before, after, is_stale
+):
+    (tmp_path / "made").mkdir()
+    for name, text in MADE_BY.items():
+        (tmp_path / "made" / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(reached, "ROOT", tmp_path)
+    caches = (reached._file, reached._module)
+
+    def code():
+        for cache in caches:
+            cache.cache_clear()
+        return reached.reached("python -m made.main")
+
+    first = code()
+    assert first.keys() == {"made.main.main", "made.words.HEAD", "made.lines.write"}
+    assert before in MADE_BY[file]
+    (tmp_path / "made" / f"{file}.py").write_text(MADE_BY[file].replace(before, after), encoding="utf-8")
+    assert (code() != first) is is_stale
+    for cache in caches:
+        cache.cache_clear()
+
+
+def test_what_makes_a_page_follows_from_its_command():
+    """The letters of a table were once added in a file that no list of sources had."""
+    table = reached.reached("juzhen table runs")
+    assert {"juzhen.report.significance.beaten", "juzhen.report.table.to_markdown"} <= table.keys()
+    assert not [name for name in table if name.startswith(("juzhen.report.page", "juzhen.core.whole"))]
+    for page in PAGES:
+        assert page.by_hand or len(reached.reached(page.command)) > 10, page.command
 
 
 def test_the_picture_of_the_terminal_has_the_numbers_of_the_readme():
