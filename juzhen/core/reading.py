@@ -314,7 +314,24 @@ def as_read(job: Job) -> dict[str, Any]:
     for pattern, value in instead.items():
         if value is not AS_IT_IS:
             read = _replaced(read, pattern.split("."), value)
-    return read
+    return _without_later_numbers(read)
+
+
+LATER_NUMBERS: Mapping[str, Mapping[str, Any]] = {
+    "lambda_loss": {"weighting": "ndcg_loss2pp", "k": None, "graded": False},
+    "info_nce_guided": {"relative_margin": 0},
+}
+"""Numbers that a loss did not have in earlier versions, with the value at which it computes what it did then."""
+
+
+def _without_later_numbers(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy in which losses lack their `LATER_NUMBERS`, so that runs of earlier versions keep their keys."""
+    later = LATER_NUMBERS.get(str(node.get("name")), {}) if "_target_" in node else {}
+    return {
+        key: _without_later_numbers(value) if isinstance(value, Mapping) else value
+        for key, value in node.items()
+        if key not in later or value != later[key]
+    }
 
 
 def _replaced(node: Mapping[str, Any], parts: Sequence[str], value: Any) -> dict[str, Any]:

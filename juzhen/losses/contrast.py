@@ -57,7 +57,7 @@ def own_candidates(scores: Shaped[Tensor, "batch candidates"]) -> Bool[Tensor, "
 
 
 def likely_positives(
-    scores: Float[Tensor, "batch candidates"], margin: float
+    scores: Float[Tensor, "batch candidates"], margin: float | Float[Tensor, "batch 1"]
 ) -> Bool[Tensor, "batch candidates"]:
     """Candidates of other rows that score more than `margin` above row i's positive, which is candidate i.
 

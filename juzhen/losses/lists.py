@@ -7,10 +7,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Kind
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, divisor, number
+from juzhen.losses.options import checked, choice, divisor, number, or_none, switch, whole_number
 from juzhen.losses.scores import choice_accuracy, full_precision, score_gap
 
 
@@ -127,7 +128,9 @@ def rank_net(
 ) -> Float[Tensor, ""]:
     """Mean over rows of Σ_{i, j: g_i > g_j} log(1 + exp(s_j − s_i)), s the scores and g the grades.
 
-    (Burges et al. 2005, equation 3 for certain pairs, https://doi.org/10.1145/1102351.1102363)
+    (Burges et al. 2005, equation 3 for certain pairs, https://doi.org/10.1145/1102351.1102363) sentence-transformers'
+    RankNetLoss is the mean over the P pairs of a batch of N rows with g_i > g_j: theirs is N/P times ours, so that a
+    learning rate that suits theirs suits ours divided by the pairs of a row.
     """
     scores = full_precision(document_scores)
     is_above = grades[:, :, None] > grades[:, None, :]
@@ -197,40 +200,88 @@ class ListKL(ListLoss):
         return loss, self.list_summary(document_scores)
 
 
+WEIGHTINGS = ("ndcg_loss2pp", "ndcg_loss2", "lambda_rank", "ndcg_loss1", "none")
+
+
 @checks_arguments
 def lambda_loss(
     document_scores: Float[Tensor, "batch documents"],
     grades: Float[Tensor, "batch documents"],
     *,
+    weighting: str = "ndcg_loss2pp",
     mu: float = 10.0,
+    k: int | None = None,
 ) -> Float[Tensor, ""]:
-    """Mean over rows of Σ_{i, j: g_i > g_j} (ρ_ij + μ δ_ij) |G_i − G_j| log₂(1 + exp(s_j − s_i)).
+    """Mean over rows of Σ_{i, j: g_i > g_j} w_ij log₂(1 + exp(s_j − s_i)).
 
-    G_i = (2^g_i − 1) / the best DCG of the row; with ranks r by the scores s of now, and D_r = log₂(1 + r),
-    ρ_ij = |1/D_{r_i} − 1/D_{r_j}| (LambdaRank) and δ_ij = |1/D_{|r_i − r_j|} − 1/D_{|r_i − r_j| + 1}| (NDCG-Loss2):
-    together NDCG-Loss2++. (Wang et al. 2018, https://doi.org/10.1145/3269206.3271784)
+    G_i = (2^g_i − 1) / the best DCG of the row, with ranks r by the scores s of now, and D_r = log₂(1 + r). The weights
+    w_ij (Wang et al. 2018, https://doi.org/10.1145/3269206.3271784; the names are those of sentence-transformers):
 
-    grades  from 0, higher = more relevant. A row whose grades are all 0 costs nothing
+        lambda_rank   ρ_ij |G_i − G_j|, ρ_ij = |1/D_{r_i} − 1/D_{r_j}|
+        ndcg_loss2    δ_ij |G_i − G_j|, δ_ij = |1/D_{|r_i − r_j|} − 1/D_{|r_i − r_j| + 1}|
+        ndcg_loss2pp  (ρ_ij + μ δ_ij) |G_i − G_j|
+        ndcg_loss1    G_i / D_{r_i}, over all pairs i ≠ j whatever their grades
+        none          1
+
+    sentence-transformers takes the mean over the pairs of all rows, and with ndcg_loss1 it also counts each document
+    against itself, which adds a number without a gradient.
+
+    Args:
+        document_scores: Scores of the documents of each row; −∞ for a document that a row lacks.
+        grades: Higher = more relevant; below 0 counts as 0. A row whose grades are all 0 costs nothing.
+        weighting: One of `WEIGHTINGS`.
+        mu: μ of ndcg_loss2pp.
+        k: Only pairs with a document among the first k by the scores of now count, and the best DCG is that of k
+            documents; None: all.
     """
+    require_choice("weighting", weighting, WEIGHTINGS)
     scores = full_precision(document_scores)
+    is_missing = scores == -torch.inf
+    scores = scores.masked_fill(is_missing, 0)
     positions = torch.arange(1, 1 + scores.shape[1], device=scores.device, dtype=scores.dtype)
-    ranks = positions[scores.detach().argsort(dim=1, descending=True, stable=True).argsort(dim=1)]
-    gains = 2.0 ** grades.to(scores.dtype) - 1
-    best = (gains.sort(dim=1, descending=True).values / torch.log2(1 + positions)).sum(dim=1, keepdim=True)
+    placed = scores.detach().masked_fill(is_missing, -torch.inf)
+    ranks = positions[placed.argsort(dim=1, descending=True, stable=True).argsort(dim=1)]
+    grades = grades.to(scores.dtype).clamp(min=0)
+    gains = (2.0**grades - 1).masked_fill(is_missing, 0)
+    best = (gains.sort(dim=1, descending=True).values / torch.log2(1 + positions))[:, :k].sum(dim=1, keepdim=True)
     gains = gains / best.clamp(min=torch.finfo(scores.dtype).tiny)
     discounts = 1 / torch.log2(1 + ranks)
+    counts = ~(is_missing[:, :, None] | is_missing[:, None, :])
+    if weighting == "ndcg_loss1":
+        counts = counts & ~torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
+        weights = (gains * discounts)[:, :, None].expand(counts.shape)
+    else:
+        counts = counts & (grades[:, :, None] > grades[:, None, :])
+        weights = _weights_of_pairs(weighting, gains, ranks, discounts, mu=mu)
+    if k is not None:
+        counts = counts & ((ranks <= k)[:, :, None] | (ranks <= k)[:, None, :])
+    costs = F.softplus(scores[:, None, :] - scores[:, :, None]) / math.log(2)
+    return torch.where(counts, weights * costs, 0).sum(dim=(1, 2)).mean()
+
+
+def _weights_of_pairs(
+    weighting: str,
+    gains: Float[Tensor, "batch documents"],
+    ranks: Float[Tensor, "batch documents"],
+    discounts: Float[Tensor, "batch documents"],
+    *,
+    mu: float,
+) -> Float[Tensor, "batch documents documents"]:
+    gain_gaps = (gains[:, :, None] - gains[:, None, :]).abs()
+    if weighting == "none":
+        return torch.ones_like(gain_gaps)
     apart = (ranks[:, :, None] - ranks[:, None, :]).abs().clamp(min=1)
     steps = 1 / torch.log2(1 + apart) - 1 / torch.log2(2 + apart)
-    weights = (discounts[:, :, None] - discounts[:, None, :]).abs() + mu * steps
-    gain_gaps = (gains[:, :, None] - gains[:, None, :]).relu()
-    costs = F.softplus(scores[:, None, :] - scores[:, :, None]) / math.log(2)
-    return (weights * gain_gaps * costs).sum(dim=(1, 2)).mean()
+    moves = (discounts[:, :, None] - discounts[:, None, :]).abs()
+    weights = {"lambda_rank": moves, "ndcg_loss2": steps, "ndcg_loss2pp": moves + mu * steps}
+    return weights[weighting] * gain_gaps
 
 
 class LambdaLoss(ListLoss):
-    """`lambda_loss` with grade 1 for the positive and 0 for the negatives of a row; scores of a teacher are not read.
+    """`lambda_loss` with grade 1 for the positive and 0 for the negatives of a row, or with grades of the set.
 
     temperature  divides scores; 1/σ of the paper
+    graded       the scores that the set has for each document (its teacher scores) are grades, from 0
 
     Logs how the positive ranks.
 
@@ -240,12 +291,27 @@ class LambdaLoss(ListLoss):
     paper = "Wang et al. 2018, https://doi.org/10.1145/3269206.3271784"
     choose_when = "a cross-encoder that is judged by NDCG, on rows with many negatives"
 
+    weighting: str = checked("ndcg_loss2pp", choice, choices=WEIGHTINGS)
     mu: float | int = checked(10.0, number, low=0.0)
+    k: int | None = checked(None, or_none(whole_number), low=1)
+    graded: bool = checked(False, switch)
 
-    def with_logs(self, document_scores: Tensor) -> LossOutput:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.graded:
+            self.contrast = Contrast.NONE
+
+    def with_logs(self, document_scores: Tensor, teacher_scores: Tensor | None = None) -> LossOutput:
         grades = first_document(document_scores).float()
-        loss = lambda_loss(self.tempered(document_scores), grades, mu=self.mu)
-        return loss, self.list_summary(document_scores)
+        if self.graded:
+            if teacher_scores is None:
+                raise UserError(
+                    "loss.graded=true: the set has no grades of documents. Name their columns (positive_score, "
+                    "negative_score, …), or type loss.graded=false"
+                )
+            grades = teacher_scores
+        numbers = {"weighting": self.weighting, "mu": self.mu, "k": self.k}
+        return lambda_loss(self.tempered(document_scores), grades, **numbers), self.list_summary(document_scores)
 
 
 @checks_arguments

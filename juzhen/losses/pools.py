@@ -173,6 +173,10 @@ class InfoNCEGuided(CandidatePool):
     margin of 0.) The row's own negatives always count, which the paper does not say of hard ones.
 
     guide  what the guide gives for each text of a row, in the order anchor, positive, negatives
+    relative_margin  lowers the bar by this share of the size of the own pair's cosine: a text is left out above
+        s + false_negative_margin − relative_margin · |s|, s the guide's cosine of the own pair. Its counterpart in
+        sentence-transformers' GISTEmbedLoss is margin with margin_strategy="relative"; margin with
+        margin_strategy="absolute" is −false_negative_margin
 
     Defaults: those of the paper.
     """
@@ -181,9 +185,16 @@ class InfoNCEGuided(CandidatePool):
     paper = "Solatorio 2024, https://arxiv.org/abs/2402.16829"
     choose_when = "positive pairs whose batches hold unlabelled positives, and a good encoder to tell them by"
 
-    def __init__(self, *, temperature: float | int = 0.01, false_negative_margin: float | int = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        temperature: float | int = 0.01,
+        false_negative_margin: float | int = 0.0,
+        relative_margin: float | int = 0.0,
+    ) -> None:
         super().__init__(temperature=temperature, other_positives=True)
         self.margin = number("false_negative_margin", false_negative_margin, low=-2.0, high=2.0)
+        self.relative_margin = number("relative_margin", relative_margin, low=0.0, high=1.0)
 
     def with_logs(
         self,
@@ -195,5 +206,7 @@ class InfoNCEGuided(CandidatePool):
         text_ids: Tensor | None = None,
     ) -> LossOutput:
         texts = texts_of_rows(anchors, positives, negatives)
-        likely = likely_positives(self.pool(guide.unbind(dim=1)), self.margin)
+        guided = self.pool(guide.unbind(dim=1))
+        margin = self.margin - self.relative_margin * guided.diagonal()[:, None].abs()
+        likely = likely_positives(guided, margin)
         return self.outcome(self.pool(texts), texts, text_ids, likely)

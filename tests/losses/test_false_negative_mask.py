@@ -37,7 +37,7 @@ def entropy(own, others):
     return torch.cat([own[None], others]).div(TAU).logsumexp(0) - own / TAU
 
 
-def expected_pool(texts, scores, guide, sums, margin):
+def expected_pool(texts, scores, guide, sums, margin, relative=0.0):
     """As the formula of InfoNCEPool reads. A place is (column, row); by the scores of `guide` places are masked."""
     count, columns, guide = len(texts), range(2, len(scores)), guide.tolist()
     known = {(row[0], row[1]) for row in texts}
@@ -62,7 +62,8 @@ def expected_pool(texts, scores, guide, sums, margin):
                 is_same = text in texts[i][:2]
             else:
                 is_same = text == texts[i][0] or (texts[i][0], text) in known
-            bar = torch.inf if margin is None else guide[0][i][1][i] + margin
+            own = guide[0][i][1][i]
+            bar = torch.inf if margin is None else own + margin - relative * abs(own)
             is_likely = j != i and guide[side][i][column][j] > bar
             if not is_same and not is_likely:
                 others.append((side, i, column, j))
@@ -95,14 +96,15 @@ def test_gte_has_all_four_terms(texts, num_negatives, margin):
     check(loss, rows, expected_pool(texts, scores, scores, SUMS, margin))
 
 
-@given(texts_of_rows, st.integers(0, 2), st.sampled_from([-0.3, 0.0, 0.2]))
+@given(texts_of_rows, st.integers(0, 2), st.sampled_from([-0.3, 0.0, 0.2]), st.sampled_from([0.0, 0.05, 0.5]))
 @settings(max_examples=30)
-def test_a_guide_says_what_is_left_out(texts, num_negatives, margin):
+def test_a_guide_says_what_is_left_out(texts, num_negatives, margin, relative):
     rows = rows_with(texts, num_negatives)
     scores = cosines(rows.embeddings.values())
     guide = cosines(rows.guide.unbind(dim=1))
-    loss = InfoNCEGuided(temperature=TAU, false_negative_margin=margin)
-    check(loss, rows, expected_pool(texts, scores, guide, ("other_anchors", "other_positives"), margin))
+    loss = InfoNCEGuided(temperature=TAU, false_negative_margin=margin, relative_margin=relative)
+    sums = ("other_anchors", "other_positives")
+    check(loss, rows, expected_pool(texts, scores, guide, sums, margin, relative))
 
 
 @given(texts_of_rows, st.integers(0, 2), margins, st.booleans())

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from juzhen.core.errors import UserError
 from juzhen.losses import (
     LambdaLoss,
     ListKL,
@@ -21,6 +22,8 @@ from juzhen.losses import (
     position_list_mle,
     rank_net,
 )
+
+from juzhen.losses.lists import WEIGHTINGS
 
 sizes = st.tuples(st.integers(1, 4), st.integers(2, 5), st.integers(0, 10**6))
 grades = st.integers(0, 3)
@@ -91,23 +94,29 @@ def numpy_rank_net(scores, graded):
     return total / len(scores)
 
 
-def numpy_lambda_loss(scores, graded, mu):
+def numpy_lambda_loss(scores, graded, mu, weighting="ndcg_loss2pp", k=None):
     total = 0
     for s, g in zip(scores, graded, strict=True):
-        order = sorted(range(len(s)), key=lambda k: -s[k])
+        order = sorted(range(len(s)), key=lambda document: -s[document])
         rank = {document: place for place, document in enumerate(order, start=1)}
-        best = sum((2**one - 1) / math.log2(1 + place) for place, one in enumerate(sorted(g)[::-1], start=1))
+        ideal = list(enumerate(sorted(g)[::-1], start=1))[:k]
+        best = sum((2**one - 1) / math.log2(1 + place) for place, one in ideal) or 1
         for i, j in itertools.permutations(range(len(s)), 2):
-            if g[i] > g[j]:
-                rho = abs(1 / math.log2(1 + rank[i]) - 1 / math.log2(1 + rank[j]))
-                apart = abs(rank[i] - rank[j])
-                delta = 1 / math.log2(1 + apart) - 1 / math.log2(2 + apart)
-                total += (
-                    (rho + mu * delta)
-                    * (2.0 ** g[i] - 2.0 ** g[j])
-                    / best
-                    * math.log2(1 + math.exp(s[j] - s[i]))
-                )
+            if k is not None and min(rank[i], rank[j]) > k:
+                continue
+            rho = abs(1 / math.log2(1 + rank[i]) - 1 / math.log2(1 + rank[j]))
+            apart = abs(rank[i] - rank[j])
+            delta = 1 / math.log2(1 + apart) - 1 / math.log2(2 + apart)
+            gap = (2.0 ** g[i] - 2.0 ** g[j]) / best
+            weight = {
+                "ndcg_loss2pp": (rho + mu * delta) * gap,
+                "ndcg_loss2": delta * gap,
+                "lambda_rank": rho * gap,
+                "ndcg_loss1": (2.0 ** g[i] - 1) / best / math.log2(1 + rank[i]),
+                "none": 1,
+            }[weighting]
+            if g[i] > g[j] or weighting == "ndcg_loss1":
+                total += weight * math.log2(1 + math.exp(s[j] - s[i]))
     return total / len(scores)
 
 
@@ -129,6 +138,25 @@ def test_losses_of_an_order_with_ties(size, data, mu):
     check(position_list_mle, scores, numpy_position_list_mle(scores, graded), graded)
     check(rank_net, scores, numpy_rank_net(scores, graded), graded)
     check(lambda_loss, scores, numpy_lambda_loss(scores, graded, mu), graded, mu=mu)
+    for weighting, k in itertools.product(WEIGHTINGS, (None, 1, 2)):
+        expected = numpy_lambda_loss(scores, graded, mu, weighting, k)
+        check(lambda_loss, scores, expected, graded, mu=mu, weighting=weighting, k=k)
+
+
+def test_lambda_loss_reads_grades_of_the_set_where_it_is_told_to():
+    scores, grades = torch.tensor([[0.2, 0.9, -0.3]]), torch.tensor([[1.0, 3.0, 0.0]])
+    graded = LambdaLoss(graded=True, k=2)
+    assert graded(scores, grades).item() == pytest.approx(lambda_loss(scores, grades, k=2).item())
+    assert LambdaLoss()(scores, grades).item() == LambdaLoss()(scores).item()
+    with pytest.raises(UserError, match="loss.graded"):
+        graded(scores)
+
+
+def test_documents_that_a_row_lacks_cost_nothing():
+    scores, grades = torch.tensor([[0.2, 0.9, -torch.inf]]), torch.tensor([[1.0, 0.0, 0.0]])
+    for weighting in WEIGHTINGS:
+        whole = lambda_loss(scores, grades, weighting=weighting)
+        assert whole.item() == pytest.approx(lambda_loss(scores[:, :2], grades[:, :2], weighting=weighting).item())
 
 
 def test_list_mle_is_the_likelihood_of_an_order():

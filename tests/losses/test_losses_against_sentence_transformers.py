@@ -169,6 +169,28 @@ def test_losses_of_lists(documents):
     assert losses.rank_net(scores, grades).item() * 4 / pairs == pytest.approx(expected.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("k", [None, 2])
+@pytest.mark.parametrize("weighting", ["ndcg_loss2pp", "ndcg_loss2", "lambda_rank", "none"])
+def test_lambda_loss(weighting, k):
+    from sentence_transformers.cross_encoder.losses import lambda_loss as of_pairs
+
+    schemes = {
+        "ndcg_loss2pp": of_pairs.NDCGLoss2PPScheme(mu=10.0),
+        "ndcg_loss2": of_pairs.NDCGLoss2Scheme(),
+        "lambda_rank": of_pairs.LambdaRankScheme(),
+        "none": of_pairs.NoWeightingScheme(),
+    }
+    scores = torch.randn(4, 5, dtype=torch.float64)
+    grades = torch.randint(0, 4, (4, 5)).double()
+    theirs = of_pairs.LambdaLoss(GivenScores(), weighting_scheme=schemes[weighting], k=k)
+    expected = theirs([["q"] * 4, scores.tolist()], list(grades))
+    ranks = scores.argsort(dim=1, descending=True).argsort(dim=1)
+    is_top = ranks < (k or 5)
+    counted = (grades[:, :, None] > grades[:, None, :]) & (is_top[:, :, None] | is_top[:, None, :])
+    value = losses.lambda_loss(scores, grades, weighting=weighting, k=k)
+    assert value.item() * 4 / counted.sum().item() == pytest.approx(expected.item(), rel=1e-5)
+
+
 class GivenCopies(GivenEmbeddings):
     """As it is, with embeddings of DIM numbers; what a loss writes into an answer stays out of the next one."""
 
