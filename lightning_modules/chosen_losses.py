@@ -180,6 +180,7 @@ NEEDS = {
     "layers": "what each of several layers gives",
     "teacher": "the vector of a teacher for each sentence",
     "lists": "one score per document of a row",
+    "drawn_lists": "scores of documents that are drawn from other rows, which model=crossencoder gives",
     "guide": "the vectors of a guide for the texts of a row",
 }
 """What a loss consumes, in words."""

@@ -67,7 +67,7 @@ class CrossEncoderModule(SentenceModule):
     head_dropout        share of what the head sees that is dropped in training; None: as in the transformer's layers
     """
 
-    provides = ("scores", "logits", "lists")
+    provides = ("scores", "logits", "lists", "drawn_lists")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_PAIRS
 
     Settings = CrossEncoderModuleSettings
@@ -80,6 +80,10 @@ class CrossEncoderModule(SentenceModule):
             fitted(encoder.inner, self.job),
             both_in_training=self.settings(self.job).symmetric_training,
             augmentation=augmentation_of(self.job, encoder.inner),
+            drawn={
+                name: loss.num_drawn for name, loss in self.losses.items() if loss.consumes == "drawn_lists"
+            },
+            seed=self.job.seed,
         )
 
     @classmethod

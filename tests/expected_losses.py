@@ -65,6 +65,7 @@ EXPECTED = {
         "distill_similarity": (0.3064853329, "teacher"),
         "huber": (0.1871203263, "graded 0/1"),
         "info_nce": (12.68811669, "0/1 nli"),
+        "info_nce_drawn": (1.0986439830, "0/1 nli"),
         "info_nce_extended": (13.22681744, "0/1 nli"),
         "info_nce_gte": (70.61908907, "0/1 nli"),
         "info_nce_guided": (61.84782876, "guide"),

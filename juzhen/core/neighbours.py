@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from juzhen.core.errors import UserError
+
 NUM_CANDIDATES = 32
 """Texts among which the anchor of a positive pair looks for its own, that one included."""
 
@@ -37,3 +39,47 @@ def known_answers(
     marked |= candidates == anchors[:, None]
     marked[:, :1] = False
     return marked
+
+
+class DrawnDocuments:
+    """Draws positives of other rows of a set for its rows.
+
+    Args:
+        anchors: Number of the anchor's text in each row.
+        positives: Number of the positive's text in each row.
+    """
+
+    def __init__(self, anchors: np.ndarray, positives: np.ndarray) -> None:
+        order = np.argsort(anchors, kind="stable")
+        self._anchors, self._sorted, self._positives = anchors, anchors[order], positives[order]
+        self._documents = np.unique(positives)
+
+    def draw(self, rows: np.ndarray, count: int, *, seed: tuple[int, ...]) -> np.ndarray:
+        """Return `count` documents for each of some rows, int64 (len(rows), count).
+
+        The draw of a row depends on the seed and the row alone, not on the rows next to it. A known answer of its
+        anchor (`known_answers`) is never drawn. Where the set has too few documents, some are drawn twice.
+
+        Args:
+            rows: Rows of the set.
+            count: Documents of each row.
+            seed: Numbers from 0, such as the job's seed and the number of the batch.
+
+        Raises:
+            UserError: Every document of the set answers the anchor of one of the rows.
+        """
+        drawn = np.empty((len(rows), count), dtype=np.int64)
+        for place, row in enumerate(rows.tolist()):
+            anchor = self._anchors[row]
+            start, end = np.searchsorted(self._sorted, [anchor, anchor + 1])
+            known = np.append(self._positives[start:end], anchor)
+            size = min(count + len(known), len(self._documents))
+            tried = np.random.default_rng((*seed, row)).choice(self._documents, size=size, replace=False)
+            fitting = tried[~np.isin(tried, known)]
+            if not len(fitting):
+                raise UserError(
+                    "loss=info_nce_drawn: all documents of the set answer one of its rows, and none is left to draw. "
+                    "Train on a set with more distinct documents"
+                )
+            drawn[place] = np.resize(fitting, count)
+        return drawn

@@ -1,7 +1,8 @@
 """Two sentences as one input: token numbers of single sentences joined by arithmetic, not tokenised as pairs again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, Side
+from juzhen.core.neighbours import DrawnDocuments
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.collate import SentenceCollator, given_tensors
 from juzhen.encoders.packing import pack
@@ -126,10 +128,13 @@ class CrossEncoderCollator(SentenceCollator):
     room    lengths of first and second sentences as they stand alone → tokens of the pairs
     both    whether training, and evaluation, sees each pair in both orders
     augmentation  as of SentenceCollator
+    drawn   dataset key → documents of other rows that each row is shown in training, after its own
+    seed    of these draws
 
     In the Batch, `columns` says which joint input belongs to a row (PAIR and, for both orders, SWAPPED), and
     `sentence_ids` numbers rows: equal pairs are encoded as often as they appear. Of triplets, in training, every row
-    has a joint input for each of its documents: those of the positives, then those of each column of negatives.
+    has a joint input for each of its documents: those of the positives, then those of each column of negatives, then
+    those of each column of drawn documents.
     """
 
     def __init__(
@@ -141,8 +146,13 @@ class CrossEncoderCollator(SentenceCollator):
         both_in_training: bool,
         both_in_evaluation: bool,
         augmentation: Augmentation | None = None,
+        drawn: Mapping[str, int] = MappingProxyType({}),
+        seed: int = 0,
     ) -> None:
         super().__init__(tokenize, pack, augmentation=augmentation)
+        self._drawn = dict(drawn)
+        self._seed = seed
+        self._documents: dict[str, DrawnDocuments] = {}
         self._join = join
         self._room = room
         self._both_in_training = both_in_training
@@ -166,9 +176,18 @@ class CrossEncoderCollator(SentenceCollator):
     ) -> tuple[TokenTable, TokenTable]:
         return self.shown(examples, first, index=index), self.shown(examples, second, index=index)
 
+    def _documents_of(self, examples: Examples) -> DrawnDocuments:
+        if examples.name not in self._documents:
+            anchors, positives, *_ = examples.columns.values()
+            self._documents[examples.name] = DrawnDocuments(anchors, positives)
+        return self._documents[examples.name]
+
     def _joint(self, examples: Examples, rows: np.ndarray, *, both: bool, index: int | None = None) -> Batch:
         first, *later = (values[rows].astype(np.int64) for values in examples.columns.values())
         documents = later if examples.kind is Kind.TRIPLET and index is not None else later[:1]
+        if index is not None and (count := self._drawn.get(examples.name)):
+            drawn = self._documents_of(examples).draw(rows, count, seed=(self._seed, index))
+            documents = [*documents, *drawn.T]
         first, second = np.tile(first, len(documents)), np.concatenate(documents)
         if both:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])

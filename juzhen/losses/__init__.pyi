@@ -58,6 +58,7 @@ from .distillation import distill_cosine as distill_cosine
 from .distillation import distill_mse as distill_mse
 from .distillation import distill_similarity as distill_similarity
 from .lists import ADRMSE as ADRMSE
+from .lists import InfoNCEDrawn as InfoNCEDrawn
 from .lists import LambdaLoss as LambdaLoss
 from .lists import ListKL as ListKL
 from .lists import ListLoss as ListLoss

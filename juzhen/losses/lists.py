@@ -12,6 +12,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, choice, divisor, number, or_none, switch, whole_number
+from juzhen.losses.regression import ACTIVATIONS
 from juzhen.losses.scores import choice_accuracy, full_precision, score_gap
 
 
@@ -243,7 +244,9 @@ def lambda_loss(
     ranks = positions[placed.argsort(dim=1, descending=True, stable=True).argsort(dim=1)]
     grades = grades.to(scores.dtype).clamp(min=0)
     gains = (2.0**grades - 1).masked_fill(is_missing, 0)
-    best = (gains.sort(dim=1, descending=True).values / torch.log2(1 + positions))[:, :k].sum(dim=1, keepdim=True)
+    best = (gains.sort(dim=1, descending=True).values / torch.log2(1 + positions))[:, :k].sum(
+        dim=1, keepdim=True
+    )
     gains = gains / best.clamp(min=torch.finfo(scores.dtype).tiny)
     discounts = 1 / torch.log2(1 + ranks)
     counts = ~(is_missing[:, :, None] | is_missing[:, None, :])
@@ -311,7 +314,41 @@ class LambdaLoss(ListLoss):
                 )
             grades = teacher_scores
         numbers = {"weighting": self.weighting, "mu": self.mu, "k": self.k}
-        return lambda_loss(self.tempered(document_scores), grades, **numbers), self.list_summary(document_scores)
+        return lambda_loss(self.tempered(document_scores), grades, **numbers), self.list_summary(
+            document_scores
+        )
+
+
+class InfoNCEDrawn(ListLoss):
+    """Cross entropy of finding the positive of a row among its own negatives and documents drawn from other rows.
+
+    loss = (1/N) Σ_i −log [exp(a(s_i0)/τ) / Σ_k exp(a(s_ik)/τ)], s_ik what a cross-encoder scores for anchor i with
+    document k, and a the activation. (Henderson et al. 2017, section 4.4, with a cross-encoder for the dot product)
+
+    The documents are drawn anew in each step, from all rows of the set, and never a known positive of the anchor.
+    sentence-transformers' MultipleNegativesRankingLoss for cross-encoders draws them from the batch. Here a row draws
+    the same documents whatever the batch, the micro-batches and the number of devices, so that micro-batches stand for
+    its CachedMultipleNegativesRankingLoss. Logs how the positive ranks.
+
+    num_drawn  documents that are drawn for each row
+
+    Defaults: those of sentence-transformers: four documents, a scale of 10 on sigmoids.
+    """
+
+    input_kinds = (Kind.POSITIVE_PAIR, Kind.TRIPLET)
+    consumes = "drawn_lists"
+    contrast = Contrast.NONE
+    paper = "Henderson et al. 2017, https://arxiv.org/abs/1705.00652"
+    choose_when = "a cross-encoder on positive pairs, which have no negatives of their own"
+
+    num_drawn: int = checked(4, whole_number, low=1)
+    activation: str = checked("sigmoid", choice, choices=tuple(ACTIVATIONS))
+    temperature: float | int = checked(0.1, divisor)
+
+    def with_logs(self, document_scores: Tensor) -> LossOutput:
+        scores = self.tempered(ACTIVATIONS[self.activation](full_precision(document_scores)))
+        loss = F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
+        return loss, self.list_summary(document_scores)
 
 
 @checks_arguments

@@ -46,7 +46,8 @@ class Loss(nn.Module, ABC):
     input_kinds  example kinds it can learn from, most natural first
     consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
                  (one vector per text), "logits" (one number per class), "layers" (a cosine per row and layer),
-                 "lists" (a similarity per row and document),
+                 "lists" (a similarity per row and document), "drawn_lists" (the same, with `num_drawn` documents
+                 of other rows after the row's own),
                  "teacher" (a teacher's vector per text) or "guide" (embeddings, and a guide's vector per text)
     reads_tokens with consumes = "embeddings": True when it takes texts with a vector per token, too, (batch, length,
                  dim), since all that it asks of them is how near the anchor is to the others

@@ -140,6 +140,7 @@ def leaves(loss: losses.Loss, encoded: Rows) -> list[Tensor]:
         "logits": [encoded.logits],
         "layers": [values for name, values in read_by(loss, encoded).items() if TENSORS[name].is_learnt],
         "lists": [encoded.document_scores],
+        "drawn_lists": [encoded.document_scores],
         "embeddings": list(encoded.embeddings.values()),
         "guide": list(encoded.embeddings.values()),
         "teacher": [values for name, values in read_by(loss, encoded).items() if name != "teacher"],

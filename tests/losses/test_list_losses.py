@@ -156,7 +156,9 @@ def test_documents_that_a_row_lacks_cost_nothing():
     scores, grades = torch.tensor([[0.2, 0.9, -torch.inf]]), torch.tensor([[1.0, 0.0, 0.0]])
     for weighting in WEIGHTINGS:
         whole = lambda_loss(scores, grades, weighting=weighting)
-        assert whole.item() == pytest.approx(lambda_loss(scores[:, :2], grades[:, :2], weighting=weighting).item())
+        assert whole.item() == pytest.approx(
+            lambda_loss(scores[:, :2], grades[:, :2], weighting=weighting).item()
+        )
 
 
 def test_list_mle_is_the_likelihood_of_an_order():
