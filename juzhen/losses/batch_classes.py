@@ -206,9 +206,10 @@ class SoftMarginTriplet(BatchClassLoss):
     temperature  divides differences of scores
     distance     as of `BatchAllTriplet`
 
-    Defaults: differences of cosines at the scale of 20 of `CoSENT`. sentence-transformers' BatchHardSoftMarginTripletLoss
-    is distance=euclidean with temperature=1, where each text has others of its class and of another. A temperature τ
-    makes gradients up to 1/τ times as long as theirs, so that a learning rate for one does not suit the other.
+    Defaults: differences of cosines at the scale of 20 of `CoSENT`. BatchHardSoftMarginTripletLoss of
+    sentence-transformers is distance=euclidean with temperature=1, where each text has others of its class and of
+    another. A temperature τ makes gradients up to 1/τ times as long as theirs, so that a learning rate for one does not
+    suit the other.
     """
 
     contrast = Contrast.ORDER

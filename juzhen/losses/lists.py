@@ -1,6 +1,7 @@
 """Losses over the documents of a row: its positive and its own negatives, scored one by one."""
 
 import math
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,7 @@ class ListLoss(Loss):
     temperature  divides scores; 1 leaves them as they are, which suits logits
     """
 
-    input_kinds = (Kind.TRIPLET,)
+    input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET,)
     consumes = "lists"
     couples = False
     contrast = Contrast.NEGATIVES

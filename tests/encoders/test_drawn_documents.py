@@ -36,7 +36,7 @@ def test_a_set_without_other_documents_is_refused():
 
 
 def test_joint_inputs_of_drawn_documents_follow_those_of_the_row():
-    texts = [f"{letter}" for letter in "abcdefgh"]
+    texts = [*"abcdefgh"]
     columns = {"anchor": ANCHORS, "positive": POSITIVES}
     examples = Examples(
         name="set", split="train", kind=Kind.POSITIVE_PAIR, sentences=texts, columns=columns, targets=None
@@ -60,6 +60,7 @@ def test_joint_inputs_of_drawn_documents_follow_those_of_the_row():
     drawn = DrawnDocuments(ANCHORS, POSITIVES).draw(np.array([0, 3]), 2, seed=(3, 5))
     expected = [4, 6, *drawn.T.ravel()]
     assert seen == [([97, 99] * 3, [97 + number for number in expected])]
-    assert len(batch) == 2 and len(batch.sentence_ids) == 6
+    assert len(batch) == 2
+    assert len(batch.sentence_ids) == 6
     collator(examples, np.array([0, 3]))
     assert seen[-1] == ([97, 99], [101, 103])  # evaluation reads the rows alone

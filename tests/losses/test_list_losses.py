@@ -22,7 +22,6 @@ from juzhen.losses import (
     position_list_mle,
     rank_net,
 )
-
 from juzhen.losses.lists import WEIGHTINGS
 
 sizes = st.tuples(st.integers(1, 4), st.integers(2, 5), st.integers(0, 10**6))
@@ -148,7 +147,7 @@ def test_lambda_loss_reads_grades_of_the_set_where_it_is_told_to():
     graded = LambdaLoss(graded=True, k=2)
     assert graded(scores, grades).item() == pytest.approx(lambda_loss(scores, grades, k=2).item())
     assert LambdaLoss()(scores, grades).item() == LambdaLoss()(scores).item()
-    with pytest.raises(UserError, match="loss.graded"):
+    with pytest.raises(UserError, match=r"loss\.graded"):
         graded(scores)
 
 
