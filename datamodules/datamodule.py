@@ -1,7 +1,7 @@
 """The one LightningDataModule: training batches of a stage, and what evaluation must encode."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,14 +17,11 @@ from conf.own_classes import own_class
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, RANKED, Examples, Kind
-from juzhen.core.measures import CLASS_MEANS, MEASURES, chooses
+from juzhen.core.measures import CLASS_MEANS, MEASURES, OF_ANY_TEXT, chooses
 from juzhen.data.length_windows import Shape, strata, stratified
 from juzhen.data.loading import JobData
 from juzhen.data.sampler import BatchRows, BatchStream, TokenBudget
 from juzhen.data.transfer import TransferTask
-
-OF_ANY_TEXT = "mlm_accuracy"
-"""A metric that has no need of gold values or partners."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,14 @@ class Selection:
         )
 
 
-def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: str, metric: str) -> Selection:
+def select(
+    evaluation: Sequence[Examples],
+    trained: Sequence[str],
+    *,
+    monitor: str,
+    metric: str,
+    unscored: Collection[Kind] = (),
+) -> Selection:
     """What chooses, by `training.monitor`.
 
     auto    the dev splits of the trained sets, each by what speaks for its kind (`juzhen.core.measures.chooses`).
@@ -101,7 +105,8 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
             pairs, triplets and judgements, and those that share its metric
     dev/<set>/<metric>  that one
 
-    metric  the model's own
+    metric    the model's own
+    unscored  kinds that the model has no measure of
 
     Raises UserError where the set that is named has no dev split.
     """
@@ -117,7 +122,7 @@ def select(evaluation: Sequence[Examples], trained: Sequence[str], *, monitor: s
             )
         return Selection(named, [metric])
     of_any_text = metric == OF_ANY_TEXT
-    metrics = {examples.name: metric if of_any_text else chooses(examples.kind) for examples in dev}
+    metrics = {examples.name: metric if of_any_text else chooses(examples.kind, unscored) for examples in dev}
     trained_sets = [examples for examples in dev if examples.name in trained and metrics[examples.name]]
     if trained_sets:
         return Selection(trained_sets, [metrics[examples.name] for examples in trained_sets])
@@ -195,9 +200,13 @@ class SentenceDataModule(pl.LightningDataModule):
         self.train = {name: data.train[name] for name in stage.datasets}
         self.selection = Selection([], [])
         if self.train:
-            metric = own_class(job.model["_target_"]).metric
+            model = own_class(job.model["_target_"])
             self.selection = select(
-                data.evaluation, stage.datasets, monitor=job.training.monitor, metric=metric
+                data.evaluation,
+                stage.datasets,
+                monitor=job.training.monitor,
+                metric=model.metric,
+                unscored=model.unscored,
             )
         self.selecting = [examples.name for examples in self.selection.sets]
         self.rows_change = False

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from juzhen.core.examples import Kind
-from juzhen.core.measures import FIRST_MEASURES, first_measure, metric_title
+from juzhen.core.measures import metric_title, speaking, speaking_keys
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.report.decisions import decision_table
 from juzhen.report.terminal import console_table, terminal
@@ -91,7 +90,7 @@ def leak_lines(result: Result) -> list[str]:
     notes = []
     for column, described in result.data.items():
         leaked = described.get("leaked")
-        measure = first_measure(Kind(described["kind"]))
+        measure = _speaker(result, column)
         score = result.scores.get(f"{column}/{measure}{WITHOUT_LEAKS}")
         if not leaked or not leaked["rows"] or score is None:
             continue
@@ -110,8 +109,7 @@ def undefined_lines(result: Result) -> list[str]:
     reasons: dict[tuple[str, str], list[str]] = {}
     for key, score in result.scores.items():
         column, _, metric = key.rpartition("/")
-        kind = result.data.get(column, {}).get("kind")
-        if score.why and kind and metric in (first_measure(Kind(kind)), "accuracy"):
+        if score.why and column in result.data and metric in (_speaker(result, column), "accuracy"):
             reasons.setdefault((column, score.why), []).append(_words(metric))
     return [f"{column}: no {' and no '.join(metrics)}: {why}" for (column, why), metrics in reasons.items()]
 
@@ -122,8 +120,7 @@ def size_lines(result: Result) -> list[str]:
     for key, score in result.scores.items():
         column, _, metric = key.rpartition("/")
         whole, dim = without_size(column)
-        kind = result.data.get(whole, {}).get("kind")
-        if dim is not None and kind and metric == first_measure(Kind(kind)):
+        if dim is not None and whole in result.data and metric == _speaker(result, column):
             sizes.setdefault(f"{whole} {_words(metric)}", {})[dim] = _percent(score.value)
     return [
         f"{name} by the first " + ", ".join(f"{dim} numbers {value}" for dim, value in of_sizes.items())
@@ -139,7 +136,7 @@ def tie_lines(result: Result) -> list[str]:
         for column, metric, score in (
             (*key.rsplit("/", 1), score) for key, score in result.scores.items() if score.is_tied
         )
-        if metric == first_measure(Kind(result.data.get(column, {}).get("kind", Kind.RETRIEVAL)))
+        if metric == _speaker(result, column)
     ]
 
 
@@ -233,8 +230,13 @@ def _measured(scores: dict[str, Score]) -> Iterator[tuple[str, str]]:
     """Every set with the measures that speak for it; a set of texts alone with the one that a table is about."""
     for name in dict.fromkeys(key.split("/")[1] for key in scores):
         metrics = {key.split("/")[2] for key in scores if key.split("/")[1] == name}
-        measures = [measure for measure in FIRST_MEASURES if measure in metrics]
-        yield from ((name, measure) for measure in measures or ["spearman"])
+        yield from ((name, measure) for measure in speaking(metrics) or ["spearman"])
+
+
+def _speaker(result: Result, column: str) -> str | None:
+    """The measure that speaks for a column of a result; None where it has none."""
+    spoken = speaking_keys(key for key in result.scores if key.startswith(f"{column}/"))
+    return next((key.rpartition("/")[2] for key in spoken), None)
 
 
 def _words(metric: str) -> str:

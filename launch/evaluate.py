@@ -209,13 +209,13 @@ def _columns(options: SimpleNamespace, today: "JobConfig") -> "LateColumns":
 
 def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
     """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
-    from juzhen.core.measures import FIRST_MEASURES, metric_title
+    from juzhen.core.measures import metric_title, speaking_keys
 
-    scores = []
+    scores, spoken = [], {*speaking_keys(key.removesuffix(WITHOUT_LEAKS) for key in changes.added)}
     for key in changes.added:
         column, _, metric = key.rpartition("/")
         measure = metric.removesuffix(WITHOUT_LEAKS)
-        if measure not in FIRST_MEASURES or key not in result.scores:
+        if f"{column}/{measure}" not in spoken or key not in result.scores:
             continue
         measures = [] if measure == "spearman" else [metric_title(measure)]
         measures += ["without them"] if metric.endswith(WITHOUT_LEAKS) else []

@@ -14,7 +14,7 @@ from conf.job import JobConfig
 from conf.own_classes import LOSSES, declared_losses, refusal
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
-from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, V_MEASURE
+from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
 from juzhen.core.places import DATASETS
 from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
@@ -37,7 +37,7 @@ NO_GOAL = ("ranking_loss", "positive_score", "negative_score")
 """Metrics of which higher is not better."""
 
 MONITORED = {name for measures in MEASURES.values() for name in measures}
-MONITORED = MONITORED - {*AFTER_TRAINING, *NO_GOAL} | {"mlm_accuracy", CLASS_MEANS}
+MONITORED = MONITORED - {*AFTER_TRAINING, *NO_GOAL} | {OF_ANY_TEXT, CLASS_MEANS}
 """Metrics that may choose a checkpoint."""
 
 
@@ -177,7 +177,7 @@ def _check_monitor(job: JobConfig) -> None:
         measures = [*CORRELATIONS]  # the others are of a model that names classes
     if kind is Kind.LABELLED_TEXT:
         measures = [CLASS_MEANS]
-    if model.metric == "mlm_accuracy":  # any text has hidden tokens
+    if model.metric == OF_ANY_TEXT:  # any text has hidden tokens
         measures.append(model.metric)
     if metric not in measures:
         raise ConfigError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
-from juzhen.core.measures import FIRST_MEASURES, metric_title
+from juzhen.core.measures import metric_title, speaking_keys
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_json
 
@@ -85,9 +85,9 @@ def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettin
 def _table(scores: Mapping[Any, Mapping[str, Any]], cut: dict[str, dict[str, Any]]) -> str:
     """The first measure of each set, ×100, by both ways, as Markdown."""
     rows = []
-    for key, score in scores["chunk"].items():
+    for key in speaking_keys(scores["chunk"]):
         column, _, metric = key.rpartition("/")
-        if metric not in FIRST_MEASURES or score.value is None:
+        if scores["chunk"][key].value is None:
             continue
         counted = cut.get(column, {"cut": 0, "looked_at": 0})
         values = [f"{100 * scores[way][key].value:.2f}" for way in ("cut", "chunk")]

@@ -82,7 +82,7 @@ def summary_id(group: str) -> str:
 
 def matrix_rows(matrix: Matrix) -> tuple[list[str], list[list[Any]]]:
     """Columns and rows of the logged table: what a row was trained on, its setup, and its scores ×100."""
-    columns = ["trained on", "setup", "seeds", *map(heading, matrix.columns)]
+    columns = ["trained on", "setup", "seeds", *(heading(column, matrix) for column in matrix.columns)]
     rows = [
         [row.label, row.setup, row.num_seeds]
         + [100 * row.cells[column].mean if column in row.cells else None for column in matrix.columns]
@@ -117,7 +117,7 @@ def log_summary(report: Report, files: Iterable[Path], folder: Path, *, group: s
 def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "ws.Workspace":
     """Panels for sets × model, loss, backbone and hardware. Needs neither a key nor a network."""
     require_packages("a dashboard", "wandb_workspaces", extra="dashboards")
-    scores = [f"{column}/{matrix.metric}" for column in matrix.columns]
+    scores = [f"{column}/{matrix.measures[column]}" for column in matrix.columns]
     sections = [
         ws.Section(name="Transfer matrix", is_open=True, panels=_matrix_panels(group)),
         ws.Section(name="Model × loss × set × hardware", is_open=True, panels=[_all_at_once(scores)]),

@@ -48,7 +48,7 @@ def published(
 def dashboards(
     folder: Runs,
     *,
-    metric: Metric = "spearman",
+    metric: Metric = None,
     split: Split = None,
     out: Out = None,
     reference: Reference = None,

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from jobs import NEWS, compose_job, run_job, typed_job
 
+from juzhen.calibration.run_scores import ScoredRun
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import MEASURES
 from juzhen.core.places import DATASETS
 from juzhen.core.result import Result
+from juzhen.core.row_scores import RowScores
 from juzhen.data import loading
 from juzhen.data.files import BUILTIN_DATA
 from juzhen.encoders import load_encoder
@@ -134,6 +136,25 @@ def test_a_classifier_reaches_what_the_command_says(run, tmp_path):
                 name,
                 metric,
             )  # other company, last digits
+
+
+def test_positive_pairs_have_a_threshold_and_are_calibrated(data, tmp_path, tiny_backbone):
+    """Rows that were kept and rows that are scored again give the same numbers."""
+    words = ("training.duration=2 steps", "debug_rows=null", "evaluation.limit=60", *sets(data, "cmrc2018"))
+    run = run_job(tmp_path / "runs", tiny_backbone, *words)
+    threshold, rows = Result.read(run).thresholds["cmrc2018"], RowScores.read(run).sets["dev/cmrc2018"]
+    assert (threshold.rows, threshold.judged_on) == (2 * len(rows), "test")
+    expected = [*rows["score"], *rows["other"]]
+    scored = ScoredRun(run, data_dir=None, batch_tokens=512).scored("cmrc2018", "dev")
+    assert scored.scores.tolist() == pytest.approx(expected)
+    assert scored.gold.tolist() == [1] * len(rows) + [0] * len(rows)
+    words = ["calibrate", str(run), "--sets", "cmrc2018", "--no-plot", "--output", str(tmp_path)]
+    assert main(words) == 0
+    report = json.loads((tmp_path / "calibration-cmrc2018.json").read_text())
+    assert (report["threshold"]["value"], report["rows"]) == (threshold.value, 2 * len(rows))
+    (run / "rows.parquet").unlink()
+    again = ScoredRun(run, data_dir=None, batch_tokens=512).scored("cmrc2018", "dev")
+    assert again.scores.tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_tables_show_a_measure_and_the_sets_that_have_it(run):

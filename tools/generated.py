@@ -104,11 +104,11 @@ PAGES = (
         by_hand=True,
     ),
     _of_runs("results/cot/runs", "results/cot/scores.svg"),
-    _of_runs("results/encoders/runs", "results/encoders/spearman.*"),
+    _of_runs("results/encoders/runs", "results/encoders/spearman.*", chosen="--split dev --metric spearman"),
     _of_runs(
         "results/encoders/runs", "results/encoders/ndcg_at_10.*", chosen="--split dev --metric ndcg_at_10"
     ),
-    _of_runs("results/losses/runs", "results/losses/scores.svg"),
+    _of_runs("results/losses/runs", "results/losses/scores.svg", chosen="--split dev --metric spearman"),
     _of_runs("results/losses/old_defaults", "results/losses/old_defaults.md"),
     _of_runs("results/losses/variants", "results/losses/variants.md"),
     _of_runs("results/retrieval/runs", "results/retrieval/ndcg_at_10.*", chosen="--metric ndcg_at_10"),

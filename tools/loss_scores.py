@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from juzhen.cli.program import run_program
-from juzhen.core.measures import FIRST_MEASURES
+from juzhen.core.measures import speaking_keys
 from juzhen.core.places import ROOT
 from juzhen.core.result import Result, Score
 from juzhen.core.whole import write_text
@@ -33,8 +33,10 @@ def scores() -> Iterator[tuple[str, str, Row]]:
         trained_on, _, name = str(result.config["sweep_row"]).partition("-")
         by_set = {
             of: score
-            for (_, of, measure), score in ((key.split("/"), score) for key, score in result.scores.items())
-            if measure in FIRST_MEASURES and score.value is not None
+            for (_, of, _), score in (
+                (key.split("/"), result.scores[key]) for key in speaking_keys(result.scores)
+            )
+            if score.value is not None
         }
         yield trained_on, name, {trained_on: by_set.pop(trained_on)} | by_set
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.result import Result
 from juzhen.core.row_scores import RowScores, SetRows
 from juzhen.core.weights import weights_digest
 from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.evaluation.decisions import labelled
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.metrics.threshold import halves
 
 if TYPE_CHECKING:  # it loads torch, which scores that were kept have no need of
@@ -29,11 +31,13 @@ class ScoredSet:
 
     @classmethod
     def of(cls, column: str, rows: SetRows) -> "ScoredSet":
-        """Pairs that a run has kept, without their texts."""
+        """Pairs that a run has kept, without their texts; of a kind that ranks 0/1 pairs, as `labelled` makes them."""
         split, name = column.split("/")
-        texts = dict.fromkeys(TEXT_COLUMNS[Kind(rows.kind)], np.zeros(len(rows), dtype=np.int32))
-        examples = Examples(name, split, Kind(rows.kind), ["-"], texts, rows["gold"], rows.fingerprint)
-        return cls(examples, rows["score"].astype(np.float64))
+        kind = Kind.LABELLED_PAIR if rows.kind in RANKED else Kind(rows.kind)
+        scores, gold = labelled(rows)
+        texts = dict.fromkeys(TEXT_COLUMNS[kind], np.zeros(len(scores), dtype=np.int32))
+        examples = Examples(name, split, kind, ["-"], texts, gold, rows.fingerprint)
+        return cls(examples, scores.astype(np.float64))
 
     @property
     def gold(self) -> np.ndarray:
@@ -73,7 +77,8 @@ class ScoredRun:
     def choose(self, wanted: Sequence[str] | None, kinds: tuple[Kind, ...]) -> list[str]:
         """`wanted`, or every fitting set. Raises UserError when there is none, or one does not fit."""
         fitting = self.sets(kinds)
-        names_of_kinds = " or ".join(f"{kind}s".replace("_", " ") for kind in kinds)
+        *names, last = (f"{kind}s".replace("_", " ") for kind in kinds)
+        names_of_kinds = " or ".join(filter(None, [", ".join(names), last]))
         if not fitting:
             raise UserError(
                 f"{self.folder}: was evaluated on no dev split of {names_of_kinds}; run it with a suite that has one"
@@ -91,9 +96,16 @@ class ScoredRun:
         column = f"{split}/{name}"
         if column not in self.result.data:
             return None
-        if column in self.row_scores:
-            return ScoredSet.of(column, self.row_scores[column])
+        if (kept := self.row_scores.get(column)) is not None:
+            return ScoredSet.of(column, kept)
         examples = read_rows(self.result, column, data_dir=self._data_dir)
+        if examples.kind in RANKED:
+            from juzhen.evaluation.run import evaluate
+
+            settings = EvaluationSettings()
+            settings.evaluation.bootstrap_samples = 0
+            settings.hardware.eval_batch_tokens = self._batch_tokens
+            return ScoredSet.of(column, evaluate(self.folder, [examples], settings=settings).rows[column])
         first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
         self._scorer.require_order(examples)
         scores = self._scorer(first, second, batch_tokens=self._batch_tokens, show_progress=True)
@@ -125,7 +137,6 @@ def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> E
     Raises UserError where there are none, or others.
     """
     from juzhen.data.loading import load_split, sampled
-    from juzhen.evaluation.settings import EvaluationSettings
 
     split, name = column.split("/")
     folder = data_dir or Path(result.config["data_dir"])

@@ -24,6 +24,7 @@ def calibrate(
 ) -> None:
     """Fits temperature, Platt scaling and a threshold on dev and judges them on test, for each set of 0/1 pairs.
 
+    Of positive pairs and triplets, each row is a pair of label 1, and one of label 0 with the nearest other text.
     Before scaling, a cross-encoder's probability is sigmoid(score); so is a cosine's, which never says more than 0.73.
     Written are calibration-<set>.json and .svg.
 
@@ -34,14 +35,14 @@ def calibrate(
         require_matplotlib(", or leave it out with --no-plot")
     from juzhen.calibration.reports import calibrate_set, fitted_sets, require_same_weights
     from juzhen.calibration.run_scores import ScoredRun
-    from juzhen.core.examples import Kind
+    from juzhen.evaluation.decisions import DECIDED
     from juzhen.report.decisions import decision_table
     from juzhen.report.table import ReportTable, show_tables
 
     scored = ScoredRun(run, data_dir=data_dir, batch_tokens=batch_tokens)
     folder = output or scored.folder / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
-    names = scored.choose(sets, (Kind.LABELLED_PAIR,))
+    names = scored.choose(sets, DECIDED)
     require_same_weights([folder / f"calibration-{name}.json" for name in names], scored.weights)
     require_ours(*(folder / f"calibration-{name}.svg" for name in names))
     rows: list[list[str]] = []

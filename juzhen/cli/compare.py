@@ -65,7 +65,7 @@ def compare(
     """
     require_ours(*filter(None, (markdown, csv)))
     if published:
-        tables = _published(runs, metric=metric or "spearman")
+        tables = _published(runs, metric=metric)
         notes: list[str] = []
     else:
         if len(runs) > len(LETTERS):
@@ -105,7 +105,7 @@ def compare(
         print(f"written to {csv}", file=sys.stderr)
 
 
-def _published(runs: "Sequence[Path]", *, metric: str) -> "list[ReportTable]":
+def _published(runs: "Sequence[Path]", *, metric: str | None) -> "list[ReportTable]":
     if len(runs) != 1:
         raise UserError(
             "--published: expected one folder that holds runs, such as juzhen compare --published runs"

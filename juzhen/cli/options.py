@@ -65,7 +65,10 @@ Analysis = Annotated[
 ]
 
 Runs = Annotated[Path, Argument(help="folder that holds runs, at any depth")]
-Metric = Annotated[str, Option(help="spearman, pearson, accuracy, f1, …")]
+Metric = Annotated[
+    str | None,
+    Option(help="spearman, recall_at_1, nDCG@10, accuracy, …", show_default="of each set what speaks for it"),
+]
 Split = Annotated[
     Literal["dev", "test", "both"] | None,
     Option(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
 def table(
     folder: options.Runs,
     *,
-    metric: options.Metric = "spearman",
+    metric: options.Metric = None,
     split: options.Split = None,
     debug: options.Debug = False,
     folders: Annotated[bool, Option("--folders", help="also the folders of the runs of each row")] = False,
@@ -78,7 +78,7 @@ def table(
 def report(
     folder: options.Runs,
     *,
-    metric: options.Metric = "spearman",
+    metric: options.Metric = None,
     split: options.Split = None,
     debug: options.Debug = False,
     out: options.Out = None,
@@ -136,7 +136,9 @@ def write_page(path: Path | None, text: str) -> None:
         write_text(path, text)
 
 
-def read_matrix(folder: Path, *, metric: str, split: str | None = None, debug: bool = False) -> "Matrix":
+def read_matrix(
+    folder: Path, *, metric: str | None, split: str | None = None, debug: bool = False
+) -> "Matrix":
     from juzhen.report.collect import collect
 
     results = collect(folder, report=warn, with_debug=debug)

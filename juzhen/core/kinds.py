@@ -24,6 +24,9 @@ SPACING = ("positive_score", "negative_score", "score_gap")
 RANKINGS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
 """How well a query's documents are put in order, see `juzhen.metrics.ranking.query_numbers`."""
 
+STANDARD_RANKS = ("recall_at_1", "recall_at_10", "mrr")
+"""How well questions find their standard question among all: `juzhen.metrics.ranking.first_answer_numbers`."""
+
 V_MEASURE = "v_measure"
 """How well k-means finds the classes of texts again, see `juzhen.metrics.classes`."""
 
@@ -58,7 +61,9 @@ KINDS = {
         (Kind.TRIPLET, Kind.POSITIVE_PAIR, Kind.SENTENCE),
         (*CORRELATIONS, "accuracy", "macro_f1"),  # the last two need a model that names classes
     ),
-    Kind.POSITIVE_PAIR: KindSpec(_ANCHORED, None, _ALONE, ("ranking_accuracy", "ranking_loss", *SPACING)),
+    Kind.POSITIVE_PAIR: KindSpec(
+        _ANCHORED, None, _ALONE, (*STANDARD_RANKS, "ranking_accuracy", "ranking_loss", *SPACING)
+    ),
     Kind.TRIPLET: KindSpec(
         (*_ANCHORED, "negative"),
         None,

@@ -1,12 +1,13 @@
 """What a set is measured by, by the kind of its rows. Needs no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from juzhen.core.errors import UserError
 from juzhen.core.kinds import CORRELATIONS as CORRELATIONS
 from juzhen.core.kinds import JUDGED, Kind
 from juzhen.core.kinds import MEASURES as MEASURES
 from juzhen.core.kinds import RANKINGS as RANKINGS
+from juzhen.core.kinds import STANDARD_RANKS as STANDARD_RANKS
 from juzhen.core.kinds import V_MEASURE as V_MEASURE
 from juzhen.core.numerals import is_position
 
@@ -61,7 +62,21 @@ UNSCORED_BY_BM25: Mapping[Kind, str] = {
 }
 """The same of BM25."""
 
-FIRST_MEASURES = tuple(dict.fromkeys(names[0] for names in MEASURES.values() if names))
+AMONG_ALL = "recall_at_1"
+"""Speaks for positive pairs: the standard question that is found is right, among all of the split."""
+
+AMONG_FEW = "ranking_accuracy"
+"""Speaks for them where a model cannot rank all of them, and in results from before there was AMONG_ALL."""
+
+OF_ANY_TEXT = "mlm_accuracy"
+"""Share of hidden tokens that a masked language model names, which every text has."""
+
+OF_RANKS = ("ndcg_at_10", AMONG_ALL, AMONG_FEW)
+"""Measures of which one speaks for a set that ranks, the preferred one first."""
+
+FIRST_MEASURES = tuple(
+    dict.fromkeys(name for names in MEASURES.values() for name in (*names[:1], *({AMONG_FEW} & {*names})))
+)
 """The metrics that speak for a set, each once."""
 
 
@@ -87,7 +102,9 @@ def metric_key(name: str) -> str:
     >>> metric_key("nDCG@10"), metric_key("MRR@5"), metric_key("spearman")
     ('ndcg_at_10', 'mrr_at_5', 'spearman')
     """
-    return "{}_at_{}".format(*ranking_measure(name)) if "@" in name else name
+    if "@" in name:
+        return "{}_at_{}".format(*ranking_measure(name))
+    return name.casefold() if name.casefold() == "mrr" else name
 
 
 def metric_title(key: str) -> str:
@@ -96,6 +113,8 @@ def metric_title(key: str) -> str:
     >>> metric_title("ndcg_at_10"), metric_title("hit_rate_at_5"), metric_title("average_precision")
     ('nDCG@10', 'Success@5', 'average precision')
     """
+    if key == "mrr":
+        return "MRR"
     measure, _, cutoff = key.partition("_at_")
     title = RANKING_NAMES.get(measure)
     return f"{title}@{cutoff}" if title and is_position(cutoff) else key.replace("_", " ")
@@ -105,17 +124,44 @@ CLASS_MEANS = "class_mean_accuracy"
 """Share of texts that are nearest to the mean of their own class, see `juzhen.metrics.transfer`: takes no fitting."""
 
 
-def chooses(kind: Kind) -> str | None:
+def chooses(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
     """The metric of a set of that kind that chooses weights while they are learnt; None where it has none.
 
     It is the one that speaks for the set, but for classes: a classifier at each validation costs more than training.
+
+    unscored  kinds that the model has no measure of
     """
-    return CLASS_MEANS if kind is Kind.LABELLED_TEXT else first_measure(kind)
+    return CLASS_MEANS if kind is Kind.LABELLED_TEXT else first_measure(kind, unscored)
 
 
-def first_measure(kind: Kind) -> str | None:
-    """The metric that speaks for a set of that kind; None where there is nothing to compare."""
+def first_measure(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
+    """The metric that speaks for a set of that kind; None where there is nothing to compare.
+
+    unscored  kinds that the model has no measure of: one that cannot search a corpus ranks a few texts
+    """
+    if kind is Kind.POSITIVE_PAIR and Kind.RETRIEVAL in unscored:
+        return AMONG_FEW
     return next(iter(MEASURES[kind]), None)
+
+
+def speaking(measured: Collection[str]) -> list[str]:
+    """Those of the metrics of one set that speak for it.
+
+    >>> speaking(["mrr", "recall_at_1", "ranking_accuracy"]), speaking(["pearson", "spearman", "transfer_accuracy"])
+    (['recall_at_1'], ['spearman', 'transfer_accuracy'])
+    """
+    others = [name for name in OF_RANKS if name in measured][1:]
+    return [name for name in FIRST_MEASURES if name in measured and name not in others]
+
+
+def speaking_keys(keys: Iterable[str]) -> list[str]:
+    """Those of the metric keys `split/dataset/metric` that speak for their column, in their order."""
+    of_columns: dict[str, list[str]] = {}
+    listed = [key.rpartition("/") for key in keys]
+    for column, _, metric in listed:
+        of_columns.setdefault(column, []).append(metric)
+    chosen = {column: speaking(measured) for column, measured in of_columns.items()}
+    return ["/".join((column, metric)) for column, _, metric in listed if metric in chosen[column]]
 
 
 def is_beside(measured: str, metric: str) -> bool:
@@ -129,8 +175,8 @@ def is_beside(measured: str, metric: str) -> bool:
     ):  # pairs that are classified have the metric that speaks for texts, and not this one
         return measured == metric
     kinds = {kind for kind, names in MEASURES.items() if metric in names}
-    if metric.partition("_at_")[0] in RANKING_NAMES:  # at any cut-off
-        kinds = {*JUDGED}
+    if metric.partition("_at_")[0] in RANKING_NAMES and metric != "mrr":  # at any cut-off
+        kinds |= {*JUDGED}
     return (
         not kinds
         or measured == metric

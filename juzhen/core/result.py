@@ -128,7 +128,7 @@ class Result:
     weights     digest of the weights that were left behind (`juzhen.core.weights`), "" where there are none
     filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
                 descriptions of the sets; scores and `data` of them are among those of the run
-    thresholds  set of 0/1 pairs → the Threshold that was fitted on its dev split
+    thresholds  set of 0/1 pairs, positive pairs or triplets → the Threshold that was fitted on its dev split
     transfer    set whose classes a classifier told apart → the split that it was judged on, rows and fingerprints
     unscored    set that was to be evaluated on → why the model has no measure of it
     config      the whole configuration, resolved

@@ -47,7 +47,9 @@ class SetRows:
                  source has no lines:
                  scored, labelled and NLI pairs   score, gold (grade from 0 to 1, label, or number of the class)
                  positive pairs and triplets      score, other (the highest of the other candidates), and
-                                                  ranking_accuracy or triplet_accuracy of the row
+                                                  ranking_accuracy or triplet_accuracy of the row; where pairs are
+                                                  searched for in all of their split, score and other are of the
+                                                  nearest right and wrong text, with recall_at_1, recall_at_10, mrr
                  rankings                         each measure of the query, such as ndcg_at_10
     """
 

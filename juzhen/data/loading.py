@@ -80,7 +80,7 @@ def load_job_data(
     for config in evaluated.values():
         kind = Kind(config.kind)
         for split in job.evaluation.splits if kind not in unscored else ():
-            examples, measure = load_split(job, config, split), first_measure(kind)
+            examples, measure = load_split(job, config, split), first_measure(kind, unscored)
             if examples is not None:
                 evaluation.append(examples)
             elif measure is not None:  # a text without test file lacks nothing that anybody asked for

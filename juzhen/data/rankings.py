@@ -147,6 +147,48 @@ def as_ranking(examples: Examples) -> RankingSet:
     )
 
 
+@dataclass(frozen=True)
+class StandardQuestions:
+    """Positive pairs as questions that look for their standard question among all of the split.
+
+    ranking  each distinct question once, and each distinct standard question; what a question is paired with in any
+             row answers it, and a standard question of the same text does
+    queries  of each row of the set, the number of its question
+    """
+
+    ranking: RankingSet
+    queries: Int[np.ndarray, "rows"]
+
+
+def as_standard_questions(examples: Examples) -> StandardQuestions:
+    """Reads the column with fewer distinct texts as the standard questions, of equal counts the positives.
+
+    A file of standard questions and their variants may name either of them first. Rows with `symmetric=False` are read
+    as they are written: the anchor is the question, and the positive is the document that answers it.
+    """
+    asked, standard = (examples.columns[name] for name in TEXT_COLUMNS[Kind.POSITIVE_PAIR])
+    if examples.symmetric is not False and len(np.unique(asked)) < len(np.unique(standard)):
+        asked, standard = standard, asked
+    texts, queries = np.unique(asked, return_inverse=True)
+    corpus, documents = np.unique(standard, return_inverse=True)
+    relevant: list[dict[int, float]] = [{} for _ in texts]
+    for query, document in zip(queries.tolist(), documents.tolist(), strict=True):
+        relevant[query][document] = 1.0
+    _, equal_queries, equal_documents = np.intersect1d(texts, corpus, return_indices=True)
+    for query, document in zip(equal_queries.tolist(), equal_documents.tolist(), strict=True):
+        relevant[query][document] = 1.0
+    sentences = examples.sentences
+    ranking = RankingSet(
+        examples.name,
+        examples.split,
+        queries=[sentences[number] for number in texts.tolist()],
+        corpus=[sentences[number] for number in corpus.tolist()],
+        relevant=relevant,
+        symmetric=examples.symmetric,
+    )
+    return StandardQuestions(ranking, queries)
+
+
 def as_judgements(examples: Examples) -> Examples:
     """A set of judgements as it is; pairs and triplets as `as_retrieval` reads them."""
     return examples if examples.kind in JUDGED else as_retrieval(examples)

@@ -37,6 +37,7 @@ class CrossEncoderPlan(EvaluationPlan):
     """
 
     temperature = 1.0
+    searches = False
 
     def __init__(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> None:
         super().__init__(sets)
@@ -160,7 +161,7 @@ class LexicalPlan(EvaluationPlan):
         return scored
 
     def matchers(self, outputs: np.ndarray) -> list[Matcher]:
-        return [self._matcher(ranking) for ranking in self.rankings]
+        return [self._matcher(ranking) for ranking in self.searched]
 
     def _matcher(self, ranking: RankingSet) -> Matcher:
         """Terms are counted over the documents; what a query has besides counts for its overlap too."""

@@ -34,11 +34,11 @@ class MaxSimPlan(EvaluationPlan):
         self, sets: Sets, tasks: Sequence[TransferTask] = (), *, vectors: Callable[[int], Any] = TokenVectors
     ) -> None:
         super().__init__(sets)
-        union = SentenceUnion(self.sets, ([*ranking.queries, *ranking.corpus] for ranking in self.rankings))
+        union = SentenceUnion(self.sets, ([*ranking.queries, *ranking.corpus] for ranking in self.searched))
         self._compared = [union.comparisons(number) for number in range(len(self.sets))]
         self._of_rankings = [
             np.split(numbers, [len(ranking.queries)])
-            for ranking, numbers in zip(self.rankings, union.numbers[len(self.sets) :], strict=True)
+            for ranking, numbers in zip(self.searched, union.numbers[len(self.sets) :], strict=True)
         ]
         used = np.zeros((2, len(union.examples)), dtype=bool)
         of_sets = [(compared.first, compared.second) for compared in self._compared]

@@ -20,15 +20,15 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion, Side, sides_of
 from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
-from juzhen.data.rankings import RankingSet, as_ranking
+from juzhen.data.rankings import RankingSet, StandardQuestions, as_ranking, as_standard_questions
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.chunks import computed
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.pooling import cut_to, pair_scores, sides
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
-from juzhen.evaluation.ranked_lists import Matcher, embedding_matcher, ranked_lists
-from juzhen.metrics.ranking import COSINE_TEMPERATURE, RankedLists
+from juzhen.evaluation.ranked_lists import Matcher, embedding_matcher, first_answers, ranked_lists
+from juzhen.metrics.ranking import COSINE_TEMPERATURE, FirstAnswers, RankedLists
 from juzhen.metrics.transfer import Features, combined
 
 NOTHING = Examples("nothing", "evaluation", Kind.SENTENCE, ["-"], {"text": np.zeros(1, np.int32)}, None)
@@ -44,12 +44,17 @@ class EvaluationPlan(ABC):
 
     sets         those in which texts are compared: one score per row
     rankings     those in which queries look for documents: one ranked list per query
+    standard_questions  those of `sets` that are positive pairs, as questions that look for their standard question
+    searched     the rankings, and the `standard_questions` as such
     tasks        those whose classes a classifier is to tell apart
     examples     the rows that the encoder must see; each once, whatever the number of sets it appears in
     temperature  divides scores where a softmax is taken of them: that of cosines, or 1 for logits
     sentences    all distinct texts that the encoder reads
     pending      numbers of those that are in `examples`: what is known of the others need not be computed
     """
+
+    searches: ClassVar[bool] = True
+    """It scores each query with each document of a corpus."""
 
     temperature: float
     examples: Examples
@@ -69,6 +74,9 @@ class EvaluationPlan(ABC):
                 )
         rows = [dataset for dataset in sets if isinstance(dataset, Examples) and dataset.kind not in JUDGED]
         self.sets = [dataset for dataset in rows if len(TEXT_COLUMNS[dataset.kind]) > 1]
+        pairs = [dataset for dataset in self.sets if dataset.kind is Kind.POSITIVE_PAIR and len(dataset)]
+        self.standard_questions = [*map(as_standard_questions, pairs)] if self.searches else []
+        self.searched = [*self.rankings, *(questions.ranking for questions in self.standard_questions)]
         self.tasks = list(tasks)
         self._given = [*sets, *tasks]
 
@@ -96,10 +104,18 @@ class EvaluationPlan(ABC):
 
     def ranked(self, outputs: np.ndarray, *, depth: int) -> list[RankedLists]:
         """For each ranking the documents of every query, best first; −1 where a list has ended."""
-        return [
-            ranked_lists(ranking, score, depth=depth)
-            for ranking, score in zip(self.rankings, self.matchers(outputs), strict=True)
-        ]
+        found = zip(self.rankings, self.matchers(outputs) if self.rankings else (), strict=False)
+        return [ranked_lists(ranking, score, depth=depth) for ranking, score in found]
+
+    def first_answers(self, outputs: np.ndarray) -> dict[str, tuple[StandardQuestions, FirstAnswers]]:
+        """`split/dataset` of positive pairs → their questions, and where each finds its standard question."""
+        if not self.standard_questions:
+            return {}
+        found = zip(self.standard_questions, self.matchers(outputs)[len(self.rankings) :], strict=True)
+        return {
+            questions.ranking.column: (questions, first_answers(questions.ranking, score))
+            for questions, score in found
+        }
 
     def features(self, outputs: np.ndarray) -> list[dict[str, Features]]:
         """For each task: split → what a classifier sees of its rows."""
@@ -111,7 +127,7 @@ class EvaluationPlan(ABC):
 
     @abstractmethod
     def matchers(self, outputs: np.ndarray) -> "list[Matcher]":
-        """For each ranking what scores its queries with its documents, from the outputs for `examples` in order."""
+        """For each of `searched` what scores its queries with its documents, from the outputs for `examples`."""
 
 
 ALIKE = np.zeros(len(Side), dtype=np.int8)
@@ -144,10 +160,10 @@ class CosinePlan(EvaluationPlan):
         self._head = head
         of_tasks = [dataset for task in tasks for dataset in task.splits.values()]
         rows = [*self.sets, *of_tasks]
-        self._union = SentenceUnion(rows, ([*dataset.queries, *dataset.corpus] for dataset in self.rankings))
+        self._union = SentenceUnion(rows, ([*dataset.queries, *dataset.corpus] for dataset in self.searched))
         self._of_rankings = self._union.numbers[len(rows) :]
         self.examples = self._union.examples
-        self._asking = [sides[list(sides_of(dataset.symmetric))].tolist() for dataset in self.rankings]
+        self._asking = [sides[list(sides_of(dataset.symmetric))].tolist() for dataset in self.searched]
         self._places = np.arange(len(self.examples))[None]
         self.read = np.zeros(len(self.examples), dtype=np.int8)
         if any(map(any, self._asking)):
@@ -207,15 +223,15 @@ class CosinePlan(EvaluationPlan):
         ]
 
     def _sides_of_rankings(self) -> Iterator[tuple[np.ndarray, np.ndarray, Sequence[int]]]:
-        """Of each ranking the numbers of its queries and of its documents in the union, and how both are read."""
-        for ranking, numbers, read in zip(self.rankings, self._of_rankings, self._asking, strict=True):
+        """Of each of `searched` the numbers of queries and of documents in the union, and how both are read."""
+        for ranking, numbers, read in zip(self.searched, self._of_rankings, self._asking, strict=True):
             yield *np.split(numbers, [len(ranking.queries)]), read
 
     def tables(self) -> Tables:
         sets_and_numbers = zip(self.sets, self._union.numbers, strict=False)
         tables = [(examples, self._places[Side.EVERY][numbers]) for examples, numbers in sets_and_numbers]
         for ranking, (queries, documents, (query, document)) in zip(
-            self.rankings, self._sides_of_rankings(), strict=True
+            self.rankings, self._sides_of_rankings(), strict=False
         ):
             rows = np.concatenate([self._places[query][queries], self._places[document][documents]])
             used, rows = np.unique(rows, return_inverse=True)

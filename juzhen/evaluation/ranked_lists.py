@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from juzhen.core.errors import UserError
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.search import Best
-from juzhen.metrics.ranking import RankedLists
+from juzhen.metrics.ranking import FirstAnswers, RankedLists
 
 SCORES_AT_ONCE = 2**24
 """Scores of queries with a whole corpus that are held at a time, 64 MiB: never those of all queries."""
@@ -30,7 +30,7 @@ def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLi
     ranked = np.full((len(queries), depth), -1, dtype=np.int32)
     values = np.full(ranked.shape, -np.inf, dtype=np.float32)
     beyond, answers = np.zeros(len(queries), dtype=np.int64), [np.empty((2, 0), dtype=np.int64)]
-    at_once = 1 if ranking.candidates else max(1, min(MOST_QUERIES, SCORES_AT_ONCE // len(ranking.corpus)))
+    at_once = 1 if ranking.candidates else _queries_at_once(ranking)
     for start in range(0, len(queries), at_once):
         portion = queries[start : start + at_once]
         documents = None if ranking.candidates is None else np.unique(ranking.candidates[start])
@@ -54,6 +54,38 @@ def ranked_lists(ranking: RankingSet, score: Matcher, *, depth: int) -> RankedLi
             ]
             answers.append(np.stack([np.full(len(missing), query), missing]))
     return RankedLists.of(ranked, values, beyond, np.concatenate(answers, axis=1))
+
+
+def first_answers(ranking: RankingSet, score: Matcher) -> FirstAnswers:
+    """Where the first answer of each query stands. Raises UserError for scores that are no numbers."""
+    parts = []
+    at_once = _queries_at_once(ranking)
+    for start in range(0, len(ranking.queries), at_once):
+        relevant = ranking.relevant[start : start + at_once]
+        scores = np.asarray(score(np.arange(start, start + len(relevant)), None), dtype=np.float32)
+        require_finite(scores, ranking.column)
+        answers = np.zeros(scores.shape, dtype=bool)
+        answers[
+            np.repeat(np.arange(len(relevant)), [*map(len, relevant)]),
+            np.fromiter((document for documents in relevant for document in documents), dtype=np.int64),
+        ] = True
+        right = np.where(answers, scores, -np.inf).max(axis=1)
+        other = np.where(answers, -np.inf, scores).max(axis=1)
+        is_equal = scores == right[:, None]
+        parts.append(
+            (
+                right,
+                np.where(np.isneginf(other), np.nan, other),
+                ((scores > right[:, None]) & ~answers).sum(axis=1),
+                (is_equal & answers).sum(axis=1),
+                (is_equal & ~answers).sum(axis=1),
+            )
+        )
+    return FirstAnswers(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+def _queries_at_once(ranking: RankingSet) -> int:
+    return max(1, min(MOST_QUERIES, SCORES_AT_ONCE // len(ranking.corpus)))
 
 
 def require_finite(scores: np.ndarray, column: str) -> None:

@@ -6,12 +6,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.measures import (
+    AMONG_FEW,
     CLASS_MEANS,
     MEASURES,
     RANKINGS,
+    STANDARD_RANKS,
     V_MEASURE,
     metric_key,
     ranking_measure,
@@ -19,7 +22,7 @@ from juzhen.core.measures import (
 from juzhen.core.result import WITHOUT_LEAKS, Score, nested_name
 from juzhen.core.row_scores import PLACES, SetRows
 from juzhen.data.leaks import Seen
-from juzhen.data.rankings import RankingSet
+from juzhen.data.rankings import RankingSet, StandardQuestions
 from juzhen.evaluation.plan import CosinePlan, EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
 from juzhen.metrics.classes import v_measure
@@ -30,7 +33,14 @@ from juzhen.metrics.correlation import (
     score_distribution,
     spearman,
 )
-from juzhen.metrics.ranking import COSINE_TEMPERATURE, order_numbers, right_answers, score_ranking
+from juzhen.metrics.ranking import (
+    COSINE_TEMPERATURE,
+    FirstAnswers,
+    first_answer_numbers,
+    order_numbers,
+    right_answers,
+    score_ranking,
+)
 from juzhen.metrics.threshold import (
     accuracy_at,
     area_under_curve,
@@ -43,7 +53,7 @@ from juzhen.metrics.threshold import (
     mcc_at,
 )
 from juzhen.metrics.transfer import class_mean_accuracy, classify
-from juzhen.metrics.undefined import OF_THRESHOLDS, why_undefined
+from juzhen.metrics.undefined import NO_OTHERS, OF_THRESHOLDS, why_undefined
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
@@ -107,6 +117,12 @@ def _measured(
     """
     scores = plan.scores(outputs)
     measured = score_sets(plan.sets, scores, temperature=plan.temperature, seen=seen, **sampling)
+    searched = {
+        column: standard_rows(questions, first)
+        for column, (questions, first) in plan.first_answers(outputs).items()
+    }
+    for column, found in searched.items():
+        measured |= score_standard_questions(column, found, seen.get(column), **sampling)
     for task, features in zip(plan.tasks, plan.features(outputs) if plan.tasks else (), strict=True):
         labels = task.labels
         splits = {split: (of_rows, labels[split]) for split, of_rows in features.items()}
@@ -129,7 +145,7 @@ def _measured(
         f"{ranking.split}/{ranking.name}": values for ranking, values in zip(plan.sets, scores, strict=True)
     }
     rows = {
-        f"{dataset.split}/{dataset.name}": rows_of_set(dataset, values)
+        (column := f"{dataset.split}/{dataset.name}"): rows_of_set(dataset, values, searched.get(column))
         for dataset, values in zip(plan.sets, scores, strict=True)
     }
     rows |= {
@@ -138,13 +154,22 @@ def _measured(
     return Evaluation(measured, per_row, per_query, rows)
 
 
-def rows_of_set(examples: Examples, scores: np.ndarray) -> SetRows:
-    """The rows of a set with their scores, (rows,) or (rows, candidates), as they are kept."""
+def rows_of_set(
+    examples: Examples, scores: np.ndarray, found: Mapping[str, np.ndarray] | None = None
+) -> SetRows:
+    """The rows of a set with their scores, (rows,) or (rows, candidates), as they are kept.
+
+    found  of positive pairs what `standard_rows` gives: it stands instead of scores among a few candidates
+    """
     line_numbers = np.zeros(len(examples), np.int32) if examples.lines is None else examples.lines
     columns = {"row": np.arange(len(examples), dtype=np.int32), "line": line_numbers.astype(np.int32)}
     if examples.kind in RANKED:
         best, right = right_answers(scores)
-        columns |= {"score": scores[:, 0], "other": best, MEASURES[examples.kind][0]: right}
+        of_few = AMONG_FEW if examples.kind is Kind.POSITIVE_PAIR else MEASURES[examples.kind][0]
+        columns |= {"score": scores[:, 0], "other": best} | (
+            {name: values[0] for name, values in found.items()} if found else {}
+        )
+        columns[of_few] = right
     else:
         assert examples.targets is not None  # pairs that are not ranked have gold values
         columns |= {"gold": examples.targets, "score": scores}
@@ -165,6 +190,47 @@ def _rows_of_ranking(
     return SetRows(str(kind), fingerprints.get(ranking.column, ""), columns)
 
 
+def standard_rows(
+    questions: StandardQuestions, first: FirstAnswers
+) -> dict[str, Float[np.ndarray, "orders rows"]]:
+    """What a search for the standard question of each row gives.
+
+    score  that of its best standard question that is right
+    other  that of the nearest one that is not, NaN where there is none: then the measures are NaN, too
+    STANDARD_RANKS  as `first_answer_numbers` has them, by three orders of equals
+    """
+    numbers = {"score": first.right[None], "other": first.other[None]} | first_answer_numbers(first)
+    of_rows = {name: values[:, questions.queries].astype(np.float64) for name, values in numbers.items()}
+    is_alone = np.isnan(of_rows["other"][0])
+    for name in STANDARD_RANKS:
+        of_rows[name][:, is_alone] = np.nan
+    return of_rows
+
+
+def score_standard_questions(
+    column: str,
+    found: Mapping[str, np.ndarray],
+    seen: Seen | None,
+    *,
+    bootstrap_samples: int,
+    seed: int,
+) -> dict[str, Score]:
+    """The means of STANDARD_RANKS over the rows of positive pairs, and over those that training has not seen.
+
+    found  what `standard_rows` gives
+    """
+    rows = np.flatnonzero(np.isfinite(found["other"][0]))
+    return _means(
+        column,
+        {name: found[name] for name in STANDARD_RANKS},
+        rows,
+        seen,
+        why=NO_OTHERS,
+        bootstrap_samples=bootstrap_samples,
+        seed=seed,
+    )
+
+
 def score_ranking_set(
     ranking: RankingSet,
     numbers: Mapping[str, np.ndarray],
@@ -177,19 +243,45 @@ def score_ranking_set(
 
     numbers  metric → what `order_numbers` gives, (three, queries)
     """
-    chosen = {"": np.arange(len(ranking.queries))}
+    return _means(
+        ranking.column,
+        numbers,
+        np.arange(len(ranking.queries)),
+        seen,
+        why="no query is left",
+        bootstrap_samples=bootstrap_samples,
+        seed=seed,
+    )
+
+
+def _means(
+    column: str,
+    numbers: Mapping[str, np.ndarray],
+    rows: np.ndarray,
+    seen: Seen | None,
+    *,
+    why: str,
+    bootstrap_samples: int,
+    seed: int,
+) -> dict[str, Score]:
+    """The mean of each metric over some rows, and over those that training has not seen where it has seen some.
+
+    numbers  metric → (three, rows): the expected value, in the worst order of equals and in the best
+    why      there is no value where no row is left
+    """
+    chosen = {"": rows}
     if seen is not None and len(seen.rows):
-        chosen[WITHOUT_LEAKS] = np.setdiff1d(chosen[""], seen.rows)
+        chosen[WITHOUT_LEAKS] = np.setdiff1d(rows, seen.rows)
     interval = partial(bootstrap_mean, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed)
     return {
-        f"{ranking.column}/{metric}{ending}": Score(
-            float(values[0, rows].mean()) if len(rows) else None,
-            *interval(values[0, rows]),
-            count=len(rows),
-            why=None if len(rows) else "no query is left",
-            **_of_orders(values[1:, rows]),
+        f"{column}/{metric}{ending}": Score(
+            float(values[0, left].mean()) if len(left) else None,
+            *interval(values[0, left]),
+            count=len(left),
+            why=None if len(left) else why,
+            **_of_orders(values[1:, left]),
         )
-        for ending, rows in chosen.items()
+        for ending, left in chosen.items()
         for metric, values in numbers.items()
     }
 

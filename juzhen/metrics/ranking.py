@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.measures import RANKINGS, ranking_measure
+from juzhen.core.measures import RANKINGS, STANDARD_RANKS, ranking_measure
 from juzhen.core.result import Score
 from juzhen.metrics.correlation import bootstrap_mean
 from juzhen.metrics.undefined import NO_OTHERS
@@ -262,6 +262,50 @@ def _expected(
         "hit_rate": lambda k: (none_yet * is_answer)[:, :k].sum(axis=1),
     }
     return {name: numbers[measure](cutoff) for name, (measure, cutoff) in cutoffs.items()}
+
+
+@dataclass(frozen=True)
+class FirstAnswers:
+    """Where the first document that answers each query stands among all of a corpus.
+
+    right   the highest score of a document that answers it
+    other   the highest score of one that does not, NaN where all do
+    above   how many documents that do not answer score higher than `right`
+    equal_right, equal_other  how many documents of either sort score as `right`, which does itself
+    """
+
+    right: PerQuery
+    other: PerQuery
+    above: Int[np.ndarray, "queries"]
+    equal_right: Int[np.ndarray, "queries"]
+    equal_other: Int[np.ndarray, "queries"]
+
+
+def first_answer_numbers(first: FirstAnswers) -> dict[str, Float[np.ndarray, "three queries"]]:
+    """STANDARD_RANKS of each query: the expected value over the orders of equal scores, the worst, and the best.
+
+    recall  1 where the first document that answers is among the first k. A question has one standard question, so this
+            is recall; of several it is enough to find one
+    mrr     1 / rank of the first document that answers, over the whole corpus
+
+    Of a + b equals, a answer. The first that answers follows j others with the probability
+    Π_{u < j} (1 − a / (a + b − u)) · a / (a + b − j).
+    """
+    best = first.above + 1
+    ranks = np.stack([best, best + first.equal_other, best])
+
+    def of_ranks(name: str, ranks: np.ndarray) -> np.ndarray:
+        return 1 / ranks if name == "mrr" else (ranks <= ranking_measure(name)[1]).astype(np.float64)
+
+    numbers = {name: of_ranks(name, ranks) for name in STANDARD_RANKS}
+    for query in np.flatnonzero(first.equal_other).tolist():
+        right, other = int(first.equal_right[query]), int(first.equal_other[query])
+        follows = np.arange(other + 1)
+        answers = right / (right + other - follows)
+        chances = np.cumprod(np.append(1.0, 1 - answers[:-1])) * answers
+        for name, values in numbers.items():
+            values[0, query] = chances @ of_ranks(name, best[query] + follows)
+    return numbers
 
 
 def score_ranking(

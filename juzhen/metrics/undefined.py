@@ -25,7 +25,8 @@ def why_undefined(metric: str, rows: Examples) -> str | None:
     if not len(rows):
         return "there are no rows"
     if rows.kind is Kind.POSITIVE_PAIR and metric in MEASURES[rows.kind]:
-        return NO_OTHERS if (rows.columns["positive"] == rows.columns["positive"][0]).all() else None
+        is_alone = any((texts == texts[0]).all() for texts in rows.columns.values())
+        return NO_OTHERS if is_alone else None
     if rows.targets is None:
         return None
     if metric in (CLASS_MEANS, "macro_f1"):

@@ -47,7 +47,7 @@ class Report:
 def build_report(
     results: Sequence[Result],
     *,
-    metric: str,
+    metric: str | None,
     reference: Reference,
     audit: Audit | None,
     split: str | None = None,

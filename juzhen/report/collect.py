@@ -72,7 +72,7 @@ def _read(path: Path) -> Result:
 def read_report(
     folder: Path,
     *,
-    metric: str,
+    metric: str | None,
     split: str | None,
     reference: Path | None,
     leaks: Path | None,

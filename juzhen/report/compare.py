@@ -55,14 +55,14 @@ def compare(matrix: Matrix, published: Iterable[Published]) -> list[Comparison]:
         for column, cell in sorted(row.cells.items()):
             alike: dict[tuple[str, str, float], Published] = {}
             for number in same:
-                if not unlike(number, training, column, matrix.metric):
+                if not unlike(number, training, column, cell.metric):
                     alike.setdefault((number.source, number.setup, number.percent), number)
             ours = (row.label, row.setup, column, cell)
             compared += [
                 Comparison(*ours, number, _verdict(cell, number), stands_in) for number in alike.values()
             ]
             if not alike:
-                reason = why_none(same, training, column, matrix.metric)
+                reason = why_none(same, training, column, cell.metric)
                 compared.append(Comparison(*ours, None, NO_REFERENCE, stands_in, reason))
     return compared
 
@@ -122,10 +122,10 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
     compared = []
     trainings = {row.label: training_of(row.latest) for row in matrix.rows if row.is_trained}
     for claim in published:
-        if claim.standing != CLAIM or claim.metric != matrix.metric or claim.unit != "percent":
+        if claim.standing != CLAIM or claim.metric not in matrix.measures.values() or claim.unit != "percent":
             continue
         cells = [
-            (_unlike_claim(claim, trainings.get(row.label), column, matrix.metric), row, column, cell)
+            (_unlike_claim(claim, trainings.get(row.label), column, cell.metric), row, column, cell)
             for row in matrix.rows
             for column, cell in row.cells.items()
         ]
@@ -136,7 +136,7 @@ def beside_claims(matrix: Matrix, published: Iterable[Published]) -> list[Compar
                 verdict = "reached" if short <= 0 else f"{short:.1f} short"
                 best[column] = Comparison(row.label, row.setup, column, cell, claim, verdict)
         compared += [best[column] for column in sorted(best)]
-        near = [entry for entry in cells if not {"set", "split"} & {*entry[0]}]
+        near = [entry for entry in cells if not {"set", "split", "metric"} & {*entry[0]}]
         if near and not best:
             differs, row, column, cell = min(near, key=lambda entry: (len(entry[0]), -entry[3].mean))
             reason = f"nearest: {row.label}, which differs in {', '.join(differs)}"

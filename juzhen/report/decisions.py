@@ -9,7 +9,7 @@ HEAD = ("set", "same from", "accuracy", "precision", "recall", "F1", "judged on"
 
 
 def decision_table(thresholds: Iterable[tuple[str, Threshold]]) -> ReportTable:
-    """A line for each set of 0/1 pairs; shares ×100."""
+    """A line for each set that has a threshold; shares ×100."""
     listed, body, reasons = list(thresholds), [], []
     for name, threshold in listed:
         shares = (threshold.accuracy, threshold.precision, threshold.recall, threshold.f1)

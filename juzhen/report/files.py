@@ -108,7 +108,7 @@ def published_csv(tables: Sequence[ReportTable]) -> str:
 
 def latex(matrix: Matrix) -> str:
     """A booktabs table; it needs \\usepackage{booktabs} and nothing else."""
-    head = ["trained on", *(escaped(heading(column)) for column in matrix.columns)]
+    head = ["trained on", *(escaped(heading(column, matrix)) for column in matrix.columns)]
     body = [
         [escaped(row.label), *(_latex_cell(row, column) for column in matrix.columns)] for row in matrix.rows
     ]

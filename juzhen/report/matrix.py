@@ -10,7 +10,7 @@ import pandas as pd
 
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
-from juzhen.core.measures import is_beside, metric_key
+from juzhen.core.measures import FIRST_MEASURES, OF_ANY_TEXT, OF_RANKS, is_beside, metric_key
 from juzhen.core.named import name_of
 from juzhen.core.reading import as_read
 from juzhen.core.result import WITHOUT_LEAKS, Result, without_size
@@ -46,6 +46,7 @@ class Cell:
     low, high      95 % bootstrap interval; of several seeds the mean of their bounds
     values         seed → value
     count          evaluation rows, None where the result does not say
+    metric         that the values are of
     in_domain      the row was trained on this set (on its train split, alone or among others)
     leak           as the runs counted it, else as the audit did; None: neither
     command        what was typed for the run, of the first seed; "" where the result does not say
@@ -64,6 +65,7 @@ class Cell:
     leak: Leak | None
     command: str
     commit: str
+    metric: str
     below_lexical: bool = False
     is_best: bool = False
 
@@ -130,13 +132,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Matrix:
-    """runs   a line for each run, oldest first, and one more for untrained weights that it scored: what a Result has
+    """metric  of all columns; where each column has what speaks for its set, the one that most of them share
+    measures  column → its metric
+    runs     a line for each run, oldest first, and one more for untrained weights that it scored: what a Result has
     columns  `split/dataset` keys in the order of the suite; a column never mixes two splits
-    counted  of these one for each set, so that an average counts a set once
+    counted  of these one for each set that has `metric`, so that an average counts a set once and one metric alone
     hidden   columns of other splits that have a value, and are not shown
     """
 
     metric: str
+    measures: Mapping[str, str]
     rows: Sequence[Row]
     runs: pd.DataFrame
     columns: list[str]
@@ -154,18 +159,19 @@ class Matrix:
 
 
 def build_matrix(
-    results: Sequence[Result], *, metric: str, split: str | None = None, audit: Audit | None = None
+    results: Sequence[Result], *, metric: str | None, split: str | None = None, audit: Audit | None = None
 ) -> Matrix:
     """The matrix of `metric` over all results; baselines first, then by length of the curriculum and name.
 
     Of several results with the same settings and seed the latest counts.
 
+    metric  None: of each column the one that speaks for its set
     split  dev, test, or both: each set's dev beside its test, where it has values. None: one column of each set, of the
            split that most rows have a value for, test if equal
 
     Raises UserError when no result has the metric, or none the split.
     """
-    metric = metric_key(metric)
+    metric = None if metric is None else metric_key(metric)
     runs, rows = _rows_of(results)
     records = [
         {"row": run.row, "seed": run.seed, "result": run.result, "key": key} | vars(score)
@@ -178,10 +184,12 @@ def build_matrix(
     )
     scores = scores.drop_duplicates(["row", "seed", "key"], keep="last").sort_values("seed", kind="stable")
     scores["column"], scores["metric"] = (scores["key"].str.rsplit("/", n=1).str[part] for part in (0, 1))
-    if metric not in (names := sorted(scores["metric"].unique())):
-        raise UserError(f"metric={metric}: the results hold {', '.join(names) or 'no score at all'}")
+    names = sorted(scores["metric"].unique())
+    measures = _speaking(scores) if metric is None else dict.fromkeys(scores["column"], metric)
+    if metric not in (None, *names) or not measures:
+        raise UserError(f"metric={metric or ''}: the results hold {', '.join(names) or 'no score at all'}")
     groups: dict[tuple[int, str], list[Any]] = {}
-    for score in scores[scores["metric"] == metric].itertuples():
+    for score in scores[scores["metric"] == scores["column"].map(measures)].itertuples():
         groups.setdefault((score.row, score.column), []).append(score)
     for number, column in sorted(groups):
         row, group = rows[number], groups[number, column]
@@ -194,12 +202,32 @@ def build_matrix(
     in_suites = list(dict.fromkeys(name for suite in sorted(suites, key=len, reverse=True) for name in suite))
     rows.sort(key=_row_order)
     _mark(rows)
-    beside = scores["metric"].map(lambda name: is_beside(name, metric.removesuffix(WITHOUT_LEAKS)))
+    if metric is None:
+        beside = scores["column"].isin(measures)
+    else:
+        beside = scores["metric"].map(lambda name: is_beside(name, metric.removesuffix(WITHOUT_LEAKS)))
     scored = [column for column in scores["column"][beside].unique() if without_size(column)[1] is None]
     columns, counted, both = (_columns(scored, in_suites, rows, side) for side in (split, None, BOTH))
     filled = {column for row in rows for column in row.cells}
     hidden = [column for column in both if column in filled - {*columns}]
-    return Matrix(metric, rows, runs, columns, counted if split == BOTH else columns, hidden)
+    shown = [measures[column] for column in columns]
+    common = metric or max((*FIRST_MEASURES, OF_ANY_TEXT), key=shown.count)  # the first of equals
+    alike = [column for column in (counted if split == BOTH else columns) if measures[column] == common]
+    return Matrix(common, measures, rows, runs, columns, alike, hidden)
+
+
+def _speaking(scores: pd.DataFrame) -> dict[str, str]:
+    """Column → the metric that speaks for its set; of measures of one ranking the one that most rows have."""
+    measures = {}
+    for column, group in scores.groupby("column", sort=False):
+        counts = group.dropna(subset="value")["metric"].value_counts()
+        names = [name for name in FIRST_MEASURES if name in {*group["metric"]}]
+        if names and names[0] in OF_RANKS:
+            ranked = [name for name in OF_RANKS if name in names]
+            names = [max(ranked, key=lambda name: counts.get(name, 0))]  # the first of equals
+        names = names or [*({OF_ANY_TEXT} & {*group["metric"]})]
+        measures |= {str(column): name for name in names[:1]}
+    return measures
 
 
 def _rows_of(results: Sequence[Result]) -> tuple[pd.DataFrame, list[Row]]:
@@ -261,6 +289,7 @@ def _cell(row: Row, column: str, scores: Sequence[Any], audit: Audit | None) -> 
         leak=leak_of(seeds, first.key, row.sets, result, audit),
         command=command("python", *typed) if typed else "",
         commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",
+        metric=first.metric,
     )
 
 

@@ -3,14 +3,20 @@
 import re
 from typing import Any
 
-from juzhen.core.measures import metric_title
 from juzhen.report.build import Report
 from juzhen.report.frame import render
 from juzhen.report.heat import STEPS, rules, step_of
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.page_data import column_names, drawn_columns, page_data
 from juzhen.report.panels import panels
-from juzhen.report.table import MISSING, interval, mean_and_deviation, percent, undefined_lines
+from juzhen.report.table import (
+    MISSING,
+    interval,
+    mean_and_deviation,
+    of_measures,
+    percent,
+    undefined_lines,
+)
 
 SCRIPTS = ("page.js", "figure.js", "grid.js", "figures.js", "panel.js", "tables.js")
 """One program, in this order."""
@@ -40,8 +46,8 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
         leaky=LEAKY,
         below=BELOW,
         missing=MISSING,
-        counts=f"{counts}. {metric_title(matrix.metric)} × 100.",
-        columns=column_names(columns),
+        counts=f"{counts}. {of_measures(matrix, ', or what a column names').replace('×100', '× 100')}.",
+        columns=column_names(matrix, columns),
         rows=[
             (row, data["rows"][number].get("less"), [_view(row, column, low, high) for column in columns])
             for number, row in enumerate(matrix.rows)

@@ -25,7 +25,7 @@ DECIMALS = 2
 def page_data(report: Report) -> Plain:
     """Rows and columns are named by their number in the matrix; scores and differences are in points, ×100.
 
-    columns   name, and the same without its split where all columns share one
+    columns   name, and the same without its split where all columns share one; its metric where that is its own
     rows      label, setup and costs, what stands in for more rows, and a cell for each column that has one
     orders    numbers of rows and of columns with alike ones side by side
     sizes     sizes that embeddings were cut to, and for each row and column that has some the points of a curve
@@ -40,7 +40,7 @@ def page_data(report: Report) -> Plain:
     return {
         "heat": {name: themes["light"] for name, themes in palettes().items()},
         "metric": metric_title(matrix.metric),
-        "columns": column_names(columns),
+        "columns": column_names(matrix, columns),
         "rows": [
             _row(
                 report,
@@ -85,10 +85,17 @@ def drawn_columns(matrix: Matrix) -> list[str]:
     return [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
 
 
-def column_names(columns: Sequence[str]) -> list[Plain]:
+def column_names(matrix: Matrix, columns: Sequence[str]) -> list[Plain]:
     splits = {column.split("/")[0] for column in columns}
+    own = {column for column in columns if matrix.measures[column] != matrix.metric}
     return [
-        {"name": heading(column), "short": column.split("/")[1] if len(splits) == 1 else heading(column)}
+        {
+            "name": heading(column, matrix),
+            "short": column.split("/")[1]
+            if len(splits) == 1 and column not in own
+            else heading(column, matrix),
+        }
+        | ({"measure": metric_title(matrix.measures[column])} if column in own else {})
         for column in columns
     ]
 
@@ -195,7 +202,7 @@ def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain |
     scored.sort(key=lambda entry: -entry[1].mean)
     others = []
     for number, cell in scored[1:]:
-        if (ends := difference_interval(cell, scored[0][1], matrix.metric)) is not None:
+        if (ends := difference_interval(cell, scored[0][1])) is not None:
             gap = 100 * (cell.mean - scored[0][1].mean)
             others.append(
                 {

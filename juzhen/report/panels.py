@@ -24,20 +24,22 @@ def panels(report: Report, *, worst: int) -> dict[int, Plain]:
     """
     matrix, sentences, made = report.matrix, PairTexts(), {}
     for number, row in enumerate(matrix.rows):
-        curves = _curves_of(row, matrix.metric) if row.is_trained else []
+        curves = _curves_of(row, {*matrix.measures.values()}) if row.is_trained else []
         scored = scored_sets(row, drawn_columns(matrix), sentences, worst=worst)
         made[number] = ({"curves": curves} if curves else {}) | ({"sets": scored} if scored else {})
     return {number: panel for number, panel in made.items() if panel}
 
 
-def _curves_of(row: Row, metric: str) -> list[Plain]:
+def _curves_of(row: Row, metrics: set[str]) -> list[Plain]:
     """The curves of each seed's last run: quantity, seed, and (step, value) points; of a set's weight, too."""
     lines = []
     for seed, results in row.results.items():
         if (curves := _read(results[-1])) is None:
             continue
         for key in sorted(curves.values):
-            is_score = key.startswith("dev/") and key.endswith(f"/{metric}") and "/selection/" not in key
+            is_score = (
+                key.startswith("dev/") and "/selection/" not in key and key.rpartition("/")[2] in metrics
+            )
             is_weight = key.startswith("train/") and key.endswith("/weight")
             if (is_score or is_weight or key == "train/loss") and len(curves.values[key]) > 1:
                 lines.append({"of": key, "seed": seed, "points": _points(curves, key, is_score)})

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from juzhen.core.measures import FIRST_MEASURES
+from juzhen.core.measures import speaking_keys
 from juzhen.core.result import Result
 from juzhen.report.matrix import Matrix, Row
 from juzhen.report.table import MISSING, ReportTable, percent, signed
@@ -106,10 +106,9 @@ def parents_table(result: Result, folders: Sequence[str | Path]) -> ReportTable:
 def _by_column(result: Result) -> Scores:
     """Column → the measure that speaks for it, of the split with a score: test before dev."""
     scores: dict[str, float] = {}
-    for key, score in result.scores.items():
-        column, _, measure = key.rpartition("/")
-        if measure in FIRST_MEASURES and score.value is not None:
-            scores[column] = score.value
+    for key in speaking_keys(result.scores):
+        if (value := result.scores[key].value) is not None:
+            scores[key.rpartition("/")[0]] = value
     return {
         column: value
         for column, value in scores.items()

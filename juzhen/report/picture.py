@@ -18,9 +18,10 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from juzhen.core.errors import UserError
+from juzhen.core.measures import metric_title
 from juzhen.core.whole import whole_file
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
-from juzhen.report.table import heading, percent
+from juzhen.report.table import heading, of_measures, percent
 
 CHINESE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 CHINESE_FONTS = (
@@ -102,12 +103,14 @@ def draw_heat_map(matrix: Matrix, rows: Sequence[Row], columns: Sequence[str], f
         axes = figure.subplots()
         norm = Normalize(vmin=min(0.0, np.nanmin(values)), vmax=100)
         image = axes.imshow(values, cmap=COLOURS, norm=norm, aspect="auto")
-        axes.set_xticks(range(len(columns)), list(map(heading, columns)), rotation=35, ha="right")
+        axes.set_xticks(
+            range(len(columns)), [heading(column, matrix) for column in columns], rotation=35, ha="right"
+        )
         axes.set_yticks(range(len(rows)), labels)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         legend = f"outlined: trained on it, {LEAKY} leaky, {BELOW} below the lexical baseline"
-        axes.set_title(f"{matrix.metric} ×100\n{legend}", fontsize=8, loc="left")
+        axes.set_title(f"{of_measures(matrix, ', or what a column names')}\n{legend}", fontsize=8, loc="left")
         figure.colorbar(image, ax=axes, fraction=0.03, pad=0.02)
         _lay_out(figure)  # the cells have no part in it, and each pass over them takes long
         lightness = norm(values)
@@ -146,7 +149,7 @@ def draw_dots(matrix: Matrix, path: Path) -> None:
     values. Raises UserError where none has a score."""
     columns = [column for column in matrix.columns if any(column in row.cells for row in matrix.rows)]
     if not columns:
-        raise UserError(f"--picture {path}: no run has a score in {matrix.metric}; there is nothing to draw")
+        raise UserError(f"--picture {path}: no run has a score; there is nothing to draw")
     across, down = min(PANELS, len(columns)), -(-len(columns) // PANELS)
     most = max(sum(column in row.cells for row in matrix.rows) for column in columns)
     size = (PANEL_INCHES * across, down * (1.1 + INCHES_PER_ROW * most))
@@ -173,4 +176,4 @@ def _panel(axes: Axes, matrix: Matrix, column: str) -> None:
     axes.grid(axis="x", color="#dddddd")
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_title(f"{heading(column)}, {matrix.metric} ×100", loc="left", fontsize=9)
+    axes.set_title(f"{heading(column)}, {metric_title(matrix.measures[column])} ×100", loc="left", fontsize=9)

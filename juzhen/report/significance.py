@@ -35,9 +35,7 @@ def differences(matrix: Matrix) -> pd.DataFrame:
     """
     body, tests = [], []
     estimates = {
-        (row.label, column): _estimate(cell, matrix.metric)
-        for row in matrix.rows
-        for column, cell in row.cells.items()
+        (row.label, column): _estimate(cell) for row in matrix.rows for column, cell in row.cells.items()
     }
     for first, second in combinations(matrix.rows, 2):
         for column in matrix.columns:
@@ -91,15 +89,15 @@ def both_ways(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([frame, turned], ignore_index=True)
 
 
-def difference_interval(a: Cell, b: Cell, metric: str) -> tuple[float, float] | None:
+def difference_interval(a: Cell, b: Cell) -> tuple[float, float] | None:
     """95 % interval of `a` less `b` in points, ×100; it has no 0 in it where the test of `differences` has p < 0.05.
 
     Not corrected for the number of differences. Of correlations it is the interval of Fisher's z, scaled to points by
     the slope between the two values. None where neither test is possible.
     """
-    if (welch := _welch(_estimate(a, metric), _estimate(b, metric))) is not None:
+    if (welch := _welch(_estimate(a), _estimate(b))) is not None:
         gap, error, freedom = welch
-        slope = (a.mean - b.mean) / gap if gap else 1 - a.mean**2 if metric in CORRELATIONS else 1.0
+        slope = (a.mean - b.mean) / gap if gap else 1 - a.mean**2 if a.metric in CORRELATIONS else 1.0
         reach = error * (stdtrit(freedom, 1 - LEVEL / 2) if freedom else INTERVAL_WIDTH / 2)
     elif (paired := _paired(a, b)) is not None:
         gap, error, freedom = paired
@@ -118,13 +116,13 @@ def _two_sided(tests: np.ndarray) -> np.ndarray:
     return np.where(errors == 0, gaps == 0, p)
 
 
-def _estimate(cell: Cell, metric: str) -> tuple[float, float, float] | None:
+def _estimate(cell: Cell) -> tuple[float, float, float] | None:
     """Value of a cell, its variance and how much of that is doubtful, for Welch's test; None without an interval.
 
     It varies with the evaluation rows (the interval) and, where there are several seeds, with the training (their
     deviation); correlations after Fisher's z-transform.
     """
-    scale = math.atanh if metric in CORRELATIONS else float
+    scale = math.atanh if cell.metric in CORRELATIONS else float
     if cell.low is None or cell.high is None:
         return None
     values = list(cell.values.values())

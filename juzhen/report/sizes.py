@@ -47,7 +47,7 @@ def size_tables(matrix: Matrix) -> list[ReportTable]:
     drawn = curves(matrix)
     sizes = all_sizes(drawn)
     body = [
-        (curve.row.label, heading(curve.column), *(_text(curve.cells, dim) for dim in sizes))
+        (curve.row.label, heading(curve.column, matrix), *(_text(curve.cells, dim) for dim in sizes))
         for curve in drawn
     ]
     note = (

@@ -82,10 +82,16 @@ def show_tables(tables: Iterable[ReportTable], notes: Iterable[str] = ()) -> Non
             print(note)
 
 
+def of_measures(matrix: Matrix, otherwise: str) -> str:
+    """The metric of the table, ×100; with `otherwise` where some column names one of its own."""
+    is_mixed = any(matrix.measures[column] != matrix.metric for column in matrix.columns)
+    return f"{metric_title(matrix.metric)} ×100{otherwise if is_mixed else ''}"
+
+
 def caption(matrix: Matrix) -> str:
     hidden = ", ".join(map(heading, matrix.hidden))
     return (
-        f"{metric_title(matrix.metric)} ×100; row: trained on, column: evaluated on. "
+        f"{of_measures(matrix, ', or what a column names')}; row: trained on, column: evaluated on. "
         f"One seed: 95 % bootstrap interval where there is one; several: mean ± standard deviation "
         f"(n: seeds with a value, where not all have one). {MISSING} no score."
         + (f" Not shown: {hidden}; --split both shows them." if hidden else "")
@@ -95,7 +101,7 @@ def caption(matrix: Matrix) -> str:
 def chinese_caption(matrix: Matrix) -> str:
     hidden = "、".join(map(heading, matrix.hidden))
     return (
-        f"{metric_title(matrix.metric)} ×100；行：训练集，列：评测集。单个种子：95 % 自助法区间；"
+        f"{of_measures(matrix, '，或列名所注的指标')}；行：训练集，列：评测集。单个种子：95 % 自助法区间；"
         f"多个种子：均值 ± 标准差。{MISSING} 无分数。{CHINESE_LEGEND}"
         + (f"未显示：{hidden}；加 --split both 即可显示。" if hidden else "")
     )
@@ -123,7 +129,7 @@ def matrix_table(matrix: Matrix, text_of: Callable[[Row, str], str]) -> ReportTa
         (row.label, str(row.num_seeds), *(text_of(row, column) for column in matrix.columns))
         for row in matrix.rows
     ]
-    head = ("trained on", "seeds", *map(heading, matrix.columns))
+    head = ("trained on", "seeds", *(heading(column, matrix) for column in matrix.columns))
     return ReportTable("matrix", "Transfer matrix", "", head, body)
 
 
@@ -204,7 +210,7 @@ def to_csv(matrix: Matrix) -> str:
             leak, unseen = cell.leak, cell.leak and cell.leak.unseen
             seen = (leak.rows, leak.share, leak.counted_by) if leak else (None,) * 3
             unseen_numbers = (unseen.value, unseen.low, unseen.high, unseen.count) if unseen else (None,) * 4
-            names = (row.label, row.setup, *column.split("/"), matrix.metric)
+            names = (row.label, row.setup, *column.split("/"), cell.metric)
             body.append((*names, *numbers, *marks, *seen, *unseen_numbers, cell.command))
     return pd.DataFrame(body, columns=CSV_COLUMNS, dtype=object).to_csv(index=False, lineterminator="\n")
 
@@ -217,10 +223,11 @@ def signed(value: float | None) -> str:
     return MISSING if value is None or pd.isna(value) else f"{value:+.1f}"
 
 
-def heading(column: str) -> str:
-    """A column's name in a table: `test/lcqmc` → `lcqmc (test)`."""
+def heading(column: str, matrix: Matrix | None = None) -> str:
+    """A column's name in a table: `test/lcqmc` → `lcqmc (test)`; with its metric where that is not the matrix's."""
     split, dataset = column.split("/")
-    return f"{dataset} ({split})"
+    own = matrix is not None and matrix.measures[column] != matrix.metric
+    return f"{dataset} ({split})" + (f" {metric_title(matrix.measures[column])}" if matrix and own else "")
 
 
 def cell_text(row: Row, column: str) -> str:

@@ -331,7 +331,7 @@ def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
     ("command", "message"),
     [
         (["calibrate", "nowhere"], "no result here"),
-        (["calibrate", "{joint}", "--sets", "demo_sts"], "no dev split of labelled pairs with this name"),
+        (["calibrate", "{joint}", "--sets", "demo_sts"], "did you mean demo_qmc?"),
         (["fuse", "{joint}", "{other}", "--sets", "demo_qcm"], "did you mean demo_qmc?"),
     ],
 )

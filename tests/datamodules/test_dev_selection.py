@@ -30,9 +30,9 @@ TEST = a_set("graded", Kind.SCORED_PAIR, "test")
         ([GRADED, JUDGEMENTS], ["judgements"], "ndcg_at_10", ["judgements"]),
         ([GRADED, LISTS], ["lists"], "ndcg_at_10", ["lists"]),
         ([GRADED, CLASSES], ["classes"], "class_mean_accuracy", ["classes"]),
-        ([POSITIVES, JUDGEMENTS, LISTS], ["elsewhere"], "ranking_accuracy", ["positives"]),
+        ([POSITIVES, JUDGEMENTS, LISTS], ["elsewhere"], "recall_at_1", ["positives"]),
         ([TEXT, JUDGEMENTS, LISTS], ["text"], "ndcg_at_10", ["judgements", "lists"]),
-        ([POSITIVES, TEXT], ["text"], "ranking_accuracy", ["positives"]),
+        ([POSITIVES, TEXT], ["text"], "recall_at_1", ["positives"]),
         ([TEST, TEXT, CLASSES], ["text"], "spearman", []),
     ],
 )
@@ -54,10 +54,10 @@ def test_sets_of_a_mixture_are_each_judged_by_what_speaks_for_their_kind():
     assert found.columns == [
         "dev/graded/spearman",
         "dev/pairs/spearman",
-        "dev/positives/ranking_accuracy",
+        "dev/positives/recall_at_1",
         "dev/judgements/ndcg_at_10",
     ]
-    words = "spearman of graded, pairs and ranking_accuracy of positives and ndcg_at_10 of judgements"
+    words = "spearman of graded, pairs and recall_at_1 of positives and ndcg_at_10 of judgements"
     assert found.in_words == f"the best mean dev {words}"
 
 

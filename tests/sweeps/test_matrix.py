@@ -4,7 +4,12 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
+from juzhen.report.build import build_report
+from juzhen.report.figures import Reference
+from juzhen.report.files import markdown
 from juzhen.report.matrix import Matrix, build_matrix
+from juzhen.report.page import html
+from juzhen.report.table import to_csv, to_markdown
 
 SCORES = {"dev/bq/spearman": 0.5}
 
@@ -290,3 +295,49 @@ def test_precision_and_back_end_make_rows_that_say_so(make_result):
         for one in (full, half)
     ]
     assert labels(lexical) == ["lexical"]
+
+
+FAQ = {"dev/faq/recall_at_1": 0.7, "dev/faq/mrr": 0.8, "dev/faq/ranking_accuracy": 1.0}
+
+
+def test_each_column_has_the_metric_that_speaks_for_its_set(make_result):
+    scores = {
+        "dev/csts/spearman": 0.5,
+        "dev/bq/spearman": 0.4,
+        "dev/cmrc/ndcg_at_10": 0.3,
+        "dev/cmrc/mrr": 0.2,
+    }
+    matrix = build_matrix([make_result(["csts"], scores), make_result(["faq"], FAQ)], metric=None)
+    assert {column: matrix.measures[column] for column in matrix.columns} == {
+        "dev/bq": "spearman", "dev/cmrc": "ndcg_at_10", "dev/csts": "spearman", "dev/faq": "recall_at_1",
+    }  # fmt: skip
+    assert matrix.rows[1].cells["dev/faq"].mean == 0.7
+    assert (matrix.metric, matrix.counted) == ("spearman", ["dev/bq", "dev/csts"])  # of one metric alone
+    shown = to_markdown(matrix)
+    assert "faq (dev) R@1" in shown
+    assert "csts (dev) |" in shown
+    assert ",dev,faq,recall_at_1,0.7," in to_csv(matrix)
+
+
+def test_a_folder_of_positive_pairs_alone_has_a_table_and_a_report(make_result):
+    results = [make_result(["faq"], FAQ, untrained={"dev/faq/recall_at_1": 0.6})]
+    matrix = build_matrix(results, metric=None)
+    assert (matrix.metric, matrix.columns) == ("recall_at_1", ["dev/faq"])
+    assert to_markdown(matrix).startswith("R@1 ×100; row")
+    report = build_report(results, metric=None, reference=Reference([], []), audit=None)
+    assert "+10.0" in markdown(report)
+    assert "faq" in html(report, title="faq")
+
+
+def test_rows_of_which_some_rank_a_few_texts_alone_are_compared_by_that(make_result):
+    """A cross-encoder, or a result from before all standard questions were ranked."""
+    few = {"dev/faq/ranking_accuracy": 0.9}
+    pair = [make_result(["faq"], FAQ), make_result(["old"], few)]
+    assert build_matrix(pair, metric=None).measures["dev/faq"] == "ranking_accuracy"
+    assert build_matrix(pair, metric="recall_at_1").measures["dev/faq"] == "recall_at_1"
+    assert build_matrix(pair[:1], metric=None).measures["dev/faq"] == "recall_at_1"
+
+
+def test_hidden_tokens_speak_where_nothing_else_does(make_result):
+    matrix = build_matrix([make_result(["text"], {"dev/text/mlm_accuracy": 0.3})], metric=None)
+    assert matrix.rows[0].cells["dev/text"].mean == 0.3

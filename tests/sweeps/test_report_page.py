@@ -186,8 +186,8 @@ def test_an_interval_has_no_0_in_it_where_the_test_finds_a_difference(make_resul
         for second in matrix.rows:
             for column in first.cells.keys() & second.cells.keys():
                 a, b = first.cells[column], second.cells[column]
-                ends = difference_interval(a, b, "spearman")
-                test = _welch(_estimate(a, "spearman"), _estimate(b, "spearman"))
+                ends = difference_interval(a, b)
+                test = _welch(_estimate(a), _estimate(b))
                 if first is second or test is None:
                     continue
                 p = _two_sided(np.array([test]))[0]
@@ -205,10 +205,10 @@ def test_without_intervals_the_seeds_that_both_have_are_paired(make_result):
         for place, name in enumerate(("csts", "lcqmc"))
     ]
     a, b = (row.cells["dev/bq"] for row in matrix_of(results).rows)
-    low, high = difference_interval(a, b, "spearman")
+    low, high = difference_interval(a, b)
     assert low < 5.0 < high
     assert (low > 0) == (_two_sided(np.array([_paired(a, b)]))[0] < LEVEL)
-    assert difference_interval(replace(a, values={1: 0.7}), b, "spearman") is None
+    assert difference_interval(replace(a, values={1: 0.7}), b) is None
 
 
 @pytest.fixture

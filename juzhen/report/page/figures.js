@@ -14,7 +14,7 @@ function timeTicks(low, high, count) {
   return inside.length >= 2 ? inside.filter((_, index) => index % Math.ceil(inside.length / count) === 0) : count;
 }
 const costText = (value) => (costBy.value === "seconds" ? timeText(value) : d3.format(".2~s")(value));
-const sharedColumns = d3.range(COLUMNS.length).filter((column) => priced.every(({ row }) => row.cells[column]));
+const sharedColumns = d3.range(COLUMNS.length).filter((column) => !COLUMNS[column].measure && priced.every(({ row }) => row.cells[column]));
 
 function quality(row) {
   if (qualityBy.value !== "mean") return row.cells?.[qualityBy.value]?.mean;
@@ -29,7 +29,7 @@ function drawCosts() {
   const devices = [...new Set(places.map((place) => place.device))];
   const baselines = ROWS.filter((row) => row.kind !== "trained").map((row) => ({ label: row.label, quality: quality(row) })).filter((row) => row.quality !== undefined);
   const ends = d3.extent(places, (place) => place.cost), isLog = ends[1] > 5 * ends[0];
-  const axis = qualityBy.value === "mean" ? `mean ${DATA.metric} × 100 over ${sharedColumns.length} sets` : `${DATA.metric} × 100 on ${COLUMNS[qualityBy.value].name}`;
+  const axis = qualityBy.value === "mean" ? `mean ${DATA.metric} × 100 over ${sharedColumns.length} sets` : `${measureOf(qualityBy.value)} × 100 on ${COLUMNS[qualityBy.value].name}`;
   const draw = (colours, width) => {
     const names = legend(devices, colours, width);
     const marginLeft = 44, marginTop = 30 + names.height;
@@ -80,7 +80,7 @@ function drawSizes() {
     return Plot.plot({
       ...look(colours, width), height: Math.min(420, Math.max(300, width * 0.5)) + names.height, marginLeft, marginTop, marginBottom: 50, marginRight: 20, grid: true,
       x: { type: "point", domain: DATA.sizes.names, label: "numbers of an embedding →" },
-      y: { label: `↑ ${DATA.metric} × 100 on ${COLUMNS[sizesColumn.value].name}`, nice: true },
+      y: { label: `↑ ${measureOf(sizesColumn.value)} × 100 on ${COLUMNS[sizesColumn.value].name}`, nice: true },
       marks: [
         Plot.ruleX(places.filter((place) => place.low !== null), { x: "name", y1: "low", y2: "high", stroke: colour, strokeOpacity: 0.4 }),
         Plot.line(places, { x: "name", y: "mean", z: "series", stroke: colour, strokeWidth: 1.6 }),

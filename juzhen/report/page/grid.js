@@ -1,6 +1,7 @@
 // The matrix: its colours and orders, the panel of a cell, keys, and the same picture as an SVG.
 const PANELS = JSON.parse(document.getElementById("panels").textContent);
 const ROWS = DATA.rows, COLUMNS = DATA.columns;
+const measureOf = (column) => COLUMNS[column].measure ?? DATA.metric;
 const grid = document.getElementById("grid");
 const body = grid.tBodies[0];
 const panel = document.getElementById("panel");
@@ -121,7 +122,7 @@ function cellFacts(row, column, pin) {
     ["code", pin && cell.commit],
   ]);
   const command = pin && cell.command !== undefined ? make("code", { class: "command" }, commands[cell.command]) : null;
-  return [title, make("div", { class: "score" }, mean, make("small", {}, ` ${spread.join(" ")} ${DATA.metric}`)), list, command].filter(Boolean);
+  return [title, make("div", { class: "score" }, mean, make("small", {}, ` ${spread.join(" ")} ${measureOf(column)}`)), list, command].filter(Boolean);
 }
 
 function showPanel(element, pin) {
