@@ -218,7 +218,7 @@ def build_matrix(
 
 def _speaking(scores: pd.DataFrame) -> dict[str, str]:
     """Column → the metric that speaks for its set; of measures of one ranking the one that most rows have."""
-    measures = {}
+    measures: dict[str, str] = {}
     for column, group in scores.groupby("column", sort=False):
         counts = group.dropna(subset="value")["metric"].value_counts()
         names = [name for name in FIRST_MEASURES if name in {*group["metric"]}]
