@@ -7,9 +7,9 @@ import argparse
 from pathlib import Path
 
 from juzhen import SentenceEncoder, fit
+from juzhen.data.rows import as_examples
 from juzhen.encoders import save_encoder
 from juzhen.evaluation import evaluate
-from juzhen.training.rows import as_examples
 
 
 def main() -> None:

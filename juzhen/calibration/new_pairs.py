@@ -1,5 +1,6 @@
 """Scores of new pairs: of one encoder or of two runs fused, as they are or as probabilities; of a table of pairs."""
 
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -11,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from juzhen.backends.names import BackendName
 from juzhen.core.csv_rows import csv_text
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.fitted import Calibration, Fusion, is_fusion
-from juzhen.core.numerals import is_position
 from juzhen.core.owned import require_ours
-from juzhen.core.texts import short, text_fault
 from juzhen.core.whole import write_text
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
 
     from juzhen.data.readers import FileTable
+    from juzhen.data.tables import Reading
 
 
 SAME = "same"
@@ -172,81 +172,85 @@ class Scorer:
 
 
 def score_table(
-    scorer: Scorer,
-    path: Path,
-    *,
-    columns: Sequence[str] | None,
-    header: bool,
-    quoted: bool,
-    output: Path | None,
-    score_column: str,
+    scorer: Scorer, path: Path, reading: "Reading", *, output: Path | None, score_column: str
 ) -> Path:
     """Writes a table of pairs with one more column, or two with --decide, and gives its path; complete or not there.
 
-    columns  of the two texts; None: sentence1 and sentence2, or the first two where there is no header
-    output   None: <file>.scored.tsv or .csv beside the file; UTF-8, with a mark where the file was not plain UTF-8
+    reading  what a person says of the table; its columns are the two texts
+    output   None: <file>.scored beside the file, of its format, or .csv for those of an Excel, parquet or Arrow file;
+             UTF-8, with a mark where the file was not plain UTF-8
 
     Raises UserError for a file that cannot be read, a row that is not like the others and an empty sentence.
     """
-    from juzhen.data.readers import DELIMITERS, read_own_table
+    from juzhen.data.readers import plain_name, suffix_of
+    from juzhen.data.row_kinds import pair_columns, text_cells
+    from juzhen.data.tables import (
+        DELIMITERS,
+        JSON,
+        column_values,
+        good_texts,
+        names_of,
+        read_own_table,
+        with_split_cells,
+    )
 
-    suffix = next((suffix for suffix in reversed(path.suffixes) if suffix in DELIMITERS), None)
-    if suffix is None:
-        raise UserError(
-            f"--file {path}: expected one of {', '.join(DELIMITERS)}, or one with .gz or .zst behind it"
-        )
-    quoted = quoted or suffix == ".csv"
-    output = output or path.with_name(f"{path.name.split(suffix)[0]}.scored{suffix}")
+    suffix = suffix_of(path)
+    suffix = suffix if suffix in (*DELIMITERS, *JSON) else ".csv"
+    output = output or path.with_name(f"{plain_name(path)}.scored{suffix}")
     if output.exists() and output.samefile(path):
         raise UserError(f"--output {output}: this is the file that is read; give another one")
     require_ours(output)
-    table = read_own_table(path, header=header, quoted=quoted)
-    for line, reason in sorted(table.faults.items())[:1]:
-        raise UserError(f"{table.at(line)}: {reason}")
+    table = read_own_table(path, reading)
     new_names = [score_column, SAME] if scorer.decide else [score_column]
     if twice := [name for name in new_names if name in (table.names or ())]:
         raise UserError(
             f"{path}: there is a column {twice[0]} already; rename it, or type --score-column predicted"
         )
-    names = columns or (("sentence1", "sentence2") if header else ("0", "1"))
-    first, second = _text_columns(table, names, are_default=not columns)
-    scores = scorer.scores(first, second, progress=True, columns=columns or (), source=str(path))
+    names = pair_columns(text_cells(table, reading))
+    places = [names_of(table).index(name) for name in names]
+    table = with_split_cells(table, places, reading.split_cells)
+    rows, faults = good_texts(table, places, reading)
+    columns = [column_values(table, place) for place in range(len(table.columns))]
+    columns = [[values[row] for row in rows] for values in columns]
+    for note in table.notes:
+        print(f"note: {note}", file=sys.stderr)
+    left_out = f"; {len(faults):,} faulty rows are left out" if faults else ""
+    print(
+        f"{path}: {len(rows):,} rows; {table.format}; {names[0]} is compared with {names[1]}{left_out}",
+        file=sys.stderr,
+    )
+    first, second = (columns[place] for place in places)
+    scores = scorer.scores(first, second, progress=True, columns=names, source=str(path))
     # The shortest digits that are read back as the same number: fewer would tie scores that lie close together.
-    added = [[str(value) for value in scorer.shown(scores)]]
+    columns.append(
+        [float(value) if suffix_of(output) in JSON else str(value) for value in scorer.shown(scores)]
+    )
     if scorer.decide:
-        added.append([str(int(score >= scorer.limit)) for score in scores])
-    rows = list(zip(*table.columns, *added, strict=True))
-    if table.names:
-        rows.insert(0, (*table.names, *new_names))
-    delimiter = DELIMITERS[suffix]
-    plain = "" if quoted else "".join(f"{delimiter.join(row)}\n" for row in rows)
-    text = csv_text(rows, delimiter=delimiter) if quoted else plain
-    write_text(output, f"\ufeff{text}" if table.needs_mark else text)
+        columns.append([int(score >= scorer.limit) for score in scores])
+    header = [*table.names, *new_names] if table.names else []
+    write_text(output, _scored_text(table, header, columns, suffix_of(path), suffix_of(output)))
     return output
 
 
-def _text_columns(table: "FileTable", names: Sequence[str], *, are_default: bool) -> list[Sequence[str]]:
-    from juzhen.data.verify import listed, place_in
+def _scored_text(
+    table: "FileTable", header: Sequence[str], columns: Sequence[Sequence[Any]], read: str, written: str
+) -> str:
+    """The text of a table with further columns: as it was read where the format stays, else in that of the suffix."""
+    from juzhen.data.tables import DELIMITERS, JSON, as_text
 
-    header = table.names or [str(position) for position in range(len(table.columns))]
-    if names[0] == names[1]:
-        raise UserError(f"--columns {' '.join(names)}: expected two columns; a sentence with itself scores 1")
-    columns = []
-    for name in names:
-        if name not in header and not (is_position(name) and int(name) < len(header)):
-            hint = nearest(name, map(short, header))
-            hint = hint if hint.startswith("did you mean") else f"known: {listed(header)}"
-            pair = ", or, if the first line is a pair already, type --no-header"
-            raise UserError(
-                f"{table.place}: no column {name}; {hint}. Choose with --columns A B"
-                f"{pair if table.names and are_default else ''}"
-            )
-        position = place_in(header, name, table.place) if name in header else int(name)
-        for line, text in zip(table.lines, table.columns[position], strict=True):
-            if fault := text_fault(text):
-                raise UserError(f"{table.at(int(line))}: the sentence in column {name} {fault}")
-        columns.append(table.columns[position])
-    return columns
+    rows = zip(*columns, strict=True)
+    if written in JSON:
+        names = header or [str(number) for number in range(1, len(columns) + 1)]
+        records = (dict(zip(names, row, strict=True)) for row in rows)
+        return "".join(f"{json.dumps(record, ensure_ascii=False, default=str)}\n" for record in records)
+    cells = [[cell if isinstance(cell, str) else as_text(cell) for cell in row] for row in rows]
+    cells = [[*header], *cells] if header else cells
+    delimiter = table.delimiter if read == written else DELIMITERS.get(written, ",")[0]
+    if read == written and not table.quoted:
+        text = "".join(f"{delimiter.join(row)}\n" for row in cells)
+    else:
+        text = csv_text(cells, delimiter=delimiter)
+    return f"\ufeff{text}" if table.needs_mark else text
 
 
 def _kind(encoder: Any) -> str:

@@ -1,6 +1,7 @@
-"""`juzhen encode`: embeddings of the lines of a file."""
+"""`juzhen encode`: embeddings of the texts of a file."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,23 +13,32 @@ from juzhen.cli.options import (
     Backend,
     BatchTokens,
     Cache,
+    Columns,
     Encoder,
+    Header,
     LongTexts,
+    OnBadRow,
     Overlap,
+    Quoted,
+    Sheet,
+    SplitCells,
     TruncateDim,
 )
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 from juzhen.core.opened import require_file
 from juzhen.core.owned import require_ours
-from juzhen.core.texts import text_fault
 from juzhen.core.whole import whole_file
 
 
 def encode(
     encoder: Encoder,
     file: Annotated[
-        Path, Argument(help="one text per line: .txt, also .txt.zst or .txt.gz; - reads standard input")
+        Path,
+        Argument(
+            help="texts: .txt with one in each line, or a table: .csv, .tsv, .jsonl, .parquet, .xlsx; also .gz, .zst; "
+            "- reads lines of standard input"
+        ),
     ],
     *,
     output: Annotated[
@@ -55,6 +65,12 @@ def encode(
     prompt: Annotated[
         str | None, Option(metavar="TEXT", help="this before every line; '' for nothing")
     ] = None,
+    columns: Columns = None,
+    header: Header = None,
+    quoted: Quoted = None,
+    sheet: Sheet = None,
+    split_cells: SplitCells = None,
+    on_bad_row: OnBadRow = "error",
     long_texts: LongTexts = "cut",
     overlap: Overlap = None,
     cut_report: Annotated[
@@ -62,23 +78,34 @@ def encode(
         Option(metavar="FILE.tsv", help="a row for each line that was cut: its number, tokens, tokens lost"),
     ] = None,
 ) -> None:
-    """Writes the embeddings of the lines of a text as a NumPy array, float32, a row for each line.
+    """Writes the embeddings of the texts of a file as a NumPy array, float32, a row for each.
 
     --precision int8 writes a byte for each number, and beside it FILE.ranges.npy, the ends between which they are
     spread; binary a bit for each, 1 where it is above 0.
 
-    Lines that were cut are counted, and the first ones named.
+    Texts that were cut are counted, and the lines of the first ones named. Of a table the column `text` is read, or the
+    only one.
 
     juzhen encode runs/NAME lines.txt
+    juzhen encode runs/NAME faq.csv --columns text=问题
     juzhen encode runs/NAME reports.txt --long-texts chunk
     cut -f2 pairs.tsv | juzhen encode runs/NAME - --output firsts.npy
     """
-    from juzhen.data.audit.sources import text_lines
+    from juzhen.data.readers import plain_name
+    from juzhen.data.tables import (
+        Reading,
+        column_values,
+        good_texts,
+        parse_columns,
+        read_texts,
+        require_fields,
+        with_split_cells,
+    )
 
     is_stream = str(file) == "-"
     if is_stream and output is None:
         raise UserError("-: standard input has no name; say where to write: --output FILE.npy")
-    output = output or file.with_name(f"{file.name.split('.txt')[0]}.npy")
+    output = output or file.with_name(f"{plain_name(file)}.npy")
     kept_ranges = output.with_name(f"{output.name.removesuffix('.npy')}.ranges.npy")
     writes_ranges = precision == "int8" and ranges is None
     if ranges is not None and precision != "int8":
@@ -90,12 +117,13 @@ def encode(
     if cut_report is not None and long_texts != "cut":
         raise UserError("--cut-report: with --long-texts chunk nothing is cut; leave out one of the two")
     require_ours(output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else []))
-    texts = (
-        sys.stdin.read().removesuffix("\n").split("\n") if is_stream else text_lines(file, option="encode")
-    )
-    for number, text in enumerate(texts, start=1):
-        if fault := text_fault(text):
-            raise UserError(f"{file}:{number}: the line {fault}")
+    reading = Reading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
+    require_fields(reading, "text")
+    table, place = read_texts(file, reading, content=_standard_input() if is_stream else None)
+    table = with_split_cells(table, [place], split_cells)
+    chosen, faults = good_texts(table, [place], reading)
+    values = column_values(table, place)
+    texts, line_numbers = [values[row] for row in chosen], table.lines[chosen].tolist()
     without_hub()
     import numpy as np
 
@@ -128,8 +156,8 @@ def encode(
             np.save(stream, array)
     lost = loaded.lost_tokens(texts)
     if cut_report is not None:
-        write_cut_report(cut_report, lost, loaded.max_length)
-    if line := cut_lines(lost, loaded.max_length):
+        write_cut_report(cut_report, lost, loaded.max_length, line_numbers)
+    if line := cut_lines(lost, loaded.max_length, line_numbers):
         print(line, file=sys.stderr)
     if loaded.score_head is not None:
         print(
@@ -137,6 +165,8 @@ def encode(
             file=sys.stderr,
         )
     kind = "" if precision == "float32" else f", in {precision}"
+    if faults:
+        print(f"left out: {len(faults):,} faulty rows, the first in line {min(faults):,}", file=sys.stderr)
     print(f"{len(embeddings):,} embeddings of {embeddings.shape[1]} numbers{kind}: {output}", file=sys.stderr)
 
 
@@ -144,27 +174,31 @@ SHOWN = 5
 """Lines that are named."""
 
 
-def cut_lines(lost: Any, max_length: int) -> str | None:
-    """How many lines were cut, and which are the first; None where none was.
+def _standard_input() -> bytes:
+    """As bytes: a text stream of Python would end lines at carriage returns, too."""
+    stream = getattr(sys.stdin, "buffer", None)
+    return sys.stdin.read().encode() if stream is None else stream.read()
 
-    lost  tokens of each line that were left out
+
+def cut_lines(lost: Any, max_length: int, line_numbers: Sequence[int]) -> str | None:
+    """How many texts were cut, and the lines of the first; None where none was.
+
+    lost  tokens of each text that were left out
     """
-    line_numbers = [number for number, count in enumerate(lost.tolist(), start=1) if count]
-    if not line_numbers:
+    cut = [number for number, count in zip(line_numbers, lost.tolist(), strict=True) if count]
+    if not cut:
         return None
-    named = ", ".join(f"{number:,}" for number in line_numbers[:SHOWN]) + (
-        ", …" if line_numbers[SHOWN:] else ""
-    )
+    named = ", ".join(f"{number:,}" for number in cut[:SHOWN]) + (", …" if cut[SHOWN:] else "")
     return (
-        f"{len(line_numbers):,} of {len(lost):,} lines are longer than {max_length} tokens and were cut: {named}. "
+        f"{len(cut):,} of {len(lost):,} lines are longer than {max_length} tokens and were cut: {named}. "
         "--cut-report FILE lists them; --long-texts chunk reads them whole"
     )
 
 
-def write_cut_report(path: Path, lost: Any, max_length: int) -> None:
+def write_cut_report(path: Path, lost: Any, max_length: int, line_numbers: Sequence[int]) -> None:
     rows = [
         f"{number}\t{max_length + count}\t{count}\n"
-        for number, count in enumerate(lost.tolist(), start=1)
+        for number, count in zip(line_numbers, lost.tolist(), strict=True)
         if count
     ]
     with whole_file(path, "w") as stream:

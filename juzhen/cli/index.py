@@ -13,9 +13,14 @@ from juzhen.cli.options import (
     Backend,
     BatchTokens,
     Cache,
+    Columns,
+    Header,
     LongTexts,
     OnBadRow,
     Overlap,
+    Quoted,
+    Sheet,
+    SplitCells,
     TruncateDim,
 )
 from juzhen.core.errors import UserError
@@ -26,7 +31,7 @@ Encoder = Annotated[str, Argument(help="run folder, or folder of an encoder")]
 Texts = Annotated[
     Path,
     Argument(
-        help="texts: .txt with one in each line, or a table: .tsv, .csv, .jsonl, .parquet; also .gz, .zst"
+        help="texts: .txt with one in each line, or a table: .tsv, .csv, .jsonl, .parquet, .xlsx; also .gz, .zst"
     ),
 ]
 TextColumn = Annotated[
@@ -39,10 +44,6 @@ IdColumn = Annotated[
 Metadata = Annotated[
     list[str] | None,
     Option(metavar="COLUMN…", help="what is kept beside each text, to be shown and to filter by"),
-]
-NoHeader = Annotated[bool, Option("--no-header", help="the first line is a row already")]
-Quoted = Annotated[
-    bool, Option("--quoted", help='fields of a .tsv may be wrapped in double quotes (""), as those of a .csv')
 ]
 Workers = Annotated[int | None, Option(min=1, help="processes that encode", show_default="this one")]
 PromptName = Annotated[
@@ -65,8 +66,11 @@ def build(
     text: TextColumn = None,
     id_column: IdColumn = None,
     metadata: Metadata = None,
-    no_header: NoHeader = False,
-    quoted: Quoted = False,
+    columns: Columns = None,
+    header: Header = None,
+    quoted: Quoted = None,
+    sheet: Sheet = None,
+    split_cells: SplitCells = None,
     on_bad_row: OnBadRow = "error",
     tokens: Annotated[
         Literal["characters", "jieba"],
@@ -109,9 +113,11 @@ def build(
     juzhen index build indexes/laws runs/NAME laws.jsonl --id title --chunk-tokens 200 --overlap 20
     """
     _check_passages(long_texts, chunk_tokens, overlap, late, backend, workers, cache)
+    from juzhen.data.tables import Reading, parse_columns
     from juzhen.index.rows import read_rows
 
-    rows = read_rows(file, **_columns(text, id_column, metadata, no_header, quoted, on_bad_row))
+    reading = Reading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
+    rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
     without_hub()
     from juzhen.index.writing import PassageSettings
     from juzhen.index.writing import build as build_index
@@ -148,8 +154,11 @@ def add(
     text: TextColumn = None,
     id_column: IdColumn = None,
     metadata: Metadata = None,
-    no_header: NoHeader = False,
-    quoted: Quoted = False,
+    columns: Columns = None,
+    header: Header = None,
+    quoted: Quoted = None,
+    sheet: Sheet = None,
+    split_cells: SplitCells = None,
     on_bad_row: OnBadRow = "error",
     backend: Backend = BackendName.TORCH,
     batch_tokens: BatchTokens = BATCH_TOKENS,
@@ -163,9 +172,11 @@ def add(
 
     juzhen index add indexes/faq runs/NAME more.csv --text question --id number --metadata answer
     """
+    from juzhen.data.tables import Reading, parse_columns
     from juzhen.index.rows import read_rows
 
-    rows = read_rows(file, **_columns(text, id_column, metadata, no_header, quoted, on_bad_row))
+    reading = Reading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
+    rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
     without_hub()
     from juzhen.index.writing import add as add_rows
 
@@ -184,15 +195,24 @@ def remove(
         list[str] | None, Argument(help="of texts; numbers where the index has no ids of its own")
     ] = None,
     *,
-    file: Annotated[Path | None, Option(help="ids, one in each line")] = None,
+    file: Annotated[
+        Path | None, Option(help="ids: one in each line, or a table with a column of them")
+    ] = None,
+    id_column: IdColumn = None,
+    columns: Columns = None,
+    header: Header = None,
+    sheet: Sheet = None,
 ) -> None:
     """Removes the texts with these ids from an index, all or none.
 
     juzhen index remove indexes/faq 17 18
+    juzhen index remove indexes/faq --file gone.csv --id number
     """
-    from juzhen.core.opened import read_text, require_file
+    from juzhen.data.tables import Reading, parse_columns
+    from juzhen.index.rows import read_ids
 
-    names = [*(ids or []), *(read_text(require_file(file)).splitlines() if file else [])]
+    said = {"id": id_column} if id_column else parse_columns(columns)
+    names = [*(ids or []), *(read_ids(file, Reading(said, header, sheet=sheet)) if file else [])]
     if not names:
         raise UserError("expected ids of texts, or --file with one in each line")
     from juzhen.index.writing import remove as remove_ids
@@ -291,24 +311,6 @@ def push(
 
 
 COMMANDS = {"build": build, "add": add, "remove": remove, "search": search, "info": info, "push": push}
-
-
-def _columns(
-    text: str | None,
-    id_column: str | None,
-    metadata: list[str] | None,
-    no_header: bool,
-    quoted: bool,
-    on_bad_row: str,
-) -> dict[str, Any]:
-    return {
-        "text": text,
-        "id_column": id_column,
-        "metadata": metadata or [],
-        "header": not no_header,
-        "quoted": quoted,
-        "on_bad_row": on_bad_row,
-    }
 
 
 def _loaded(encoder: str) -> Any:

@@ -2,10 +2,8 @@
 
 import itertools
 import json
-import re
 import sys
-import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO
 import typer
 from typer import Argument, Option
 
+from juzhen.cli import options
 from juzhen.cli.options import DataDir, data_folder
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
@@ -23,8 +22,8 @@ from juzhen.core.texts import short
 
 if TYPE_CHECKING:
     from juzhen.data.new_set import NewSet
-    from juzhen.data.row_kinds import Guess
-    from juzhen.data.sniff import RawTable
+    from juzhen.data.row_kinds import Guess, RawTable
+    from juzhen.data.tables import Reading
 
 NUM_LINES = 8
 """Lines that a reason for leaving rows out lists."""
@@ -55,6 +54,9 @@ class Choices:
     kind: RowKind | None = None
     columns: str | None = None
     header: bool | None = None
+    quoted: bool | None = None
+    sheet: str | None = None
+    split_cells: str | None = None
     dev: float = 0.1
     test: float = 0.1
     seed: int = 0
@@ -62,9 +64,24 @@ class Choices:
     def words(self) -> list[str]:
         """As options of the verb, those that are not left at their defaults."""
         values = {key: value for key, value in asdict(self).items() if value != getattr(Choices, key)}
-        header = values.pop("header", None)
-        arguments = [] if header is None else ["--header" if header else "--no-header"]
-        return arguments + [word for key, value in values.items() for word in (f"--{key}", str(value))]
+        switches = {key: values.pop(key) for key in ("header", "quoted") if key in values}
+        arguments = [f"--{key}" if value else f"--no-{key}" for key, value in switches.items()]
+        return arguments + [
+            word for key, value in values.items() for word in (f"--{key.replace('_', '-')}", str(value))
+        ]
+
+    def reading(self, spell: Callable[[str, object], str] | None) -> "Reading":
+        """How the table is read. spell: how options are written in messages; None: as those of this verb."""
+        from juzhen.data.tables import Reading, parse_columns, typed
+
+        return Reading(
+            columns=parse_columns(self.columns),
+            header=self.header,
+            quoted=self.quoted,
+            sheet=self.sheet,
+            split_cells=self.split_cells,
+            spell=spell or typed,
+        )
 
 
 def new(
@@ -74,22 +91,11 @@ def new(
     *,
     name: Annotated[str | None, Option(help="of the set", show_default="that of the file")] = None,
     kind: Annotated[RowKind | None, Option(help="what a row is", show_default="as it looks")] = None,
-    columns: Annotated[
-        str | None,
-        Option(
-            metavar="FIELD=COLUMN,…",
-            help="which column is what, by name or number: text_a=问题,text_b=相似问,label=3",
-            show_default="as they look",
-        ),
-    ] = None,
-    header: Annotated[
-        bool | None,
-        Option(
-            "--header/--no-header",
-            help="whether the first line names the columns",
-            show_default="as it looks",
-        ),
-    ] = None,
+    columns: options.Columns = None,
+    header: options.Header = None,
+    quoted: options.Quoted = None,
+    sheet: options.Sheet = None,
+    split_cells: options.SplitCells = None,
     dev: Annotated[float, Option(help="share of the rows that chooses the checkpoint")] = Choices.dev,
     test: Annotated[float, Option(help="share of the rows that gives the final score")] = Choices.test,
     seed: Annotated[int, Option(min=0, max=LARGEST, help="of the split")] = Choices.seed,
@@ -111,8 +117,9 @@ def new(
 
     juzhen new faq.csv
     juzhen new faq.xlsx --name faq --columns anchor=标准问,positive=相似问
+    juzhen new pairs.csv --columns text_a=1,text_b=2,label=3
     """
-    choices = Choices(name, kind, columns, header, dev, test, seed)
+    choices = Choices(name, kind, columns, header, quoted, sheet, split_cells, dev, test, seed)
     ask = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     folder = _descriptions(config_dir)
     new_set = _make(
@@ -139,8 +146,9 @@ def set_of_file(
     """
     from juzhen.data.configured import read_description
     from juzhen.data.new_set import description, files_of, origin_of, read_origin
+    from juzhen.data.rows import set_name
 
-    name, folder = name_of(file), _descriptions(config_dir)
+    name, folder = set_name(file), _descriptions(config_dir)
     previous, origin = read_origin(name, folder, file), origin_of(file, [])
     if previous is not None and previous.content == origin.content:
         described = read_description(folder / f"{name}.yaml")
@@ -152,7 +160,12 @@ def set_of_file(
             f"or {command('juzhen', 'new', file, '--name', f'{name}_2')}"
         )
     places = {"data_dir": data_folder(data_dir, may_lack=True), "descriptions": folder}
-    new_set = _make(file, Choices(), **places, ask=False, to=sys.stderr, write=write)
+    from juzhen.data.tables import typed
+
+    def spell(option: str, value: object) -> str:
+        return f"{command('juzhen', 'new', file)} {typed(option, value)}"
+
+    new_set = _make(file, Choices(), **places, ask=False, to=sys.stderr, write=write, spell=spell)
     files = {} if write else files_of(new_set, data_folder(data_dir, may_lack=True))
     return SetOfFile(name, new_set.guess.kind, "" if write else description(new_set, files, origin))
 
@@ -166,25 +179,28 @@ def _make(
     ask: bool,
     to: TextIO | None = None,
     write: bool = True,
+    spell: Callable[[str, object], str] | None = None,
 ) -> "NewSet":
     from juzhen.core.kinds import Kind
     from juzhen.data.new_set import make_set, origin_of, read_origin, write_set
-    from juzhen.data.row_kinds import guess
-    from juzhen.data.sniff import read_raw
+    from juzhen.data.row_kinds import guess, read_raw
+    from juzhen.data.rows import set_name, split_raw
 
-    name = choices.name or name_of(file)
+    name = choices.name or set_name(file)
     origin, previous = origin_of(file, choices.words()), read_origin(name, descriptions, file)
     if previous is not None and previous.path != origin.path and previous.content != origin.content:
         other = command("juzhen", "new", file, "--name", f"{name}_2")
         raise UserError(f"{name}: a set of this name was made by {previous.command}; choose another: {other}")
-    table = read_raw(file, header=choices.header)
-    rows = guess(table, kind=Kind(choices.kind) if choices.kind else None, columns=_fields(choices.columns))
+    table = read_raw(file, choices.reading(spell))
+    rows = guess(table, kind=Kind(choices.kind) if choices.kind else None)
     print("\n".join(_described(table, rows)), file=to)
     if ask and not typer.confirm("Is this right?", default=True):
         raise UserError(
             "nothing was written; say what the rows are: --kind, --columns, --header, --no-header"
         )
-    new_set = make_set(name, table, rows, dev=choices.dev, test=choices.test, seed=choices.seed)
+    new_set = make_set(
+        name, split_raw(table, rows), rows, dev=choices.dev, test=choices.test, seed=choices.seed
+    )
     if not write:
         print("\n".join(_summary(new_set)), file=to)
         return new_set
@@ -193,19 +209,6 @@ def _make(
         path = path.relative_to(Path.cwd())
     print("\n".join([*_summary(new_set), f"written: {path}"]), file=to)
     return new_set
-
-
-def name_of(file: Path) -> str:
-    """What the set of a file is called.
-
-    >>> name_of(Path("我的 faq.v2.csv")), name_of(Path("2024.xlsx"))
-    ('我的_faq_v2', 'set_2024')
-    """
-    stem = re.sub(
-        r"(\.(csv|tsv|txt|jsonl?|parquet|arrow|feather|xlsx))?(\.(gz|zst))?$", "", file.name, flags=re.I
-    )
-    stem = re.sub(r"\W+", "_", unicodedata.normalize("NFKC", stem)).strip("_")[:60] or "pairs"
-    return f"set_{stem}" if stem[0].isdigit() else stem
 
 
 def training_words(name: str, kind: str, *, model: str = "biencoder") -> list[str]:
@@ -223,20 +226,9 @@ def _descriptions(config_dir: Path | None) -> Path:
     return (config_dir or (CONFIGURATION if IS_CLONE else Path("conf"))) / "dataset"
 
 
-def _fields(columns: str | None) -> dict[str, str] | None:
-    if columns is None:
-        return None
-    parts = [part.partition("=") for part in columns.split(",")]
-    if wrong := [part[0] for part in parts if not part[0].strip() or not part[2].strip()]:
-        raise UserError(
-            f"--columns {wrong[0]}: expected FIELD=COLUMN, as in text_a=问题,text_b=相似问,label=3"
-        )
-    return {key.strip(): column.strip() for key, _, column in parts}
-
-
 def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
     """What the table is taken for."""
-    yield f"{table.path}: {len(table.cells):,} rows; {table.format}"
+    yield f"{table.place}: {len(table.cells):,} rows; {table.format}"
     scores = ", scores from {} to {}".format(*rows.score_range) if rows.score_range else ""
     yield f"each row is a {rows.kind}{scores}:"
     for field, column in rows.columns.items():
@@ -246,7 +238,7 @@ def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
     meanings = [f"{label} = {meant}" for label, meant in (rows.labels or {}).items() if label != meant]
     if meanings:
         yield f"  {'':10}   {', '.join(meanings)}"
-    yield from (f"  note: {note}" for note in rows.notes)
+    yield from (f"  note: {note}" for note in dict.fromkeys([*table.notes, *rows.notes]))
 
 
 def _summary(new_set: "NewSet") -> Iterator[str]:

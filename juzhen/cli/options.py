@@ -53,6 +53,38 @@ ConfigDir = Annotated[
 OnBadRow = Annotated[
     Literal["error", "drop"], Option(help="what faulty rows do: end the work, or are left out")
 ]
+Columns = Annotated[
+    str | None,
+    Option(
+        metavar="FIELD=COLUMN,…",
+        help="of a table: which column is what, by name, or by number from 1",
+        show_default="as they look",
+    ),
+]
+Header = Annotated[
+    bool | None,
+    Option(
+        "--header/--no-header",
+        help="of a table: whether the first line names the columns",
+        show_default="as it looks",
+    ),
+]
+Quoted = Annotated[
+    bool | None,
+    Option(
+        "--quoted/--no-quoted",
+        help='of a table: whether cells may be in double quotes ("")',
+        show_default="as it looks",
+    ),
+]
+Sheet = Annotated[
+    str | None,
+    Option(help="of an Excel file: by name, or by number from 1", show_default="the first that is not empty"),
+]
+SplitCells = Annotated[
+    str | None,
+    Option(metavar="SIGN", help="what divides several texts of one cell, such as '||': each becomes a row"),
+]
 ReadSplit = Annotated[Literal["train", "dev", "test"], Option(help="split to read")]
 Table = Annotated[Path, Option(metavar="FILE.tsv", help="table to write; its name names the set")]
 Numbers = Annotated[Path | None, Option(help="also write the numbers here, as JSON")]

@@ -51,11 +51,11 @@ def parity(
     juzhen parity runs/NAME --with http://127.0.0.1:8000
     juzhen parity runs/NAME texts.txt --with out/onnx out/int8
     """
-    from juzhen.data.audit.sources import text_lines
+    from juzhen.data.tables import text_values
 
     if json is not None:
         require_ours(json)
-    texts = None if file is None else text_lines(file, option="parity")
+    texts = None if file is None else text_values(file)
     without_hub()
     from juzhen.core.markup import markdown_table
     from juzhen.export.parity import WAYS, compare_ways

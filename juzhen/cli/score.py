@@ -8,7 +8,18 @@ from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
 from juzhen.calibration.new_pairs import Scorer, score_table
-from juzhen.cli.options import BATCH_TOKENS, Backend, BatchTokens, Cache, TruncateDim
+from juzhen.cli.options import (
+    BATCH_TOKENS,
+    Backend,
+    BatchTokens,
+    Cache,
+    Header,
+    OnBadRow,
+    Quoted,
+    Sheet,
+    SplitCells,
+    TruncateDim,
+)
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 
@@ -18,23 +29,25 @@ def score(
     sentences: Annotated[list[str] | None, Argument(help="the two sentences of a pair")] = None,
     *,
     file: Annotated[
-        Path | None, Option(help="table of pairs: .tsv or .csv, also .gz or .zst; UTF-8, UTF-16 or GBK")
+        Path | None,
+        Option(help="table of pairs: .csv, .tsv, .txt, .jsonl, .parquet, .xlsx; UTF-8, UTF-16 or GBK"),
     ] = None,
     columns: Annotated[
-        tuple[str, str] | None,
+        list[str] | None,
         Option(
-            metavar="COLUMN COLUMN",
-            help="the two text columns: names, or positions from 0",
-            show_default="sentence1 sentence2, or 0 1",
+            metavar="FIELD=COLUMN,… or COLUMN COLUMN…",
+            help="the two text columns, by name, or by number from 1: text_a=问题,text_b=相似问, or 问题 相似问",
+            show_default="as they look",
         ),
     ] = None,
-    no_header: Annotated[bool, Option("--no-header", help="the first line is a pair already")] = False,
-    quoted: Annotated[
-        bool,
-        Option("--quoted", help='fields of a .tsv may be wrapped in double quotes (""), as those of a .csv'),
-    ] = False,
+    header: Header = None,
+    quoted: Quoted = None,
+    sheet: Sheet = None,
+    split_cells: SplitCells = None,
+    on_bad_row: OnBadRow = "error",
     output: Annotated[
-        Path | None, Option(help="where to write", show_default="<file>.scored.tsv or .csv beside the file")
+        Path | None,
+        Option(help="where to write", show_default="<file>.scored beside the file, of its format"),
     ] = None,
     score_column: Annotated[str, Option(help="name of the new column")] = "score",
     truncate_dim: TruncateDim = None,
@@ -106,15 +119,11 @@ def score(
     elif words:
         raise UserError("--words shows the tokens of one pair; give two sentences")
     elif file is not None and not pair:
-        written = score_table(
-            scorer,
-            file,
-            columns=columns,
-            header=not no_header,
-            quoted=quoted,
-            output=output,
-            score_column=score_column,
-        )
+        from juzhen.data.tables import Reading, parse_columns
+
+        chosen = parse_columns(columns, ("text_a", "text_b"))
+        reading = Reading(chosen, header, quoted, sheet, split_cells, on_bad_row)
+        written = score_table(scorer, file, reading, output=output, score_column=score_column)
         print(f"written to {written}", file=sys.stderr)
     else:
         raise UserError(

@@ -18,16 +18,15 @@ from scipy.sparse.csgraph import connected_components
 from juzhen.core.commands import command
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError, require_number
-from juzhen.core.examples import NLI_CLASSES
 from juzhen.core.kinds import Kind
 from juzhen.core.opened import open_input, read_text
 from juzhen.core.owned import require_ours
 from juzhen.core.places import DATASETS
 from juzhen.core.texts import name_fault, short, text_fault
 from juzhen.core.whole import write_text
+from juzhen.data.headers import CHINESE
 from juzhen.data.leaks.normalize import normalize
-from juzhen.data.row_kinds import Guess
-from juzhen.data.sniff import CHINESE, RawTable
+from juzhen.data.row_kinds import Guess, RawTable
 from juzhen.data.spec import NAME
 
 SPLITS = ("train", "dev", "test")
@@ -36,9 +35,6 @@ SCORE_BINS = 5
 
 ORIGIN = "# Made of: "
 """Line of a description that says by which command and of what content its set was made."""
-
-CLASSES = {Kind.LABELLED_PAIR: ("0", "1"), Kind.NLI_PAIR: NLI_CLASSES}
-"""Labels as they are written, in the order of their numbers; those of single texts are as in the table."""
 
 MIRRORED = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR)
 """Pairs that say the same with their texts exchanged."""
@@ -73,7 +69,7 @@ def make_set(
     rows, left_out = clean(table, guess)
     if rows.empty:
         line, reason = next(iter(left_out.items()))
-        raise UserError(f"{table.path}: no row can be used; line {line}: {reason}")
+        raise UserError(f"{table.place}: no row can be used; line {line}: {reason}")
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
     if guess.kind is Kind.SENTENCE:
         return NewSet(name, guess, {"train": rows}, left_out)
@@ -82,7 +78,7 @@ def make_set(
     splits = split_groups(groups, strata(rows, guess), shares, seed)
     if empty := [split for split in SPLITS if shares[split] and split not in splits]:
         raise UserError(
-            f"{table.path}: {len(rows)} rows, of which {np.bincount(groups).max()} are joined by sentences that they "
+            f"{table.place}: {len(rows)} rows, of which {np.bincount(groups).max()} are joined by sentences that they "
             f"share, leave none for {' and '.join(empty)}; type --dev 0 --test 0, and score on another set"
         )
     parts = {split: rows[splits == split] for split in SPLITS if split in splits}
@@ -235,8 +231,7 @@ def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
         "layouts": {"csv": layout},
     }
     if guess.labels:
-        classes = CLASSES.get(guess.kind, guess.labels.values())
-        keys["labels"] = {label: number for number, label in enumerate(classes)}
+        keys["labels"] = {label: number for number, label in enumerate(guess.classes)}
     if guess.score_range:
         keys["score_range"] = [*guess.score_range]
     head = f"# @package dataset.{new.name}\n{ORIGIN}{' '.join(origin)}\n"

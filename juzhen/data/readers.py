@@ -14,8 +14,8 @@ import mmap
 import os
 import re
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,11 @@ MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf
 """How files of other encodings begin; the longer first, since that of UTF-32 begins like that of UTF-16."""
 
 
+def room_for(size: int) -> int:
+    """Bytes that a packed file of `size` bytes may unpack to."""
+    return max(ALWAYS_BYTES, MOST_TIMES * size)
+
+
 def decompressed(path: Path) -> bytes:
     """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
     with open_input(path) as file:
@@ -50,7 +55,7 @@ def decompressed(path: Path) -> bytes:
     suffix = path.suffix.lower()
     if suffix not in COMPRESSIONS:
         return raw
-    room = max(ALWAYS_BYTES, MOST_TIMES * len(raw))
+    room = room_for(len(raw))
     try:
         if suffix == ".zst":
             content = _unzstd(raw, room)
@@ -127,6 +132,9 @@ class FileTable:
     faults   line → why it could not become a row; such rows are not among the columns
     classes  column name → names of its class numbers, where the file has them
     needs_mark  whether its program takes a text for UTF-8 only where a byte order mark stands before it, as Excel does
+    format   how the file is written, for people
+    notes    what a person may know better, one sentence each
+    delimiter, quoted  of a text table: the sign between cells, and whether cells are in quotes
     """
 
     place: str
@@ -137,6 +145,10 @@ class FileTable:
     has_lines: bool = True
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     needs_mark: bool = False
+    format: str = ""
+    notes: tuple[str, ...] = ()
+    delimiter: str = ""
+    quoted: bool = False
 
     def __post_init__(self) -> None:
         if self.names is not None:  # blanks around a name are seen by nobody
@@ -152,46 +164,55 @@ class FileTable:
         return f"{self.place}:{line}" if self.has_lines else f"{self.place}, row {line}"
 
 
-def read_table(path: Path, *, header: bool, quoted: bool, any_encoding: bool = False) -> FileTable:
-    """The file as columns. Raises UserError for a file that cannot be read as what its suffix says.
+def suffix_of(path: Path) -> str:
+    """The suffix that says the format, in small letters: that before .gz or .zst, where the file is packed.
 
-    header, quoted  as in LayoutConfig; they concern .tsv, .txt and .csv only
-    any_encoding    takes what `decoded` takes; else UTF-8 alone, and other lines are faults
+    >>> suffix_of(Path("faq.v2.CSV.gz")), suffix_of(Path("faq"))
+    ('.csv', '')
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    is_packed = bool(suffixes) and suffixes[-1] in COMPRESSIONS
-    kind = "".join(suffixes[-2:-1] if is_packed else suffixes[-1:])
+    return "".join(suffixes[-2:-1] if suffixes and suffixes[-1] in COMPRESSIONS else suffixes[-1:])
+
+
+def plain_name(path: Path) -> str:
+    """The name of a file without the suffix that says its format, and without what stands behind it.
+
+    >>> plain_name(Path("faq.v2.CSV.gz")), plain_name(Path("faq"))
+    ('faq.v2', 'faq')
+    """
+    suffix = suffix_of(path)
+    return path.name[: path.name.lower().rindex(suffix)] if suffix else path.name
+
+
+def read_table(path: Path, *, header: bool, quoted: bool) -> FileTable:
+    """The file as columns, as a description says it. Raises UserError for a file that is not what its suffix says.
+
+    header, quoted  as in LayoutConfig; they concern .tsv, .txt and .csv only
+    """
+    kind = suffix_of(path)
     if kind not in (*DELIMITERS, ".json", ".jsonl", *COLUMNAR):
         raise UserError(
             f"{path}: the suffix says no format that can be read; expected .tsv, .txt, .csv, .json, "
             f".jsonl, {', '.join(COLUMNAR)}, and .zst or .gz behind it if compressed"
         )
     if kind in COLUMNAR:
-        file = read_columnar(path, kind, decompressed(path) if is_packed else mapped(path))
-        numbers = np.arange(1, file.num_rows + 1, dtype=np.int32)
-        return FileTable(str(path), file.names, file.columns, numbers, has_lines=False, classes=file.classes)
+        return columnar_table(path)
     raw = decompressed(path)
-    encoding, undecodable = "UTF-8", dict[int, str]()
-    if any_encoding:
-        text, encoding = decoded(path, raw)
-    else:
-        require_utf8(path, raw)
-        text, undecodable = _decoded(raw)
+    require_utf8(path, raw)
+    text, undecodable = _decoded(raw)
     if not text.strip():
         raise UserError(f"{path}: the file is empty")
     if kind in DELIMITERS:
-        table = _delimited(path, text, undecodable, DELIMITERS[kind], header=header, quoted=quoted)
-        return replace(table, needs_mark=encoding != "UTF-8" or raw.startswith(BYTE_ORDER_MARK))
-    return _json_lines(path, text, undecodable)
+        return _delimited(path, text, undecodable, DELIMITERS[kind], header=header, quoted=quoted)
+    return json_table(path, text, undecodable)
 
 
-def read_own_table(path: Path, *, header: bool = True, quoted: bool = True) -> FileTable:
-    """A table as people have it, by columns: in any encoding that `decoded` takes, a .csv with its quotes.
-
-    quoted  whether fields of a .tsv or .txt may be in quotes, too. Raises UserError as `read_table`.
-    """
-    is_csv = ".csv" in [suffix.lower() for suffix in path.suffixes[-2:]]
-    return read_table(path, header=header, quoted=quoted or is_csv, any_encoding=True)
+def columnar_table(path: Path) -> FileTable:
+    """A parquet or Arrow file. Raises UserError where it is none."""
+    content = decompressed(path) if path.suffix.lower() in COMPRESSIONS else mapped(path)
+    file = read_columnar(path, suffix_of(path), content)
+    numbers = np.arange(1, file.num_rows + 1, dtype=np.int32)
+    return FileTable(str(path), file.names, file.columns, numbers, has_lines=False, classes=file.classes)
 
 
 def require_short_lines(path: Path, rows: Sequence[str]) -> None:
@@ -250,7 +271,10 @@ def _delimited(
     """Table of a tsv or csv text; rows must have as many fields as the header, or else as most rows."""
     text = text.replace("\r\n", "\n").rstrip("\n")
     if quoted:
-        records, line_numbers = _quoted_rows(path, text, delimiter)
+        advice = "; if this file has no quoting, set quoted: false in its layout"
+        numbered = [*csv_records(path, text, delimiter, advice=advice)]
+        records = [cells for _, cells in numbered]
+        line_numbers = np.array([line for line, _ in numbered], dtype=np.int32)
         counts = np.fromiter(map(len, records), np.int32, len(records))
     else:
         rows = text.split("\n")
@@ -282,24 +306,38 @@ def _delimited(
     return FileTable(str(path), names, columns, line_numbers[1:] if header else line_numbers, faults)
 
 
-def _quoted_rows(path: Path, text: str, delimiter: str) -> tuple[list[list[str]], np.ndarray]:
-    """Rows of a text with quoted fields, and the line on which each starts; a field may span lines."""
-    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=delimiter, strict=True)
-    rows, line_numbers, start = [], [], 1
+def csv_records(
+    path: Path, text: str, delimiter: str, *, advice: str = ""
+) -> Iterator[tuple[int, list[str]]]:
+    """Line and cells of each record of a text with quoted fields, which may span lines; lines end in a line feed.
+
+    The module csv ends a record at a carriage return, too, which is a sign of a text here: another sign that the text
+    does not have takes its place meanwhile.
+
+    advice  end of the message: what can be done beside closing quotes
+
+    Raises UserError, with the line, for quotes that are not closed.
+    """
+    mark = (
+        next((chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text), "")
+        if "\r" in text
+        else ""
+    )
+    marked = text.replace("\r", mark) if mark else text
+    reader = csv.reader(io.StringIO(marked, newline="\n"), delimiter=delimiter, strict=True)
+    line = 1
     try:
-        for row in reader:
-            rows.append(row)
-            line_numbers.append(start)
-            start = reader.line_num + 1
+        for cells in reader:
+            yield line, [cell.replace(mark, "\r") for cell in cells] if mark else cells
+            line = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}:{start}: no quoted field that can be read ({error}); are the quotes unbalanced? A quote inside a "
-            f"quoted field is written twice. If this file has no quoting, set quoted: false in its layout"
+            f"{path}:{line}: no quoted field that can be read ({error}); are the quotes unbalanced? A quote inside a "
+            f"quoted field is written twice{advice}"
         ) from error
-    return rows, np.asarray(line_numbers, dtype=np.int32)
 
 
-def _json_lines(path: Path, text: str, undecodable: dict[int, str]) -> FileTable:
+def json_table(path: Path, text: str, undecodable: Mapping[int, str]) -> FileTable:
     """Table of JSON objects, one per line."""
     if text.lstrip().startswith("["):
         raise UserError(

@@ -3,15 +3,18 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, TEACHER_SCORE, negative_columns
 from juzhen.core.kinds import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
-from juzhen.data.sniff import (
+from juzhen.data.foreign_rows import TOOLS, as_fields, format_of
+from juzhen.data.headers import (
+    HYPOTHESIS_NAMES,
     ID_NAMES,
     NEGATIVE_NAMES,
     NUMBER,
@@ -19,14 +22,31 @@ from juzhen.data.sniff import (
     TARGET_NAMES,
     TEXT_NAMES,
     TOPIC_NAMES,
-    RawTable,
     share_of_numbers,
+)
+from juzhen.data.readers import FileTable
+from juzhen.data.tables import (
+    AS_IT_LOOKS,
+    Reading,
+    as_text,
+    column_place,
+    column_values,
+    names_of,
+    read_own_table,
+    refuse_rows,
 )
 from juzhen.data.verify import listed
 
-YES = "1|true|yes|y|t|same|similar|duplicate|paraphrase|equivalent|是|对|相同|相似|同义|真|一致|匹配|等价"
-NO = f"0|false|no|n|f|different|否|错|不同|假|(不|非|not[_ ]|non[_-]|un|dis)({YES})"
-NLI_WORDS = ("entail(s|ment)?|蕴[含涵]", "neutral|中[立性]", "contradict(s|ion|ory)?|矛盾")
+_ENTAILS = "entail(s|ment)?|蕴[含涵]"
+YES = (
+    "1|true|yes|y|t|same|similar|duplicate|paraphrase|equivalent|match(ed|es)?|positive|related|relevant|是|是的|对|相同|相似"
+    f"|同义|真|一致|匹配|等价|相关|正例|正样本|√|{_ENTAILS}"
+)
+NO = (
+    "0|false|no|n|f|different|negative|否|不是|错|不同|假|负例|负样本|×|"
+    f"(不|非|不太|无|not[_ -]?|non[_ -]?|un|dis|dis-|ir|mis)({YES})"
+)
+NLI_WORDS = (_ENTAILS, "neutral|中[立性]", "contradict(s|ion|ory)?|矛盾")
 """Patterns of labels."""
 
 NO_LABEL = ("-", "-1", "")
@@ -35,8 +55,80 @@ NO_LABEL = ("-", "-1", "")
 TEACHER_SCORES = re.compile(TEACHER_SCORE.format(r"(positive|negative(_\d+)?)"))
 """Columns of what a teacher scores each document of a triplet."""
 
+GOLD_NAMES = re.compile("(?i)(gold[ _]?)?(labels?|scores?)|标签|标注|分数|得分")
+"""Columns that hold gold values, whatever they look like: what is no label there is refused with its line."""
+
 KINDS: tuple[Kind, ...] = tuple(kind for kind in TEXT_COLUMNS if kind not in JUDGED)
 """What a table of one file can be."""
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """The cells of a table as texts, "" where there is nothing.
+
+    cells    a column for each of the file; the index is the line of a row, or its number where there are no lines
+             Several rows may be of one line
+    table    what the cells are of
+    faults   line → why it is no row
+    notes    what a person may know better, one sentence each
+    reading  what a person has said of the table
+    """
+
+    table: FileTable
+    cells: pd.DataFrame
+    format: str
+    faults: dict[int, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    reading: Reading = AS_IT_LOOKS
+
+    @property
+    def place(self) -> str:
+        return self.table.place
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.cells.columns)
+
+
+def read_raw(path: Path, reading: Reading = AS_IT_LOOKS) -> RawTable:
+    """The cells of a file (`juzhen.data.tables`) as texts. Raises UserError for what is no table, or holds no row."""
+    return text_cells(read_own_table(path, reading), reading)
+
+
+def text_cells(table: FileTable, reading: Reading = AS_IT_LOOKS) -> RawTable:
+    """The cells of a table as texts. Of negatives there may be a list.
+
+    Rows as FlagEmbedding and ms-swift write them become a row for each positive. A column without name and texts is
+    left out.
+    """
+    notes = [*table.notes]
+    if (written := format_of(table)) is not None:
+        table = as_fields(table, *written, tell=notes.append)
+        table.format = f"{table.format}, rows of {TOOLS[written[0]]}"
+        if not len(table.lines):
+            refuse_rows(table, table.faults, 0, reading)
+    columns: dict[str, Sequence[str]] = {}
+    for place, name in enumerate(names_of(table)):
+        cells, classes = column_values(table, place), table.class_names(name)
+        if classes:
+            cells = [
+                classes[cell] if isinstance(cell, int) and 0 <= cell < len(classes) else cell
+                for cell in cells
+            ]
+        if any(isinstance(cell, list) for cell in cells):
+            lists = [cell if isinstance(cell, list) else [cell] for cell in cells]
+            count = min(map(len, lists)) if NEGATIVE_NAMES.fullmatch(name) else max(map(len, lists))
+            if count > 1 and not NEGATIVE_NAMES.fullmatch(name):
+                raise UserError(
+                    f"{table.place}: column {name} holds lists of {count} and fewer; write a row for each text"
+                )
+            for number in range(max(count, 1)):
+                key = f"{name} {number + 1}" if number else name
+                columns[key] = [as_text(cell[number]) if number < len(cell) else "" for cell in lists]
+        elif any(texts := [*map(as_text, cells)]) or (table.names and table.names[place]):
+            columns[name] = texts
+    frame = pd.DataFrame(columns, table.lines, dtype=str)
+    return RawTable(table, frame, table.format, dict(table.faults), tuple(notes), reading)
 
 
 @dataclass(frozen=True)
@@ -67,52 +159,60 @@ class Guess:
     def target(self) -> str | None:
         return TARGET_COLUMN.get(self.kind)
 
+    @property
+    def classes(self) -> list[str]:
+        """Labels as they will be written, in the order of their numbers."""
+        written = {Kind.LABELLED_PAIR: ("0", "1"), Kind.NLI_PAIR: NLI_CLASSES}
+        return [*written.get(self.kind, (self.labels or {}).values())]
+
 
 def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, str] | None = None) -> Guess:
     """What the rows are, by the columns' names and contents.
 
     kind     what a person says that they are
-    columns  field of the example → name of the column, or its number from 1
+    columns  field of the example → name of the column, or its number from 1; None: as the reading of the table has them
 
     Raises UserError, with what to type, where it is not clear.
     """
-    if columns:
-        chosen = {key: _column(table, name) for key, name in columns.items()}
-        named = _kind_of_fields(chosen)
-        if kind not in (None, named):
-            raise UserError(f"--kind {kind}: the fields of --columns are those of a {named}")
-        return _classified(table, named, chosen)
+    if chosen_names := table.reading.columns if columns is None else columns:
+        chosen = {key: _column(table, key, name) for key, name in chosen_names.items()}
+        meant, spell = _kind_of_fields(chosen, table), table.reading.spell
+        if kind not in (None, meant):
+            raise UserError(
+                f"{spell('kind', str(kind))}: the fields of {spell('columns', chosen_names)} are those of a {meant}"
+            )
+        return _classified(table, meant, chosen)
     cells, notes = table.cells, [*table.notes]
     scores = [name for name in table.names if TEACHER_SCORES.fullmatch(name)]
-    free = [name for name in table.names if name not in scores and not _is_id(name, cells[name])]
-    target = _target(cells, free)
-    texts = [name for name in free if name != target and _is_text(name, cells[name])]
+    texts, target = _find_columns(table)
     if not texts:
-        raise UserError(f"{table.path}: no column of texts among {listed(table.names)}; {_advice(table)}")
+        raise UserError(f"{table.place}: no column of texts among {listed(table.names)}; {_advice(table)}")
     if target and len(texts) == 2 and kind is None and _is_topic(target, cells[target], texts):
         notes.append(f"{target} says what a pair is about, and is not read")
         target = None
     if target and len(texts) == 2 and kind in (None, Kind.POSITIVE_PAIR):
         values = [value for value in cells[target].unique() if value]
         classes = pair_classes(values) or {}
-        if kind and "0" in classes.values():
-            raise UserError(
-                f"--kind {kind}: {target} says of some rows that their texts do not belong together"
-            )
-        if len(values) == 1 and "0" in classes.values():
-            raise UserError(f"{table.path}: {target} is {values[0]} in every row: there is nothing to learn")
-        if len(values) == 1:
+        apart = "0" in classes.values() or any(
+            re.fullmatch("|".join(NLI_WORDS[1:]), _plain(v)) for v in values
+        )
+        if kind and apart:
+            said = table.reading.spell("kind", str(kind))
+            raise UserError(f"{said}: {target} says of some rows that their texts do not belong together")
+        if len(values) == 1 and apart:
+            raise UserError(f"{table.place}: {target} is {values[0]} in every row: there is nothing to learn")
+        if len(values) == 1 and classes:
             notes.append(f"{target} is {values[0]} in every row: all pairs belong together")
             kind = Kind.POSITIVE_PAIR
     kind = kind or _kind(table, texts, target)
-    if kind is Kind.TRIPLET:
+    if kind in (Kind.TRIPLET, Kind.POSITIVE_PAIR, Kind.NLI_PAIR):
         texts = sorted(texts, key=_role)
     fields = list(TEXT_COLUMNS[kind])
     fields += negative_columns(len(texts) - 2)[1:] if kind is Kind.TRIPLET else []
     target_field = TARGET_COLUMN.get(kind)
     if len(texts) != len(fields) or (target_field and target is None):
         raise UserError(
-            f"{table.path}: not clear which of {listed(table.names)} are {listed(_needed(kind))} of a {kind}; "
+            f"{table.place}: not clear which of {listed(table.names)} are {listed(_needed(kind))} of a {kind}; "
             f"{_advice(table)}"
         )
     chosen = dict(zip(fields, texts, strict=True))
@@ -123,11 +223,65 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     return _classified(table, kind, chosen, notes)
 
 
+def _find_columns(table: RawTable) -> tuple[list[str], str | None]:
+    """The columns of texts, and that of labels or scores, by their names and contents."""
+    cells, named = table.cells, _named_texts(table.names)
+    free = [
+        name
+        for name in table.names
+        if name not in named
+        and not TEACHER_SCORES.fullmatch(name)
+        and (name == "label" or not _is_id(name, cells[name]))
+    ]
+    target = _target(cells, free)
+    return named or [name for name in free if name != target and _is_text(name, cells[name])], target
+
+
+def pair_columns(table: RawTable) -> list[str]:
+    """The two columns of texts of a table of pairs, whatever else it has. Raises UserError where they are not clear."""
+    if chosen := table.reading.columns:
+        texts = [
+            _column(table, field, name) for field, name in chosen.items() if field not in ("label", "score")
+        ]
+        said = table.reading.spell("columns", chosen)
+        if len({*texts}) != 2:
+            raise UserError(f"{said}: expected two columns of texts; a text with itself scores 1")
+        return texts
+    texts = _find_columns(table)[0]
+    texts = texts if len(texts) > 1 or len(table.names) != 2 else table.names
+    if len(texts) != 2:
+        raise UserError(
+            f"{table.place}: not clear which two columns are compared; there are {listed(table.names)}. Say it: "
+            f"{table.reading.spell('columns', {'text_a': '1', 'text_b': '2'})}"
+        )
+    return sorted(texts, key=_role)
+
+
+def _named_texts(names: Sequence[str]) -> list[str]:
+    """Columns that are called as the texts of a kind are; none where there are other columns of texts, too."""
+    by_field = {name.lower(): name for name in reversed(names)}
+    for kind in (Kind.TRIPLET, Kind.NLI_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR):
+        fields = [*TEXT_COLUMNS[kind]]
+        if {*fields} <= by_field.keys():
+            fields += [
+                field for field in by_field if kind is Kind.TRIPLET and re.fullmatch(r"negative_\d+", field)
+            ]
+            others = [name for field, name in by_field.items() if field not in fields]
+            patterns = (TEXT_NAMES, POSITIVE_NAMES, NEGATIVE_NAMES)
+            if not any(
+                pattern.fullmatch(name) and not TARGET_NAMES.fullmatch(name) and not ID_NAMES.fullmatch(name)
+                for name in others
+                for pattern in patterns
+            ):
+                return [by_field[field] for field in fields]
+    return []
+
+
 def _needed(kind: Kind) -> list[str]:
     return [*TEXT_COLUMNS[kind], *filter(None, [TARGET_COLUMN.get(kind)])]
 
 
-def _kind_of_fields(columns: Mapping[str, str]) -> Kind:
+def _kind_of_fields(columns: Mapping[str, str], table: RawTable) -> Kind:
     """The kind whose fields these are. Raises UserError where there is none."""
     fields = {
         field
@@ -138,14 +292,15 @@ def _kind_of_fields(columns: Mapping[str, str]) -> Kind:
         if fields == {*_needed(kind)}:
             return kind
     names = "; ".join(f"{', '.join(_needed(kind))} ({kind})" for kind in KINDS)
-    raise UserError(f"--columns {listed([*columns])}: of no kind of rows; expected {names}")
+    option = table.reading.spell("columns", columns).partition("=")[0].split(" ")[0]
+    raise UserError(f"{option} {listed([*columns])}: of no kind of rows; expected {names}")
 
 
 def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
     if target is None:
         if len(texts) > 2 and not any(NEGATIVE_NAMES.fullmatch(name) for name in texts):
             raise UserError(
-                f"{table.path}: not clear what {listed(texts)} are to one another; {_advice(table, texts)}"
+                f"{table.place}: not clear what {listed(texts)} are to one another; {_advice(table, texts)}"
             )
         return (Kind.SENTENCE, Kind.POSITIVE_PAIR, Kind.TRIPLET)[min(len(texts), 3) - 1]
     if len(texts) == 1:
@@ -158,13 +313,13 @@ def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
 
 def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Sequence[str] = ()) -> Guess:
     """Adds the classes, or the range of scores."""
-    notes = [*notes]
+    notes, spell = [*notes], table.reading.spell
     if kind not in TARGET_COLUMN:
         return Guess(kind, columns, notes=tuple(notes))
     name = columns[TARGET_COLUMN[kind]]
     column = table.cells[name]
     values = [value for value in column.unique() if value]
-    where = f"{table.path}: column {name} holds {listed(values[:6])}"
+    where = f"{table.place}: column {name} holds {listed(values[:6])}"
     if kind is Kind.SCORED_PAIR:
         scores = pd.to_numeric(column, errors="coerce").dropna()
         if scores.empty or scores.min() == scores.max():
@@ -172,7 +327,9 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
         return Guess(kind, columns, None, (math.floor(scores.min()), math.ceil(scores.max())), tuple(notes))
     if kind is Kind.LABELLED_TEXT:
         if len(values) > len(column) / 2:
-            raise UserError(f"{where}, most of them once: no classes; say --kind sentence to leave it out")
+            raise UserError(
+                f"{where}, most of them once: no classes; say {spell('kind', 'sentence')} to leave it out"
+            )
         return Guess(kind, columns, {value: value for value in sorted(values)}, None, tuple(notes))
     texts = [column for field, column in columns.items() if field != TARGET_COLUMN[kind]]
     classes = pair_classes(values) if kind is Kind.LABELLED_PAIR else nli_classes(values, texts)
@@ -180,7 +337,9 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
         classes = dict(zip(sorted(values), NLI_CLASSES, strict=True))
     if not classes:
         expected = "two classes" if kind is Kind.LABELLED_PAIR else ", ".join(NLI_CLASSES)
-        raise UserError(f"{where}, and a {kind} has {expected}; say --kind scored_pair for grades")
+        raise UserError(
+            f"{where}, and a {kind} has {expected}; say {spell('kind', 'scored_pair')} for grades"
+        )
     names = "|".join([YES, NO, *NLI_WORDS])
     if not all(re.fullmatch(names, _plain(value)) for value in classes):
         notes.append(
@@ -205,7 +364,9 @@ def pair_classes(values: Iterable[str]) -> dict[str, str] | None:
 
 
 def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, str] | None:
-    """Label → its class; None where one of the three is missing.
+    """Label → its class; None where a label is none of the three, and where none of them says more than neutral.
+
+    Of a small split one of the classes may be missing.
 
     texts  names of the text columns: below premise and hypothesis 0, 1, 2 are classes as the authors of SNLI number
            them
@@ -220,7 +381,8 @@ def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, s
     is_inference = any("hypothesis" in name.lower() or "假设" in name for name in texts)
     if is_inference and {*plain.values()} == {"0", "1", "2"}:
         classes = {value: NLI_CLASSES[int(word)] for value, word in plain.items()}
-    return classes if {*classes.values()} == {*NLI_CLASSES} and len(classes) == len(plain) else None
+    found = {*classes.values()}
+    return classes if len(found) > 1 and len(classes) == len(plain) else None
 
 
 def _plain(label: str) -> str:
@@ -229,7 +391,10 @@ def _plain(label: str) -> str:
 
 
 def _target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
-    """The column of labels or scores: called so, or else numbers, or else a few short words again and again."""
+    """The column of labels or scores: called just so, or else numbers, or a few short words again and again."""
+    called = [name for name in names if GOLD_NAMES.fullmatch(name) and (cells[name] != "").any()]
+    if len(called) == 1:
+        return called[0]
     candidates = []
     for position, name in enumerate(names):
         column = cells.loc[cells[name] != "", name]
@@ -273,18 +438,20 @@ def _is_id(name: str, column: pd.Series) -> bool:
 
 
 def _role(name: str) -> int:
-    """The order of a triplet's columns by their names."""
-    return 2 if NEGATIVE_NAMES.fullmatch(name) else 1 if POSITIVE_NAMES.fullmatch(name) else 0
+    """The order of the columns of rows whose texts differ in what they are, by their names."""
+    if NEGATIVE_NAMES.fullmatch(name):
+        return 2
+    return int(bool(POSITIVE_NAMES.fullmatch(name) or HYPOTHESIS_NAMES.fullmatch(name)))
 
 
-def _column(table: RawTable, name: str) -> str:
-    if name in table.names:
+def _column(table: RawTable, field: str, name: str) -> str:
+    """The name of a column that a person names, or numbers as the file has them."""
+    if name in table.names and (table.table.names or []).count(name) < 2:
         return name
-    if name.isdecimal() and 1 <= int(name) <= len(table.names):
-        return table.names[int(name) - 1]
-    raise UserError(f"{table.path}: no column {name}; {nearest(name, table.names)}")
+    return names_of(table.table)[column_place(table.table, name, field, table.reading)]
 
 
 def _advice(table: RawTable, names: Sequence[str] = ()) -> str:
-    names = [*names, *table.names, "…"]
-    return f"say it, as in --columns anchor={names[0]},positive={names[1]} or --columns text_a=1,text_b=2,label=3"
+    names, spell = [*names, *table.names, "…"], table.reading.spell
+    of_two = spell("columns", {"anchor": names[0], "positive": names[1]})
+    return f"say it, as in {of_two} or {spell('columns', {'text_a': '1', 'text_b': '2', 'label': '3'})}"

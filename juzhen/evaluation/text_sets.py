@@ -6,10 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.data.audit.sources import TEXT_SUFFIXES, ConfiguredSets, text_lines
+from juzhen.data.audit.sources import ConfiguredSets
 from juzhen.data.configured import read_description
 from juzhen.data.probe import Probe
-from juzhen.data.sniff import read_raw
+from juzhen.data.readers import suffix_of
+from juzhen.data.row_kinds import guess, read_raw
+from juzhen.data.tables import text_values
+from juzhen.data.verify import listed
 from juzhen.evaluation.space import TextSet
 
 SPLITS = ("dev", "test", "train")
@@ -48,15 +51,20 @@ def _described(name: str, sets: ConfiguredSets, *, split: str | None, most: int,
 
 def _of_file(path: Path, *, most: int, seed: int) -> TextSet:
     classes, names = None, list[str]()
-    if path.name.endswith(TEXT_SUFFIXES):
-        texts = [line for line in text_lines(path, option="--data") if line.strip()]
+    if suffix_of(path) == ".txt":
+        texts = [line for line in text_values(path) if line.strip()]
     else:
-        cells = read_raw(path, header=True).cells
-        if "text" not in cells:
-            raise UserError(
-                f"--data {path}: no column `text`, but {', '.join(map(str, cells))}; name the columns text and label"
-            )
-        cells = cells[cells["text"].str.strip() != ""].drop_duplicates("text")
+        raw = read_raw(path)
+        columns: dict[str, str] = {name: name for name in ("text", "label") if name in raw.names}
+        if "text" not in columns:
+            found = guess(raw)
+            if "text" not in found.columns:
+                raise UserError(
+                    f"--data {path}: no column `text`, but {listed(raw.names)}; name the columns text and label"
+                )
+            columns = found.columns
+        cells = raw.cells[[*columns.values()]].set_axis([*columns], axis=1)
+        cells = cells[cells["text"] != ""].drop_duplicates("text")
         texts = cells["text"].tolist()
         if "label" in cells:
             label_names, classes = np.unique(cells["label"], return_inverse=True)

@@ -5,19 +5,25 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.errors import UserError, nearest
-from juzhen.core.numerals import is_position
+from juzhen.core.errors import UserError
 from juzhen.core.texts import short, text_fault
-from juzhen.data.audit.sources import TEXT_SUFFIXES, text_lines
-from juzhen.data.readers import FileTable, read_own_table
-from juzhen.data.verify import listed, place_in
-
-TEXT_COLUMN = "text"
+from juzhen.data.tables import (
+    AS_IT_LOOKS,
+    Reading,
+    as_text,
+    column_place,
+    column_values,
+    read_texts,
+    refuse_rows,
+    require_fields,
+    text_values,
+    with_split_cells,
+)
 
 
 @dataclass(frozen=True)
@@ -54,39 +60,37 @@ class Rows:
 
 def read_rows(
     path: Path,
+    reading: Reading = AS_IT_LOOKS,
     *,
     text: str | None = None,
     id_column: str | None = None,
     metadata: Sequence[str] = (),
-    header: bool = True,
-    quoted: bool = False,
-    on_bad_row: str = "error",
 ) -> Rows:
-    """The rows of a file: the lines of a .txt, or columns of a table, by name or by place from 0.
+    """The rows of a file: the lines of a .txt, or columns of a table, by name or by number from 1.
 
-    text        None: the column `text`, or the only one
-    on_bad_row  error · drop: faulty rows are left out and counted
+    text, id_column  None: as the reading has `text` and `id`; else the column `text` or the only one, and no ids
 
-    Raises UserError for a faulty row, and for an id that stands twice.
+    Raises UserError for a faulty row, where no row is left, and for an id that stands twice.
     """
-    if path.name.endswith(TEXT_SUFFIXES) and text is None and id_column is None and not metadata:
-        text_rows = text_lines(path, option="index")
-        numbers: Sequence[int] = range(1, len(text_rows) + 1)
-        table = FileTable(str(path), ["line"], [text_rows], numbers)  # type: ignore[arg-type]  # places are all that is read
-        columns, ids, names = text_rows, None, list[str]()
-        records: list[dict[str, Any]] | None = None
-    else:
-        table = read_own_table(path, header=header, quoted=quoted)
-        columns = _column(table, text or _text_column(table), "--text")
-        ids = None if id_column is None else [_as_id(value) for value in _column(table, id_column, "--id")]
-        names = [_name(table, name) for name in metadata]
-        values = [_column(table, name, "--metadata") for name in metadata]
-        records = [
-            dict(zip(names, map(_plain, row), strict=True)) for row in zip(*values, strict=True)
-        ] or None
+    require_fields(reading, "text", "id")
+    named = {"text": text, "id": id_column, **{f"metadata {name}": name for name in metadata}}
+    columns = {**reading.columns, **{field: name for field, name in named.items() if name}}
+    id_column = columns.get("id")
+    reading = replace(reading, columns=columns)
+    table, place = read_texts(path, reading)
+    table = with_split_cells(table, [place], reading.split_cells)
+    texts, ids = column_values(table, place), None
+    if id_column is not None:
+        ids = [_as_id(value) for value in column_values(table, column_place(table, id_column, "id", reading))]
+    places = [column_place(table, name, "metadata", reading) for name in metadata]
+    names = [table.names[at] if table.names else name for at, name in zip(places, metadata, strict=True)]
+    values = [column_values(table, at) for at in places]
+    records: list[dict[str, Any]] | None = [
+        dict(zip(names, map(_plain, row), strict=True)) for row in zip(*values, strict=True)
+    ] or None
     faults = {int(line): reason for line, reason in table.faults.items()}
     chosen_rows = []
-    for row, (line, value) in enumerate(zip(table.lines, columns, strict=True)):
+    for row, (line, value) in enumerate(zip(table.lines, texts, strict=True)):
         fault = text_fault(value)
         if fault is None and ids is not None and text_fault(ids[row]):
             fault = f"has no id: it {text_fault(ids[row])}"
@@ -98,17 +102,13 @@ def read_rows(
             faults[int(line)] = (
                 f"the text {fault}" if fault.startswith(("is", "holds")) else f"the row {fault}"
             )
-    if faults and on_bad_row == "error":
-        line = min(faults)
-        raise UserError(
-            f"{table.at(line)}: {faults[line]}; juzhen index build --on-bad-row drop leaves such rows out"
-        )
-    chosen = [str(ids[row]) for row in chosen_rows] if ids is not None else None
+    refuse_rows(table, faults, len(chosen_rows), reading)
+    chosen = [ids[row] for row in chosen_rows] if ids is not None else None
     if chosen is not None and len({*chosen}) < len(chosen):
         twice = Counter(chosen).most_common(1)[0][0]
         raise UserError(f"{path}: the id {short(twice)} stands twice; an id names one text")
     return Rows(
-        [columns[row] for row in chosen_rows],
+        [texts[row] for row in chosen_rows],
         chosen,
         None if records is None else [records[row] for row in chosen_rows],
         names,
@@ -116,37 +116,14 @@ def read_rows(
     )
 
 
-def _text_column(table: FileTable) -> str:
-    if table.names is None or len(table.columns) == 1:
-        return "0" if table.names is None else table.names[0]
-    if TEXT_COLUMN not in table.names:
-        raise UserError(
-            f"{table.place}: which column has the texts? Type --text COLUMN; there are {listed(table.names)}"
-        )
-    return TEXT_COLUMN
+def read_ids(path: Path, reading: Reading = AS_IT_LOOKS) -> list[str]:
+    """Ids of a file: its lines, or the column `id` of a table. Raises UserError where that is not clear."""
+    return [*map(_as_id, text_values(path, reading, field="id"))]
 
 
-def _place(table: FileTable, name: str, option: str) -> int:
-    header = table.names or [str(position) for position in range(len(table.columns))]
-    if name in header:
-        return place_in(header, name, table.place)
-    if is_position(name) and int(name) < len(header):
-        return int(name)
-    raise UserError(f"{table.place}: {option} {name}: no such column; {nearest(name, map(short, header))}")
-
-
-def _column(table: FileTable, name: str, option: str) -> list[Any]:
-    column = table.columns[_place(table, name, option)]
-    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-
-
-def _name(table: FileTable, name: str) -> str:
-    return table.names[_place(table, name, "--metadata")] if table.names else name
-
-
-def _as_id(value: Any) -> str | None:
-    """Whole numbers of JSON and parquet are ids, too."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+def _as_id(value: Any) -> str:
+    """Whole numbers of JSON, parquet and Excel are ids, too."""
+    return value if isinstance(value, str) else as_text(value)
 
 
 def _plain(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Fine-tuning in plain PyTorch: `fit`. The same steps as `train.py` takes, of one set on one device."""
 
 import inspect
+from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
@@ -17,6 +18,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind
 from juzhen.core.measures import chooses
 from juzhen.core.progress import progress_bar
+from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
 from juzhen.data.views import apply_view
 from juzhen.encoders.adapters import add_adapter
@@ -29,7 +31,6 @@ from juzhen.losses.loss import Loss
 from juzhen.losses.nested import Nested
 from juzhen.training.comparing import compares
 from juzhen.training.optimizer import adamw, learning_rates
-from juzhen.training.rows import Rows, as_examples
 
 PROVIDES = ("scores", "cosines", "embeddings", "layers", "lists")
 """What a bi-encoder gives to a loss; others want a teacher, a guide or logits."""
@@ -53,6 +54,9 @@ def fit(
     device: str | torch.device = "cpu",
     bf16: bool = False,
     dev: Rows | None = None,
+    columns: Mapping[str, str] | None = None,
+    sheet: str | None = None,
+    on_bad_row: str = "error",
     score_range: tuple[float, float] = (0.0, 1.0),
     progress: bool | None = None,
 ) -> SentenceEncoder:
@@ -61,7 +65,8 @@ def fit(
     >>> from juzhen import SentenceEncoder, fit
     >>> encoder = fit("builtin/mini_zh", [("怎么退货", "东西想退掉", 1), ("怎么退货", "何时发货", 0)], epochs=1)
 
-    rows   as `juzhen.training.rows.as_examples` reads them: tuples, a file, the name of a set, Examples
+    rows   as `juzhen.data.rows.as_examples` reads them: tuples or dicts, a DataFrame or another table, a file, the name
+           of a set, Examples
     loss   a loss of `juzhen.losses`, as an object, a class or a name; one with a head is best named, for its sizes
     warmup  share of the steps in which the learning rate rises from 0 to `learning_rate`; then it goes by `decay`:
            linear, to 0 at the end · constant · inverse_sqrt
@@ -69,6 +74,7 @@ def fit(
            encoder has
     layer_decay  learning rate of a layer as a share of that of the layer above, as of `adamw`; None: all alike
     dev    after each epoch these rows are scored, and the best weights are kept; None: the last ones are
+    columns, sheet, on_bad_row, score_range  of `rows` and `dev`, as `as_examples` takes them
     bf16   compute in bfloat16, with weights in float32
 
     Raises UserError for a loss that is not there, or that cannot learn from such rows.
@@ -82,7 +88,9 @@ def fit(
         raise UserError(
             "an encoder that reads sentences through templates is trained by the suite, not by fit"
         )
-    read_rows = as_examples(rows, score_range=score_range)
+    reading: dict[str, Any] = {"columns": columns, "sheet": sheet, "on_bad_row": on_bad_row}
+    reading["score_range"] = score_range
+    read_rows = as_examples(rows, **reading)
     kind = loss if isinstance(loss, type | Loss) else named_loss(loss)
     name = kind.__name__ if isinstance(kind, type) else type(kind).__name__
     if kind.consumes not in PROVIDES:
@@ -109,7 +117,7 @@ def fit(
     warmup_steps = max(round(warmup * stream.num_batches), 1) if warmup else 0
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else nullcontext()
-    best = _Best(encoder, None if dev is None else as_examples(dev, split="dev", score_range=score_range))
+    best = _Best(encoder, None if dev is None else as_examples(dev, split="dev", **reading))
     with progress_bar("training", stream.num_batches, shown=progress) as advance:
         for step in stream:
             batch = collate.training_batch(examples, step.rows, index=step.number).to(torch.device(device))

@@ -16,8 +16,7 @@ from juzhen.core.places import BUILTIN
 from juzhen.data.configured import read_description
 from juzhen.data.leaks.normalize import normalize
 from juzhen.data.new_set import clean, connected_groups, make_set, origin_of, split_groups, write_set
-from juzhen.data.row_kinds import guess
-from juzhen.data.sniff import read_raw
+from juzhen.data.row_kinds import guess, read_raw
 from juzhen.data.source import load_examples
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:401]
@@ -189,7 +188,7 @@ def test_three_columns_of_texts_are_no_triplets_unless_one_is_called_negative(tm
         UserError, match=r"--columns anchor, label: of no kind of rows; expected .*text, label"
     ):
         guess(table, columns={"anchor": "1", "label": "2"})
-    with pytest.raises(UserError, match=r"--kind triplet: .* of --columns are those of a positive_pair"):
+    with pytest.raises(UserError, match=r"--kind triplet: .* anchor=标准问,positive=3 are those of"):
         guess(table, kind=Kind.TRIPLET, columns=columns)
 
 
@@ -242,7 +241,7 @@ def test_whether_the_first_line_names_the_columns(tmp_path, first, is_header):
         ("标准问,相似问\n".encode(), "there is no row below the names"),
         ("a,b\n好,坏\n".encode() + b"\xff\xff\x80,x\n", r"pairs\.csv:3: not UTF-8, UTF-16 or GBK"),
         (b"PK\3\4\0\0\0\0\1,\2\n", "no text but binary data"),
-        ('好,"坏\n天,地\n'.encode(), r"pairs\.csv:1: no row that can be read .* are all quotes closed"),
+        ('好,"坏\n天,地\n'.encode(), r"pairs\.csv:1: no quoted field that can be read .*unbalanced"),
         (b"x" * 2**25 + b",y\n", r"pairs\.csv:1: the line has 33,554,434 characters"),
     ],
     ids=["empty", "blank", "header", "encoding", "binary", "quotes", "long"],

@@ -14,10 +14,10 @@ from pyarrow import parquet
 from juzhen.calibration.new_pairs import Scorer
 from juzhen.cli.verbs import verb
 from juzhen.core.examples import Examples
-from juzhen.data.audit.sources import text_lines
 from juzhen.data.readers import FileTable
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
+from juzhen.data.tables import text_values
 from juzhen.data.verify import read_targets
 from juzhen.encoders.views_text import Translations
 
@@ -140,7 +140,7 @@ def test_text_of_an_audit(folder, name, size):
     @on_examples(size, raw=any_file(TEXT), packs=st.booleans())
     def holds(raw, packs):
         (folder / name).write_bytes(pack(raw) if packs else raw)
-        found = answer(lambda: text_lines(folder / name, option="--text"))
+        found = answer(lambda: text_values(folder / name))
         if isinstance(found, list) and packs:
             assert len(found) <= raw.count(b"\n") + 1
 

@@ -12,11 +12,10 @@ from jobs import SMALL
 
 import train
 from juzhen.cli.main import main
-from juzhen.cli.new import name_of
 from juzhen.core.errors import UserError
 from juzhen.core.places import BUILTIN, ROOT
 from juzhen.core.result import Result
-from juzhen.training.rows import as_examples
+from juzhen.data.rows import as_examples, set_name
 from launch.check import check_command_line
 from launch.data_file import with_data_set
 
@@ -172,7 +171,7 @@ def test_in_a_terminal_the_guess_is_asked_about(desk, capsys, monkeypatch):
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "xlsx", "jsonl"])
 def test_names_of_sets(suffix):
     names = {"我的 faq.v2": "我的_faq_v2", "2024": "set_2024", "faq.final": "faq_final", "…": "pairs"}
-    assert {stem: name_of(Path(f"{stem}.{suffix}")) for stem in names} == names
+    assert {stem: set_name(Path(f"{stem}.{suffix}")) for stem in names} == names
 
 
 def test_without_a_clone_the_next_step_is_python(desk, capsys, monkeypatch):

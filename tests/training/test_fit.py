@@ -10,10 +10,10 @@ from juzhen import SentenceEncoder, fit
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.data.loading import cut
+from juzhen.data.rows import as_examples
 from juzhen.data.views import apply_view
 from juzhen.losses import CoSENT, InfoNCE
 from juzhen.training import fit as training
-from juzhen.training.rows import as_examples
 
 PAIRS = [
     ("怎么退货", "东西想退掉怎么办", 1),
@@ -72,7 +72,8 @@ def test_it_learns_the_weights_of_the_suite(loss, dataset, kind, words, encoder,
 def test_columns_say_of_what_kind_rows_are(rows, kind, tmp_path):
     assert as_examples(rows).kind is kind
     if isinstance(rows[0], tuple):
-        lines = [[f"c{n}" for n in range(len(rows[0]))], *rows]
+        names = {4: ["anchor", "positive", "negative", "negative_2"]}
+        lines = [names.get(len(rows[0]), [f"c{n}" for n in range(len(rows[0]))]), *rows]
         for suffix, separator in ((".tsv", "\t"), (".csv", ",")):
             path = tmp_path / f"rows{suffix}"
             path.write_text(

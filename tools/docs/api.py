@@ -20,7 +20,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
         "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.spec.BackboneConfig "
         "backends.opening.open_backend",
     ),
-    "training": ("Training from Python", "training.fit.fit training.rows"),
+    "training": ("Training from Python", "training.fit.fit data.rows"),
     "evaluation": (
         "Evaluation",
         "evaluation.run.evaluate evaluation.scoring.Evaluation evaluation.scoring.score_set "

@@ -6,16 +6,16 @@ from pathlib import Path
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.configured import described_sets, read_description
-from juzhen.data.readers import decoded, decompressed
+from juzhen.data.rows import own_set
 from juzhen.data.source import load_examples
 from juzhen.data.spec import Source
+from juzhen.data.tables import Reading, as_text, is_table, text_values
 
 EVALUATION_SPLITS = ("dev", "test")
-TEXT_SUFFIXES = (".txt", ".txt.zst", ".txt.gz")
 
 
 class ConfiguredSets:
-    """The datasets of conf/dataset as they lie below `data_dir`; demo sets come with juzhen.
+    """The datasets of conf/dataset as they lie below `data_dir`; demo sets come with juzhen. A table is a set, too.
 
     config_dir  a further folder of dataset/ files; None: there is none
     absent      `set/split` that has no file, in the order in which they were looked for
@@ -41,6 +41,9 @@ class ConfiguredSets:
     def _all(self, names: Sequence[str] | None, splits: Sequence[str], *, option: str) -> list[Examples]:
         sets: dict[str, Examples] = {}
         for name in self._of_rows() if names is None else names:
+            if is_table(name):
+                sets[name] = own_set(Path(name), Reading(on_bad_row="drop"), splits[-1])[1]
+                continue
             key, _, split = name.partition("/")
             require_choice(option, key, self.files)
             for split_name in [split] if split else splits:
@@ -95,19 +98,10 @@ class ConfiguredSets:
 
 
 def read_lines(name: str, sets: ConfiguredSets) -> list[str]:
-    """The lines of a text file, or the texts of a configured training set."""
-    path = Path(name)
-    if path.name.endswith(TEXT_SUFFIXES):
-        return text_lines(path, option="--text")
+    """The texts of a file (lines, or a column `text`), or those of a configured training set."""
+    if is_table(name):
+        return [*map(as_text, text_values(Path(name)))]
     examples = sets.training([name])[0]
     if "text" not in examples.columns:
         raise UserError(f"--text {name}: its rows are {examples.kind}s, no single texts; type --train {name}")
     return examples.texts("text")
-
-
-def text_lines(path: Path, *, option: str) -> list[str]:
-    """The lines of a text file. Raises UserError, which begins with the `option`, where it is none or not there."""
-    if not path.name.endswith(TEXT_SUFFIXES):
-        raise UserError(f"{option} {path}: expected {', '.join(TEXT_SUFFIXES)}, one text per line")
-    text, _ = decoded(path, decompressed(path))
-    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")

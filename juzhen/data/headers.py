@@ -1,0 +1,137 @@
+"""What columns are called, in Chinese and English, and whether the first row of a table names its columns."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+CHINESE = re.compile("[\u3400-\u9fff]")
+
+ID_NAMES = re.compile(
+    r"(?i)((q|s|a|pair|row|sentence|text)?[_-]?(id|idx|index|no\.?)\d?)|unnamed.*|序号|编号|行号"
+)
+TOPIC_NAMES = re.compile(
+    r"(?i).*(intent|class|category|topic|domain|sentiment|emotion|情感|类别|分类|意图|主题|领域).*"
+)
+TARGET_NAMES = re.compile(
+    r"(?i).*(label|score|same|similarity|grade|gold|target|duplicate|标签|标注|分数|得分|相似度|是否).*|"
+    + TOPIC_NAMES.pattern.removeprefix("(?i)")
+)
+POSITIVE_NAMES = re.compile(
+    r"(?i).*(positive|正例|正样本|答案|回答|答复|回复|answer|passage|document|response|reply|completion).*"
+    r"|(.*[_\W])?(pos|docs?|chosen)([_\W\d].*)?"
+)
+NEGATIVE_NAMES = re.compile(r"(?i).*(negative|负例|负样本|反例).*|(.*[_\W])?(negs?|rejected)([_\W\d].*)?")
+HYPOTHESIS_NAMES = re.compile(r"(?i).*(hypothesis|假设).*")
+TEXT_NAMES = re.compile(
+    r"(?i).*(text|sent|quer|question|anchor|title|premise|hypothesis).*"
+    r"|.{0,3}(问题|问法|问句|问|句子|句|文本|内容|标题|前提|假设)[\dA-D甲乙一二]?"
+)
+
+WORD = re.compile(
+    "text|sent(ence)?|query|queries|q(uest(ion)?)?|anchor|title|content|body|premise|hypothesis|passage|doc(ument)?"
+    "|paragraph|a(ns(wer)?)?|reply|replies|response|completion|pos(itive)?|neg(ative)?|hard|label|score|gold|target|source"
+    "|src|tgt|sim(ilar(ity)?)?|same|duplicate|is|are|class|category|intent|topic|domain|sentiment|emotion|id|idx|index|row"
+    "|pair|qid|sid|input|output|instruction|prompt|user|assistant|customer|human|bot|agent|chosen|rejected|original"
+    "|paraphrase|rewritten|rewrite|utterance|first|second|left|right|b|en|zh|cn|english|chinese|faq|std|standard"
+    "|ext(ended)?|key|value|summary|abstract|description|comment|review|tag|grade|rating|relevance|relevant|match(ed)?"
+    "|name|context|candidate|ref(erence)?|translation|synonym|variant|keyword|problem|solution|complaint|resolution|request"
+)
+"""What the names of columns are made of, in English."""
+
+PARTS = (
+    "问题|问法|问句|提问|问|答案|回答|答复|回复|答|句子|句对|语句|句|文本|内容|标题|正文|前提|假设|段落|文档|文章|摘要|描述|说法|话术|例句"
+    "|正例|负例|反例|样本|标签|标注|分数|得分|评分|相似度|类别|分类|意图|主题|领域|情感|序号|编号|行号|名称|关键词|原文|译文|翻译|对话|输入|输出"
+    "|指令|查询|检索词|备注|来源|是否.{0,6}|类型|咨询|诉求|需求|表述|表达|改写|同义词|解决方案|处理方法|处理意见|结果"
+)
+QUALITIES = (
+    "用户|客户|顾客|标准|相似|相近|近似|同义|相关|扩展|原始|原|候选|匹配|参考|正确|错误|正|负|反|难|第|源|目标|中文|英文|左|右|上|下|前|后|历史"
+    "|知识|常见|业务|机器人|人工|客服|坐席|待|对应|推荐|典型|主|子|新|旧|的"
+)
+CHINESE_NAME = re.compile(
+    rf"(?:(?:{QUALITIES}|[一二三两12AB甲乙])*(?:{PARTS})){{1,3}}(?:{QUALITIES})*[\s_-]*[\dA-Za-z一二三甲乙]{{0,2}}"
+)
+"""Words that the names of columns are made of, in Chinese: a part that says what, and what it is like."""
+
+LABEL_WORDS = re.compile(
+    r"(?i)true|false|yes|no|same|different|是|否|对|错|真|假|(不|非|不太)?(相同|相似|同义|一致|匹配|等价)|不同|√|×"
+    r"|entail(s|ment)?|neutral|contradict(s|ion|ory)?|蕴[含涵]|中[立性]|矛盾"
+)
+"""Labels of pairs: a first row that holds one, but above numbers, is a row like the others."""
+
+SENTENCE_SIGNS = re.compile("[？?。！!，,；;：:…]")
+SHAPE = re.compile(r"[A-Za-z_][\w.()/-]*[ -]?[\w.()/-]{0,20}|[\u3400-\u9fff][\u3400-\u9fff\w()（）/_-]{0,7}")
+"""Of names that no list holds: two words of Latin letters, or up to eight Chinese signs."""
+
+NUMBERED = re.compile(r"(.{0,12}?)[ _-]?(1|a|甲|一)\n\1[ _-]?(2|b|乙|二)(\n.*)*", re.IGNORECASE)
+"""Names that differ by a number or a letter, one in a line."""
+
+FEW_ROWS = 10
+"""Below so many rows the lengths of cells say nothing."""
+
+
+def is_name(cell: str) -> bool:
+    """Whether a cell is made of words that columns are called by, and of nothing else.
+
+    >>> [is_name(cell) for cell in ("标准问题", "sentence_1", "userQuery", "怎么还款", "how to ask a question")]
+    [True, True, True, False, False]
+    """
+    if ID_NAMES.fullmatch(cell) or CHINESE_NAME.fullmatch(cell):
+        return True
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", cell)
+    words = [word.rstrip("0123456789") for word in re.split(r"[\s_\-./()]+", spaced.lower()) if word]
+    return 0 < len(words) <= 4 and all(
+        not word or WORD.fullmatch(word) or WORD.fullmatch(word.removesuffix("s")) for word in words
+    )
+
+
+def share_of_numbers(values: Sequence[str]) -> float:
+    """Of cells that are not empty."""
+    return float(np.mean([NUMBER.fullmatch(value) is not None for value in values])) if len(values) else 0.0
+
+
+def is_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row of a table names its columns; cells are without blanks around them.
+
+    It does where it is a word above numbers, where all of it are words that columns are called by, or where no cell of
+    it looks like those below it.
+
+    first    the first row
+    columns  the cells below it, column by column
+    """
+    if len({*first}) < len(first) or not any(first):
+        return False
+    if [*first] in ([*map(str, range(len(first)))], ["", *map(str, range(len(first) - 1))]):
+        return True  # as pandas numbers columns that have no names
+    if any(NUMBER.fullmatch(cell) for cell in first):
+        return False
+    filled = [(name, [cell for cell in cells if cell]) for name, cells in zip(first, columns, strict=True)]
+    filled = [(name, values) for name, values in filled if name and values]
+    texts = [(name, values) for name, values in filled if share_of_numbers(values) <= 0.9]
+    if any(LABEL_WORDS.fullmatch(name) for name, _ in texts):
+        return False
+    if len(texts) < len(filled):  # a word above numbers
+        return True
+    if any(name in values and len({*values}) < len(values) / 5 for name, values in texts):
+        return False  # a class that comes again and again
+    if all(is_name(name) for name in first if name) or NUMBERED.fullmatch(
+        "\n".join(name for name, _ in texts)
+    ):
+        return True
+    return len(texts) > 1 and all(is_name(name) or _stands_out(name, values) for name, values in texts)
+
+
+def _stands_out(name: str, values: Sequence[str]) -> bool:
+    """Whether a cell looks like none of those below it: in Latin letters above Chinese, no class above a few short ones
+    that come again and again, or shorter than they are.
+    """
+    if not SHAPE.fullmatch(name) or SENTENCE_SIGNS.search(name) or name in values:
+        return False
+    if name.isascii() and np.mean([CHINESE.search(value) is not None for value in values]) > 0.5:
+        return True
+    counts = Counter(values)
+    if 1 < len(counts) <= 10 and min(counts.values()) > 1 and max(map(len, counts)) <= 10:
+        return True
+    return len(values) >= FEW_ROWS and len(name) < float(np.quantile([*map(len, values)], 0.02))

@@ -1,0 +1,280 @@
+"""Rows of people as Examples: of Python objects and of files; columns are known by their names.
+
+`fit`, `evaluate` and the verbs read rows by `as_examples` and `own_set`: a file, a DataFrame and a list of dicts that
+hold the same are the same rows.
+"""
+
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from juzhen.core.columns import table_columns
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples, Kind, negative_columns
+from juzhen.core.numerals import number_or_nan
+from juzhen.core.texts import short
+from juzhen.data.configured import configured_set
+from juzhen.data.readers import FileTable
+from juzhen.data.row_kinds import (
+    NO_LABEL,
+    Guess,
+    RawTable,
+    guess,
+    nli_classes,
+    pair_classes,
+    text_cells,
+)
+from juzhen.data.source import load_examples
+from juzhen.data.spec import DatasetConfig, LayoutConfig, Source, SplitRequest
+from juzhen.data.tables import Reading, as_text, in_python, names_of, read_own_table, with_split_cells
+from juzhen.data.verify import verified
+
+Rows = Examples | str | Path | Iterable[Any]
+"""What `as_examples` reads."""
+
+
+def as_examples(
+    rows: Rows,
+    *,
+    columns: Mapping[str, str] | None = None,
+    sheet: str | None = None,
+    header: bool | None = None,
+    split_cells: str | None = None,
+    on_bad_row: str = "error",
+    split: str = "train",
+    score_range: tuple[float, float] = (0.0, 1.0),
+    data_dir: str | Path = "data",
+) -> Examples:
+    """Read rows of one kind, which their columns say.
+
+    Columns are known by their names, as `juzhen new` knows them: two texts and a label (0 and 1, 是 and 否,
+    entailment …) or a score, an anchor with its positive and its negatives. Tuples have no names; their columns are a
+    text · two texts that belong together · two texts and a label or a score · anchor, positive, negative, and more
+    negatives.
+
+    Args:
+        rows: Examples; a list or a generator of dicts or tuples; a table of pandas, polars, Arrow or datasets; the path
+            of a file (.csv, .tsv, .txt, .jsonl, .parquet, .arrow, .xlsx); the name of a set of `data_dir`, or of a
+            built-in one.
+        columns: Field of a row → name of its column, or its number from 1, as in `{"anchor": "标准问", "positive":
+            "相似问"}`; None: as they look.
+        sheet: Of an Excel file, by name or number from 1; None: the first that holds something.
+        header: Whether the first line of a file names the columns; None: as it looks.
+        split_cells: A sign that divides several texts of one cell, such as "||"; each becomes a row.
+        on_bad_row: "error" refuses the first faulty row, "drop" leaves faulty rows out and counts them.
+        split: The split that the rows are taken for, and the one that is read of a set.
+        score_range: Lowest and highest score, which become 0 and 1.
+        data_dir: Where sets lie that are not built in.
+
+    Returns:
+        The rows as Examples.
+
+    Raises:
+        UserError: Rows that are none of these, or columns that are not clear; with the line of a file.
+
+    Example:
+        >>> rows = [{"问题": "怎么退货", "相似问题": "东西想退掉", "是否同义": "是"}]
+        >>> rows += [{"问题": "怎么退货", "相似问题": "何时发货", "是否同义": "否"}]
+        >>> str(as_examples(rows).kind), as_examples(rows).targets.tolist()
+        ('labelled_pair', [1.0, 0.0])
+    """
+    if isinstance(rows, Examples):
+        return rows
+    if isinstance(rows, str | Path) and not Path(rows).suffix:
+        examples = load_examples(
+            configured_set(str(rows)),
+            split,
+            source=Source.LOCAL,
+            data_dir=data_dir,
+            on_bad_row=on_bad_row,
+            required=True,
+        )
+        assert examples is not None  # it is required
+        return examples
+    reading = Reading(
+        columns=columns or {},
+        header=header,
+        sheet=sheet,
+        split_cells=split_cells,
+        on_bad_row=on_bad_row,
+        spell=in_python,
+    )
+    if isinstance(rows, str | Path):
+        return own_set(Path(rows), reading, split, score_range=score_range)[1]
+    table = table_of_rows(rows)
+    raw = text_cells(table, reading)
+    found = _by_position(raw) if table.names is None and not columns else guess(raw)
+    for (
+        field
+    ) in found.texts:  # a number in the place of a text is a mistake; in a file it is how numbers are written
+        if found.columns[field] not in names_of(table):
+            continue
+        values = table.columns[names_of(table).index(found.columns[field])]
+        for line, value in zip(table.lines.tolist(), values, strict=True):
+            if not isinstance(value, str) and as_text(value):
+                raw.faults.setdefault(line, f"{field} is {short(repr(value))}, not a text")
+    return _examples(raw, found, split, "rows", score_range)[1]
+
+
+def own_set(
+    path: Path, reading: Reading, split: str = "train", *, score_range: Sequence[float] | None = None
+) -> tuple[DatasetConfig, Examples]:
+    """The rows of a file as a set of its own, and what it is: name and kind.
+
+    score_range  lowest and highest score; None: those of the file
+
+    Raises UserError as `read_own_table` and `guess`, and for a faulty row.
+    """
+    raw = text_cells(read_own_table(path, reading), reading)
+    return _examples(raw, guess(raw), split, set_name(path), score_range)
+
+
+def set_name(file: Path) -> str:
+    """What the set of a file is called.
+
+    >>> set_name(Path("我的 faq.v2.csv")), set_name(Path("2024.xlsx"))
+    ('我的_faq_v2', 'set_2024')
+    """
+    stem = re.sub(
+        r"(\.(csv|tsv|txt|jsonl?|parquet|arrow|feather|xlsx))?(\.(gz|zst))?$", "", file.name, flags=re.I
+    )
+    stem = re.sub(r"\W+", "_", unicodedata.normalize("NFKC", stem)).strip("_")[:60] or "pairs"
+    return f"set_{stem}" if stem[0].isdigit() else stem
+
+
+def split_raw(raw: RawTable, found: Guess) -> RawTable:
+    """The table with a row for each of the texts that one cell holds."""
+    if raw.reading.split_cells is None:
+        return raw
+    names = names_of(raw.table)
+    places = [names.index(found.columns[field]) for field in found.texts if found.columns[field] in names]
+    return text_cells(with_split_cells(raw.table, places, raw.reading.split_cells), raw.reading)
+
+
+def _examples(
+    raw: RawTable, found: Guess, split: str, name: str, score_range: Sequence[float] | None
+) -> tuple[DatasetConfig, Examples]:
+    for note in (*raw.notes, *found.notes):
+        warnings.warn(f"{raw.place}: {note}", stacklevel=4)
+    raw = split_raw(raw, found)
+    scores = found.score_range if score_range is None else score_range
+    config = DatasetConfig(
+        name=name,
+        kind=found.kind,
+        language="zh",
+        layout="rows",
+        layouts={"rows": LayoutConfig(files={}, columns={})},
+        labels=None
+        if found.labels is None
+        else {word: found.classes.index(meant) for word, meant in found.labels.items()},
+        ignore_labels=[*NO_LABEL[:2]] if found.kind is Kind.NLI_PAIR else None,
+        score_range=None if scores is None else [*scores],
+    )
+    table = replace(
+        raw.table,
+        names=[*found.columns],
+        columns=[raw.cells[column].tolist() for column in found.columns.values()],
+        lines=raw.cells.index.to_numpy(np.int32),
+        faults=raw.faults,
+        classes={},
+    )
+    request = SplitRequest(config, split, Source.LOCAL, ".", raw.reading.on_bad_row)
+    return config, verified(table, request, columns={field: field for field in found.columns})
+
+
+def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:
+    """Rows of Python as columns, with the names that they have. Raises UserError for what is no rows."""
+    names, columns, classes = _columns_of(rows, name)
+    lengths = {len(column) for column in columns}
+    if len(lengths) > 1:
+        raise UserError(f"{name}: columns of {sorted(lengths)} values. Give as many in each")
+    if not lengths or lengths == {0}:
+        raise UserError(f"{name}: there are none. Give a list of tuples or of dicts, a table, or a file")
+    numbers = np.arange(1, lengths.pop() + 1, dtype=np.int32)
+    return FileTable(name, names, columns, numbers, has_lines=False, classes=classes)
+
+
+def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]], dict[str, list[str]]]:
+    """Names, values and names of classes of the columns."""
+    if isinstance(rows, Mapping):
+        if any(table_columns(value) is not None for value in rows.values()):
+            first = next(iter(rows))
+            raise UserError(
+                f"{name}: got the splits {', '.join(map(str, rows))}. Choose one: rows[{first!r}]"
+            )
+        if not all(isinstance(value, list | tuple | np.ndarray) for value in rows.values()):
+            raise UserError(f"{name}: got one dict. Give a list of dicts, a row each, or a dict of lists")
+        return [*map(str, rows)], [[*value] for value in rows.values()], {}
+    names = table_columns(rows) if hasattr(type(rows), "__getitem__") else None
+    if names is not None:
+        keys = list(rows.columns) if hasattr(rows, "iloc") else names
+        has_names = not all(isinstance(key, int | np.integer) for key in keys)
+        columns = [_as_list(rows[key]) for key in keys]
+        features = getattr(rows, "features", None) or {}
+        classes = {key: list(each.names) for key, each in features.items() if hasattr(each, "names")}
+        return (names if has_names else None), columns, classes
+    listed = _as_list(rows, name)
+    if all(isinstance(row, Mapping) for row in listed) or all(hasattr(row, "_fields") for row in listed):
+        records = [row if isinstance(row, Mapping) else row._asdict() for row in listed]
+        keys = list(dict.fromkeys(key for record in records for key in record))
+        return [*map(str, keys)], [[record.get(key) for record in records] for key in keys], {}
+    tuples = [_as_tuple(row, number, name) for number, row in enumerate(listed, 1)]
+    widths = {len(row) for row in tuples}
+    if len(widths) != 1:
+        raise UserError(
+            f"{name}: {len(tuples)} rows of {sorted(widths)} columns; expected some, all of as many"
+        )
+    return None, [[*column] for column in zip(*tuples, strict=True)], {}
+
+
+def _as_list(rows: Any, name: str = "rows") -> list[Any]:
+    """The values one by one: of a list, a generator, a column of a table."""
+    if hasattr(rows, "to_pylist"):
+        return list(rows.to_pylist())
+    if isinstance(rows, set | frozenset | bytes | bytearray) or not (
+        hasattr(rows, "__iter__") or hasattr(rows, "__getitem__")
+    ):
+        raise UserError(
+            f"{name}: got a {type(rows).__name__}. Give a list of tuples or of dicts, a table, or a file"
+        )
+    return [row.as_py() if hasattr(row, "as_py") else row for row in rows]
+
+
+def _as_tuple(row: Any, number: int, name: str) -> tuple[Any, ...]:
+    if isinstance(row, str):
+        return (row,)
+    if not isinstance(row, tuple | list | np.ndarray):
+        raise UserError(
+            f"{name}, row {number}: got a {type(row).__name__}, {short(repr(row))}. Give all rows as tuples, or all as "
+            "dicts"
+        )
+    return tuple(row)
+
+
+def _by_position(raw: RawTable) -> Guess:
+    """What rows without names are, as `as_examples` promises it."""
+    names = raw.names
+    if len(names) == 1:
+        return Guess(Kind.SENTENCE, {"text": names[0]})
+    if len(names) == 2:
+        return Guess(Kind.POSITIVE_PAIR, {"anchor": names[0], "positive": names[1]})
+    if len(names) == 3:
+        values = [value for value in raw.cells[names[2]].unique() if value]
+        numbers = [number_or_nan(value) for value in values]
+        is_number = [number == number for number in numbers]
+        pair = {"text_a": names[0], "text_b": names[1]}
+        if values and (not all(is_number) or {*numbers} <= {0.0, 1.0}) and (classes := pair_classes(values)):
+            return Guess(Kind.LABELLED_PAIR, pair | {"label": names[2]}, classes)
+        if classes := nli_classes(values):
+            premise = {"premise": names[0], "hypothesis": names[1], "label": names[2]}
+            return Guess(Kind.NLI_PAIR, premise, classes)
+        if any(is_number):
+            return Guess(Kind.SCORED_PAIR, pair | {"score": names[2]})
+    fields = ["anchor", "positive", *negative_columns(len(names) - 2)]
+    return Guess(Kind.TRIPLET, dict(zip(fields, names, strict=True)))

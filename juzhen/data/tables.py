@@ -1,0 +1,429 @@
+"""The one reader of tables as people have them: every verb, `fit` and the page of a server read a file by it.
+
+csv, tsv and txt in UTF-8, UTF-16 or GBK, with or without a header; JSON lines, parquet, Arrow and sheets of Excel. The
+encoding, the delimiter, the quotes and the header are recognised, and what was recognised is said in `FileTable.format`
+and `FileTable.notes`. A job reads what a set's description says instead (`juzhen.data.readers`).
+"""
+
+import itertools
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.numerals import is_position
+from juzhen.core.texts import short, split_lines, text_fault
+from juzhen.data.columnar import COLUMNAR
+from juzhen.data.excel import EXCEL, read_sheet
+from juzhen.data.headers import is_header, is_name
+from juzhen.data.readers import (
+    BYTE_ORDER_MARK,
+    FileTable,
+    columnar_table,
+    csv_records,
+    decoded,
+    decompressed,
+    json_table,
+    require_short_lines,
+    suffix_of,
+)
+
+DELIMITERS = {".csv": ",;\t|", ".tsv": "\t,;|", ".txt": "\t,;|"}
+"""Suffix → the delimiters that are tried, the likeliest first."""
+DELIMITER_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
+JSON = (".jsonl", ".json")
+TABLES = (*DELIMITERS, *JSON, *COLUMNAR, EXCEL)
+"""Suffixes of tables; all but that of Excel may have .gz or .zst behind them."""
+
+SAMPLE = 1000
+"""Rows by which delimiter and header are recognised."""
+
+SURE = 0.9
+"""Share of the rows that another delimiter than the likeliest must give as many cells as most have."""
+
+
+def typed(option: str, value: object) -> str:
+    """An option of a verb, as it is typed.
+
+    >>> typed("columns", {"anchor": "标准问", "positive": "相似问"}), typed("on_bad_row", "drop")
+    ('--columns anchor=标准问,positive=相似问', '--on-bad-row drop')
+    """
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    words = (
+        ",".join(f"{key}={name}" for key, name in value.items()) if isinstance(value, Mapping) else str(value)
+    )
+    return f"--{option.replace('_', '-')} {shlex.quote(words) if not words.isprintable() or ' ' in words else words}"
+
+
+def in_python(option: str, value: object) -> str:
+    """The same as an argument of a function.
+
+    >>> in_python("columns", {"anchor": "标准问"})
+    "columns={'anchor': '标准问'}"
+    """
+    return f"{option}={value!r}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a person says of a table; None: as it looks.
+
+    columns     field of a row → name of its column, or its number from 1
+    header      whether the first row names the columns
+    quoted      whether cells may be in double quotes
+    sheet       of an Excel file: its name, or its number from 1
+    split_cells  a sign that divides several texts of one cell, each of which becomes a row; None: there is none
+    on_bad_row  error: the first faulty row is refused · drop: faulty rows are left out and counted
+    spell       how an option is written where a message names one
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    header: bool | None = None
+    quoted: bool | None = None
+    sheet: str | None = None
+    split_cells: str | None = None
+    on_bad_row: str = "error"
+    spell: Callable[[str, object], str] = typed
+
+
+AS_IT_LOOKS = Reading()
+
+
+def is_table(name: str | Path) -> bool:
+    """Whether what is named in the place of a set is a file: its suffix says so.
+
+    >>> is_table("faq.csv"), is_table("lcqmc/dev")
+    (True, False)
+    """
+    return suffix_of(Path(name)) in TABLES
+
+
+def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ()) -> dict[str, str]:
+    """Field → column, of what is typed behind --columns. Raises UserError for words of another form.
+
+    fields  that as many words without = stand for
+
+    >>> parse_columns("text_a=问题,text_b=2")
+    {'text_a': '问题', 'text_b': '2'}
+    """
+    listed = [words] if isinstance(words, str) else list(words or ())
+    if fields and len(listed) == len(fields) and not any("=" in word for word in listed):
+        return dict(zip(fields, listed, strict=True))
+    parts = [part.partition("=") for word in listed for part in word.split(",")]
+    if wrong := [part[0] for part in parts if not part[0].strip() or not part[2].strip()]:
+        raise UserError(
+            f"--columns {wrong[0]}: expected FIELD=COLUMN, as in text_a=问题,text_b=相似问,label=3"
+        )
+    return {key.strip(): column.strip() for key, _, column in parts}
+
+
+def read_own_table(
+    path: Path, reading: Reading = AS_IT_LOOKS, *, content: bytes | None = None, most_bytes: int | None = None
+) -> FileTable:
+    """A file as columns, its cells as they are there: of text formats texts, of others also numbers, lists, None.
+
+    Faulty rows, such as those with another number of cells than most, are not among them: `FileTable.faults` has them.
+
+    content     the file's bytes; None: it is read
+    most_bytes  that an Excel file may unpack to; None: as other packed files
+
+    Raises UserError for a file that is no table, or that holds no row below the names of its columns.
+    """
+    suffix = suffix_of(path)
+    if suffix not in TABLES:
+        remedy = (
+            "save it as .xlsx or .csv"
+            if suffix in (".xls", ".ods", ".numbers", ".et")
+            else "give it such a name"
+        )
+        raise UserError(
+            f"{path}: the suffix says no format that can be read; expected {', '.join(TABLES)}, and .gz or .zst behind "
+            f"it if compressed. {remedy[:1].upper()}{remedy[1:]}"
+        )
+    if reading.sheet is not None and suffix != EXCEL:
+        raise UserError(f"{reading.spell('sheet', reading.sheet)}: {path} has no sheets; leave it out")
+    if suffix == EXCEL:
+        table = _sheet(path, reading, content, most_bytes)
+    elif suffix in COLUMNAR:
+        table = replace(columnar_table(path), format=suffix[1:])
+    else:
+        raw = decompressed(path) if content is None else content
+        text, encoding = decoded(path, raw)
+        if not text.strip():
+            raise UserError(f"{path}: the file is empty")
+        if suffix in DELIMITERS:
+            table = _delimited(path, text, encoding, DELIMITERS[suffix], reading)
+            needs_mark = encoding != "UTF-8" or raw.startswith(BYTE_ORDER_MARK)
+            table = replace(table, needs_mark=needs_mark)
+        else:
+            table = replace(json_table(path, text, {}), format=suffix[1:])
+    if not len(table.lines) and not table.faults:
+        raise UserError(f"{path}: there is no row below the names of the columns")
+    return table
+
+
+def choose_delimiter(text: str, candidates: str, path: Path = Path()) -> str:
+    """The delimiter that gives most rows the same number of cells, two at least; the first where none does.
+
+    >>> choose_delimiter("a;b,c\\nd;e\\n", ",;")
+    ';'
+    """
+    shares = []
+    for delimiter in candidates:
+        try:
+            widths = np.array([len(cells) for _, cells in _records(path, text, delimiter, None, SAMPLE)[0]])
+        except UserError:  # quotes that are none
+            widths = np.array([], int)
+        width = int(np.bincount(widths).argmax()) if len(widths) else 0
+        share = round(float((widths == width).mean()), 9) if width > 1 else 0.0
+        shares.append(share if share >= SURE or delimiter == candidates[0] else 0.0)
+    return candidates[int(np.argmax(shares))]
+
+
+Record = tuple[int, list[str]]
+
+
+def _records(
+    path: Path, text: str, delimiter: str, quoted: bool | None, count: int | None = None
+) -> tuple[list[Record], bool]:
+    """Line and cells of the first `count` rows that are not blank, and whether cells are in quotes.
+
+    Where tabs divide columns a quote is often a sign of the text: if cells would span lines, quotes mean nothing.
+    Raises UserError for quotes that are not closed.
+    """
+    begins = f'"{delimiter}"', '\n"', f'{delimiter}"'
+    may_be = quoted is not False and (text.startswith('"') or any(sign in text for sign in begins))
+    if may_be or quoted:
+        try:
+            records = [*itertools.islice(csv_records(path, text, delimiter), count)]
+            spans = delimiter == "\t" and any("\n" in cell for _, cells in records for cell in cells)
+            if quoted or not spans:
+                return [record for record in records if any(record[1])], True
+        except UserError:
+            if quoted or delimiter != "\t":
+                raise
+    lines = text.split("\n") if count is None else text.split("\n", count)[:count]
+    require_short_lines(path, lines)
+    return [(number, line.split(delimiter)) for number, line in enumerate(lines, 1) if line.strip()], False
+
+
+def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: Reading) -> FileTable:
+    text = text.replace("\r\n", "\n")
+    if "\n" not in text.rstrip("\n"):
+        text = text.replace("\r", "\n")  # as the oldest spreadsheets end lines
+    require_short_lines(path, text.split("\n"))
+    delimiter = choose_delimiter(text, candidates, path)
+    records, quoted = _records(path, text, delimiter, reading.quoted)
+    records = [record for record in records if any(cell.strip() for cell in record[1])]
+    widths = [len(cells) for _, cells in records]
+    width = Counter(widths).most_common(1)[0][0]
+    first = records[0]
+    if widths[0] != width and reading.header is not False and all(map(is_name, map(str.strip, first[1]))):
+        raise UserError(
+            f"{path}:{first[0]}: the line that names the columns has {widths[0]} cells, and most others have {width}. "
+            "Give each column a name"
+        )
+    faults = {line: f"{len(cells)} cells, expected {width}" for line, cells in records if len(cells) != width}
+    rows = [record for record in records if len(record[1]) == width]
+    form = f"{encoding}, {DELIMITER_NAMES[delimiter]} between columns" if width > 1 else encoding
+    return _table(path, rows, faults, reading, form, delimiter=delimiter, quoted=quoted)
+
+
+def _sheet(path: Path, reading: Reading, content: bytes | None, most_bytes: int | None) -> FileTable:
+    """A sheet of an Excel file; a column in which no row holds anything is none."""
+    sheet = read_sheet(path, reading.sheet, content=content, most_bytes=most_bytes)
+    columns = sorted({column for cells in sheet.rows.values() for column in cells})
+    rows, faults = list(sheet.rows.items()), dict[int, str]()
+    usual = np.median([len(cells) for cells in sheet.rows.values()])
+    while len(rows) > 1 and usual > 1 and len(rows[0][1]) == 1 < len(rows[1][1]):  # a title above the table
+        faults[rows[0][0]] = f"1 cell, expected {len(columns)}: a title, no row"
+        rows = rows[1:]
+    padded = [(line, [cells.get(column) for column in columns]) for line, cells in rows]
+    notes: tuple[str, ...] = ()
+    if sheet.others:
+        way = reading.spell("sheet", sheet.others[0])
+        notes = (
+            f"the sheet {sheet.name} is read; there are also {', '.join(sheet.others)}: {way} reads another",
+        )
+    return _table(path, padded, faults, reading, f"Excel, sheet {sheet.name}", notes=notes, needs_mark=True)
+
+
+def _table(
+    path: Path,
+    rows: Sequence[tuple[int, Sequence[Any]]],
+    faults: dict[int, str],
+    reading: Reading,
+    form: str,
+    **facts: Any,
+) -> FileTable:
+    """Rows as columns, under the names of the first one where it looks as if it had them."""
+    columns = [[*column] for column in zip(*(cells for _, cells in rows), strict=True)]
+    first = [as_text(column[0]) for column in columns]
+    below = [[as_text(cell) for cell in column[1 : SAMPLE + 1]] for column in columns]
+    called = [name for name in reading.columns.values() if not is_position(name)]
+    named = any(name in first for name in called) or is_header(first, below)
+    named = named if reading.header is None else reading.header
+    lines = np.array([line for line, _ in rows[int(named) :]], dtype=np.int32)
+    form += ", first line names the columns" if named else ", no line of names"
+    columns = [column[int(named) :] for column in columns]
+    return FileTable(str(path), first if named else None, columns, lines, faults, format=form, **facts)
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Each name once; a column without one goes by its number, from 1.
+
+    >>> distinct_names(["问", "", "问"])
+    ['问', 'column 2', '问 (3)']
+    """
+    numbered = [name or f"column {number}" for number, name in enumerate(names, 1)]
+    return [
+        f"{name} ({number})" if name in numbered[: number - 1] else name
+        for number, name in enumerate(numbered, 1)
+    ]
+
+
+def names_of(table: FileTable) -> list[str]:
+    """Names of all columns, each once; of a table without names their numbers."""
+    return distinct_names(table.names or [""] * len(table.columns))
+
+
+def as_text(cell: Any) -> str:
+    """A cell as a text file would spell it, without blanks around it; "" for what is missing."""
+    if isinstance(cell, float | np.floating):
+        cell = "" if cell != cell else int(cell) if float(cell).is_integer() else cell
+    if isinstance(cell, bool | np.bool_):
+        cell = int(cell)
+    return "" if cell is None else str(cell).replace("\r\n", "\n").strip()
+
+
+def column_place(table: FileTable, name: str, field: str, reading: Reading) -> int:
+    """Where the column of this name or number, from 1, stands. Raises UserError where there is none."""
+    names = names_of(table)
+    if table.names and table.names.count(name) > 1:
+        places = [str(place) for place, other in enumerate(table.names, 1) if other == name]
+        raise UserError(
+            f"{table.place}: there is the column {short(name)} {len(places)} times; name it by its number: "
+            f"{reading.spell('columns', {field: ' or '.join(places)})}"
+        )
+    if name in names:
+        return names.index(name)
+    if is_position(name) and 0 < int(name) <= len(names):
+        return int(name) - 1
+    hint = "columns are numbered from 1" if name == "0" else nearest(name, map(short, names))
+    raise UserError(f"{table.place}: no column {short(name)} for {field}; {hint}")
+
+
+def column_values(table: FileTable, place: int) -> list[Any]:
+    column = table.columns[place]
+    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+
+
+def read_texts(
+    path: Path,
+    reading: Reading = AS_IT_LOOKS,
+    *,
+    field: str = "text",
+    content: bytes | None = None,
+) -> tuple[FileTable, int]:
+    """Texts of a file, and which column has them: the lines of a .txt, or that column of a table.
+
+    A .txt is a table where a column is named. Of a table it is the column that is called `field`, or the only one.
+
+    Raises UserError where it is not clear which column is meant.
+    """
+    if not reading.columns and suffix_of(path) in ("", ".txt"):
+        lines = split_lines(decoded(path, decompressed(path) if content is None else content)[0])
+        if not lines:
+            raise UserError(f"{path}: the file is empty")
+        return FileTable(str(path), ["line"], [lines], np.arange(1, len(lines) + 1, dtype=np.int32)), 0
+    table = read_own_table(path, reading, content=content)
+    return table, chosen_column(table, field, reading)
+
+
+def require_fields(reading: Reading, *fields: str) -> None:
+    """Raises UserError where a person names a column for a field that is not read."""
+    if wrong := [field for field in reading.columns if field not in fields]:
+        example = reading.spell("columns", {field: str(number) for number, field in enumerate(fields, 1)})
+        raise UserError(
+            f"{wrong[0]}: no such field is read here; expected {' and '.join(fields)}, as in {example}"
+        )
+
+
+def text_values(path: Path, reading: Reading = AS_IT_LOOKS, *, field: str = "text") -> list[Any]:
+    """The values of `read_texts` alone, whatever they are."""
+    return column_values(*read_texts(path, reading, field=field))
+
+
+def chosen_column(table: FileTable, field: str, reading: Reading) -> int:
+    """The column that a person says, else that of the field's name, else the only one. Raises UserError."""
+    names = names_of(table)
+    if name := reading.columns.get(field):
+        return column_place(table, name, field, reading)
+    if len(names) == 1:
+        return 0
+    if field in names:
+        return names.index(field)
+    raise UserError(
+        f"{table.place}: not clear which column is the {field}; there are {', '.join(map(short, names[:20]))}. Say it: "
+        f"{reading.spell('columns', {field: names[0]})}"
+    )
+
+
+def with_split_cells(table: FileTable, places: Sequence[int], sign: str | None) -> FileTable:
+    """The table with a row for each text of the cells of these columns that hold several, divided by a sign."""
+    if not sign:
+        return table
+    columns = [column_values(table, place) for place in range(len(table.columns))]
+    rows, lines = list[list[Any]](), list[int]()
+    for line, cells in zip(table.lines.tolist(), zip(*columns, strict=True), strict=True):
+        parts = [
+            [part.strip() for part in cell.split(sign) if part.strip()] or [cell]
+            if place in places and isinstance(cell, str)
+            else [cell]
+            for place, cell in enumerate(cells)
+        ]
+        for row in itertools.product(*parts):
+            rows.append([*row])
+            lines.append(line)
+    split = [[*column] for column in zip(*rows, strict=True)] or columns
+    return replace(table, columns=split, lines=np.array(lines, dtype=np.int32))
+
+
+def good_texts(table: FileTable, places: Sequence[int], reading: Reading) -> tuple[list[int], dict[int, str]]:
+    """Rows whose texts in these columns can all be encoded, and line → what is wrong with each other row.
+
+    Raises UserError for the first faulty row, unless such rows are to be left out, and where none is left.
+    """
+    faults, names = dict(table.faults), names_of(table)
+    good = np.ones(len(table.lines), dtype=bool)
+    for place in places:
+        for row, value in enumerate(column_values(table, place)):
+            if fault := text_fault(value):
+                called = "the line" if names == ["line"] else f"{short(names[place])}"
+                faults.setdefault(int(table.lines[row]), f"{called} {fault}")
+                good[row] = False
+    rows = np.flatnonzero(good).tolist()
+    refuse_rows(table, faults, len(rows), reading)
+    return rows, faults
+
+
+def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading: Reading) -> None:
+    """Raises UserError for the first faulty row, unless such rows are to be left out, and where no row is left."""
+    if faults and reading.on_bad_row == "error":
+        line, others = min(faults), len(faults) - 1
+        more = f" {others:,} more rows are faulty." if others else ""
+        raise UserError(
+            f"{table.at(line)}: {faults[line]}.{more} Mend the file, or leave such rows out: "
+            f"{reading.spell('on_bad_row', 'drop')}"
+        )
+    if not left:
+        line = min(faults)
+        raise UserError(
+            f"{table.place}: all {len(faults):,} rows are faulty, and none is left; {table.at(line)}: {faults[line]}"
+        )

@@ -1,0 +1,166 @@
+"""Rows of Python objects and of files are the same rows: columns are known by their names, labels by their words."""
+
+from collections import namedtuple
+
+import datasets
+import pandas
+import pyarrow
+import pytest
+import torch
+
+from juzhen import SentenceEncoder, fit
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples
+from juzhen.data.rows import as_examples
+
+PAIRS = [
+    ("怎么退货", "东西想退掉怎么办", 1),
+    ("怎么退货", "什么时候发货", 0),
+    ("如何开票", "发票怎么开", 1),
+    ("如何开票", "怎么退货", 0),
+]
+NAMES = ["text_a", "text_b", "label"]
+RECORDS = [dict(zip(NAMES, row, strict=True)) for row in PAIRS]
+Row = namedtuple("Row", NAMES)
+
+AS_PEOPLE_HOLD_THEM = {
+    "tuples": PAIRS,
+    "lists": [[*row] for row in PAIRS],
+    "generator": (row for row in PAIRS),
+    "dicts": RECORDS,
+    "dicts in another order": [dict(reversed(record.items())) for record in RECORDS],
+    "dict of lists": {name: [record[name] for record in RECORDS] for name in NAMES},
+    "named tuples": [Row(*row) for row in PAIRS],
+    "pandas": pandas.DataFrame(RECORDS),
+    "pandas, other columns first": pandas.DataFrame(RECORDS)[["label", "text_a", "text_b"]],
+    "pandas without names": pandas.DataFrame(PAIRS),
+    "rows of pandas": [*pandas.DataFrame(RECORDS).itertuples()],
+    "arrow": pyarrow.Table.from_pylist(RECORDS),
+    "arrow batch": pyarrow.RecordBatch.from_pylist(RECORDS),
+    "datasets": datasets.Dataset.from_list(RECORDS),
+    "a stream of datasets": datasets.Dataset.from_list(RECORDS).to_iterable_dataset(),
+    "booleans": [record | {"label": bool(record["label"])} for record in RECORDS],
+    "names of Chinese files": [
+        {"问题": a, "相似问题": b, "是否同义": "是" if label else "否"} for a, b, label in PAIRS
+    ],
+    "further columns": [{"id": n + 7, **record, "note": None} for n, record in enumerate(RECORDS)],
+}
+
+
+@pytest.mark.parametrize("held", AS_PEOPLE_HOLD_THEM)
+def test_rows_are_the_same_however_they_are_held(held):
+    read = as_examples(AS_PEOPLE_HOLD_THEM[held])
+    assert (read.kind, read.texts("text_a"), read.texts("text_b")) == (
+        "labelled_pair",
+        [a for a, _, _ in PAIRS],
+        [b for _, b, _ in PAIRS],
+    )
+    assert read.targets.tolist() == [1, 0, 1, 0]
+
+
+def test_numbers_of_classes_have_the_names_that_a_data_set_gives_them():
+    features = datasets.Features(
+        {
+            "premise": datasets.Value("string"),
+            "hypothesis": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=["contradiction", "neutral", "entailment"]),
+        }
+    )
+    rows = [{"premise": a, "hypothesis": b, "label": n % 3} for n, (a, b, _) in enumerate(PAIRS)]
+    read = as_examples(datasets.Dataset.from_list(rows, features=features))
+    assert (read.kind, read.targets.tolist()) == ("nli_pair", [2, 1, 0, 2])
+
+
+LABELS = {
+    "是 否": "labelled_pair",
+    "yes no": "labelled_pair",
+    "相同 不同": "labelled_pair",
+    "True False": "labelled_pair",
+    "1 0": "labelled_pair",
+    "1.0 0.0": "labelled_pair",
+    "同义 不同义": "labelled_pair",
+    "similar dissimilar": "labelled_pair",
+    "√ ×": "labelled_pair",
+    "entailment not_entailment": "labelled_pair",
+    "蕴含 矛盾": "nli_pair",
+    "entailment contradiction": "nli_pair",
+    "0.9 0.1": "scored_pair",
+}
+
+
+@pytest.mark.parametrize("words", LABELS)
+@pytest.mark.parametrize("held", ["file", "dicts", "tuples"])
+def test_labels_are_read_by_their_words(tmp_path, words, held):
+    yes, no = words.split()
+    rows = [(a, b, yes if label else no) for a, b, label in PAIRS]
+    if held == "file":
+        lines = ["问题,相似问题,是否同义", *(",".join(row) for row in rows)]
+        (tmp_path / "faq.csv").write_text("\n".join(lines), encoding="gb18030")
+    given = {
+        "file": tmp_path / "faq.csv",
+        "dicts": [dict(zip(("问题", "相似问题", "是否同义"), row, strict=True)) for row in rows],
+        "tuples": rows,
+    }
+    read = as_examples(given[held])
+    expected = {"labelled_pair": [1, 0, 1, 0], "nli_pair": [0, 2, 0, 2], "scored_pair": [0.9, 0.1, 0.9, 0.1]}
+    assert read.kind == LABELS[words]
+    assert read.targets.tolist() == pytest.approx(expected[read.kind])
+
+
+def test_fit_learns_labels_and_not_their_words(encoder_folder, tmp_path):
+    """A file with 是 and 否, for learning and for dev, leads to the weights that 1 and 0 lead to."""
+    lines = ["问题,相似问题,是否同义", *(f"{a},{b},{'是' if label else '否'}" for a, b, label in PAIRS)]
+    (tmp_path / "faq.csv").write_text("\n".join(lines), encoding="utf-8")
+    learnt = [
+        fit(SentenceEncoder.load(encoder_folder), rows, dev=rows, epochs=2, learning_rate=1e-3).state_dict()
+        for rows in (PAIRS, str(tmp_path / "faq.csv"), pandas.DataFrame(RECORDS))
+    ]
+    before = SentenceEncoder.load(encoder_folder).state_dict()
+    assert any(not torch.equal(weight, before[name]) for name, weight in learnt[0].items())
+    for other in learnt[1:]:
+        for name, weight in learnt[0].items():
+            assert torch.equal(weight, other[name]), name
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"标准问": "甲", "相似问": "乙", "答案": "丙"}], r"标准问, 相似问, 答案.*columns=\{'anchor'"),
+        ([{"a": 1, "b": 2}], "no column of texts"),
+        ([("甲", "乙"), {"a": "丙"}], "row 2: got a dict"),
+        ([("甲", 3), ("乙", "丙")], "row 1: positive is 3, not a text"),
+        ([("甲", "乙"), ("丙", None)], "row 2: positive is"),
+        ([], "there are none"),
+        ({"甲", "乙"}, "got a set"),
+        (7, "got a int"),
+        ({"text_a": "甲", "text_b": "乙"}, "one dict"),
+        ({"text_a": ["甲"], "text_b": ["乙", "丙"]}, r"columns of \[1, 2\] values"),
+        (datasets.DatasetDict(train=datasets.Dataset.from_list(RECORDS)), r"rows\['train'\]"),
+        ([object()], "row 1: got a object"),
+        ([record | {"label": "maybe"} for record in RECORDS], "label holds maybe"),
+        ([record | {"label": "矛盾"} for record in RECORDS], "nothing to learn"),
+    ],
+)
+def test_what_is_not_clear_is_refused_by_its_name(rows, message):
+    with pytest.raises(UserError, match=message):
+        as_examples(rows)
+
+
+def test_a_person_may_say_which_column_is_what(encoder_folder):
+    rows = [
+        {"标准问": "甲问", "相似问": "乙问", "答案": "丙答"},
+        {"标准问": "丁问", "相似问": "", "答案": "戊答"},
+    ]
+    for columns in ({"anchor": "标准问", "positive": "答案"}, {"anchor": "1", "positive": "3"}):
+        read = as_examples(rows, columns=columns)
+        assert (read.texts("anchor"), read.texts("positive")) == (["甲问", "丁问"], ["丙答", "戊答"])
+    columns = {"anchor": "标准问", "positive": "相似问"}
+    with pytest.raises(UserError, match="on_bad_row"):
+        fit(encoder_folder, rows, columns=columns, loss="info_nce")
+    fit(encoder_folder, rows, columns=columns, on_bad_row="drop", loss="info_nce", epochs=1)
+
+
+def test_examples_are_taken_as_they_are():
+    rows = as_examples(PAIRS)
+    assert isinstance(rows, Examples)
+    assert as_examples(rows) is rows

@@ -1,0 +1,255 @@
+"""One reader of tables: formats, encodings, headers, lines and sheets, whoever asks."""
+
+import csv
+import gzip
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from juzhen.core.errors import UserError
+from juzhen.core.places import BUILTIN
+from juzhen.core.texts import split_lines
+from juzhen.data import excel
+from juzhen.data.headers import is_header
+from juzhen.data.new_set import clean
+from juzhen.data.row_kinds import guess, read_raw, text_cells
+from juzhen.data.rows import as_examples, split_raw
+from juzhen.data.tables import Reading, column_values, names_of, read_own_table, text_values
+
+LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").split("\n")[1:41]
+ROWS = [(a, b, int(label)) for a, b, label in (line.split("\t") for line in LINES)]
+ODD_SIGNS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
+"""What ends a line for `str.splitlines`, and for nobody else."""
+
+
+def write_csv(path, rows, encoding="utf-8", delimiter=","):
+    file = io.StringIO()
+    csv.writer(file, delimiter=delimiter).writerows(rows)
+    path.write_bytes(file.getvalue().encode(encoding))
+    return path
+
+
+def write_book(path, **sheets):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "问题 答案", "question answer", "标准问 相似问", "query doc", "sentence1 sentence2", "标准问题 扩展问法", "q a",
+        "source target", "src tgt", "原文 译文", "title content", "instruction response", "用户问题 客服回复", "s1 s2",
+        "userQuery botReply", "utterance paraphrase", "知识标题 相似问法", "query_text passage_text", "诉求 处理意见",
+        "A B",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("count", [3, 40])
+def test_names_above_texts_are_a_header(names, count):
+    texts = [(a, b) for a, b, _ in ROWS[:count]]
+    english = [(f"How do I cancel order {n}?", f"Open the app, choose order {n}") for n in range(count)]
+    for body in (texts, english):
+        assert is_header(names.split(), [*zip(*body, strict=True)])
+
+
+def test_a_row_of_texts_is_no_header():
+    """Whichever row comes first, of Chinese and of English pairs, and of a few rows."""
+    english = [(f"Is order {n} late", "hi" if n % 5 else f"It is on its way {n}") for n in range(30)]
+    for body in (
+        [(a, b) for a, b, _ in ROWS],
+        english,
+        english[:4],
+        [("是", "好"), ("否", "坏"), ("是", "行")],
+    ):
+        for place in range(len(body)):
+            below = body[:place] + body[place + 1 :]
+            assert not is_header(body[place], [*zip(*below, strict=True)]), body[place]
+
+
+def test_a_label_in_the_first_row_makes_it_a_row():
+    assert not is_header(("怎么退货", "退货", "是"), [("甲", "乙"), ("丙", "丁"), ("否", "否")])
+    assert is_header(("question", "similar_question", "same"), [("甲", "乙"), ("丙", "丁"), ("0", "1")])
+    assert is_header(("", "0", "1"), [("0", "1"), ("丙", "丁"), ("天", "地")])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "txt", "jsonl", "parquet", "arrow", "xlsx", "csv.gz"])
+def test_the_same_rows_in_every_format(tmp_path, suffix):
+    names, path = ["问题", "相似问题", "是否同义"], tmp_path / f"faq.{suffix}"
+    if suffix == "xlsx":
+        write_book(path, faq=[names, *ROWS])
+    elif suffix in ("parquet", "arrow"):
+        import pyarrow as pa
+        from pyarrow import feather, parquet
+
+        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in ROWS])
+        (parquet.write_table if suffix == "parquet" else feather.write_feather)(table, path)
+    elif suffix == "jsonl":
+        lines = (json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in ROWS)
+        path.write_text("\n".join(lines), encoding="utf-8")
+    else:
+        delimiter = "," if "csv" in suffix else "\t"
+        write_csv(path, [names, *ROWS], "gb18030" if suffix == "csv" else "utf-16", delimiter)
+        if suffix.endswith("gz"):
+            path.write_bytes(gzip.compress(path.read_bytes()))
+    read = as_examples(path)
+    assert (read.kind, read.fingerprint) == ("labelled_pair", as_examples(ROWS).fingerprint)
+
+
+def test_a_line_ends_at_a_line_feed_alone(tmp_path):
+    texts = [f"一{sign}二" for sign in ODD_SIGNS] + ["三\r四"]
+    for end in ("\n", "\r\n"):
+        (tmp_path / "lines.txt").write_bytes(end.join(texts).encode() + end.encode())
+        assert text_values(tmp_path / "lines.txt") == texts
+        assert split_lines(end.join(texts)) == texts
+        for suffix, sign in ((".csv", ","), (".tsv", "\t")):
+            path = tmp_path / f"rows{suffix}"
+            rows = [("问题", "答案"), *((text, f"答{n}") for n, text in enumerate(texts))]
+            path.write_bytes(end.join(sign.join(row) for row in rows).encode())
+            assert column_values(read_own_table(path), 0) == texts
+            quoted = end.join(sign.join(f'"{cell}"' for cell in row) for row in rows)
+            path.write_bytes(quoted.encode())
+            assert column_values(read_own_table(path), 0) == texts
+    (tmp_path / "rows.jsonl").write_text(
+        "\n".join(json.dumps({"text": text}, ensure_ascii=False) for text in texts),
+        encoding="utf-8",
+        newline="",
+    )
+    assert text_values(tmp_path / "rows.jsonl") == texts
+
+
+def test_several_texts_of_one_cell_become_rows(tmp_path):
+    rows = [("标准问", "相似问"), ("怎么退货", "退货||想退掉 || 如何退"), ("怎么开票", "开发票")]
+    raw = read_raw(write_csv(tmp_path / "faq.csv", rows), Reading(split_cells="||"))
+    cells = split_raw(raw, guess(raw)).cells
+    assert cells["相似问"].tolist() == ["退货", "想退掉", "如何退", "开发票"]
+    assert cells.index.tolist() == [2, 2, 2, 3]
+    read = as_examples(tmp_path / "faq.csv", split_cells="||")
+    assert (len(read), read.lines.tolist()) == (4, [2, 2, 2, 3])
+
+
+def test_sheets_are_named_and_chosen(tmp_path):
+    path = write_book(
+        tmp_path / "faq.xlsx",
+        封面=[],
+        训练=[["客服问答一览"], ["标准问", "相似问"], *(row[:2] for row in ROWS[:5])],
+        测试=[["标准问", "相似问"], ["测试问", "测试答"]],
+    )
+    table = read_own_table(path)
+    assert column_values(table, 0) == [a for a, _, _ in ROWS[:5]]
+    assert table.names == ["标准问", "相似问"]
+    assert table.faults.keys() == {1}
+    assert "测试" in table.notes[0]
+    for name in ("测试", "3"):
+        assert column_values(read_own_table(path, Reading(sheet=name)), 0) == ["测试问"]
+    with pytest.warns(UserWarning, match="sheet='封面'"):
+        assert len(as_examples(path, on_bad_row="drop")) == 5
+    with pytest.raises(UserError, match=r"no sheet 练习; known: .*训练"):
+        read_own_table(path, Reading(sheet="练习"))
+    with pytest.raises(UserError, match=r"--sheet 1: .*no sheets"):
+        read_own_table(tmp_path / "faq.csv", Reading(sheet="1"))
+
+
+def test_stray_cells_of_a_sheet_cost_a_cell_each(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    path = write_book(tmp_path / "faq.xlsx", faq=[["标准问", "相似问"], *(row[:2] for row in ROWS[:9])])
+    book = openpyxl.load_workbook(path)
+    book.active["XFD1"], book.active["A1048576"] = "x", "y"
+    book.save(path)
+    table = read_own_table(path)
+    assert (len(table.lines), len(table.columns), table.lines.max()) == (10, 3, 2**20)
+    raw = text_cells(table)
+    good, left_out = clean(raw, guess(raw, columns={"anchor": "标准问", "positive": "相似问"}))
+    assert (len(good), left_out) == (9, {2**20: "positive is empty"})
+
+
+def repacked(path, **parts):
+    """An Excel file with other parts."""
+    with zipfile.ZipFile(path) as file:
+        held = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in held.items():
+            key = name.rpartition("/")[2].partition(".")[0]
+            file.writestr(name, parts.get(key, content))
+    return path
+
+
+def test_a_spoilt_book_is_named_with_the_reason(tmp_path, monkeypatch):
+    def book(**parts):
+        return repacked(write_book(tmp_path / "faq.xlsx", faq=[["a", "b"], ["c", "d"]]), **parts)
+
+    with pytest.raises(UserError, match=r"faq\.xlsx: .*line 1, column"):
+        read_raw(book(sheet1="<worksheet><sheetData><row>"))
+    row = '<row r="99999999999"><c r="A99999999999" t="n"><v>1</v></c></row>'
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    with pytest.raises(UserError, match=r"faq\.xlsx: .*above"):
+        read_raw(book(sheet1=f"<worksheet {space}><sheetData>{row}</sheetData></worksheet>"))
+    monkeypatch.setattr("juzhen.data.readers.ALWAYS_BYTES", 2**20)
+    with pytest.raises(UserError, match=r"faq\.xlsx: unpacks to 8 MiB; at most"):
+        read_raw(book(sheet1=b" " * 2**23))
+    (tmp_path / "old.xlsx").write_bytes(b"\xd0\xcf\x11\xe0" * 100)
+    with pytest.raises(UserError, match="password"):
+        read_raw(tmp_path / "old.xlsx")
+    with pytest.raises(UserError, match=r"\.xls: .*save it as \.xlsx|Save it as \.xlsx"):
+        read_raw(tmp_path / "old.xls")
+
+
+def test_cells_that_are_scattered_are_no_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(excel, "ALWAYS_CELLS", 100)
+    path = write_book(tmp_path / "odd.xlsx", odd=[[None] * n + ["x"] for n in range(60)])
+    with pytest.raises(UserError, match=r"60 cells .* 60 rows and 60 columns"):
+        read_raw(path)
+
+
+def test_formulas_that_failed_are_no_texts(tmp_path):
+    path = write_book(
+        tmp_path / "faq.xlsx", faq=[["标准问", "相似问"], ["怎么退货", "#N/A"], ["退货", "想退掉"]]
+    )
+    with pytest.raises(UserError, match=r"row 2|:2: "):
+        as_examples(path)
+    assert len(as_examples(path, on_bad_row="drop")) == 1
+
+
+def test_columns_go_by_number_from_1_wherever_they_are_said(tmp_path):
+    path = write_csv(
+        tmp_path / "faq.csv", [("id", "文本甲", "文本乙", "note"), (7, "甲", "乙", "x"), (9, "丙", "丁", "y")]
+    )
+    named = as_examples(path, columns={"anchor": "文本甲", "positive": "文本乙"})
+    assert as_examples(path, columns={"anchor": "2", "positive": "3"}).fingerprint == named.fingerprint
+    for wrong, hint in (("0", "from 1"), ("5", "known"), ("文本丙", "did you mean")):
+        with pytest.raises(UserError, match=hint):
+            as_examples(path, columns={"anchor": wrong, "positive": "3"})
+    with pytest.raises(UserError, match=r"columns=\{'anchor'"):
+        as_examples(write_csv(tmp_path / "three.csv", [("标准问", "相似问", "答案"), ("甲", "乙", "丙")]))
+
+
+def test_rows_that_are_all_left_out_are_refused(tmp_path):
+    path = write_csv(tmp_path / "faq.csv", [("anchor", "positive"), ("甲", ""), ("", "乙")])
+    with pytest.raises(UserError, match="no rows are left"):
+        as_examples(path, on_bad_row="drop")
+
+
+def test_a_header_with_fewer_cells_than_the_rows_is_refused(tmp_path):
+    (tmp_path / "faq.csv").write_text("question,answer\n甲,乙,\n丙,丁,\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"faq\.csv:1: .*2 cells.*3"):
+        read_own_table(tmp_path / "faq.csv")
+
+
+def test_cells_keep_what_they_are(tmp_path):
+    """Numbers, nested values and blanks: metadata of an index is made of them."""
+    (tmp_path / "a.jsonl").write_text('{"text": " 甲 ", "m": {"n": [1, 2.5]}, "k": null}\n', encoding="utf-8")
+    table = read_own_table(tmp_path / "a.jsonl")
+    assert dict(zip(names_of(table), (column_values(table, n)[0] for n in range(3)), strict=True)) == {
+        "text": " 甲 ", "m": {"n": [1, 2.5]}, "k": None,
+    }  # fmt: skip
+    book = read_own_table(write_book(tmp_path / "a.xlsx", a=[["text", "n"], ["甲", 17], ["乙", 2.5]]))
+    assert column_values(book, 1) == [17, 2.5]
+    assert np.issubdtype(book.lines.dtype, np.int32)
