@@ -91,7 +91,7 @@ class WeightAverage(pl.Callback):
 
 
 def _learnt_by(module: pl.LightningModule) -> dict[str, Tensor]:
-    return {name: weights for name, weights in module.named_parameters() if weights.requires_grad}
+    return {name: weights for name, weights in module.named_weights() if weights.requires_grad}
 
 
 class EMA(WeightAverage):

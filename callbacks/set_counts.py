@@ -18,8 +18,8 @@ class SetCounts(pl.Callback):
     """Counts batches and rows of each set, over all processes; goes on counting after a resume.
 
     Of several sets, it logs at each logged step the share of batches and of rows of every set so far, and the length of
-    the gradient of the step's sets, before clipping; the result has the means of the last LAST losses and lengths, of
-    the first process where there are several.
+    the gradient of the step's sets over encoder and heads, before clipping; the result has the means of the last LAST
+    losses and lengths, of the first process where there are several.
     """
 
     def __init__(self) -> None:
@@ -39,13 +39,14 @@ class SetCounts(pl.Callback):
 
     def on_before_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor) -> None:
         if self._is_due:  # what earlier batches of the step have gathered is taken off again
-            gradients = [parameter.grad for parameter in pl_module.parameters()]
-            self._before = [None if gradient is None else gradient.clone() for gradient in gradients]
+            self._before = [
+                None if gradient is None else gradient.clone() for gradient in _gradients(pl_module)
+            ]
 
     def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not self._is_due:
             return
-        length = gradient_length([parameter.grad for parameter in pl_module.parameters()], self._before)
+        length = gradient_length(_gradients(pl_module), self._before)
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         length = length * trainer.accumulate_grad_batches / (1.0 if scaler is None else scaler.get_scale())
         self._before = []
@@ -111,8 +112,13 @@ class SetCounts(pl.Callback):
         }
 
 
+def _gradients(module: pl.LightningModule) -> list[Tensor | None]:
+    """Those of encoder and heads: a learnt weight of a set is as large as all of them together."""
+    return [weights.grad for _, weights in module.named_weights()]
+
+
 def gradient_length(after: Sequence[Tensor | None], before: Sequence[Tensor | None]) -> Tensor:
-    """‖after − before‖ over all parameters; None counts as 0."""
+    """‖after − before‖ over all tensors; None counts as 0."""
     grown = [
         new if old is None else new - old for new, old in zip(after, before, strict=True) if new is not None
     ]

@@ -19,12 +19,13 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
     """How long the stage that `trainer` has just fitted took, and what its best validation was."""
     if not data.train:
         return {}
+    module = trainer.lightning_module
     by_type = {type(callback): callback for callback in trainer.callbacks}
     best = by_type[BestOnDev].best_model_score if BestOnDev in by_type else None
     watch, counts, memory = (by_type.get(kind) for kind in (Throughput, SetCounts, PeakMemory))
     mining = by_type.get(NegativeMining)
     deciding = next((each for each in trainer.callbacks if isinstance(each, SetWeights) and each.names), None)
-    weights = deciding.summary() if deciding else trainer.lightning_module.loss_weights
+    weights = deciding.summary() if deciding else module.loss_weights
     sets = counts.summary() if counts else {}
     steps = trainer.fit_loop.epoch_loop.global_step
     return {
@@ -42,7 +43,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         },
         "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
         **({"mining": mining.summary()} if mining else {}),
-        "parameters": parameter_counts(trainer.lightning_module),
+        "parameters": parameter_counts(weights for _, weights in module.named_weights()),
         "memory_before_mib": memory.before_mib if memory else None,
         "peak_memory_mib": memory.mib if memory else None,
     }

@@ -40,7 +40,7 @@ class Unfreezing(pl.Callback):
             for key, duration in (("head_warmup", self.head_warmup), ("layer_every", self.layer_every))
         )
         self._weights = {
-            name: weights for name, weights in pl_module.named_parameters() if weights.requires_grad
+            name: weights for name, weights in pl_module.named_weights() if weights.requires_grad
         }
         layers = {name: layer_of(name) for name in self._weights}
         self._count = max((layer for layer in layers.values() if layer), default=0)

@@ -164,7 +164,7 @@ class StageRun:
 
     def _fit(self) -> int:
         """Gives the step whose weights are kept."""
-        parameters = parameter_counts(self.module)["learnt"]
+        parameters = parameter_counts(self.module.parameters())["learnt"]
         require_free_space(self.entry.path, needed_bytes=parameters * BYTES_PER_PARAMETER)
         newest = saved_state(self.entry.checkpoints)
         if newest is not None:

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -311,6 +311,11 @@ class SentenceModule(pl.LightningModule):
             raise RuntimeError(f"weights missing: {missing}; not known here: {report.unexpected_keys}")
         return report
 
+    def named_weights(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The parameters of encoder and heads by their names, without those that callbacks have added (`apart`)."""
+        added = {parameter for group in self.apart for parameter in group["params"]}
+        return ((name, weights) for name, weights in self.named_parameters() if weights not in added)
+
     def configure_optimizers(self) -> Mapping[str, object]:
         # A fused step undoes fp16 loss scaling itself, which is too late for clipping.
         fused = self.job.hardware.precision != "16-mixed"
@@ -334,8 +339,7 @@ class SentenceModule(pl.LightningModule):
             return
         # Lightning refuses to clip for any fused optimizer under autocast, with or without loss scaling.
         if self.job.optimizer.clip_norm is not None:
-            apart_parameters = {parameter for group in self.apart for parameter in group["params"]}
-            clipped = (parameter for parameter in self.parameters() if parameter not in apart_parameters)
+            clipped = [weights for _, weights in self.named_weights()]
             norm = torch.nn.utils.clip_grad_norm_(clipped, self.job.optimizer.clip_norm)
             self.gradient_norms.append(whole_tensor(norm) if self.is_sharded else norm)
 

@@ -8,7 +8,7 @@ are replaced in place.
 import copy
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -325,7 +325,7 @@ def sharing_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -
     return backbone
 
 
-def parameter_counts(module: nn.Module) -> dict[str, int]:
-    """How many numbers of a module learn, and how many it has."""
-    sizes = [(values.numel(), values.requires_grad) for values in module.parameters()]
+def parameter_counts(parameters: Iterable[nn.Parameter]) -> dict[str, int]:
+    """How many numbers of some parameters learn, and how many there are."""
+    sizes = [(values.numel(), values.requires_grad) for values in parameters]
     return {"learnt": sum(size for size, learns in sizes if learns), "all": sum(size for size, _ in sizes)}

@@ -1,12 +1,14 @@
 """Jobs of several sets whose losses are weighed anew: what they log, a kill in the middle of an update, refusals."""
 
 import signal
+from types import SimpleNamespace
 
 import pytest
 import torch
-from jobs import forbid_reading, interrupt, logged, run_job, weights
+from jobs import forbid_reading, interrupt, logged, module_of, run_job, weights
 
-from callbacks.set_weights import LossRatio
+from callbacks.set_counts import SetCounts
+from callbacks.set_weights import LossRatio, Uncertainty
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.training.weighing import by_mean_loss
@@ -84,6 +86,36 @@ def test_what_does_not_suit_is_refused_before_rows_are_read(
     forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=told):
         run_job(tmp_path, tiny_backbone, *words)
+
+
+def test_learnt_weights_of_sets_are_no_weights_of_the_model(tiny_backbone):
+    module, counts = module_of(tiny_backbone), SetCounts()
+    expected = {name for name, _ in module.named_parameters()}
+    weighing = Uncertainty(lr=0.1)
+    weighing.names = ["demo_sts", "demo_qmc"]
+    weighing.begin(module)
+    assert {name for name, _ in module.named_weights()} == expected
+    for name, values in module.named_parameters():
+        values.grad = torch.full_like(values, 100.0 if name.startswith("log_variances") else 0.0)
+    module.encoder.backbone.embeddings.word_embeddings.weight.grad[5, 7] = -3.0
+    counts._is_due, counts._task = True, "demo_sts"
+    counts._before = [None for _ in expected]
+    module.log = lambda *given, **options: None
+    trainer = SimpleNamespace(precision_plugin=None, accumulate_grad_batches=2)
+    counts.on_after_backward(trainer, module)
+    assert counts.lengths["demo_sts"][0] == 6.0  # of the batch, which is half of a step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weighing", ["uncertainty", "gradnorm", "pcgrad"])
+def test_a_weighed_set_pulls_as_hard_as_it_does_unweighed(weighing, tmp_path, tiny_backbone):
+    """At the first step, where all weights are 1 yet."""
+    words = [word for word in way(weighing)[len(TWO) + 1 :] if not word.startswith("callbacks.")]
+    plain = run_job(tmp_path / "plain", tiny_backbone, *TWO, *words)
+    weighed = run_job(tmp_path / "weighed", tiny_backbone, *way(weighing))
+    for name in ("demo_sts", "demo_qmc"):
+        lengths = [logged(run, f"train/{name}/gradient_norm")[0] for run in (plain, weighed)]
+        assert lengths[1] == pytest.approx(lengths[0], rel=0.05), name
 
 
 def test_a_stage_of_one_set_is_left_alone():

@@ -76,7 +76,7 @@ def test_it_starts_as_the_base_learns_alone_and_merges(any_folder, tmp_path, kin
     assert not has_adapter(whole.backbone)
     assert_close(whole.encode(TEXTS), vectors)
     assert whole.backbone.state_dict().keys() == SentenceEncoder.load(any_folder).backbone.state_dict().keys()
-    counts = parameter_counts(encoder)
+    counts = parameter_counts(encoder.parameters())
     assert 0 < counts["learnt"] < counts["all"] / 3
     folder = save_encoder(encoder, tmp_path / "adapter", card={})
     assert not (folder / "model.safetensors").exists()
