@@ -41,7 +41,7 @@ WHY = {
     "one_set": "no stage mixes several sets; {pick}",
     "equal_shares": "schedule.sample_by={sample_by} takes all sets alike; {pick}, or type schedule.sample_by=weight",
     "overruled": "every set or stage has its own in its place; {pick}",
-    "overruled_in_stages": "a set of that stage has its own under schedule.sets, which would count instead; "
+    "overruled_in_stages": "each set of that stage has its own under schedule.sets, which would count instead; "
     "keep one of the two",
     "unused_losses": "the sets of this job have no such rows; {pick}",
     "set_temperatures": "every set has its own, dataset.<name>.learning.temperature; {pick}",

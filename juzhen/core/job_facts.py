@@ -100,13 +100,13 @@ def overruled(job: Job) -> dict[str, Any]:
 
 
 def overruled_in_stages(job: Job) -> dict[str, Any]:
-    """Numbers of stages that a set of theirs has of its own."""
+    """Numbers of stages that all their sets have of their own."""
     return {
         f"schedule.stages.{name}.{job_key}": AS_IT_IS
         for name, sets, stage in stages_of(job)
         for key, job_key in (("loss", "loss"), ("batch_size", "training.batch_size"))
         if value_at(stage, job_key) is not None
-        and any(set_value(job, each, key) is not None for each in sets)
+        and all(set_value(job, each, key) is not None for each in sets)
     }
 
 

@@ -43,6 +43,7 @@ READ = (
     "-m 'dataset=[],[demo_sts]' optimizer.lr=1e-4",
     "augmentation=noise augmentation.delete=0.3",
     "experiment=three_stage_demo schedule.stages.tasks.training.duration='4 steps'",  # all stages have their own
+    "experiment=three_stage_demo schedule.stages.tasks.loss.temperature=0.1",  # one of its sets has its own
     "'dataset=[demo_sts,demo_qmc]' +loss@schedule.sets.demo_sts.loss=cosine "
     "+loss@schedule.sets.demo_qmc.loss=contrastive "
     "schedule.sets.demo_qmc.loss.margin=0.4",

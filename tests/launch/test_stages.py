@@ -3,9 +3,11 @@
 import pytest
 from jobs import compose_job
 
+from datamodules.datamodule import loss_weights
 from juzhen.core.errors import UserError
 from launch.job import read_job
 from launch.stages import history, plan_job
+from lightning_modules.chosen_losses import chosen_losses
 
 SERIAL = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")
 TWICE = (
@@ -63,6 +65,34 @@ def test_a_stage_may_be_a_mixture():
         *SERIAL, "schedule.order=[both,demo_sts]", "+schedule.stages.both.dataset=[demo_nli,demo_sts]"
     )
     assert history(several, 1) == ("demo_nli+demo_sts", "demo_sts")
+
+
+@pytest.mark.parametrize(
+    ("name", "of_tasks"),
+    [
+        ("", {"msmarco", "snli", "mnli"}),
+        ("_zh", {"simclue_positive", "ocnli"}),
+        ("_demo", {"demo_qmc", "demo_nli"}),
+    ],
+)
+def test_three_stages_have_the_numbers_of_the_recipe(name, of_tasks):
+    first, tasks, last = [plan.job for plan in plans(f"experiment=three_stage{name}", "suite=none")]
+    matches = [chosen_losses(job) for job in (first, tasks, last)]
+    for found, temperature in zip(matches, (0.05, 0.07, 0.05), strict=True):
+        ranked = {each: match.loss for each, match in found.items() if match.loss["name"] == "info_nce"}
+        assert {(loss["temperature"], loss["symmetric"]) for loss in ranked.values()} == {(temperature, True)}
+    assert ranked.keys() <= of_tasks
+    weights = loss_weights(tasks, list(tasks.dataset))
+    (graded,) = tasks.dataset.keys() - of_tasks
+    assert matches[1][graded].loss["name"] == "mse"
+    assert set(weights.values()) == {2, 1, 1.5}
+    assert weights[graded] == 1
+    shares = {each: tasks.schedule.sets[each].weight for each in tasks.dataset}
+    assert sorted([shares.pop(graded), shares.pop(*first.dataset), sum(shares.values())]) == [1, 1.5, 2]
+    assert tasks.schedule.sample_by == "drawn"
+    assert [job.training.batch_size for job in (first, tasks, last)] == [64, 64, 32]
+    assert tasks.schedule.sets[graded].batch_size == 32
+    assert loss_weights(first, list(first.dataset)) == loss_weights(last, list(last.dataset)) == {}
 
 
 @pytest.mark.parametrize(
