@@ -1,6 +1,7 @@
 """From a command line to a job: composed once, checked before torch is loaded, then handed to Hydra as it is."""
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from conf.job import JobConfig
 from juzhen.core.accelerator import found_hardware
+from juzhen.core.aliases import setting_meant
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.opened import read_yaml, require_yaml
+from juzhen.core.opened import read_text, read_yaml, require_yaml
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.progress import progress_bar
@@ -47,7 +49,7 @@ from launch.sweep_rows import (
 )
 from launch.tree_files import check_own_names, check_set_files
 from launch.unread import why_unread
-from launch.words import Groups, as_typed, parse_flags, several_values, with_set_words
+from launch.words import Groups, as_typed, parse_flags, several_values, with_backbone, with_set_words
 
 DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
 """Where the files of a configuration tree lie."""
@@ -102,8 +104,8 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     if flags.help or flags.hydra_help or flags.info or flags.shell_completion:
         flags.overrides = [word for word in flags.overrides if not word.startswith(DATA_WORD)]
     words = with_data_set(flags.overrides, config_dir=flags.config_dir, write=not flags.cfg)
-    flags.overrides = with_set_words(words)
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
+    flags.overrides = with_backbone(with_set_words(words), trees=[folder, Path(flags.config_dir or folder)])
     name, overrides = flags.config_name or "train", flags.overrides
     with opened(folder, flags.config_dir) as hydra:
         if flags.hydra_help or flags.shell_completion or flags.info:
@@ -158,7 +160,9 @@ class _Check:
                 value, first = override.value(), override.key_or_group.partition(".")[0].partition("/")[0]
                 keys = [*self.groups.names, *(field.name for field in fields(JobConfig)), "hydra"]
                 if choice.startswith("+") and first not in keys:
-                    raise UserError(f"{word}: there is no key or group {first}; {nearest(first, keys)}")
+                    meant = setting_meant(override.key_or_group, word.partition("=")[2])
+                    hint = f"type {meant}" if meant else nearest(first, keys)
+                    raise UserError(f"{word}: there is no key or group {first}; {hint}")
                 if (
                     override.is_delete()
                     or not (group := override.key_or_group)
@@ -231,7 +235,7 @@ class _Check:
         for word in self.waiting:
             if word not in taken:  # the run that knows most of the key says what is wrong with it
                 known = partial(self._num_known_parts, word, base, config_of_base)
-                self.compose([*max(cells, key=known), word])
+                self.compose([*max(cells, key=known), self.groups.alternatives(word)[0]])
         return config_of_base, answer
 
     def _refuse_unread(
@@ -321,10 +325,20 @@ class _Check:
             check_hydra(OmegaConf.to_container(config.hydra), overrides)
             job = read_job(config)
             check_own_names(job, self.trees)
+        if config.hydra.runtime.choices.get("backbone") == "local":
+            for option in self._options_of_path(job.backbone.path):
+                self.notes[f"backbone={option} has the numbers that suit {job.backbone.path}"] = None
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
             warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
             self.notes[f"warning: {warning}"] = None
         return job
+
+    def _options_of_path(self, path: str) -> list[str]:
+        """Options of the group that describe the encoder of a path."""
+        files = [file for tree in self.trees for file in sorted((tree / "backbone").glob("*.yaml"))]
+        return [
+            file.stem for file in files if re.search(rf"^path: {re.escape(path)}$", read_text(file), re.M)
+        ]
 
     def _unread(self, job: JobConfig, overrides: Sequence[str]) -> dict[str, str | None]:
         """Word → why what it sets is not read by the job; None: it is."""
@@ -361,7 +375,7 @@ class _Check:
             )
         except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
             with self._placed(overrides):
-                raise explain_composition(error, self.groups.names, self.groups.options) from error
+                raise explain_composition(error, self.groups.names, self.groups.options, overrides) from error
 
     @contextmanager
     def _placed(self, overrides: Sequence[str]) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """`train.py data=faq.csv`: a table becomes a data set, and the word those that train on it."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,12 +10,13 @@ from juzhen.core.commands import setting
 from juzhen.core.errors import UserError
 
 DATA_WORD = "data="
+TABLE = re.compile(r".+\.(csv|tsv|txt|jsonl?|parquet|arrow|feather|xlsx)(\.(gz|zst))?", re.I)
 BRING_LOSSES = ("loss", "experiment", "sweep")
 """Groups that choose a loss."""
 
 
 def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write: bool = True) -> list[str]:
-    """The words of a command line, `data=FILE` replaced by the set that is made of the file.
+    """The words of a command line, `data=FILE`, or `dataset=FILE`, replaced by the set that is made of the file.
 
     The loss follows from its kind unless one is chosen, and the encoder is scored before training, too. What is typed
     stands.
@@ -22,6 +24,7 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     config_dir  where the set is described, instead of conf of the clone
     write       false: a set that is not there yet is described to Hydra alone, for a configuration that is shown
     """
+    words = [DATA_WORD + word.removeprefix("dataset=") if _is_file(word) else word for word in words]
     files = [word.removeprefix(DATA_WORD).strip("'\"") for word in words if word.startswith(DATA_WORD)]
     if not files:
         return [*words]
@@ -49,6 +52,20 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
         *(word for word in added if word.partition("=")[0] not in chosen),
         *words[place + 1 :],
     ]
+
+
+def _is_file(word: str) -> bool:
+    key, _, value = word.partition("=")
+    return key == "dataset" and is_table(value.strip("'\""))
+
+
+def is_table(word: str) -> bool:
+    """Whether a word is the name of a file that a set can be made of.
+
+    >>> is_table("data/faq.csv"), is_table("csts"), is_table("[faq.csv,csts]")
+    (True, False, False)
+    """
+    return TABLE.fullmatch(word) is not None
 
 
 def _with_stored(name: str, description: str, words: Sequence[str]) -> list[str]:

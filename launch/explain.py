@@ -12,9 +12,12 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import MarkedYAMLError
 
 from conf.job import JobConfig
+from juzhen.core.aliases import option_meant, setting_meant
+from juzhen.core.commands import command, setting
 from juzhen.core.errors import nearest
 from juzhen.core.opened import read_text
 from juzhen.core.schema import ConfigError, keys_beside
+from launch.data_file import is_table
 from launch.hydra_internals import root_of
 
 MOST_OPTIONS = 12
@@ -22,9 +25,17 @@ MOST_OPTIONS = 12
 
 
 def option_hint(group: str, option: str, options: Iterable[str]) -> str:
-    """One line for an option that does not exist: the nearest, then all, or where all are shown."""
+    """One line for an option that does not exist: what it is called here, or the nearest, then all, or where all are
+    shown.
+    """
     options = sorted(options)
-    if len(options) > MOST_OPTIONS:
+    if group in ("model", "loss") and "/" in option:
+        hint = f"an encoder is {command(setting('backbone', option))}"
+    elif group == "dataset" and is_table(option):
+        hint = f"a file becomes a set by {command(setting('data', option))} alone, or by juzhen new"
+    elif meant := option_meant(group, option, options):
+        hint = f"type {meant}"
+    elif len(options) > MOST_OPTIONS:
         close = difflib.get_close_matches(option.lower(), options, n=3, cutoff=0.0)
         close.sort(key=lambda name: sorted(name) != sorted(option.lower()))  # the likeliest slip
         hint = (
@@ -46,12 +57,17 @@ def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def explain_composition(
-    error: Exception, groups: Sequence[str], options: Callable[[str], Sequence[str]]
+    error: Exception, groups: Sequence[str], options: Callable[[str], Sequence[str]], words: Sequence[str]
 ) -> ConfigError:
-    """The mistake behind an exception of Hydra's composition; names of groups, and options of one, are for hints."""
+    """The mistake behind an exception of Hydra's composition; names of groups, options of one, and what was typed are
+    for hints.
+    """
     if isinstance(error, MissingConfigException):
-        group, _, option = (error.missing_cfg_file or "").rpartition("/")
-        if group:
+        missing = error.missing_cfg_file or ""
+        group, _, option = missing.rpartition("/")
+        if not options(group):  # the option has a / in it
+            group, _, option = missing.partition("/")
+        if group in groups or "/" in missing:
             return ConfigError(option_hint(group, option, options(group)), option)
         return ConfigError(f"there is no configuration file {option}.yaml; the job's is called train")
     if isinstance(error, MarkedYAMLError):
@@ -60,7 +76,7 @@ def explain_composition(
         return ConfigError(f"{position}: this is not valid YAML: {error.problem}")
     cause = error.__cause__
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
-        return _unknown_key(cause, groups)
+        return _unknown_key(cause, groups, words)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return ConfigError(f"{cause.full_key}: {first_line(cause)}")
     if twice := re.search(r"Multiple values for (\S+?)\.", str(error)):
@@ -70,7 +86,7 @@ def explain_composition(
     return ConfigError(" ".join(filter(None, messages)), named[1] if named else "")
 
 
-def _unknown_key(error: OmegaConfBaseException, groups: Iterable[str]) -> ConfigError:
+def _unknown_key(error: OmegaConfBaseException, groups: Iterable[str], words: Sequence[str]) -> ConfigError:
     """A key that the configuration does not have: where the word stands elsewhere, else the nearest beside it."""
     path, word, parent = str(error.full_key), str(error.key), error.parent_node
     owner, root = path.rpartition(".")[0], root_of(error.parent_node)
@@ -78,10 +94,16 @@ def _unknown_key(error: OmegaConfBaseException, groups: Iterable[str]) -> Config
     plain = {} if root is None else OmegaConf.to_container(root, resolve=False)
     groups_of_job = {key: node for key, node in plain.items() if key not in ("hydra", "dataset", "evaluate")}
     elsewhere = [key for key, _ in leaves(groups_of_job) if key.rpartition(".")[2] == word.lower()]
+    typed = dict(each.lstrip("+~").partition("=")[::2] for each in words)
+    whole = next(
+        (key for key in typed if key.startswith(f"{path}.")), path
+    )  # of trainer.max_epochs, trainer is missed
     if word in beside and owner:
         hint = f"this key is not set yet; with a + it is: '+{path}=…'"
     elif path.count(".") == 1 and owner in ("dataset", "evaluate"):
         hint = f"this job has no such set; choose it, 'dataset=[{word}]', or a suite with it, suite=…"
+    elif meant := setting_meant(whole, typed.get(whole)):
+        hint = f"there is no such key; type {meant}"
     elif elsewhere:
         hint = f"there is no such key; did you mean {' or '.join(elsewhere)}?"
     else:

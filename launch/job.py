@@ -12,6 +12,7 @@ from callbacks.trial import TrialAddress
 from conf.declared import INNER, declared, declared_targets
 from conf.job import JobConfig
 from conf.own_classes import LOSSES, declared_losses, refusal
+from juzhen.core.aliases import require_set
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
@@ -71,8 +72,7 @@ def read_job(config: DictConfig) -> JobConfig:
     _check_monitor(job)
     sets = {*job.dataset, *job.evaluate, *(path.stem for path in DATASETS.glob("*.yaml"))}
     for name in job.evaluation.transfer:
-        if name not in sets:
-            raise ConfigError(f"evaluation.transfer={name}: there is no such set; {nearest(name, sets)}")
+        require_set("evaluation.transfer", name, sets)
     return job
 
 

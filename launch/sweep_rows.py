@@ -8,6 +8,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from juzhen.core.errors import require_choice
+from launch.words import with_backbone, with_set_words
 
 WAITING = "hydra.sweeper.waiting"
 
@@ -21,7 +22,11 @@ def split_rows(rows: Mapping[str, str], only: Sequence[str] | None) -> dict[str,
     """Name → words of each row, or of those that are named. Raises UserError for a name that no row has."""
     for name in only or ():
         require_choice("hydra.sweeper.only", name, rows)
-    return {name: shlex.split(line) for name, line in rows.items() if only is None or name in only}
+    return {
+        name: with_backbone(with_set_words(shlex.split(line)))
+        for name, line in rows.items()
+        if only is None or name in only
+    }
 
 
 def with_row(overrides: Iterable[str], row: Iterable[str], typed: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -15,8 +16,10 @@ from hydra.errors import HydraException
 
 from conf.declared import declared, declared_targets
 from conf.job import JobConfig
+from juzhen.core.aliases import setting_meant
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.places import CONFIGURATION
 from launch.explain import first_line, leaves
 from launch.hydra_internals import flag_parser, known_flags
 
@@ -51,6 +54,45 @@ def with_set_words(words: Sequence[str]) -> list[str]:
     ]
 
 
+def with_backbone(words: Sequence[str], *, trees: Sequence[Path] = (CONFIGURATION,)) -> list[str]:
+    """The words of a command line, `backbone=<folder or hub id>` as Hydra takes it: backbone=local with its path.
+
+    trees  configuration trees, whose folders `backbone` hold the options
+
+    Raises UserError where a sweep has both, options and paths.
+
+    >>> with_backbone(["backbone=BAAI/bge-small-zh-v1.5", "seed=1"])
+    ['backbone=local', 'backbone.path=BAAI/bge-small-zh-v1.5', 'seed=1']
+    """
+    return [part for word in words for part in _backbone_words(word, trees)]
+
+
+def _backbone_words(word: str, trees: Sequence[Path]) -> list[str]:
+    key, _, typed = word.partition("=")
+    if key != "backbone" or not typed or set("()[]{}$") & set(typed):
+        return [word]
+    quoted = re.fullmatch(r"(['\"])(.*)\1", typed)
+    values = [quoted[2]] if quoted else typed.split(",")
+    are_paths = [
+        _is_path(value) and not any((tree / "backbone" / f"{value}.yaml").is_file() for tree in trees)
+        for value in values
+    ]
+    if not any(are_paths):
+        return [word]
+    if not all(are_paths):
+        raise UserError(
+            f"{word}: some are options and some are encoders by their path or hub id. Make each a row, as in "
+            f"+hydra.sweeper.rows.other='backbone={values[are_paths.index(True)]}'"
+        )
+    paths = [setting("backbone.path", value).partition("=")[2] for value in values]
+    return ["backbone=local", f"backbone.path={','.join(paths)}"]
+
+
+def _is_path(value: str) -> bool:
+    """Whether a word names a folder or a model of the hub, and no option of a group."""
+    return "/" in value or value.startswith("~") or Path(value).is_dir()
+
+
 def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
     """Hydra's flags and the words between them. Raises UserError for an unknown flag."""
     parser = flag_parser()
@@ -61,9 +103,12 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
             message = f"{word}: overrides may not stand on both sides of a flag; put all flags first"
         elif word != "-":
             name, _, value = word.lstrip("-").partition("=")
-            hint = nearest(word.partition("=")[0], known_flags(parser))
-            if hint.startswith("known"):
-                example = f"{name}={value or '<value>'}"
+            hint, meant = (
+                nearest(word.partition("=")[0], known_flags(parser)),
+                setting_meant(name, value or None),
+            )
+            if meant or hint.startswith("known"):
+                example = meant or f"{name}={value or '<value>'}"
                 hint = f"values are given without dashes: {example}. Flags: --help, --cfg job, -m"
             message = f"{word}: there is no such flag; {hint}"
         raise UserError(message)

@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import VERBS, app, flags, known_verbs
+from juzhen.core.aliases import flag_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 
@@ -51,8 +52,11 @@ def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:
     message = error.format_message().rstrip(".").replace("Value error, ", "")
     if hasattr(error, "possibilities"):  # an option that is not there
         flag = str(getattr(error, "option_name", ""))
-        hint = nearest(flag, flags(name) if name else ["--help", "--version"])
-        if owners := [verb for verb in known_verbs() if name and flag in flags(verb)]:
+        known = flags(name) if name else ["--help", "--version"]
+        hint = nearest(flag, known)
+        if meant := flag_meant(flag, known):
+            hint = f"type {meant}"
+        elif owners := [verb for verb in known_verbs() if name and flag in flags(verb)]:
             hint = f"an option of {', '.join(owners)}"
         elif not hint.startswith("did you mean"):
             hint = "a text that begins with a dash goes after --"

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from juzhen.core.aliases import verb_meant
 from juzhen.core.caches import caches_below, default_cache
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.places import ROOT
@@ -139,8 +140,9 @@ class Verbs(TyperGroup):
 def verb(name: str) -> Any:
     """The command line of a verb. Raises UserError for a word that is none, and for a verb of the suite without it."""
     if name not in VERBS:
-        hint = nearest(name, VERBS)
-        listed = "" if hint.startswith("known") else f" Known: {', '.join(VERBS)}"
+        meant = verb_meant(name)
+        hint = f"type {meant}" if meant else nearest(name, VERBS)
+        listed = "" if meant or hint.startswith("known") else f" Known: {', '.join(VERBS)}"
         raise UserError(f"{name}: there is no such command; {hint}{listed}; see juzhen --help")
     if not find_suite() and name in SUITE:
         raise UserError(

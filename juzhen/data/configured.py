@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from juzhen.core.errors import require_choice
+from juzhen.core.aliases import require_set
 from juzhen.core.opened import read_yaml
 from juzhen.core.places import DATASETS
 from juzhen.core.schema import validated
@@ -22,7 +22,7 @@ def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Pa
 def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | None = None) -> DatasetConfig:
     """The description of a set. Raises UserError, with the nearest name, where there is none."""
     files = described_sets(folder, config_dir)
-    require_choice("set", name, files)
+    require_set("set", name, files)
     return read_description(files[name])
 
 

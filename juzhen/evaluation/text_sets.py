@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.aliases import require_set
+from juzhen.core.errors import UserError
 from juzhen.data.audit.sources import ConfiguredSets
 from juzhen.data.configured import read_description
 from juzhen.data.probe import Probe
@@ -34,7 +35,7 @@ def read_text_sets(
         elif Path(name).suffix:
             chosen.append(_of_file(Path(name), most=most, seed=seed))
         else:
-            raise UserError(f"--data {name}: no set of conf/dataset and no file; {nearest(name, sets.files)}")
+            require_set("--data", name, sets.files)
     return chosen
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import juzhen.losses
+from juzhen.core.aliases import option_meant, plain
 from juzhen.core.batch import Batch, Sharing, row_tensors
 from juzhen.core.contract import choose_view
 from juzhen.core.errors import UserError, nearest
@@ -34,6 +35,22 @@ from juzhen.training.optimizer import adamw, learning_rates
 
 PROVIDES = ("scores", "cosines", "embeddings", "layers", "lists")
 """What a bi-encoder gives to a loss; others want a teacher, a guide or logits."""
+
+OPTIONS = {
+    "bce": "BinaryCrossEntropy",
+    "ce_mse": "CrossEntropyError",
+    "cosent_bce": "CoSENTAndBCE",
+    "cosent_softmax": "CoSENTAndSoftmax",
+    "cosine": "CosineSimilarity",
+    "mse": "SquaredError",
+    "mse_signed": "SquaredErrorSigned",
+    "p_list_mle": "PositionListMLE",
+    "text_softmax": "TextClassifier",
+    "triplet": "TripletMargin",
+    "triplet_batch_all": "BatchAllTriplet",
+    "triplet_soft_margin": "SoftMarginTriplet",
+}
+"""Option of the suite → class of another name."""
 
 
 def fit(
@@ -79,6 +96,7 @@ def fit(
 
     Raises UserError for a loss that is not there, or that cannot learn from such rows.
     """
+    kind = loss if isinstance(loss, type | Loss) else named_loss(loss)
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(encoder)
     if adapter is not None:
@@ -91,7 +109,6 @@ def fit(
     reading: dict[str, Any] = {"columns": columns, "sheet": sheet, "on_bad_row": on_bad_row}
     reading["score_range"] = score_range
     read_rows = as_examples(rows, **reading)
-    kind = loss if isinstance(loss, type | Loss) else named_loss(loss)
     name = kind.__name__ if isinstance(kind, type) else type(kind).__name__
     if kind.consumes not in PROVIDES:
         raise UserError(
@@ -178,18 +195,21 @@ def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Ten
 
 
 def named_loss(name: str) -> type[Loss]:
-    """The class of `juzhen.losses` with this name, in any spelling: cosent, CoSENT, info_nce.
+    """The class of `juzhen.losses` with this name, in any spelling: cosent, CoSENT, info_nce; or by its option of the
+    suite, `loss=`.
 
     Raises UserError, with the nearest name, where there is none.
     """
-    plain = {_plain(name_of_class): kind for name_of_class, kind in _losses().items()}
-    if _plain(name) not in plain:
-        raise UserError(f"{name}: there is no such loss; {nearest(_plain(name), plain)}")
-    return plain[_plain(name)]
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower().removesuffix("loss").removesuffix("classifier")
+    kinds = _losses()
+    names = {plain(each).removesuffix("classifier"): kind for each, kind in kinds.items()}
+    names |= {plain(option): kinds[each] for option, each in OPTIONS.items()}
+    if plain(name) in names:
+        return names[plain(name)]
+    words = (option_meant("loss", name) or "").split()
+    meant = words[0].removeprefix("loss=") if len(words) == 1 else ""
+    known = [*OPTIONS, *(each.lower() for each in kinds if each not in OPTIONS.values())]
+    hint = f"type loss={meant!r}" if plain(meant) in names else nearest(name.lower(), known)
+    raise UserError(f"loss={name}: there is no such loss; {hint}")
 
 
 def _losses() -> dict[str, type[Loss]]:

@@ -60,10 +60,10 @@ WRONG = {
     "--help loss.temprature=1": "did you mean temperature?",
     # keys
     "optimizer.Lr=1": "optimizer.lr",
-    "lr=1e-5": "did you mean optimizer.lr?",
-    "training.lr=1e-5": "did you mean optimizer.lr?",
+    "lr=1e-5": "type optimizer.lr=1e-5",
+    "training.lr=1e-5": "type optimizer.lr=1e-5",
     "loss.temprature=0.1": "did you mean temperature?",
-    "training.batchsize=3": "did you mean batch_size?",
+    "training.batchsize=3": "type training.batch_size=3",
     "+trainer.max_epoch=3": "did you mean training?",
     "+training.max_epochs=3": "given as +training.max_epochs=3",
     "~foo": "'foo' does not exist",

@@ -98,7 +98,6 @@ def test_rows_that_cannot_be_read_are_named(tmp_path):
 def test_losses_that_cannot_learn_from_rows_are_named(encoder):
     for loss, said in (
         ("cosnet", r"cosnet: there is no such loss; did you mean cosent"),
-        ("mse", "mse: there is no such loss"),
         ("ce", "no such loss"),
         ("info_nce", r"loss=InfoNCE needs .*; rows gives scored pairs .*Losses that take rows: .*CoSENT"),
     ):

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.aliases import require_set
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.configured import described_sets, read_description
 from juzhen.data.rows import own_set
@@ -45,7 +46,7 @@ class ConfiguredSets:
                 sets[name] = own_set(Path(name), Reading(on_bad_row="drop"), splits[-1])[1]
                 continue
             key, _, split = name.partition("/")
-            require_choice(option, key, self.files)
+            require_set(option, key, self.files)
             for split_name in [split] if split else splits:
                 examples = self.load(key, split_name)
                 if examples is not None:
@@ -84,7 +85,7 @@ class ConfiguredSets:
 
         option  begins the message
         """
-        require_choice(option.strip() or "set", name, self.files)
+        require_set(option.strip() or "set", name, self.files)
         has_rows = False
         for split in splits:
             rows = self.load(name, split)

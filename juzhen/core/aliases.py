@@ -1,0 +1,390 @@
+"""What other toolkits, papers and texts call our losses, sets, settings, verbs and options: one table for every hint.
+
+A target is what is typed instead. In `SETTINGS` {value} is the value that was typed, {percent} a hundred times that,
+{inverse} one over it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from juzhen.core.errors import UserError, nearest
+
+LOSSES = {
+    "mnrl": "loss=info_nce",
+    "mnr": "loss=info_nce",
+    "multiplenegativesranking": "loss=info_nce",
+    "inbatchnegatives": "loss=info_nce_in_batch",
+    "multiplenegativessymmetricranking": "loss=info_nce loss.symmetric=true",
+    "cachedmultiplenegativesranking": "loss=info_nce hardware.micro_batch_tokens=8192",
+    "cachedmultiplenegativessymmetricranking": "loss=info_nce loss.symmetric=true hardware.micro_batch_tokens=8192",
+    "gistembed": "model=guided loss=info_nce_guided",
+    "cachedgistembed": "model=guided loss=info_nce_guided hardware.micro_batch_tokens=8192",
+    "cosinesimilarity": "loss=cosine",
+    "cosinemse": "loss=cosine",
+    "batchalltriplet": "loss=triplet_batch_all",
+    "batchhardsoftmargintriplet": "loss=triplet_soft_margin",
+    "adaptivelayer": "loss=matryoshka_2d",
+    "globalorthogonalregularization": "loss=spread_out",
+    "distillkldiv": "loss=list_kl",
+    "listnet": "loss=list_kl",
+    "binarycrossentropy": "model=crossencoder loss=bce",
+    "bcewithlogits": "model=crossencoder loss=bce",
+    "crossentropy": "model=crossencoder loss=ce",
+    "simclr": "loss=nt_xent",
+    "additiveangularmargin": "loss=arcface",
+    "supervisedcontrastive": "loss=sup_con",
+    "pinball": "loss=quantile",
+    "smoothl1": "loss=huber",
+    "mae": "loss=huber",
+    "embeddinggemma": "loss=info_nce_weighted",
+}
+MODELS = {
+    "sentencetransformer": "model=biencoder",
+    "sbert": "model=biencoder",
+    "siamese": "model=biencoder",
+    "twotower": "model=biencoder",
+    "dualencoder": "model=biencoder",
+    "embedding": "model=biencoder",
+    "cotbert": "model=cot",
+    "twostagecot": "model=cot",
+    "twostagecotbert": "model=cot",
+    "lateinteraction": "model=colbert",
+    "multivector": "model=colbert",
+    "sparse": "model=splade",
+    "rank": "model=crossencoder",
+    "tfidf": "model=lexical",
+    "gist": "model=guided",
+}
+BACKBONES = {
+    "bertbasechinese": "backbone=bert_zh",
+    "bertbaseuncased": "backbone=bert_en",
+    "bertbase": "backbone=bert_en (Chinese: bert_zh)",
+    "chineserobertawwmext": "backbone=roberta_wwm_zh",
+    "robertawwmext": "backbone=roberta_wwm_zh",
+    "chinesemacbertbase": "backbone=macbert_zh",
+    "macbert": "backbone=macbert_zh",
+    "bgesmallzhv15": "backbone=bge_small_zh",
+    "multilinguale5small": "backbone=e5_small",
+    "allminilml6v2": "backbone=minilm_en",
+    "m3e": "backbone=m3e_base",
+    "modernbert": "backbone=modernbert_base",
+    "mmbert": "backbone=mmbert_base",
+    "qwen3embedding": "backbone=qwen3_embedding_0_6b",
+}
+DATASETS = {
+    "bqcorpus": "dataset=bq",
+    "chinesestsb": "dataset=csts",
+    "stsbchinese": "dataset=csts",
+    "stsbzh": "dataset=csts",
+    "cnsdsts": "dataset=csts",
+    "cnsdstsb": "dataset=csts",
+    "chnstsb": "dataset=csts",
+    "stsb": "dataset=stsb_en (Chinese: csts)",
+    "sts": "dataset=stsb_en (Chinese: csts)",
+    "stsbenchmark": "dataset=stsb_en",
+    "pawsx": "dataset=pawsx_zh",
+    "oppoxiaobu": "dataset=xiaobu",
+    "oppo": "dataset=xiaobu",
+    "pkuparaphrasebank": "dataset=pkuparaph",
+    "nli": "dataset=allnli_zh (English: 'dataset=[snli,mnli]')",
+    "nlizh": "dataset=allnli_zh",
+    "allnli": "'dataset=[snli,mnli]' (Chinese: allnli_zh)",
+    "cnsdnli": "dataset=csnli",
+    "snlizh": "dataset=csnli",
+    "multinli": "dataset=mnli",
+    "quora": "dataset=qqp",
+    "20newsgroups": "dataset=newsgroups",
+    "msmarcopassages": "dataset=msmarco",
+    "wikipedia": "dataset=wiki1m",
+    "tatoeba": "dataset=tatoeba_en_zh",
+    "simcluev1": "dataset=simclue",
+    "simcluev2": "dataset=simclue_positive",
+    "simcluev3": "dataset=simclue_rank",
+    "simcluev4": "dataset=simclue_rank loss=triplet",
+}
+HARDWARE = {
+    "gpu": "hardware=cuda",
+    "nvidia": "hardware=cuda",
+    "cuda0": "hardware=cuda",
+    "multigpu": "hardware=cuda_ddp",
+    "gpus": "hardware=cuda_ddp",
+    "ddp": "hardware=cuda_ddp",
+    "fsdp": "hardware=cuda_fsdp",
+    "deepspeed": "hardware=cuda_fsdp",
+    "mps": "hardware=mps_m4",
+    "mac": "hardware=mps_m4",
+    "m1": "hardware=mps_m4",
+    "bf16": "hardware=cpu_bf16 (on a GPU: hardware=cuda hardware.precision=bf16-mixed)",
+}
+LOGGERS = {"wandb": "logger=wandb_online", "none": "logger=csv"}
+SCHEDULES = {
+    "curriculum": "schedule=serial",
+    "sequential": "schedule=serial",
+    "multitask": "schedule=mix",
+    "mixture": "schedule=mix",
+}
+SETTINGS = {
+    "lr": "optimizer.lr={value}",
+    "learningrate": "optimizer.lr={value}",
+    "epochs": "training.duration='{value} epochs'",
+    "epoch": "training.duration='{value} epochs'",
+    "numepochs": "training.duration='{value} epochs'",
+    "numtrainepochs": "training.duration='{value} epochs'",
+    "maxepochs": "training.duration='{value} epochs'",
+    "steps": "training.duration='{value} steps'",
+    "maxsteps": "training.duration='{value} steps'",
+    "batchsize": "training.batch_size={value}",
+    "trainbatchsize": "training.batch_size={value}",
+    "perdevicetrainbatchsize": "training.batch_size={value} (over all devices)",
+    "perdeviceevalbatchsize": "hardware.eval_batch_tokens=… (a number of tokens)",
+    "evalbatchsize": "hardware.eval_batch_tokens=… (a number of tokens)",
+    "gradientaccumulationsteps": "training.accumulate={value}",
+    "accumulategradbatches": "training.accumulate={value}",
+    "minibatchsize": "hardware.micro_batch_tokens=… (a number of tokens)",
+    "maxseqlength": "backbone.max_length={value}",
+    "maxlength": "backbone.max_length={value}",
+    "maxlen": "backbone.max_length={value}",
+    "modelnameorpath": "backbone={value}",
+    "modelname": "backbone={value}",
+    "modelpath": "backbone={value}",
+    "basemodel": "backbone={value}",
+    "pretrainedmodelnameorpath": "backbone={value}",
+    "checkpoint": "init_from={value}",
+    "resumefromcheckpoint": "resume=auto",
+    "datasetname": "dataset={value}",
+    "trainfile": "data={value}",
+    "trainpath": "data={value}",
+    "traindata": "data={value}",
+    "file": "data={value}",
+    "warmupratio": "optimizer.warmup='{percent} percent'",
+    "warmupsteps": "optimizer.warmup='{value} steps'",
+    "weightdecay": "optimizer.weight_decay={value}",
+    "maxgradnorm": "optimizer.clip_norm={value}",
+    "gradientclipval": "optimizer.clip_norm={value}",
+    "lrschedulertype": "optimizer.decay={value}",
+    "scheduler": "optimizer.decay={value}",
+    "evalsteps": "training.validate_every='{value} steps'",
+    "evaluationsteps": "training.validate_every='{value} steps'",
+    "savesteps": "training.checkpoint_every='{value} steps'",
+    "earlystoppingpatience": "training.patience={value}",
+    "metricforbestmodel": "training.monitor={value}",
+    "scale": "loss.temperature={inverse}",
+    "pooling": "backbone.pooling={value}",
+    "poolingmode": "backbone.pooling={value}",
+    "poolingtype": "backbone.pooling={value}",
+    "randomseed": "seed={value}",
+    "device": "hardware={value}",
+    "gpu": "hardware=cuda",
+    "gpus": "hardware=cuda_ddp hardware.devices={value}",
+    "fp16": "hardware.precision=16-mixed",
+    "bf16": "hardware.precision=bf16-mixed",
+    "gradientcheckpointing": "hardware.gradient_checkpointing={value}",
+    "dataloadernumworkers": "hardware.num_workers={value}",
+    "torchcompile": "hardware.compile={value}",
+    "reportto": "logger=csv or logger=default",
+    "loggingsteps": "logger.every_steps={value}",
+    "outputpath": "output_dir={value}",
+    "savedir": "output_dir={value}",
+    "cachefolder": "cache_dir={value}",
+    "uselora": "adapter=lora",
+    "loraranks": "adapter=lora backbone.adapter.rank={value}",
+    "lorar": "adapter=lora backbone.adapter.rank={value}",
+    "lorarank": "adapter=lora backbone.adapter.rank={value}",
+    "loraalpha": "adapter=lora backbone.adapter.alpha={value}",
+    "matryoshkadims": "loss=matryoshka loss.dims={value}",
+    "evalstrategy": "training.validate_every='0.5 epochs'",
+    "numhardnegatives": "mining=dynamic callbacks.mining.negatives={value}",
+}
+VERBS = {
+    "train": "python train.py in a clone, or juzhen.fit in Python",
+    "finetune": "python train.py in a clone, or juzhen.fit in Python",
+    "fit": "python train.py in a clone, or juzhen.fit in Python",
+    "sweep": "python train.py -m in a clone",
+    "search": "juzhen index build, then juzhen index search",
+    "retrieve": "juzhen index build, then juzhen index search",
+    "query": "juzhen index search",
+    "rank": "juzhen index search --rerank, or /v2/rerank of juzhen serve",
+    "rerank": "juzhen index search --rerank, or /v2/rerank of juzhen serve",
+    "threshold": "juzhen score --threshold; a run has its own in encoder/thresholds.json",
+    "decide": "juzhen score --decide",
+    "embed": "juzhen encode",
+    "embedding": "juzhen encode",
+    "embeddings": "juzhen encode",
+    "vectors": "juzhen encode",
+    "infer": "juzhen encode or juzhen score",
+    "predict": "juzhen score",
+    "similarity": "juzhen score",
+    "sim": "juzhen score",
+    "pairs": "juzhen score",
+    "eval": "juzhen evaluate",
+    "test": "juzhen evaluate",
+    "validate": "juzhen evaluate",
+    "benchmark": "juzhen mteb",
+    "bench": "juzhen mteb",
+    "server": "juzhen serve",
+    "api": "juzhen serve",
+    "up": "juzhen serve",
+    "upload": "juzhen push",
+    "publish": "juzhen push",
+    "convert": "juzhen export",
+    "onnx": "juzhen export",
+    "quantize": "juzhen export",
+    "list": "juzhen models",
+    "recommend": "juzhen models",
+    "data": "juzhen new",
+    "dataset": "juzhen new",
+    "prepare": "juzhen new",
+    "dedup": "juzhen leaks",
+    "duplicates": "juzhen leaks",
+    "overlap": "juzhen leaks",
+    "negatives": "juzhen mine",
+    "ensemble": "juzhen fuse or juzhen merge",
+    "soup": "juzhen merge",
+    "average": "juzhen merge",
+    "prune": "juzhen student",
+    "distill": "juzhen distil or juzhen student",
+    "classify": "juzhen transfer",
+    "probe": "juzhen transfer",
+    "plot": "juzhen curves or juzhen space",
+    "visualize": "juzhen space",
+    "tsne": "juzhen space",
+    "umap": "juzhen space",
+    "matrix": "juzhen table",
+    "results": "juzhen table",
+    "leaderboard": "juzhen table",
+    "show": "juzhen table",
+    "diff": "juzhen compare",
+    "vram": "juzhen memory",
+    "gpu": "juzhen memory",
+}
+OPTIONS = {
+    "top": ("--top-k", "--top"),
+    "topk": ("--top-k", "--top"),
+    "k": ("--top-k", "--top"),
+    "n": ("--top-k", "--limit", "--top"),
+    "num": ("--top-k", "--limit"),
+    "batchsize": ("--batch-tokens",),
+    "output": ("--output", "--out"),
+    "o": ("--output", "--out"),
+    "out": ("--out", "--output"),
+    "outputdir": ("--out", "--output"),
+    "input": ("--file",),
+    "data": ("--data-dir", "--file"),
+    "datadir": ("--data-dir",),
+    "split": ("--split", "--sets"),
+    "dim": ("--truncate-dim", "--dim"),
+    "dimension": ("--truncate-dim", "--dim"),
+    "dimensions": ("--truncate-dim", "--dim"),
+    "dims": ("--truncate-dim", "--dim"),
+    "mrl": ("--truncate-dim", "--dim"),
+    "prompt": ("--prompt-name", "--query-prompt", "--prompt"),
+    "column": ("--columns", "--text"),
+    "noheader": ("--header",),
+    "dtype": ("--precision",),
+    "quantize": ("--precision", "--format"),
+    "jobs": ("--workers", "--processes"),
+    "numworkers": ("--workers", "--processes"),
+    "processes": ("--processes", "--workers"),
+    "cpu": ("--device", "--backend"),
+    "gpu": ("--device", "--backend"),
+    "maxlength": ("--max-length", "--tokens"),
+    "apikey": ("--api-keys", "--key-variable"),
+    "token": ("--api-keys", "--key-variable"),
+    "private": ("--public",),
+    "language": ("--language",),
+    "lang": ("--language",),
+    "reranker": ("--rerank",),
+    "metric": ("--metric",),
+    "format": ("--format", "--json"),
+    "where": ("--filter",),
+    "task": ("--tasks",),
+    "dataset": ("--dataset", "--sets"),
+    "datasets": ("--sets", "--dataset"),
+}
+"""Option of others → ours, the likeliest first; a verb has some of them."""
+
+GENERAL_BEST = "python train.py -m sweep=general_ways, whose row way-2 it is"
+
+OF_GROUPS: Mapping[str, Mapping[str, str]] = {
+    "loss": LOSSES,
+    "model": MODELS | {"generalbest": GENERAL_BEST},
+    "backbone": BACKBONES | {"generalbest": GENERAL_BEST},
+    "experiment": {"generalbest": GENERAL_BEST},
+    "sweep": {"generalbest": GENERAL_BEST},
+    "dataset": DATASETS,
+    "hardware": HARDWARE,
+    "logger": LOGGERS,
+    "schedule": SCHEDULES,
+}
+"""Group → option of others → what is typed instead."""
+
+
+def plain(word: str) -> str:
+    """A word without case, signs and the ending that losses have elsewhere.
+
+    >>> plain("MultipleNegativesRankingLoss"), plain("info_nce"), plain("--top-k")
+    ('multiplenegativesranking', 'infonce', 'topk')
+    """
+    letters = re.sub(r"[^\w]|_", "", word.lower())
+    return letters.removesuffix("loss") or letters
+
+
+def option_meant(group: str, word: str, options: Iterable[str] = ()) -> str | None:
+    """What to type for an option of a group, by its name elsewhere; None for a name that is not known, or whose option
+    is not among those there are.
+
+    >>> option_meant("loss", "MultipleNegativesRankingLoss"), option_meant("loss", "CoSENTLoss", ["cosent"])
+    ('loss=info_nce', 'loss=cosent')
+    """
+    name, known = plain(word), list(options)
+    if same := [option for option in known if plain(option) == name]:
+        return f"{group}={same[0]}"
+    meant = OF_GROUPS.get(group, {}).get(name)
+    missing = re.findall(rf"(?:^| ){group}=(\w+)", meant or "")
+    return None if known and not {*missing} <= {*known} else meant
+
+
+def setting_meant(key: str, value: str | None = None) -> str | None:
+    """What to type for a setting of a job, by its name elsewhere; None for a name that is not known.
+
+    >>> setting_meant("num_train_epochs", "3"), setting_meant("scale", "20"), setting_meant("lr")
+    ("training.duration='3 epochs'", 'loss.temperature=0.05', 'optimizer.lr=…')
+    """
+    target = SETTINGS.get(plain(key.rpartition(".")[2]))
+    if target is None:
+        return None
+    shown = "…" if value is None or "," in value or not value else value
+    try:
+        number = float(shown)
+        percent, inverse = f"{100 * number:g}", f"{1 / number:g}"
+    except (ValueError, ZeroDivisionError):
+        percent = inverse = "…"
+    return target.format(value=shown, percent=percent, inverse=inverse)
+
+
+def verb_meant(word: str) -> str | None:
+    """What does what a verb does elsewhere; None for a word that is not known.
+
+    >>> verb_meant("embed")
+    'juzhen encode'
+    """
+    return VERBS.get(plain(word))
+
+
+def flag_meant(flag: str, flags: Iterable[str]) -> str | None:
+    """Which of some options is called `flag` elsewhere; None where none is.
+
+    >>> flag_meant("--top", ["--top-k", "--mode"]), flag_meant("--top", ["--mode"])
+    ('--top-k', None)
+    """
+    known = list(flags)
+    same = [each for each in known if plain(each) == plain(flag)]
+    return next((each for each in (*same, *OPTIONS.get(plain(flag), ())) if each in known), None)
+
+
+def require_set(key: str, name: str, sets: Iterable[str]) -> None:
+    """Raises UserError for a name that is none of some data sets', with what the set is called here, or the nearest."""
+    known = list(sets)
+    if name not in known:
+        meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]
+        raise UserError(f"{key}={name}: {f'type {meant}' if meant in known else nearest(name, known)}")

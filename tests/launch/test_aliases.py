@@ -1,0 +1,168 @@
+"""Names of other toolkits are answered with ours, from every entry point; encoders load as they are typed."""
+
+import re
+
+import pytest
+from forks import ROOT
+from jobs import key_of
+
+from conf.job import JobConfig
+from juzhen import fit
+from juzhen.cli.main import main
+from juzhen.cli.verbs import VERBS, flags, known_verbs
+from juzhen.core import aliases
+from juzhen.core.aliases import OF_GROUPS, OPTIONS, SETTINGS, plain, require_set
+from juzhen.core.errors import UserError
+from juzhen.core.opened import read_yaml
+from juzhen.training import fit as fitting
+from launch.check import check_command_line
+from launch.naming import run_key
+from launch.words import with_backbone
+
+CONF = ROOT / "conf"
+GROUPS = ("loss", "model", "backbone", "dataset", "hardware", "sweep", "schedule", "logger")
+ROWS = [("怎么退货", "东西想退掉", 1.0), ("怎么退货", "何时发货", 0.0)]
+
+
+def command(*words):
+    return check_command_line([*words, "suite=none"], conf_dir=CONF)
+
+
+def refused(*words):
+    with pytest.raises(UserError) as caught:
+        command(*words)
+    return str(caught.value)
+
+
+def options(group):
+    return {path.stem for path in (CONF / group).glob("*.yaml")}
+
+
+def test_each_target_is_a_word_that_can_be_typed():
+    settings = {
+        key
+        for path in CONF.rglob("*.yaml")
+        for key in re.findall(r"^ *(\w+):", path.read_text("utf-8"), re.M)
+    }
+    settings |= {*JobConfig.__dataclass_fields__, *(folder.name for folder in CONF.iterdir()), "data"}
+    for group, names in OF_GROUPS.items():
+        for name, target in names.items():
+            assert not any(plain(option) == name for option in options(group)), (
+                f"{name} is an option of {group}"
+            )
+            for owner, value in re.findall(rf"\b({'|'.join(GROUPS)})=(\w+)", target):
+                assert value in options(owner), target
+    for name, target in SETTINGS.items():
+        assert name == plain(name)
+        assert name not in JobConfig.__dataclass_fields__
+        for key in re.findall(r"\b([\w.]+)=", target):
+            assert key.rpartition(".")[2] in settings, target
+    for name, target in aliases.VERBS.items():
+        assert name not in VERBS
+        assert {*re.findall(r"juzhen (\w+)", target)} <= {*VERBS}, target
+    every = {flag for verb in known_verbs() for flag in flags(verb)}
+    assert {flag for targets in OPTIONS.values() for flag in targets} <= every
+    for table in (aliases.VERBS, OPTIONS, *OF_GROUPS.values()):
+        assert [name for name in table if name != plain(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["loss=MultipleNegativesRankingLoss"], "loss=info_nce"),
+        (["loss=mnrl"], "loss=info_nce"),
+        (["loss=CosineSimilarityLoss"], "loss=cosine"),
+        (["loss=CoSENTLoss"], "loss=cosent"),
+        (["hardware=gpu"], "hardware=cuda"),
+        (["dataset=bqcorpus"], "dataset=bq"),
+        (["dataset=[csts,BQCorpus]"], "dataset=bq"),
+        (["backbone=general-best"], "sweep=general_ways"),
+        (["experiment=general_best"], "sweep=general_ways"),
+        (["model=BAAI/bge-small-zh-v1.5"], "backbone=BAAI/bge-small-zh-v1.5"),
+        (["epochs=3"], "training.duration='3 epochs'"),
+        (["lr=1e-4"], "optimizer.lr=1e-4"),
+        (["learning_rate=1e-4"], "optimizer.lr=1e-4"),
+        (["optimizer.learning_rate=1e-4"], "optimizer.lr=1e-4"),
+        (["+lr=1e-4"], "optimizer.lr=1e-4"),
+        (["--lr=1e-4"], "optimizer.lr=1e-4"),
+        (["-m", "lr=1e-4,1e-5"], "optimizer.lr="),
+        (["trainer.max_epochs=3"], "training.duration='3 epochs'"),
+        (["batch_size=8"], "training.batch_size=8"),
+        (["max_seq_length=64"], "backbone.max_length=64"),
+        (["warmup_ratio=0.06"], "optimizer.warmup='6 percent'"),
+        (["scale=20"], "loss.temperature=0.05"),
+        (["model_name_or_path=BAAI/bge-m3"], "backbone=BAAI/bge-m3"),
+        (["dataset=[faq.csv,csts]"], "data=faq.csv"),
+        (["-m", "backbone=mini_zh,BAAI/bge-m3"], "rows"),
+        (["-m", "optimizer.lrr=1,2"], "did you mean lr?"),
+    ],
+)
+def test_words_of_other_toolkits_are_answered_with_ours(words, meant):
+    assert meant in refused(*words).replace("-m suite=none ", "")
+
+
+@pytest.mark.parametrize("path", ["builtin/mini_zh", "builtin/encoder"])
+def test_an_encoder_loads_by_its_path(path, tmp_path, monkeypatch):
+    (tmp_path / "own").symlink_to(ROOT / "juzhen" / path)
+    monkeypatch.chdir(tmp_path)
+    for typed in (path, "own", "./own", str(tmp_path / "own")):
+        shown = command(f"backbone={typed}")
+        assert run_key(shown.config) == key_of("backbone=local", f"backbone.path={typed}"), typed
+    assert command("backbone=mini_zh").job.backbone.name == "mini_zh"  # an option counts first
+
+
+def test_a_model_of_the_hub_loads_by_its_id(capsys):
+    shown = command("backbone=BAAI/bge-small-zh-v1.5")
+    assert run_key(shown.config) == key_of("backbone=local", "backbone.path=BAAI/bge-small-zh-v1.5")
+    assert "backbone=bge_small_zh" in capsys.readouterr().err
+    several = command("-m", "backbone=BAAI/bge-small-zh-v1.5,builtin/encoder").job
+    assert several.backbone.path == "BAAI/bge-small-zh-v1.5"
+    assert with_backbone(["backbone='a, b/c'"]) == ["backbone=local", 'backbone.path="a, b/c"']
+    for word in ("backbone=mini_zh", "backbone=mini_zh,random_small", "~backbone", "backbone=null"):
+        assert with_backbone([word]) == [word]
+
+
+def test_options_of_a_tree_of_ones_own_may_lie_in_folders(tmp_path):
+    (tmp_path / "backbone" / "team").mkdir(parents=True)
+    (tmp_path / "backbone" / "team" / "mine.yaml").touch()
+    assert with_backbone(["backbone=team/mine"], trees=[CONF, tmp_path]) == ["backbone=team/mine"]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["train"], "train.py"),
+        (["search"], "juzhen index search"),
+        (["rank"], "juzhen index search --rerank"),
+        (["threshold"], "juzhen score --threshold"),
+        (["index", "search", "x", "y", "--top", "3"], "--top-k"),
+        (["evaluate", "runs", "--k", "3"], "--top"),
+        (["leaks", "--train", "bqcorpus"], "type bq"),
+    ],
+)
+def test_verbs_and_options_of_others_are_answered_with_ours(words, meant, capsys):
+    assert main(words) == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_losses_of_fit_go_by_the_options_of_the_suite_too():
+    named = {
+        read_yaml(path)["name"]: read_yaml(path)["_target_"].rpartition(".")[2]
+        for path in (CONF / "loss").glob("[!b]*.yaml")
+    }
+    kinds = fitting._losses()
+    for name, of_class in named.items():
+        if of_class in kinds:
+            assert fitting.named_loss(name) is kinds[of_class], name
+    for word, meant in (
+        ("mnrl", "info_nce"),
+        ("MultipleNegativesRankingLoss", "info_nce"),
+        ("tripplet", "triplet"),
+    ):
+        with pytest.raises(UserError, match=meant):
+            fit("builtin/encoder", ROWS, loss=word)
+
+
+def test_a_set_that_is_not_there_is_not_proposed():
+    with pytest.raises(UserError, match=r"known: csts"):
+        require_set("set", "bqcorpus", ["csts"])
