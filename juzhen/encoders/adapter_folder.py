@@ -1,5 +1,9 @@
 """An adapter as a folder: written as peft has it, beside the account of its base, and read again."""
 
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +15,13 @@ from transformers import PreTrainedModel
 
 from juzhen.core.errors import UserError
 from juzhen.core.whole import write_json
-from juzhen.encoders.adapter_files import BASE_FILE, Base, read_adapter_settings, weight_files
+from juzhen.encoders.adapter_files import (
+    BASE_FILE,
+    MERGE,
+    Base,
+    read_adapter_settings,
+    weight_files,
+)
 from juzhen.encoders.adapters import (
     NAME,
     SOURCE,
@@ -20,6 +30,7 @@ from juzhen.encoders.adapters import (
     hold,
     inject,
     is_learnt,
+    merge_layers,
     remember_base,
     require_peft,
 )
@@ -39,7 +50,9 @@ def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
     source = cast(Any, backbone)
     config, (base, place, _) = source.peft_config[NAME], vars(backbone)[SOURCE]
     _require_unchanged(backbone, place)
-    tensors = get_peft_model_state_dict(backbone, adapter_name=NAME, save_embedding_layers=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it takes lora_bias for a matrix that lacks a part
+        tensors = get_peft_model_state_dict(backbone, adapter_name=NAME, save_embedding_layers=False)
     tensors = {f"{PREFIX}{name}": values.detach().cpu().contiguous() for name, values in tensors.items()}
     settings = config.to_dict() | {
         "base_model_name_or_path": _their_name(base, place),
@@ -100,24 +113,122 @@ def _changes_of_base(backbone: nn.Module) -> int:
     return sum(values._version for _, values in base_weights(backbone))
 
 
-def load_adapter(backbone: PreTrainedModel, folder: Path, base: Base, place: Path) -> None:
-    """Puts the adapter of a folder beside the weights of `backbone`, in place. Raises UserError if it does not fit."""
+def load_adapter(
+    backbone: PreTrainedModel, folder: Path, base: Base, place: Path, *, has_head: bool = False
+) -> None:
+    """Puts the adapter of a folder beside the weights of `backbone`, in place. Raises UserError if it does not fit.
+
+    has_head  layers behind the backbone, such as a head over the vocabulary, are computed with. What the file holds of
+              them is refused then, and else it is left out
+    """
     require_peft()
-    settings = read_adapter_settings(folder)
+    settings, path = read_adapter_settings(folder), folder / ADAPTER_WEIGHTS
+    tensors = _read_tensors(folder)
     hold(backbone, base.precision)
-    inject(backbone, settings, seed=0)
-    with naming(f"{folder / ADAPTER_WEIGHTS}: the adapter does not load"):
-        tensors = read_tensors(folder / ADAPTER_WEIGHTS)
+    prefix, behind = _places(backbone, tensors)
+    if behind and has_head:
+        raise UserError(f"{path}: {behind[0]}: an adapter of the head is not read here. {MERGE}")
+    for name in behind:
+        tensors.pop(name)
+    inject(backbone, settings, seed=0, prefix=prefix)
     for name, values in _projections(backbone).items():
         values.copy_(tensors.pop(f"base_model.{name}", values))
-    _fill(backbone, tensors, shown=folder / ADAPTER_WEIGHTS)
+    tensors = {name.removeprefix(prefix): values for name, values in tensors.items()}
+    _drop_weights_of_base(backbone, tensors, shown=path)
+    _fill(backbone, tensors, shown=path)
     if base.nested_dims:
         backbone.config.matryoshka_dimensions = list(base.nested_dims)
     remember_base(backbone, base, place)
 
 
+def adapted_layers(
+    stored: Mapping[str, Tensor], folder: Path, is_one: Callable[[str], bool]
+) -> dict[str, Tensor]:
+    """Linear layers behind a backbone as the adapter of a folder leaves them: its own copies, or what it adds to them.
+
+    stored  names in the whole model → what the files of the base hold
+    is_one  whether a name is of such a layer
+    """
+    tensors = {name: values for name, values in _read_tensors(folder).items() if is_one(name)}
+    learnt = {name for name in tensors if _is_learnt_in_file(name)}
+    stored = {**stored, **{name: values for name, values in tensors.items() if name not in learnt}}
+    if not learnt:
+        return stored
+    model: Any = nn.Module()
+    for name in sorted({name.rpartition(".")[0] for name in stored}):
+        rows, columns = stored[f"{name}.weight"].shape
+        layer = nn.Linear(columns, rows, bias=f"{name}.bias" in stored)
+        layer.load_state_dict({key: stored[f"{name}.{key}"] for key, _ in layer.named_parameters()})
+        *outer, last = name.split(".")
+        parent = model
+        for part in outer:
+            if not hasattr(parent, part):
+                parent.add_module(part, nn.Module())
+            parent = getattr(parent, part)
+        parent.add_module(last, layer)
+    inject(model, read_adapter_settings(folder), seed=0)
+    _fill(model, {name: tensors[name] for name in learnt}, shown=folder / ADAPTER_WEIGHTS)
+    merge_layers(model)
+    return dict(model.state_dict())
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """What the file of an adapter holds, by the names of the model that it learnt in."""
+    path = folder / ADAPTER_WEIGHTS
+    if not path.is_file():
+        is_pickled = (folder / "adapter_model.bin").is_file()
+        pickled = " adapter_model.bin can run code and is not read." if is_pickled else ""
+        raise UserError(
+            f"{path}: the weights of the adapter are missing.{pickled} Write them with save_pretrained of peft"
+        )
+    with naming(f"{path}: the adapter does not load"):
+        return {name.removeprefix(PREFIX): values for name, values in read_tensors(path).items()}
+
+
+def _is_learnt_in_file(name: str) -> bool:
+    return ".lora_" in name or ".vera_lambda" in name
+
+
+def _places(backbone: PreTrainedModel, names: Iterable[str]) -> tuple[str, list[str]]:
+    """What stands before the backbone's names in the model that an adapter learnt in, and names of layers behind it.
+
+    An adapter that learnt beside a classifier, or in a language model, names `bert.encoder.…` or `model.layers.…`.
+    """
+    modules = {name for name, _ in backbone.named_modules()} - {""}
+
+    def of(name: str) -> str:
+        return (
+            re.split(r"\.(?:lora_|vera_lambda|base_layer\.)", name)[0] if _is_learnt_in_file(name) else name
+        )
+
+    prefixes: Counter[str] = Counter()
+    for name in filter(_is_learnt_in_file, names):
+        parts = of(name).split(".")
+        starts = (number for number in range(len(parts)) if ".".join(parts[number:]) in modules)
+        prefixes.update("".join(f"{part}." for part in parts[:start]) for start in [*starts][:1])
+    prefix = prefixes.most_common(1)[0][0] if prefixes else ""
+    behind = [name for name in names if not name.startswith("base_model.") and not name.startswith(prefix)]
+    poolers = [name for name in names if name.startswith(f"{prefix}pooler.") and "pooler" not in modules]
+    return prefix, behind + poolers
+
+
+def _drop_weights_of_base(backbone: nn.Module, tensors: dict[str, Tensor], *, shown: Path) -> None:
+    """Takes out what is no adapter's where the base has it, too. Raises UserError where the base has another weight."""
+    held = dict(base_weights(backbone))
+    for name in [name for name in tensors if not _is_learnt_in_file(name)]:
+        values, of_base = tensors[name], held.get(name.replace(".base_layer.", "."))
+        if of_base is None:
+            continue  # `_fill` names it
+        if values.shape != of_base.shape or not torch.equal(values.to(of_base.dtype), of_base.cpu()):
+            raise UserError(
+                f"{shown}: modules_to_save: {name} is another weight than that of the base, which is not read here. "
+                f"{MERGE}"
+            )
+        tensors.pop(name)
+
+
 @torch.no_grad()
-def _fill(backbone: nn.Module, tensors: dict[str, Tensor], *, shown: Path) -> None:
+def _fill(backbone: nn.Module, tensors: Mapping[str, Tensor], *, shown: Path) -> None:
     """Copies what a file holds into the adapter. Raises UserError for a tensor too many, too few or of another size."""
     of_files = {
         _name_in_files(name): values for name, values in backbone.named_parameters() if is_learnt(name)
@@ -138,4 +249,4 @@ def _fill(backbone: nn.Module, tensors: dict[str, Tensor], *, shown: Path) -> No
 def _name_in_files(name: str) -> str:
     """DoRA's lengths have a name of their own there."""
     plain = name.replace(f".{NAME}", "")
-    return PREFIX + (plain.removesuffix(".weight") if "lora_magnitude_vector" in plain else plain)
+    return plain.removesuffix(".weight") if "lora_magnitude_vector" in plain else plain

@@ -205,7 +205,12 @@ def _ends(name: str, target: str) -> bool:
     return name == target or name.endswith(f".{target}")
 
 
-def inject(backbone: PreTrainedModel, settings: dict[str, Any], *, seed: int) -> None:
+def inject(backbone: nn.Module, settings: dict[str, Any], *, seed: int, prefix: str = "") -> None:
+    """Has peft put an adapter beside the layers of a model, in place, as adapter_config.json says.
+
+    prefix  what stands before the names of the layers in the model that the settings are of, such as "bert."; they are
+            said by the backbone's own names afterwards
+    """
     import peft
     from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING
 
@@ -226,12 +231,48 @@ def inject(backbone: PreTrainedModel, settings: dict[str, Any], *, seed: int) ->
             if kind == "LORA"
             else peft.VeraConfig(**numbers, save_projection=False)
         )
-        PEFT_TYPE_TO_TUNER_MAPPING[peft.PeftType(kind)](backbone, config, adapter_name=NAME)
+        model = _inside(prefix, backbone)
+        PEFT_TYPE_TO_TUNER_MAPPING[peft.PeftType(kind)](model, config, adapter_name=NAME)
+    if prefix:
+        vars(backbone)["peft_config"] = vars(model)["peft_config"]
+        _name_layers_alone(backbone, vars(model)["peft_config"][NAME])
     for name, values in backbone.named_parameters():
         values.requires_grad_(is_learnt(name))
         if is_learnt(name) and values.dtype is not torch.float32:
             values.data = values.data.float()
     use_cheap_dropout(backbone)
+
+
+def _inside(prefix: str, backbone: nn.Module) -> nn.Module:
+    """What has the backbone's layers by the names that they have in a whole model."""
+    model = backbone
+    for name in reversed(prefix.split(".")[:-1]):
+        outer: Any = nn.Module()
+        outer.config = backbone.config
+        outer.add_module(name, model)
+        model = outer
+    return model
+
+
+def _name_layers_alone(backbone: nn.Module, config: Any) -> None:
+    """Settings in which no rule is left that reads the names of another model."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = {
+        name: cast(Any, module)
+        for name, module in backbone.named_modules()
+        if isinstance(module, BaseTunerLayer)
+    }
+    config.target_modules = set(layers)
+    config.layers_to_transform = config.layers_pattern = None
+    if config.peft_type.value == "LORA":
+        config.exclude_modules = None
+        for pattern, key, usual in (
+            ("rank_pattern", "r", config.r),
+            ("alpha_pattern", "lora_alpha", config.lora_alpha),
+        ):
+            numbers = {name: getattr(layer, key)[NAME] for name, layer in layers.items()}
+            setattr(config, pattern, {name: number for name, number in numbers.items() if number != usual})
 
 
 def is_learnt(name: str) -> bool:
@@ -276,19 +317,24 @@ def merged(encoder: Any) -> Any:
     """A copy of an encoder in whose weights the adapter is folded, in float32; the encoder itself where it has none."""
     if not has_adapter(encoder.inner.backbone):
         return encoder
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
     full = copy.deepcopy(encoder)
     backbone = full.inner.backbone.float()
-    for name, module in list(backbone.named_modules()):
+    merge_layers(backbone)
+    for attribute in ("peft_config", SOURCE, _HOLDER, WRITTEN):
+        vars(backbone).pop(attribute, None)
+    return full.requires_grad_(True)
+
+
+def merge_layers(model: nn.Module) -> None:
+    """Folds the adapter of a model into its weights, in place."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    for name, module in list(model.named_modules()):
         if isinstance(module, BaseTunerLayer):
             layer: Any = module
             layer.merge()
             parent, _, child = name.rpartition(".")
-            setattr(backbone.get_submodule(parent), child, layer.get_base_layer())
-    for attribute in ("peft_config", SOURCE, _HOLDER, WRITTEN):
-        vars(backbone).pop(attribute, None)
-    return full.requires_grad_(True)
+            setattr(model.get_submodule(parent), child, layer.get_base_layer())
 
 
 def for_others(encoder: Any) -> Any:

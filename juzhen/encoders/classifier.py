@@ -1,6 +1,7 @@
 """The head of a cross-encoder that others saved, taken apart into layers over a pooled state."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from transformers import PretrainedConfig
 
 from juzhen.core.errors import UserError
 from juzhen.core.finite import require_finite_weights
-from juzhen.encoders.layout import Layout, read_layout
-from juzhen.encoders.locate import CLASSIFIER, WEIGHTS
+from juzhen.encoders.adapter_files import weight_files
+from juzhen.encoders.adapter_folder import adapted_layers
+from juzhen.encoders.first_look import EncoderFiles, find_encoder
+from juzhen.encoders.layout import Layout
+from juzhen.encoders.locate import CLASSIFIER
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection, load_projections
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -38,28 +42,29 @@ NLI = ("entailment", "neutral", "contradiction")
 def read_theirs(
     folder: Path, path: str, revision: str | None
 ) -> tuple[SentenceEncoder, list[OutputLayer], nn.Linear]:
-    """The encoder in such a folder, and what `read_head` gives. Raises UserError for what is not read here.
+    """The encoder in such a folder, the layers between the pooled state of a pair and its logits, and the last one.
+
+    Raises UserError for what is not read here.
 
     path  as BackboneConfig has it
     """
-    layout = read_layout(folder)
-    pooling = _pooling_of(layout, folder)
-    config = BackboneConfig(path=path, revision=revision, initialize="pretrained", pooling=pooling)
+    config = BackboneConfig(path=path, revision=revision, initialize="pretrained")
+    files = find_encoder(config)
+    config = replace(config, pooling=_pooling_of(files.layout, folder))
     encoder = SentenceEncoder.of(read_parts(config, seed=0))
-    return encoder, *read_head(folder, layout, encoder.backbone.config)
+    return encoder, *_read_head(folder, files, encoder.backbone.config)
 
 
-def read_head(
-    folder: Path, layout: Layout, architecture: PretrainedConfig
+def _read_head(
+    folder: Path, files: EncoderFiles, architecture: PretrainedConfig
 ) -> tuple[list[OutputLayer], nn.Linear]:
     """The layers between the pooled state of a pair and its logits, and the last one.
-
-    folder  of a cross-encoder that sentence-transformers or transformers wrote
 
     Raises UserError for heads that are no such layers, and for classes that are not known.
     """
     with naming(f"{folder}: the head does not load"):
-        layers = _of_modules(layout, architecture) if layout.head else _of_classifier(layout, architecture)
+        is_apart = bool(files.layout.head)
+        layers = _of_modules(files.layout, architecture) if is_apart else _of_classifier(files, architecture)
     *between, last = layers
     if not isinstance(last, Projection) or last.activation_name != IDENTITY or last.adds_input:
         raise UserError(
@@ -76,16 +81,30 @@ def _of_modules(layout: Layout, architecture: PretrainedConfig) -> Sequence[Outp
     return load_projections(layout.head, width=architecture.hidden_size, layer_norm=None)
 
 
-def _of_classifier(layout: Layout, architecture: PretrainedConfig) -> Sequence[OutputLayer]:
-    family, folder = architecture.model_type, layout.transformer
+def _of_classifier(files: EncoderFiles, architecture: PretrainedConfig) -> Sequence[OutputLayer]:
+    family, folder = architecture.model_type, files.layout.transformer
     if family not in HEADS or getattr(architecture, "pooler_hidden_act", "gelu") != "gelu":
         raise UserError(
             f"{folder}: the head of {family}{CLASSIFIER} is not read here; those of {', '.join(HEADS)} are, and what "
             "sentence-transformers wrote as Transformer, Pooling and Dense"
         )
-    with safe_open(folder / WEIGHTS[0], framework="pt") as file:
-        stored = {name: file.get_tensor(name) for name in file.keys() if _is_of_head(name, family)}  # noqa: SIM118
-    require_finite_weights(stored.items(), folder / WEIGHTS[0])
+    stored = {}
+    for path in weight_files(folder):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118
+                # A base of an adapter that is no classifier has its pooler without what stands before it in one.
+                known = name if _is_of_head(name, family) else f"{family}.{name}"
+                if _is_of_head(known, family):
+                    stored[known] = file.get_tensor(name)
+    if files.adapter is not None:
+        stored = adapted_layers(stored, files.adapter, lambda name: _is_of_head(name, family))
+    missing = [name for name, _ in HEADS[family] if f"{name}.weight" not in stored]
+    if missing:
+        raise UserError(
+            f"{files.adapter or folder}: the weights of {', '.join(missing)}, which make the score, are in no file. "
+            "Save them with the model; beside an adapter, name them in modules_to_save"
+        )
+    require_finite_weights(stored.items(), files.adapter or folder)
     return [_layer(stored, name, activation) for name, activation in HEADS[family]]
 
 

@@ -9,9 +9,33 @@ from typing import TYPE_CHECKING, Any
 from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
-from juzhen.encoders.adapter_files import Base, is_adapter, read_base, require_base
-from juzhen.encoders.layout import Layout, is_static, read_layout
-from juzhen.encoders.locate import WEIGHTS, check_files, download, encoder_folder, has_weights, locate_folder
+from juzhen.encoders.adapter_files import (
+    BASE_FILE,
+    Base,
+    base_digest,
+    is_adapter,
+    read_adapter_settings,
+    read_base,
+    require_base,
+)
+from juzhen.encoders.layout import (
+    MODULES_FILE,
+    OWN_FILE,
+    PAIRS_FILE,
+    Layout,
+    is_static,
+    read_layout,
+)
+from juzhen.encoders.locate import (
+    ADAPTER,
+    WEIGHTS,
+    check_files,
+    download,
+    encoder_folder,
+    has_tokenizer,
+    has_weights,
+    locate_folder,
+)
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
@@ -33,6 +57,7 @@ class EncoderFiles:
     shown        how messages name the folder of the transformer
     on_hub_only  its weights: the hub may hold converted ones that the repository lacks, and transformers knows where
     base         of an adapter: what it stands beside, whose folder is the transformer's here; None: whole weights
+    adapter      its folder; None: whole weights
     tokenizer    the folder of the tokenizer
     commit       of the hub, where the files are from there; else what the configuration says
     """
@@ -43,11 +68,14 @@ class EncoderFiles:
     on_hub_only: bool
     tokenizer: Path
     base: Base | None = None
+    adapter: Path | None = None
     commit: str | None = None
 
 
-def find_encoder(config: BackboneConfig) -> EncoderFiles:
+def find_encoder(config: BackboneConfig, *, beside: Path | None = None) -> EncoderFiles:
     """Where the files lie that a configuration means, and what they say; they are fetched from the hub if need be.
+
+    beside  the folder of an adapter, whose base the configuration means
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
     """
@@ -56,8 +84,14 @@ def find_encoder(config: BackboneConfig) -> EncoderFiles:
     folder = folder or download(config.path, config.revision)
     layout = read_layout(folder)
     if is_adapter(layout.transformer):
+        if beside is not None:
+            own = layout.transformer.resolve() == beside.resolve()
+            problem = "the base is this adapter itself" if own else "the base is an adapter, too"
+            raise UserError(
+                f"{beside}: base={config.path}: {problem}. Name whole weights as its base, or merge that adapter first"
+            )
         return _beside_base(config, folder, layout)
-    on_hub_only = not is_local and layout.transformer == folder and not has_weights(folder)
+    on_hub_only = beside is None and not is_local and layout.transformer == folder and not has_weights(folder)
     label = config.path if layout.transformer == folder else f"{config.path}/{layout.transformer.name}"
     needs_weights = config.initialize == "pretrained" and not on_hub_only
     check_files(layout.transformer, needs_weights=needs_weights, shown=label)
@@ -74,17 +108,21 @@ def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> Encode
     """The files of an adapter and of its base. Raises UserError where the base is gone, or another one."""
     adapter = layout.transformer
     base = read_base(adapter)
+    read_adapter_settings(adapter)
     try:
-        files = find_encoder(BackboneConfig(path=base.path, revision=base.revision))
+        files = find_encoder(BackboneConfig(path=base.path, revision=base.revision), beside=adapter)
     except UserError as error:
-        raise UserError(f"{adapter}: the base of this adapter is not there: {error}") from error
-    if files.base is not None:
+        key = f"path in {BASE_FILE}" if base.digest else f"base_model_name_or_path in {ADAPTER}"
         raise UserError(
-            f"{adapter}: the base of this adapter is an adapter, too ({base.path}); merge that first"
-        )
+            f"{adapter}: the base of this adapter is not there: {error}. Put it there, or write where it is as {key}"
+        ) from error
     require_base(base, files.layout.transformer, adapter=adapter)
-    layout = replace(layout, transformer=files.layout.transformer)
-    return replace(files, folder=folder, layout=layout, tokenizer=adapter, base=base)
+    if base.digest == "":
+        base = replace(base, digest=base_digest(files.layout.transformer), revision=files.commit)
+    is_silent = not any((folder / name).is_file() for name in (MODULES_FILE, OWN_FILE, PAIRS_FILE))
+    layout = files.layout if is_silent else replace(layout, transformer=files.layout.transformer)
+    tokenizer = adapter if has_tokenizer(adapter) else files.tokenizer
+    return replace(files, folder=folder, layout=layout, tokenizer=tokenizer, base=base, adapter=adapter)
 
 
 def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:

@@ -92,7 +92,7 @@ def encoder_folder(folder_or_run: str | Path) -> Path:
         )
     if (folder / ENCODER_FOLDER).is_dir():
         folder = folder / ENCODER_FOLDER
-    elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE)):
+    elif not any((folder / name).is_file() for name in ("config.json", MODULES_FILE, ADAPTER)):
         raise UserError(
             f"{source}: neither a run with an encoder nor an encoder: there is no {ENCODER_FOLDER}/ and no "
             "config.json. A run has its encoder once training is finished"
@@ -129,6 +129,8 @@ def scores_pairs(folder: Path) -> bool:
         if (folder / MODULES_FILE).is_file():
             path = folder / PROMPTS_FILE
             return path.is_file() and read_settings(path).get("model_type") == "CrossEncoder"
+        if (folder / ADAPTER).is_file() and not (folder / "config.json").is_file():
+            return read_settings(folder / ADAPTER).get("task_type") == "SEQ_CLS"
         names = read_settings(folder / "config.json").get("architectures") or [""]
         return str(names[0]).endswith(CLASSIFIER)
     return False
@@ -146,9 +148,14 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
     for path in sorted(path for path in folder.iterdir() if path.exists() and not path.is_dir()):
         require_file(path)
     fault = None
-    if not (folder / "config.json").is_file() and not is_static(folder):
+    # Of an encoder that is read with an adapter, the folder of its base is looked at.
+    if (folder / ADAPTER).is_file():
+        fault = (
+            f"holds an adapter ({ADAPTER}), not read here; merge it into its model first (merge_and_unload)"
+        )
+    elif not (folder / "config.json").is_file() and not is_static(folder):
         fault = "config.json is missing; expected an encoder in transformers layout"
-    elif not any((folder / name).is_file() for name in _TOKENIZERS):
+    elif not has_tokenizer(folder):
         fault = f"no tokenizer; expected one of {', '.join(_TOKENIZERS)}"
     elif needs_weights and not has_weights(folder):
         fault = _missing_weights(folder)
@@ -159,10 +166,6 @@ def check_files(folder: Path, *, needs_weights: bool, shown: str) -> None:
 
 def check_weights_index(folder: Path) -> None:
     """Raises UserError for a list of weights that names anything but safetensors files of the same folder."""
-    if (folder / ADAPTER).is_file():  # of our own one, the base's folder is looked at in its place
-        raise UserError(
-            f"{folder}: holds weights beside an adapter ({ADAPTER}); merge it into its model first (merge_and_unload)"
-        )
     path = folder / WEIGHTS[1]
     with naming(f"{path}: no list of weights"):
         names = read_settings(path)["weight_map"].values() if path.is_file() else ()
@@ -171,6 +174,10 @@ def check_weights_index(folder: Path) -> None:
             raise UserError(
                 f"{path}: names {short(repr(name))} as weights; expected .safetensors files of the same folder"
             )
+
+
+def has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _TOKENIZERS)
 
 
 def has_weights(folder: Path) -> bool:

@@ -106,7 +106,7 @@ def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) 
         elif files.on_hub_only:
             backbone = from_weights(config.path, architecture, revision=config.revision)
         elif files.base is not None:
-            backbone = _with_adapter(config, files, architecture)
+            backbone = _with_adapter(config, files, architecture, has_head=reader is not None)
         else:
             backbone = from_weights(str(layout.transformer), architecture, **_in_bits(config.adapter))
             path = (
@@ -138,7 +138,7 @@ def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) 
 
 
 def _with_adapter(
-    config: BackboneConfig, files: EncoderFiles, architecture: PretrainedConfig
+    config: BackboneConfig, files: EncoderFiles, architecture: PretrainedConfig, *, has_head: bool
 ) -> PreTrainedModel:
     """The weights of a base, those in memory where another adapter beside them is in use, and an adapter of files."""
     base, folder = cast(Base, files.base), files.layout.transformer
@@ -156,7 +156,7 @@ def _with_adapter(
         backbone = sharing_weights((folder, base, dropout), load)
     else:  # a token is added to the table of its own
         backbone = load()
-    load_adapter(backbone, files.tokenizer, base, folder)
+    load_adapter(backbone, cast(Path, files.adapter), base, folder, has_head=has_head)
     return backbone
 
 

@@ -1,0 +1,278 @@
+"""Adapters that peft and sentence-transformers wrote: the numbers of peft, or a refusal by the key's name."""
+
+import dataclasses
+import json
+import shutil
+
+import families
+import numpy as np
+import pytest
+import torch
+from decoders import write
+from safetensors.torch import load_file, save_file
+
+import juzhen
+from juzhen.core.errors import UserError
+from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
+from juzhen.encoders.adapter_files import KEYS, NEUTRAL
+from juzhen.encoders.adapters import merged
+
+peft = pytest.importorskip("peft")
+transformers = pytest.importorskip("transformers")
+
+TEXTS = ["今天天气很好", "ab cd", "我"]
+PAIRS = [("今天天气很好", "我"), ("ab cd", "今天")]
+QUERIES = r"encoder\.layer\.1\.attention\.self\.(query|value)"
+
+
+def drawn(model, seed=1):
+    """The adapter of a model with numbers that change something."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for name, values in model.named_parameters():
+            if "lora_" in name and "magnitude" not in name:
+                values.copy_(torch.randn_like(values) * 0.3)
+            if "magnitude" in name:
+                values.mul_(1 + torch.rand_like(values))
+            if "vera_lambda" in name:
+                values.copy_(torch.rand_like(values))
+    return model.eval()
+
+
+def written(base, folder, *, kind=transformers.AutoModel, config=peft.LoraConfig, **options):
+    """The folder that peft writes for an adapter of a base, and its model."""
+    settings = {"r": 4, "lora_alpha": 6} if config is peft.LoraConfig else {"r": 4}
+    settings |= {"target_modules": ["query", "value"]} | options
+    model = drawn(peft.get_peft_model(kind.from_pretrained(base), config(**settings)))
+    model.save_pretrained(str(folder))
+    return folder, model
+
+
+@torch.no_grad()
+def means_of(model, tokenizer, texts=TEXTS):
+    """Means of the last states, as the encoder of the whole model gives them."""
+    found = []
+    for text in texts:
+        inputs = tokenizer(text, return_tensors="pt", return_token_type_ids=False)
+        states = model(**inputs, output_hidden_states=True).hidden_states[-1]
+        found.append(states[0].mean(dim=0).numpy())
+    return np.stack(found)
+
+
+def assert_same(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", ["LORA", "VERA"])
+def test_each_key_of_peft_is_decided(kind):
+    config = {"LORA": peft.LoraConfig, "VERA": peft.VeraConfig}[kind]
+    assert {field.name for field in dataclasses.fields(config)} == KEYS[kind].keys()
+
+
+HONOURED = {
+    "rslora": {"use_rslora": True},
+    "alpha_pattern": {"alpha_pattern": {"layer.1.attention.self.query": 40}},
+    "rank_pattern": {"rank_pattern": {r"layer\.0\.attention\.self\.value": 2}, "use_rslora": True},
+    "layers_to_transform": {"layers_to_transform": [1]},
+    "layers_pattern": {"layers_to_transform": 0, "layers_pattern": "layer"},
+    "exclude_modules": {"exclude_modules": ["layer.1.attention.self.query"]},
+    "regex": {"target_modules": QUERIES},
+    "all linear": {"target_modules": "all-linear"},
+    "dora": {"use_dora": True, "use_rslora": True},
+    "lora_bias": {"lora_bias": True},
+    "embeddings": {"target_modules": ["query", "word_embeddings"]},
+    "gaussian": {"init_lora_weights": "gaussian"},
+    "mica": {"init_lora_weights": "mica"},
+    "vera": {"config": peft.VeraConfig, "projection_prng_key": 5},
+    "vera, drawn again": {"config": peft.VeraConfig, "projection_prng_key": 5, "save_projection": False},
+}
+
+
+@pytest.mark.parametrize("options", HONOURED.values(), ids=HONOURED)
+def test_it_gives_the_numbers_of_peft(bert_folder, tmp_path, options):
+    folder, theirs = written(bert_folder, tmp_path / "adapter", **options)
+    encoder = SentenceEncoder.load(folder)
+    expected = means_of(theirs, encoder.tokenizer)
+    assert_same(encoder.encode(TEXTS), expected)
+    assert np.abs(SentenceEncoder.load(bert_folder).encode(TEXTS) - expected).max() > 1e-3
+    assert_same(merged(encoder).encode(TEXTS), expected)
+    again = save_encoder(encoder, tmp_path / "again", card={})
+    assert np.array_equal(SentenceEncoder.load(again).encode(TEXTS), encoder.encode(TEXTS))
+
+
+REFUSED = {
+    "bias": "lora_only",
+    "init_lora_weights": "pissa_niter_4",
+    "trainable_token_indices": [1, 2],
+    "target_parameters": ["experts.gate_up_proj"],
+    "layer_replication": [[0, 2], [1, 2]],
+    "alora_invocation_tokens": [5],
+    "use_qalora": True,
+    "kasa_config": {"beta": 1.0},
+    "megatron_config": {"tensor_model_parallel_size": 2},
+    "key_of_tomorrow": 3,
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_what_would_change_the_numbers_is_refused_by_its_key(bert_folder, tmp_path, key):
+    folder, _ = written(bert_folder, tmp_path / "adapter")
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    harmless = {name: {} for name, rule in KEYS["LORA"].items() if rule == NEUTRAL} | {"key_of_today": None}
+    kept = {name: settings[name] for name in ("base_model_name_or_path", "peft_type")}
+    (folder / "adapter_config.json").write_text(json.dumps(settings | harmless | kept))
+    SentenceEncoder.load(folder)
+    (folder / "adapter_config.json").write_text(json.dumps(settings | {key: REFUSED[key]}))
+    with pytest.raises(UserError, match=rf"{key}=.*merge_and_unload"):
+        SentenceEncoder.load(folder)
+
+
+def test_weights_of_the_base_that_it_brings_are_refused(bert_folder, tmp_path):
+    folder, _ = written(bert_folder, tmp_path / "adapter", modules_to_save=["LayerNorm"])
+    SentenceEncoder.load(folder)  # they have not learnt anything
+    tensors = load_file(folder / "adapter_model.safetensors")
+    name = next(name for name in tensors if "LayerNorm" in name)
+    save_file(tensors | {name: tensors[name] + 1}, folder / "adapter_model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=r"modules_to_save: .*LayerNorm.*merge_and_unload"):
+        SentenceEncoder.load(folder)
+
+
+WHOLE = {
+    "masked": (transformers.AutoModelForMaskedLM, {"alpha_pattern": {r"^bert\.encoder\.layer\.1\..*": 40}}),
+    "names": (
+        transformers.AutoModelForMaskedLM,
+        {"target_modules": ["bert.encoder.layer.1.attention.self.key"]},
+    ),
+    "every linear": (transformers.AutoModelForMaskedLM, {"target_modules": "all-linear"}),
+    "layers": (
+        transformers.AutoModelForSequenceClassification,
+        {"layers_to_transform": [1], "task_type": "SEQ_CLS"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "options"), WHOLE.values(), ids=WHOLE)
+def test_an_adapter_of_a_whole_model_gives_its_states(bert_folder, tmp_path, kind, options):
+    folder, theirs = written(bert_folder, tmp_path / "adapter", kind=kind, **options)
+    settings = json.loads((folder / "adapter_config.json").read_text()) | {"task_type": None}
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    encoder = SentenceEncoder.load(folder)
+    expected = means_of(theirs, encoder.tokenizer)
+    assert_same(encoder.encode(TEXTS), expected)
+    again = save_encoder(encoder, tmp_path / "again", card={})
+    assert np.array_equal(SentenceEncoder.load(again).encode(TEXTS), encoder.encode(TEXTS))
+    if kind is transformers.AutoModelForMaskedLM:  # peft opens what is saved beside the plain model
+        plain = peft.PeftModel.from_pretrained(
+            transformers.AutoModel.from_pretrained(bert_folder), again
+        ).eval()
+        assert_same(means_of(plain, encoder.tokenizer), expected)
+
+
+def test_an_adapter_of_a_language_model(tmp_path):
+    base = write("qwen3", tmp_path / "base")
+    options = {
+        "kind": transformers.AutoModelForCausalLM,
+        "target_modules": ["q_proj", "v_proj"],
+        "task_type": "CAUSAL_LM",
+    }
+    folder, theirs = written(base, tmp_path / "adapter", use_rslora=True, **options)
+    encoder = SentenceEncoder.load(folder)
+    inner = theirs.base_model.model.model
+    with torch.no_grad():
+        expected = inner(**encoder.tokenizer(TEXTS[0], return_tensors="pt")).last_hidden_state[0].mean(dim=0)
+    assert_same(encoder.encode(TEXTS[0]), expected.numpy())
+
+
+def test_the_base_is_found_by_name_folder_and_digest_or_the_way_out_is_said(folder, tmp_path, monkeypatch):
+    adapter, _ = written(folder, tmp_path / "adapter", revision="main")
+    path = adapter / "adapter_config.json"
+    settings = json.loads(path.read_text())
+
+    def based_on(name, **more):
+        path.write_text(json.dumps(settings | {"base_model_name_or_path": name} | more))
+        return SentenceEncoder.load(adapter)
+
+    vectors = based_on(str(folder)).encode(TEXTS)
+    monkeypatch.chdir(folder.parent)
+    assert np.array_equal(based_on(folder.name).encode(TEXTS), vectors)
+    for name, message in {
+        str(adapter): "adapter itself",
+        "/nowhere/at/all": "no such folder.*base_model_name_or_path in adapter_config.json",
+        "nobody/has-this": r"could not be fetched.*base_model_name_or_path in adapter_config.json",
+        "bge_small_zh": r"BAAI/bge-small-zh-v1\.5: .*could not be fetched",
+        "": "base_model_name_or_path=",
+        None: "base_model_name_or_path=",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            based_on(name)
+    other = shutil.copytree(adapter, tmp_path / "other")
+    with pytest.raises(UserError, match="an adapter, too"):
+        based_on(str(other))
+    again = save_encoder(based_on(str(folder)), tmp_path / "again", card={})
+    weights = load_file(folder / "model.safetensors")
+    changed = {name: values + 1e-3 for name, values in weights.items()}
+    save_file(changed, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="trained beside other weights"):  # the digest is known by now
+        SentenceEncoder.load(again)
+    (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
+    with pytest.raises(UserError, match=r"adapter_model\.bin can run code"):
+        based_on(str(folder))
+
+
+def test_it_pools_as_its_base_does(bert_folder, tmp_path, load):
+    base = save_encoder(
+        load(bert_folder, pooling="cls", normalize=True, max_length=9), tmp_path / "base", card={}
+    )
+    folder, _ = written(base, tmp_path / "adapter")
+    encoder = SentenceEncoder.load(folder)
+    assert (encoder.pooling, encoder.normalize, encoder.max_length) == ("cls", True, 9)
+
+
+@pytest.mark.parametrize("targets", [["query", "value"], "all-linear", ["dense"]], ids=str)
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_classifier_beside_an_adapter(tmp_path, targets, family):
+    base = tmp_path / "base"
+    base.mkdir()
+    families.write(family, base, families.build(family), segments=family == "bert")
+    options = {"task_type": "SEQ_CLS", "target_modules": targets, "use_rslora": True}
+    kind = transformers.AutoModelForSequenceClassification
+    folder, theirs = written(base, tmp_path / "adapter", kind=kind, **options)
+    encoder = CrossEncoder.load(folder)
+    with torch.no_grad():
+        inputs = [encoder.inner.tokenizer(*pair, return_tensors="pt") for pair in PAIRS]
+        expected = torch.cat([theirs(**one).logits for one in inputs]).numpy()
+    assert_same(encoder.logits(*zip(*PAIRS, strict=True)), expected)
+    again = save_encoder(encoder, tmp_path / "again", card={})
+    assert np.array_equal(CrossEncoder.load(again).score(PAIRS), encoder.score(PAIRS))
+    with pytest.raises(UserError, match=r"CrossEncoder\.load"):
+        SentenceEncoder.load(folder)
+
+
+@pytest.mark.oracle
+def test_adapters_that_sentence_transformers_wrote(bert_folder, tmp_path):
+    theirs = pytest.importorskip("sentence_transformers", minversion="6")
+    options = {"r": 4, "lora_alpha": 16, "use_rslora": True}
+    model = theirs.SentenceTransformer(str(bert_folder), device="cpu")
+    model.add_adapter(peft.LoraConfig(**options, target_modules=["query", "dense"]))
+    drawn(model).save_pretrained(str(tmp_path / "sentences"))
+    assert_same(SentenceEncoder.load(tmp_path / "sentences").encode(TEXTS), model.encode(TEXTS))
+    for heads in (["classifier"], None):
+        model = theirs.CrossEncoder(str(bert_folder), num_labels=1, device="cpu")
+        model.add_adapter(peft.LoraConfig(**options, target_modules=["query"], modules_to_save=heads))
+        drawn(model).save_pretrained(str(tmp_path / f"pairs {heads}"))
+        if heads is None:  # they draw a new head when they load it
+            with pytest.raises(UserError, match=r"weights of classifier.*modules_to_save"):
+                CrossEncoder.load(tmp_path / f"pairs {heads}")
+            continue
+        logits = CrossEncoder.load(tmp_path / f"pairs {heads}").logits(*zip(*PAIRS, strict=True))[:, 0]
+        assert_same(logits, model.predict(PAIRS, activation_fn=torch.nn.Identity()))
+
+
+@pytest.mark.oracle
+def test_other_encoders_name_an_adapter(bert_folder, tmp_path):
+    theirs = pytest.importorskip("sentence_transformers", minversion="6")
+    model = theirs.MultiVectorEncoder(str(bert_folder), device="cpu")
+    model.add_adapter(peft.LoraConfig(r=4, target_modules=["query"]))
+    model.save_pretrained(str(tmp_path / "saved"))
+    with pytest.raises(UserError, match=r"adapter_config\.json.*merge_and_unload"):
+        juzhen.MultiVectorEncoder.load(tmp_path / "saved")
