@@ -17,7 +17,6 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from juzhen.core.errors import UserError
 from juzhen.core.finite import require_finite_weights
-from juzhen.core.opened import read_json
 from juzhen.core.texts import short
 from juzhen.core.whole import write_json, write_text
 from juzhen.encoders.adapter_files import weight_files
@@ -26,18 +25,19 @@ from juzhen.encoders.answer_prompt import Format
 from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead
 from juzhen.encoders.bundle import save_tokenizer, save_transformer
 from juzhen.encoders.decision import write_thresholds
-from juzhen.encoders.layout import ANSWERS, LENGTH_FILE, MODULES_FILE, NEUTRAL, inside
+from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
 from juzhen.encoders.model_card import pair_card
 from juzhen.encoders.projection import IDENTITY
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
-from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.settings_file import naming
+from juzhen.encoders.their_settings import ANSWERS, LENGTH_FILE, read_module, read_transformer_settings
 from juzhen.encoders.transformer import quiet
 
 TASK, LOGITS = "text-generation", "causal_logits"
 FOLDER = "1_LogitScore"
 HEAD = "lm_head.weight"
 TYPES = ("sentence_transformers.base.modules.transformer.Transformer",)
-SCORE = f"sentence_transformers.cross_encoder.modules.logit_score{ANSWERS}"
+SCORE = f"sentence_transformers.cross_encoder.modules.logit_score.{ANSWERS}"
 CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling", "logits_scale", "lm_head_multiplier")
 """Entries of config.json by which architectures change the logits that their head gives."""
 
@@ -59,36 +59,23 @@ class AnswerLayout:
 def read_answers(folder: Path) -> AnswerLayout:
     """What such a folder says. Raises UserError for what sentence-transformers would compute otherwise."""
     with naming(f"{folder}: {MODULES_FILE} cannot be understood"):
-        modules = read_json(folder / MODULES_FILE)
-        if [str(module["type"]).rpartition(".")[2] for module in modules] != ["Transformer", ANSWERS[1:]]:
+        overall, modules = read_model_settings(folder), read_modules(folder)
+        if [module["type"].rpartition(".")[2] for module in modules] != ["Transformer", ANSWERS]:
             raise UserError(f"{folder / MODULES_FILE}: expected a Transformer and a LogitScore, and no more")
         first, second = (inside(folder, module["path"]) for module in modules)
-        settings = read_settings(second / "config.json")
+        settings = read_module(second, ANSWERS)
         numbers = settings["true_token_id"], settings.get("false_token_id")
         if settings.get("module_input_name", LOGITS) != LOGITS:
             raise UserError(
                 f"{second}: scores {short(repr(settings['module_input_name']))}, expected {LOGITS}"
             )
-        path = first / LENGTH_FILE
-        about = read_settings(path) if path.is_file() else {"transformer_task": TASK}
-        format = _format(about, path)
-        overall = folder / PROMPTS_FILE
-        prompts = prompts_of(read_settings(overall) if overall.is_file() else {})
+        format = _format(read_transformer_settings(first, ANSWERS), first / LENGTH_FILE)
+        prompts = prompts_of(overall, folder / PROMPTS_FILE)
     return AnswerLayout(tuple(int(number) for number in numbers if number is not None), prompts, format)
 
 
 def _format(about: dict[str, Any], path: Path) -> Format | None:
     """How the chat template takes contents. Raises UserError where it is not read as it is."""
-    if about.get("transformer_task") != TASK:
-        raise UserError(
-            f"{path}: transformer_task is {short(repr(about.get('transformer_task')))}, and only {TASK} is read here"
-        )
-    if about.get("do_lower_case") or about.get("processing_kwargs"):
-        raise UserError(f"{path}: do_lower_case and processing_kwargs are not supported here; take them out")
-    for name in ("model", "config", "tokenizer", "processor"):
-        arguments = (about.get(f"{name}_args") or {}) | (about.get(f"{name}_kwargs") or {})
-        if unknown := sorted(arguments.keys() - set(NEUTRAL)):
-            raise UserError(f"{path}: {name}_kwargs with {', '.join(unknown)} is not supported")
     kinds = about.get("modality_config")
     if kinds is not None and "message" not in kinds:
         raise UserError(

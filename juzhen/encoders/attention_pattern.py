@@ -26,7 +26,7 @@ class Pattern:
     def mask(self, group: Group, device: torch.device) -> Tensor | None:
         """True where a token of a padded group may look, (sentences or 1, 1, length or 1, length); None: anywhere.
 
-        A token of the padding, and one that is hidden, sees itself, since the softmax of nothing would be NaN.
+        A token that would see none, as one of the padding may, sees itself, since the softmax of nothing would be NaN.
         """
         pattern = self.within(group.length)
         if pattern == Pattern():
@@ -40,7 +40,8 @@ class Pattern:
         # Padding is behind a sentence, where a causal token does not look.
         if group.mask is None or (pattern.causal and not group.hides):
             return seen
-        return (seen & group.mask) | (ahead == 0)
+        seen = seen & group.mask
+        return seen | ((ahead == 0) & ~seen.any(dim=-1, keepdim=True))
 
 
 EVERYWHERE = Pattern()

@@ -17,7 +17,7 @@ from juzhen.encoders.adapter_folder import save_adapter
 from juzhen.encoders.adapters import has_adapter, is_ours_alone
 from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.grades import GRADES
-from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, OWN_FILE, PAIRS_FILE
+from juzhen.encoders.layout import MODULES_FILE, OWN_FILE, PAIRS_FILE
 from juzhen.encoders.locate import HEAD_FILE
 from juzhen.encoders.model_card import HERE, model_card, pair_card
 from juzhen.encoders.pooled_encoder import TYPES, PooledEncoder
@@ -27,6 +27,7 @@ from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.proof import layers_that_add_up
 from juzhen.encoders.special_tokens import write_tokenizer
 from juzhen.encoders.static import StaticTokens
+from juzhen.encoders.their_settings import LENGTH_FILE
 from juzhen.encoders.transformer import quiet
 
 

@@ -19,19 +19,21 @@ from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.templates import Templates
+from juzhen.encoders.their_settings import (
+    ANSWERS,
+    PAIRS,
+    PYLATE,
+    SENTENCES,
+    SPARSE,
+    TOKEN_VECTORS,
+    read_module,
+    read_transformer_settings,
+    require_decided,
+)
 
 MODULES_FILE = "modules.json"
 OWN_FILE = "juzhen.json"
 PAIRS_FILE = "crossencoder.json"
-LENGTH_FILE = "sentence_bert_config.json"
-CLASSIFIES = "sequence-classification"
-"""What sentence-transformers calls the task of a cross-encoder that is one model of transformers with its own head."""
-ANSWERS = ".LogitScore"
-"""How sentence-transformers ends the type of the module that scores by the answer of a language model."""
-PYLATE, TOKEN_VECTORS = "ColBERT", "MultiVectorEncoder"
-"""What PyLate and sentence-transformers call an encoder with a vector for each token."""
-SPARSE = "SparseEncoder"
-"""What sentence-transformers calls an encoder with a weight for each token of the vocabulary."""
 STATIC = "static_embedding"
 """The type in the config.json of a table of tokens that juzhen wrote."""
 
@@ -78,13 +80,15 @@ def read_layout(folder: Path) -> Layout:
         if (folder / OWN_FILE).is_file():
             return _own(folder, read_settings(folder / OWN_FILE))
         if gives_tokens(folder):
-            prompts = prompts_of(read_settings(folder / PROMPTS_FILE))
-            return Layout(transformer=folder, prompts=prompts, reader="MultiVectorEncoder")
+            prompts = prompts_of(read_settings(folder / PROMPTS_FILE), folder / PROMPTS_FILE)
+            return Layout(transformer=folder, prompts=prompts, reader=TOKEN_VECTORS)
         if gives_weights(folder):
-            prompts = prompts_of(read_settings(folder / PROMPTS_FILE))
-            return Layout(transformer=inside(folder, _paths(folder)[0]), prompts=prompts, reader=SPARSE)
+            prompts = prompts_of(read_settings(folder / PROMPTS_FILE), folder / PROMPTS_FILE)
+            return Layout(
+                transformer=inside(folder, read_modules(folder)[0]["path"]), prompts=prompts, reader=SPARSE
+            )
         if gives_answers(folder):
-            return Layout(transformer=inside(folder, _paths(folder)[0]), reader="CrossEncoder")
+            return Layout(transformer=inside(folder, read_modules(folder)[0]["path"]), reader=PAIRS)
         if (folder / MODULES_FILE).is_file() and not (folder / PAIRS_FILE).is_file():
             return _sentence_transformers(folder)
     return Layout(transformer=folder)
@@ -148,13 +152,34 @@ def gives_answers(folder: Path) -> bool:
     """Whether a folder holds a language model that scores pairs by its answer. Broken files: as `gives_tokens`."""
     with suppress(UserError, KeyError, TypeError, AttributeError):
         if (folder / MODULES_FILE).is_file():
-            return any(str(module["type"]).endswith(ANSWERS) for module in read_json(folder / MODULES_FILE))
+            modules = read_json(folder / MODULES_FILE)
+            return any(str(module["type"]).endswith(f".{ANSWERS}") for module in modules)
     return False
 
 
-def _paths(folder: Path) -> list[str]:
-    """Where the modules of sentence-transformers lie, in their order."""
-    return [str(module["path"]) for module in read_json(folder / MODULES_FILE)]
+def read_modules(folder: Path) -> list[dict[str, Any]]:
+    """What modules.json lists. Raises UserError for a key that is not read here."""
+    path = folder / MODULES_FILE
+    with naming(f"{path}: no list of modules"):
+        modules = [
+            {**module, "path": str(module["path"]), "type": str(module["type"])} for module in read_json(path)
+        ]
+    for module in modules:
+        require_decided(module, path, MODULES_FILE)
+    return modules
+
+
+def read_model_settings(folder: Path) -> dict[str, Any]:
+    """What sentence-transformers says of a whole model; {} where it has no such file.
+
+    Raises UserError for a key that is not read here.
+    """
+    path = folder / PROMPTS_FILE
+    if not path.is_file():
+        return {}
+    settings = read_settings(path)
+    require_decided(settings, path, PROMPTS_FILE, model=settings.get("model_type") or SENTENCES)
+    return settings
 
 
 def _own(folder: Path, settings: Mapping[str, Any]) -> Layout:
@@ -166,7 +191,7 @@ def _own(folder: Path, settings: Mapping[str, Any]) -> Layout:
         max_length=settings["max_length"],
         projections=[inside(folder, name) for name in settings["projections"]],
         templates=None if templates is None else Templates(**templates),
-        prompts=prompts_of(settings.get("prefix", {})),
+        prompts=prompts_of(settings.get("prefix", {}), folder / OWN_FILE),
     )
 
 
@@ -189,16 +214,17 @@ ORDER = {
 }
 """Modules that we compute, in the only order that we compute them; Dropout may stand anywhere."""
 
-NEUTRAL = ("output_hidden_states", "dtype", "torch_dtype", "attn_implementation")
-"""Arguments in a Transformer's own file that change no number that we compute."""
-
 
 def _sentence_transformers(folder: Path) -> Layout:
-    settings = read_settings(folder / PROMPTS_FILE) if (folder / PROMPTS_FILE).is_file() else {}
-    layout, rank = Layout(transformer=folder, normalize=False, prompts=prompts_of(settings)), -1
+    settings = read_model_settings(folder)
+    layout, rank = (
+        Layout(transformer=folder, normalize=False, prompts=prompts_of(settings, folder / PROMPTS_FILE)),
+        -1,
+    )
     _check_use(folder, settings)
-    for module in read_json(folder / MODULES_FILE):
+    for module in read_modules(folder):
         kind, path = _kind(module["type"], folder), inside(folder, module["path"])
+        config = read_module(path, kind)
         if kind == "Dropout":  # idle in a trained model
             continue
         repeats = ORDER[kind] == rank and kind not in ("Dense", "LayerNorm")
@@ -208,25 +234,25 @@ def _sentence_transformers(folder: Path) -> Layout:
         match kind:
             case "Transformer":
                 layout.transformer = path
-                layout.max_length = _max_length(path)
+                about = read_transformer_settings(path, settings.get("model_type") or SENTENCES)
+                layout.max_length = about.get("max_length")
             case "StaticEmbedding":
                 layout.transformer, layout.pooling = path, "mean"
             case "WeightedLayerPooling":
                 layout.pooling = _layers_pooled(path)
             case "Pooling":
-                config = read_settings(path / "config.json")
                 of_layers = layout.pooling
                 layout.pooling, layout.pooling_error = _pooling(config, path)
                 if of_layers and layout.pooling != "mean":
                     layout.pooling_error = f"{path}: of several layers only the mean is supported"
                 layout.pooling = of_layers or layout.pooling
                 layout.prompts = replace(layout.prompts, include_prompt=config.get("include_prompt", True))
-            case "Dense" if read_settings(path / "config.json").get("module_output_name") == "scores":
+            case "Dense" if config.get("module_output_name") == "scores":
                 layout.head, layout.projections = [*layout.projections, path], []
             case "Dense" | "LayerNorm":
                 layout.projections.append(path)
             case "Normalize":
-                _check_normalize(path / "config.json")
+                _check_normalize(path / "config.json", config)
                 layout.normalize = True
     if rank < 0:
         raise UserError(f"{folder / MODULES_FILE}: expected a list of modules, the first one a Transformer")
@@ -268,7 +294,7 @@ def _layers_pooled(folder: Path) -> str | None:
     """Our name of the pooling whose layers a WeightedLayerPooling weighs so; None: the last layer's alone."""
     from safetensors.numpy import load_file
 
-    config = read_settings(folder / "config.json")
+    config = read_module(folder, "WeightedLayerPooling")
     start, layers = int(config.get("layer_start", 4)), int(config.get("num_hidden_layers", 12))
     stored = load_file(folder / "model.safetensors")["layer_weights"]
     shares = {start + number: float(weight / stored.sum()) for number, weight in enumerate(stored) if weight}
@@ -281,12 +307,8 @@ def _layers_pooled(folder: Path) -> str | None:
     )
 
 
-def _check_normalize(path: Path) -> None:
-    settings = read_settings(path) if path.is_file() else {}
-    if {value for name, value in settings.items() if name.startswith("module_")} - {
-        None,
-        "sentence_embedding",
-    }:
+def _check_normalize(path: Path, config: Mapping[str, Any]) -> None:
+    if {*config.values()} - {None, "sentence_embedding"}:
         raise UserError(f"{path}: only a Normalize of the sentence embedding is supported")
 
 
@@ -303,35 +325,3 @@ def _pooling(config: Mapping[str, Any], folder: Path) -> tuple[str | None, str |
     return None, (
         f"{folder}: pooling {' + '.join(modes)} is not supported; choose one yourself, for example pooling=mean"
     )
-
-
-def _max_length(transformer: Path) -> int | None:
-    """max_seq_length of sentence_bert_config.json, or of an older name (sentence_roberta_config.json, …).
-
-    Raises UserError where sentence-transformers would read another thing than the last states of plain texts.
-    """
-    paths = sorted(
-        transformer.glob("sentence_*_config.json"), key=lambda path: (path.name != LENGTH_FILE, path)
-    )
-    if not paths:
-        return None
-    path, settings = paths[0], read_settings(paths[0])
-    if settings.get("do_lower_case"):
-        raise UserError(
-            f"{path}: do_lower_case is not supported here; set it in tokenizer_config.json instead"
-        )
-    for name in ("model", "config", "tokenizer", "processor", "processing"):
-        arguments = (settings.get(f"{name}_args") or {}) | (settings.get(f"{name}_kwargs") or {})
-        if unknown := sorted(arguments.keys() - set(NEUTRAL)):
-            raise UserError(f"{path}: {name}_kwargs with {', '.join(unknown)} is not supported")
-    texts = (settings.get("modality_config") or {}).get("text") or {}
-    output = texts.get("method_output_name", "last_hidden_state")
-    task = settings.get("transformer_task") or "feature-extraction"
-    is_plain = (
-        output in ("last_hidden_state", ["last_hidden_state"]) and texts.get("method", "forward") == "forward"
-    )
-    if task != CLASSIFIES and not (task == "feature-extraction" and is_plain):
-        raise UserError(
-            f"{path}: the embeddings are made of {short(repr(output))} ({task}), expected last_hidden_state"
-        )
-    return settings.get("max_seq_length")

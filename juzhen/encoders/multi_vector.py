@@ -59,9 +59,11 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
     (Khattab and Zaharia 2020, https://arxiv.org/abs/2004.12832)
 
     reading  lengths, expansion of queries and tokens that are not scored
+    sums     the score is the sum over the tokens of the query of the nearest token of the document, as in folders of
+             others that say maxsim or nothing; False: their mean, which sentence-transformers calls meanmaxsim. Losses
+             take the mean in any case
 
-    A text is read as a document unless it is said to be a query. The score is the mean over the tokens of the query of
-    the nearest token of the document, which sentence-transformers calls meanmaxsim; the sum is that times their number.
+    A text is read as a document unless it is said to be a query.
     """
 
     family: ClassVar[str] = "multi_vector"
@@ -77,6 +79,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         projections: Sequence[OutputLayer],
         reading: Reading,
         prompts: Prompts,
+        sums: bool = False,
     ) -> None:
         super().__init__(
             backbone,
@@ -88,13 +91,13 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         )
         least = tokenizer.num_special_tokens_to_add() + 2
         require_reading(reading, most=num_positions(backbone), least=least)
-        token = reading.token or tokenizer.mask_token
+        token = reading.token or tokenizer.mask_token or tokenizer.eos_token
         if reading.expand_to and (token is None or token not in tokenizer.get_vocab()):
             raise UserError(
                 f"queries are filled up with {token or '[MASK]'}, which this tokenizer does not have; choose "
                 "expansion=false"
             )
-        self.rules = reading
+        self.rules, self.sums = reading, sums
         self._prompts = prompts
         self._put_before(prompts.of_side(Side.DOCUMENT))
         vocabulary = tokenizer.get_vocab()
@@ -164,6 +167,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
             projections=[Projection.load(path, of_tokens=True) for path in layout.dense],
             reading=replace(layout.reading, **lengths),
             prompts=layout.prompts,
+            sums=layout.sums,
         )
         encoder.licence = licence_of(folder)
         if not encoder._packs:
@@ -192,7 +196,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
     @property
     def facts(self) -> str:
         prompts = [self.reading(side).prompt for side in (Side.QUERY, Side.DOCUMENT)]
-        return f"{self.rules} {prompts}"
+        return f"{self.rules} {prompts}{' sums' * self.sums}"
 
     @property
     def unpooled(self) -> int:
@@ -283,7 +287,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         """Those of the tokens of each text that are scored, read as queries or as documents."""
         tell_of_fork()
         reader = self.reading(side)
-        vectors, table = TokenVectors(len(texts)), reader.tokenize(texts)
+        vectors, table = TokenVectors(len(texts), sums=self.sums), reader.tokenize(texts)
         with progress_bar("encoding texts", len(texts), shown=progress) as advance:
             for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens):
                 found, counts = reader.infer_tokens(reader.collate(table[rows]))

@@ -13,11 +13,12 @@ from juzhen.core.markup import in_markdown
 from juzhen.core.whole import write_json, write_text
 from juzhen.encoders.bundle import save_transformer
 from juzhen.encoders.decision import write_thresholds
-from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE
+from juzhen.encoders.layout import MODULES_FILE
 from juzhen.encoders.licence import licence_note
 from juzhen.encoders.model_card import fact_table
 from juzhen.encoders.multi_vector_layout import TOKENS, written_settings
 from juzhen.encoders.prompts import PROMPTS_FILE
+from juzhen.encoders.their_settings import LENGTH_FILE
 
 PACKAGE = "sentence_transformers"
 TYPES = {
@@ -35,11 +36,11 @@ encoder = MultiVectorEncoder.load("{place}")
 scores = encoder.similarity(["怎么退货"], ["如何申请退款", "今天天气很好"])
 ```
 
-A score is the mean over the tokens of the query of the nearest token of the document. {elsewhere}
+A score is the {score} over the tokens of the query of the nearest token of the document. {elsewhere}
 """
 ELSEWHERE = {
-    True: 'sentence-transformers 6 gives the same (`MultiVectorEncoder("{place}")`), and PyLate this score times the '
-    'number of tokens (`pylate.models.ColBERT("{place}")`).',
+    True: 'sentence-transformers 6 gives the same (`MultiVectorEncoder("{place}")`), and PyLate {pylate} '
+    '(`pylate.models.ColBERT("{place}")`).',
     False: 'sentence-transformers 6 gives the same: `MultiVectorEncoder("{place}")`.',
 }
 
@@ -78,7 +79,7 @@ def write_multi_vector(encoder: Any, folder: Path, card: dict[str, Any], *, plac
         {"idx": number, "name": str(number), "path": path, "type": types[kind]}
         for number, (kind, path) in enumerate(kinds)
     ]
-    settings, lengths = written_settings(rules, prompts, is_pylate=is_pylate)
+    settings, lengths = written_settings(rules, prompts, is_pylate=is_pylate, sums=encoder.sums)
     versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
     _json(folder / MODULES_FILE, listed)
     _json(folder / PROMPTS_FILE, {"__version__": versions} | settings)
@@ -101,7 +102,9 @@ def _card(encoder: Any, facts: dict[str, Any], *, is_pylate: bool, place: str) -
         "tokens of a query": f"{rules.query_length}, filled up" if rules.expand_to else rules.query_length,
         "tokens of a document": rules.document_length,
     }
-    use = USE.replace("{elsewhere}", ELSEWHERE[is_pylate]).replace("{place}", place)
+    score, pylate = ("sum", "too") if encoder.sums else ("mean", "this score times the number of tokens")
+    use = USE.replace("{elsewhere}", ELSEWHERE[is_pylate]).replace("{score}", score)
+    use = use.replace("{pylate}", pylate).replace("{place}", place)
     head = "library_name: sentence-transformers\ntags: [colbert, late-interaction, juzhen]\n"
     head += f"license: {encoder.licence}\n" if encoder.licence else ""
     plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}

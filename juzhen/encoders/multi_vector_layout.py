@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError, require_number
-from juzhen.core.opened import read_json
-from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, PYLATE, TOKEN_VECTORS, inside
+from juzhen.core.texts import short
+from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
-from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.settings_file import naming
+from juzhen.encoders.their_settings import PYLATE, TOKEN_VECTORS, read_module, read_transformer_settings
 
 PUNCTUATION = (*string.punctuation, *"，。、；：？！…—·「」『』（）〔〕【】《》〈〉“”‘’～￥")
 """What documents are scored without, in English and Chinese."""
 
 QUERY_LENGTH, DOCUMENT_LENGTH = 32, 180
 """Tokens of a query and of a document where a folder of PyLate does not say."""
+
+MEAN, SUM = "meanmaxsim", "maxsim"
+"""What sentence-transformers calls a score that is the mean over the tokens of a query, or the sum, as usual there."""
 
 TOKENS = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
 
@@ -52,19 +56,24 @@ class Reading:
 
 @dataclass(frozen=True)
 class MultiVectorLayout:
-    """Where the transformer and the layers over its states lie, and how texts are read."""
+    """Where the transformer and the layers over its states lie, how texts are read, and by what they are scored.
+
+    sums  as of `MultiVectorEncoder`
+    """
 
     transformer: Path
     dense: list[Path]
     reading: Reading
     prompts: Prompts = field(default_factory=Prompts)
+    sums: bool = False
 
 
 def read_multi_vector(folder: Path) -> MultiVectorLayout:
     """What `folder` says. Raises UserError for what is not computed here: token vectors would be other ones."""
+    path = folder / PROMPTS_FILE
     with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
-        settings = read_settings(folder / PROMPTS_FILE)
-        modules = [(module["type"].rpartition(".")[2], module) for module in read_json(folder / MODULES_FILE)]
+        settings = read_model_settings(folder)
+        modules = [(module["type"].rpartition(".")[2], module) for module in read_modules(folder)]
         kinds = [kind for kind, _ in modules]
         is_pylate = settings["model_type"] == PYLATE
         ends = [] if is_pylate else ["MultiVectorMask", "Normalize"]
@@ -74,32 +83,43 @@ def read_multi_vector(folder: Path) -> MultiVectorLayout:
                 f"{folder / MODULES_FILE}: {', '.join(kinds)}; expected Transformer, Dense{', ' * bool(ends)}"
                 f"{', '.join(ends)} of an encoder of token vectors"
             )
+        # Any other name is of another kind of encoder, and they score by the sum then.
+        sums = settings.get("similarity_fn_name") != MEAN
         transformer = inside(folder, modules[0][1]["path"])
-        theirs = read_settings(transformer / LENGTH_FILE) if (transformer / LENGTH_FILE).is_file() else {}
+        theirs = read_transformer_settings(transformer, settings["model_type"])
         if is_pylate:
-            return MultiVectorLayout(transformer, dense, _of_pylate(settings), _markers(settings))
+            reading, prompts = _of_pylate(settings, path), _markers(settings, path)
+            return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums)
         for (kind, module), name in zip(modules[-2:], ends, strict=True):
-            _require_plain(kind, inside(folder, module["path"]) / "config.json", name)
-        mask = read_settings(inside(folder, modules[-2][1]["path"]) / "config.json")
-        return MultiVectorLayout(transformer, dense, _of_theirs(theirs, mask, folder), prompts_of(settings))
+            _require_plain(kind, inside(folder, module["path"]), name)
+        mask = read_module(inside(folder, modules[-2][1]["path"]), "MultiVectorMask")
+        reading, prompts = _of_theirs(theirs, mask, folder), prompts_of(settings, path)
+        return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums)
 
 
-def _of_pylate(settings: Mapping[str, Any]) -> Reading:
+def _of_pylate(settings: Mapping[str, Any], path: Path) -> Reading:
     """Their defaults stand where the file says nothing or null."""
+    if settings.get("query_expansion"):
+        raise UserError(
+            f"{path}: query_expansion={short(repr(settings['query_expansion']))}: not read here. Write "
+            "do_query_expansion, query_length and attend_to_expansion_tokens, as PyLate does"
+        )
     length = settings.get("query_length") or QUERY_LENGTH
     skipped = settings.get("skiplist_words")
     return Reading(
         query_length=length,
         document_length=settings.get("document_length") or DOCUMENT_LENGTH,
-        expand_to=length if settings.get("do_query_expansion") is not False else 0,
-        attends=bool(settings.get("attend_to_expansion_tokens")),
+        expand_to=0
+        if settings.get("do_query_expansion") is False or "query_expansion" in settings
+        else length,
+        attends=bool(settings.get("attend_to_expansion_tokens", settings.get("attend_to_mask_tokens"))),
         skipped=tuple(string.punctuation if skipped is None else skipped),
     )
 
 
-def _markers(settings: Mapping[str, Any]) -> Prompts:
+def _markers(settings: Mapping[str, Any], path: Path) -> Prompts:
     """Markers as prompts: PyLate puts the token before what stands before the text."""
-    texts = dict(prompts_of(settings).texts)
+    texts = dict(prompts_of(settings, path).texts)
     for name in ("query", "document"):
         marker = settings.get(f"{name}_prefix")
         marker = {"query": "[Q] ", "document": "[D] "}[name] if marker is None else marker
@@ -109,36 +129,39 @@ def _markers(settings: Mapping[str, Any]) -> Prompts:
 
 def _of_theirs(settings: Mapping[str, Any], mask: Mapping[str, Any], folder: Path) -> Reading:
     expansion = settings.get("query_expansion") or {}
-    longest = settings.get("max_seq_length")
+    longest = settings.get("max_length")
     length = expansion.get("length", 0)
     is_fixed = expansion.get("strategy") == "fixed"
-    if mask.get("keep_only_token_ids") or mask.get("skiplist_tasks", ["document"]) not in (
-        ["document"],
-        "document",
-    ):
-        raise UserError(f"{folder}: a MultiVectorMask is supported that skips tokens of documents alone")
+    tasks = mask.get("skiplist_tasks")
+    if mask.get("keep_only_token_ids") or tasks not in (None, [], ["document"], "document"):
+        name = "keep_only_token_ids" if mask.get("keep_only_token_ids") else "skiplist_tasks"
+        raise UserError(
+            f"{folder}: {name}={short(repr(mask[name]))}: a MultiVectorMask is read that skips tokens of documents "
+            "alone. Put null in its place"
+        )
     return Reading(
         query_length=length if is_fixed else settings.get("query_length") or longest or 0,
         document_length=settings.get("document_length") or longest or 0,
         expand_to=length,
         attends=bool(expansion.get("attend")),
         token=expansion.get("token"),
-        skipped=tuple(mask.get("skiplist_words") or ()),
+        skipped=() if tasks == [] else tuple(mask.get("skiplist_words") or ()),
     )
 
 
-def _require_plain(kind: str, path: Path, name: str) -> None:
+def _require_plain(kind: str, folder: Path, name: str) -> None:
     """Raises UserError for a normalization of anything but the token vectors."""
-    if name == "Normalize" and read_settings(path).get("module_input_name") != TOKENS["module_input_name"]:
-        raise UserError(f"{path}: only a {kind} of the token vectors is supported")
+    source, target = (read_module(folder, kind).get(key) for key in TOKENS)
+    if name == "Normalize" and (source, target or source) != (*TOKENS.values(),):
+        raise UserError(f"{folder}: only a {kind} of the token vectors is supported")
 
 
 def written_settings(
-    reading: Reading, prompts: Prompts, *, is_pylate: bool
+    reading: Reading, prompts: Prompts, *, is_pylate: bool, sums: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What config_sentence_transformers.json says, and beside it sentence_bert_config.json."""
     texts = dict(prompts.texts)
-    settings: dict[str, Any] = {"similarity_fn_name": "meanmaxsim", "default_prompt_name": None}
+    settings: dict[str, Any] = {"similarity_fn_name": SUM if sums else MEAN, "default_prompt_name": None}
     if is_pylate:
         of_side = {f"{name}_prefix": texts.get(name, "") for name in ("query", "document")}
         return settings | of_side | {

@@ -15,18 +15,20 @@ from juzhen.core.errors import UserError, require_choice
 from juzhen.core.whole import write_json
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.settings_file import naming, read_settings, read_tensors
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "torch.nn.modules.activation.Tanh": nn.Tanh,
-    "torch.nn.modules.activation.ReLU": nn.ReLU,
-    "torch.nn.modules.activation.GELU": nn.GELU,
-    "torch.nn.modules.activation.SiLU": nn.SiLU,
-    "torch.nn.modules.activation.Sigmoid": nn.Sigmoid,
-    "torch.nn.modules.linear.Identity": nn.Identity,
-}
-"""Activation as written in config.json → class. A fixed table: a file must not name code to import."""
+from juzhen.encoders.their_settings import read_module
 
 IDENTITY = "torch.nn.modules.linear.Identity"
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    f"torch.nn.modules.activation.{kind.__name__}": kind
+    for kind in (
+        *(nn.Tanh, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid),
+        *(nn.CELU, nn.ELU, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.LogSigmoid, nn.Mish),
+        *(nn.ReLU6, nn.SELU, nn.Softplus, nn.Softsign, nn.Tanhshrink),
+    )
+} | {IDENTITY: nn.Identity}
+"""Activation as written in config.json → class. A fixed table: a file must not name code to import."""
+
 _WEIGHTS = "model.safetensors"
 
 SCORES = "scores"
@@ -103,7 +105,7 @@ class Projection(OutputLayer):
 
         of_tokens  it stands over the states of tokens, as PyLate has it without a word
         """
-        config = read_settings(folder / "config.json")
+        config = read_module(folder, cls.kind)
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
         require_choice(f"{folder}: activation", activation, ACTIVATIONS)
         source, target = (
@@ -145,7 +147,7 @@ class OutputNorm(OutputLayer):
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Reads a `LayerNorm` folder. Raises UserError for pickled weights."""
-        return cls._filled(folder, read_settings(folder / "config.json")["dimension"])
+        return cls._filled(folder, read_module(folder, cls.kind)["dimension"])
 
 
 def load_projections(folders: Sequence[Path], *, width: int, layer_norm: bool | None) -> list[OutputLayer]:

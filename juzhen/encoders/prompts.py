@@ -5,6 +5,7 @@ No templates: what a sentence is put into, so that a state at [MASK] can be read
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError, nearest, require_choice
@@ -35,6 +36,27 @@ class Prompts:
     texts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     include_prompt: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises UserError for what is no text under a name: files and people give lists, numbers and nothing."""
+        texts, name, include = self.texts, self.default_prompt_name, self.include_prompt
+        if not isinstance(texts, Mapping):
+            raise UserError(
+                f'prompts={short(repr(texts))}: expected texts by name. Write {{"query": "query: "}}'
+            )
+        for key, text in texts.items():
+            if not isinstance(key, str) or not isinstance(text, str):
+                raise UserError(
+                    f"prompts: {key}={short(repr(text))}: no text. Write a text, or leave the name out"
+                )
+        if name is not None and not isinstance(name, str):
+            raise UserError(
+                f"default_prompt_name={short(repr(name))}: no name. Write the name of a prompt, or null"
+            )
+        if not isinstance(include, bool):
+            raise UserError(
+                f"include_prompt={short(repr(include))}: expected true or false. Write one of them"
+            )
 
     @property
     def text(self) -> str:
@@ -69,6 +91,10 @@ class Prompts:
         if prompt_name is not None and prompt is not None:
             raise UserError(f"prompt_name={prompt_name!r}, prompt={prompt!r}: give one of the two")
         if prompt_name is None:
+            if prompt is not None and not isinstance(prompt, str):
+                raise UserError(
+                    f"prompt={short(repr(prompt))}: no text. Give the text that stands before each sentence"
+                )
             return self.text if prompt is None else prompt
         if prompt_name not in self.texts:
             choices = nearest(prompt_name, self.texts) if self.texts else "this encoder knows none"
@@ -100,17 +126,23 @@ class Prompts:
 def as_prompts(value: "Prompts | Mapping[str, str]", before: Prompts) -> Prompts:
     """Prompts as they are; a mapping name → text with the default name of `before`, where it has that."""
     if not isinstance(value, Prompts):
-        name = before.default_prompt_name if before.default_prompt_name in value else None
-        value = Prompts(dict(value), name, before.include_prompt)
+        is_known = isinstance(value, Mapping) and before.default_prompt_name in value
+        name = before.default_prompt_name if is_known else None
+        value = Prompts(dict(value) if isinstance(value, Mapping) else value, name, before.include_prompt)
     if value.default_prompt_name is not None:
         require_choice("default_prompt_name", value.default_prompt_name, value.texts)
     return value
 
 
-def prompts_of(settings: Mapping[str, Any]) -> Prompts:
-    """The prompts in the settings of a folder, in the spelling of sentence-transformers."""
-    prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text is not None}
-    return Prompts(prompts, settings.get("default_prompt_name"), settings.get("include_prompt", True))
+def prompts_of(settings: Mapping[str, Any], path: Path) -> Prompts:
+    """The prompts in the settings of a folder, in the spelling of sentence-transformers. path: that of the file."""
+    texts = settings.get("prompts") or {}
+    if isinstance(texts, Mapping):
+        texts = {name: text for name, text in texts.items() if text is not None}
+    try:
+        return Prompts(texts, settings.get("default_prompt_name"), settings.get("include_prompt", True))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 def refuse_prompt(reader: str, prompt: str) -> None:

@@ -9,17 +9,17 @@ import transformers
 
 from juzhen.core.errors import UserError
 from juzhen.core.markup import in_markdown
-from juzhen.core.opened import read_json
 from juzhen.core.texts import short
 from juzhen.core.whole import write_json, write_text
 from juzhen.encoders.bundle import save_tokenizer
 from juzhen.encoders.decision import write_thresholds
-from juzhen.encoders.layout import LENGTH_FILE, MODULES_FILE, SPARSE, inside
+from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
 from juzhen.encoders.licence import licence_note
 from juzhen.encoders.model_card import fact_table
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
-from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.settings_file import naming
 from juzhen.encoders.sparse_pooling import ACTIVATIONS, POOLINGS
+from juzhen.encoders.their_settings import LENGTH_FILE, SPARSE, read_module, read_transformer_settings
 
 PACKAGE = "sentence_transformers"
 TASK = {
@@ -57,22 +57,18 @@ class SparseLayout:
 def read_sparse(folder: Path) -> SparseLayout:
     """What `folder` says. Raises UserError for what is not computed here: the vectors would be other ones."""
     with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
-        settings = read_settings(folder / PROMPTS_FILE)
-        modules = read_json(folder / MODULES_FILE)
-        kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
+        settings, modules = read_model_settings(folder), read_modules(folder)
+        kinds = [module["type"].rpartition(".")[2] for module in modules]
         if kinds not in (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"]):
             raise UserError(
                 f"{folder / MODULES_FILE}: {', '.join(kinds)}; expected Transformer, SpladePooling of a sparse encoder"
             )
         transformer, place = (inside(folder, module["path"]) for module in modules)
-        pooling, path = read_settings(place / "config.json"), transformer / LENGTH_FILE
-        text = read_settings(path) if path.is_file() else {}
-    if kinds[0] == "Transformer" and text.get("transformer_task") != TASK["transformer_task"]:
-        raise UserError(f"{path}: a sparse encoder reads logits, transformer_task {TASK['transformer_task']}")
-    if text.get("do_lower_case"):
-        raise UserError(
-            f"{path}: do_lower_case is not supported here; set it in tokenizer_config.json instead"
-        )
+        pooling, text = read_module(place, kinds[1]), read_transformer_settings(transformer, SPARSE)
+        if kinds[0] == "Transformer" and text.get("transformer_task") != TASK["transformer_task"]:
+            raise UserError(
+                f"{transformer}: a sparse encoder reads logits, transformer_task {TASK['transformer_task']}"
+            )
     similarity = settings.get("similarity_fn_name") or "dot"
     if similarity != "dot" or settings.get("max_active_dims") is not None:
         name = "max_active_dims" if similarity == "dot" else "similarity_fn_name"
@@ -86,7 +82,9 @@ def read_sparse(folder: Path) -> SparseLayout:
             f"{place}: {' and '.join(map(str, chosen))}; expected one of {', '.join(POOLINGS)}, and of "
             f"{', '.join(ACTIVATIONS)}"
         )
-    return SparseLayout(transformer, *chosen, text.get("max_seq_length"), prompts_of(settings))
+    return SparseLayout(
+        transformer, *chosen, text.get("max_length"), prompts_of(settings, folder / PROMPTS_FILE)
+    )
 
 
 def write_sparse(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:

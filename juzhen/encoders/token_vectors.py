@@ -16,10 +16,14 @@ Numbers = Int[np.ndarray, "texts"]
 
 
 class TokenVectors(Sequence[np.ndarray]):
-    """(tokens, dim) float32 of each text, dim × 4 bytes per token; a text that was not taken has none."""
+    """(tokens, dim) float32 of each text, dim × 4 bytes per token; a text that was not taken has none.
 
-    def __init__(self, count: int) -> None:
+    sums  a score of these texts as queries is the sum over their tokens; False: the mean
+    """
+
+    def __init__(self, count: int, *, sums: bool = False) -> None:
         self._rows: list[np.ndarray | None] = [None] * count
+        self.sums = sums
 
     def take(
         self, rows: Numbers, vectors: Float[np.ndarray, "tokens dim"], counts: Int[np.ndarray, "texts"]
@@ -57,12 +61,15 @@ class TokenVectors(Sequence[np.ndarray]):
     def matrix(
         self, documents: "TokenVectors", queries: Numbers, numbers: Numbers
     ) -> Float[np.ndarray, "queries documents"]:
-        """The mean over the tokens of each query of the nearest token of each document, see `juzhen.core.maxsim`.
+        """The mean, or the sum, over the tokens of each query of the nearest token of each document.
+
+        See `juzhen.core.maxsim`.
 
         Equal documents have equal scores: each is in a product once.
         """
         query_vectors = [self[row] for row in queries.tolist()]
         lengths = np.array([len(vectors) for vectors in query_vectors])
+        divisors = np.ones_like(lengths) if self.sums else lengths
         starts = np.cumsum(lengths) - lengths
         rows = np.concatenate(query_vectors)
         distinct, positions = np.unique(numbers, return_inverse=True)
@@ -76,7 +83,7 @@ class TokenVectors(Sequence[np.ndarray]):
             ends = np.cumsum(sizes[begun:ended])
             products = rows @ np.concatenate(portion).T
             nearest = np.maximum.reduceat(products, ends - sizes[begun:ended], axis=1)
-            scores[:, begun:ended] = np.add.reduceat(nearest, starts, axis=0) / lengths[:, None]
+            scores[:, begun:ended] = np.add.reduceat(nearest, starts, axis=0) / divisors[:, None]
             begun = ended
         return scores[:, positions]
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 import transformers
+from tokenizers import normalizers
 from torch import nn
 from transformers import (
     CONFIG_MAPPING,
@@ -26,6 +27,7 @@ from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.layout import is_static
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.static import StaticConfig, read_static, read_static_config, read_static_tokenizer
+from juzhen.encoders.their_settings import lower_cases
 
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -176,7 +178,13 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     if is_static(folder):
         return read_static_tokenizer(folder)
     with naming(f"{folder}: the tokenizer does not load"):
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        if lower_cases(folder):
+            before = tokenizer.backend_tokenizer.normalizer
+            tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
+                [normalizers.Lowercase(), *([] if before is None else [before])]
+            )
+        return tokenizer
 
 
 def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:

@@ -109,7 +109,7 @@ class MaxSimEvaluator(Evaluator):
         self._plans: WeakValueDictionary[str, TokenVectors] = WeakValueDictionary()
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> MaxSimPlan:
-        plan = MaxSimPlan(sets, tasks)
+        plan = MaxSimPlan(sets, tasks, vectors=partial(TokenVectors, sums=self.encoder.sums))
         self._plans[plan.examples.name] = plan.vectors
         return plan
 

@@ -292,10 +292,10 @@ def test_what_does_not_answer_so_is_refused(family, options, message, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"transformer_task": "any-to-any"}, "only text-generation is read here"),
-        ({"processing_kwargs": {"text": {"max_length": 9}}}, "processing_kwargs are not supported"),
+        ({"transformer_task": "any-to-any"}, "transformer_task=.*expected text-generation"),
+        ({"processing_kwargs": {"text": {"max_length": 9}}}, "processing_kwargs: text: max_length"),
         ({"modality_config": {"text": {}}}, "without a chat template"),
-        ({"model_kwargs": {"rope_scaling": 2}}, "model_kwargs with rope_scaling"),
+        ({"model_kwargs": {"rope_scaling": 2}}, "model_kwargs: rope_scaling"),
     ],
 )
 def test_what_sentence_transformers_would_compute_otherwise_is_refused(encoder, change, message, tmp_path):

@@ -101,6 +101,21 @@ def test_expansions_look_at_the_others_and_are_not_looked_at():
     assert np.abs(attended.encode_query("怎么退货")[: len(without)] - without).max() > 1e-4
 
 
+@pytest.mark.parametrize("model_type", ["bert", "qwen3"])
+def test_expansions_look_as_in_transformers(model_type):
+    """A token that is hidden sees the others before it, and not itself, also where tokens look to the left alone."""
+    options = {"num_key_value_heads": 1, "head_dim": 16} if model_type == "qwen3" else {}
+    rules = Reading(query_length=16, document_length=40, expand_to=16)
+    model = MultiVectorEncoder.around(tiny(model_type, **options), dim=8, reading=rules).eval()
+    ids = torch.from_numpy(model.reading(Side.QUERY).tokenize(QUERIES[:1])[0].astype(np.int64))[None]
+    is_text = (ids != model.tokenizer.mask_token_id).long()
+    assert 2 < is_text.sum() < 16
+    with torch.no_grad():
+        states = model.backbone(input_ids=ids, attention_mask=is_text).last_hidden_state
+        expected = nn.functional.normalize(model.projections[0](states), dim=-1)[0]
+    np.testing.assert_allclose(model.encode_query(QUERIES[0]), expected, atol=1e-5)
+
+
 RULES = [
     {"expand_to": 16},
     {"expand_to": 16, "attends": True},

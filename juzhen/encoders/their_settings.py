@@ -1,0 +1,321 @@
+"""Every key that sentence-transformers writes into its files, and what is done with it. Needs no torch.
+
+A key that its reader neither computes with nor may pass over would change numbers without a word. So would a key that
+a later version adds: it is refused unless it is null, false or empty.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.texts import short
+from juzhen.encoders.settings_file import read_settings
+
+LENGTH_FILE = "sentence_bert_config.json"
+SENTENCES, PAIRS = "SentenceTransformer", "CrossEncoder"
+SPARSE, TOKEN_VECTORS = "SparseEncoder", "MultiVectorEncoder"
+"""What sentence-transformers calls models of one vector, of pairs, of weights of the vocabulary, of tokens' vectors."""
+PYLATE = "ColBERT"
+"""What PyLate calls an encoder with a vector for each token."""
+ANSWERS = "LogitScore"
+"""The module that scores pairs by the answer of a language model."""
+
+CLASSIFIES = "sequence-classification"
+"""The task of a cross-encoder that is one model of transformers with its own head."""
+
+READ, NEUTRAL, UNREAD = "read", "neutral", "unread"
+"""Its reader computes with it, or refuses it itself · it changes no number · refused unless null, false or empty."""
+
+Rule = str | frozenset[str]
+"""A set names the models whose readers compute with the key, or that take no heed of it; for others it is unread."""
+
+_EXPANDED = frozenset({TOKEN_VECTORS, PAIRS})
+_OF_PYLATE = frozenset({PYLATE})
+_ARGUMENTS = ("model", "config", "tokenizer", "processor")
+
+KEYS: dict[str, dict[str, Rule]] = {
+    "modules.json": {
+        **dict.fromkeys(("path", "type"), READ),
+        **dict.fromkeys(("idx", "name", "kwargs"), NEUTRAL),
+    },
+    "config_sentence_transformers.json": {
+        **dict.fromkeys(
+            (
+                "default_prompt_name",
+                "include_prompt",
+                "max_active_dims",
+                "model_type",
+                "prompts",
+                "similarity_fn_name",
+                "truncate_dim",
+            ),
+            READ,
+        ),
+        # A score here is a logit, before their activation.
+        **dict.fromkeys(("__version__", "activation_fn", "keep_in_fp32_modules", "requirements"), NEUTRAL),
+        **dict.fromkeys(
+            (
+                "attend_to_expansion_tokens",
+                "attend_to_mask_tokens",
+                "do_query_expansion",
+                "document_length",
+                "document_prefix",
+                "query_expansion",
+                "query_length",
+                "query_prefix",
+                "skiplist_words",
+            ),
+            _OF_PYLATE,
+        ),
+    },
+    "Transformer": {
+        **dict.fromkeys(
+            (
+                "do_lower_case",
+                "max_seq_length",
+                "modality_config",
+                "module_output_name",
+                "processing_kwargs",
+                "transformer_task",
+                *(f"{name}_{kind}" for name in _ARGUMENTS for kind in ("args", "kwargs")),
+            ),
+            READ,
+        ),
+        **dict.fromkeys(("backend", "unpad_inputs"), NEUTRAL),
+        **dict.fromkeys(("document_length", "query_expansion", "query_length"), _EXPANDED),
+        "tokenizer_name_or_path": UNREAD,
+    },
+    "Pooling": {
+        **dict.fromkeys(("embedding_dimension", "word_embedding_dimension"), NEUTRAL),
+        **dict.fromkeys(("include_prompt", "pooling_mode"), READ),
+        **dict.fromkeys(
+            (
+                "pooling_mode_cls_token",
+                "pooling_mode_lasttoken",
+                "pooling_mode_max_tokens",
+                "pooling_mode_mean_sqrt_len_tokens",
+                "pooling_mode_mean_tokens",
+                "pooling_mode_weightedmean_tokens",
+            ),
+            READ,
+        ),
+    },
+    "WeightedLayerPooling": {
+        **dict.fromkeys(("embedding_dimension", "word_embedding_dimension"), NEUTRAL),
+        **dict.fromkeys(("layer_start", "num_hidden_layers"), READ),
+    },
+    "Dense": dict.fromkeys(
+        (
+            "activation_function",
+            "bias",
+            "in_features",
+            "module_input_name",
+            "module_output_name",
+            "out_features",
+            "use_residual",
+        ),
+        READ,
+    ),
+    "LayerNorm": {"dimension": READ},
+    "Normalize": dict.fromkeys(("module_input_name", "module_output_name"), READ),
+    "Dropout": {"dropout": NEUTRAL},
+    "SpladePooling": {
+        **dict.fromkeys(("activation_function", "pooling_strategy"), READ),
+        **dict.fromkeys(("chunk_size", "embedding_dimension", "word_embedding_dimension"), NEUTRAL),
+    },
+    "MultiVectorMask": dict.fromkeys(("keep_only_token_ids", "skiplist_tasks", "skiplist_words"), READ),
+    "LogitScore": dict.fromkeys(("false_token_id", "module_input_name", "true_token_id"), READ),
+}
+"""A file, or the settings of a module → each of its keys → what is done with it."""
+
+WITH = dict.fromkeys(
+    (
+        "attn_implementation",
+        "cache_dir",
+        "clean_up_tokenization_spaces",
+        "device_map",
+        "dtype",
+        "local_files_only",
+        "low_cpu_mem_usage",
+        "output_hidden_states",
+        "padding_side",
+        "token",
+        "torch_dtype",
+        "trust_remote_code",
+        "use_cache",
+        "use_fast",
+        "use_safetensors",
+    ),
+    NEUTRAL,
+)
+"""Arguments with which a Transformer has its model and its tokenizer loaded, as `KEYS`; `model_max_length` is read."""
+
+CALLED = {
+    **dict.fromkeys(("pad_to_multiple_of", "padding", "return_tensors", "verbose"), NEUTRAL),
+    "truncation": READ,
+}
+"""Arguments with which a Transformer calls its tokenizer (`processing_kwargs`), as `KEYS`; `max_length` is read."""
+
+OUTPUTS = {
+    "feature-extraction": ("last_hidden_state", "token_embeddings"),
+    CLASSIFIES: ("logits", "scores"),
+    "fill-mask": ("logits", "token_embeddings"),
+    "text-generation": ("logits", "causal_logits"),
+}
+"""Task of a Transformer → what is taken of its model, and by which name it is handed on."""
+
+TASKS = {
+    SENTENCES: ("feature-extraction",),
+    TOKEN_VECTORS: ("feature-extraction",),
+    PYLATE: ("feature-extraction",),
+    SPARSE: ("fill-mask",),
+    PAIRS: (CLASSIFIES, "feature-extraction"),
+    ANSWERS: ("text-generation",),
+}
+"""Model → the tasks of its Transformer."""
+
+WAY_OUT = "Put null in its place where it may be left out"
+
+
+def require_decided(settings: Mapping[str, Any], path: Path, kind: str, *, model: str | None = None) -> None:
+    """Checks that no key of a file is passed over that could change a number.
+
+    Args:
+        settings: What the file says.
+        path: The file, for messages.
+        kind: A key of `KEYS`.
+        model: What sentence-transformers calls the model.
+
+    Raises:
+        UserError: A key that is not read here, and is not null, false or empty.
+    """
+    for key, value in settings.items():
+        rule = KEYS[kind].get(key)
+        if (
+            rule not in (READ, NEUTRAL)
+            and not is_empty(value)
+            and not (isinstance(rule, frozenset) and model in rule)
+        ):
+            problem = "not known here, as of a later version" if rule is None else "not computed with here"
+            raise UserError(f"{path}: {key}={short(repr(value))}: {problem}. {WAY_OUT}")
+
+
+def read_module(folder: Path, kind: str) -> dict[str, Any]:
+    """The config.json of a module, {} where it has none. Raises UserError for a key that is not read here."""
+    path = folder / "config.json"
+    if kind not in KEYS or kind == "Transformer" or not path.is_file():
+        return {}
+    settings = read_settings(path)
+    require_decided(settings, path, kind)
+    return settings
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a setting says nothing: null, false, or a text, list or object without content."""
+    return value is None or value is False or value in ("", [], {})
+
+
+def read_transformer_settings(folder: Path, model: str) -> dict[str, Any]:
+    """What sentence-transformers says of how a transformer reads texts; {} where it has no file.
+
+    `max_length` is the number of tokens of a text, from whichever of their four settings counts; None: none of them.
+
+    Args:
+        folder: That of the transformer.
+        model: What sentence-transformers calls the model.
+
+    Raises:
+        UserError: Whatever would have it read texts otherwise than is done here.
+    """
+    if not (paths := _setting_files(folder)):
+        return {}
+    path, settings = paths[0], read_settings(paths[0])
+    require_decided(settings, path, "Transformer", model=model)
+    task = settings.get("transformer_task") or ("fill-mask" if model == SPARSE else "feature-extraction")
+    if task not in TASKS[model]:
+        raise UserError(f"{path}: transformer_task={short(repr(task))}: expected {' or '.join(TASKS[model])}")
+    _require_output(settings, path, task, model)
+    lengths = [settings.get("max_seq_length")]
+    for name in _ARGUMENTS:
+        for kind in ("args", "kwargs"):
+            arguments = settings.get(f"{name}_{kind}") or {}
+            is_of_tokenizer = name in ("tokenizer", "processor")
+            lengths.append(arguments.get("model_max_length") if is_of_tokenizer else None)
+            others = (key for key in arguments if not (is_of_tokenizer and key == "model_max_length"))
+            _require_known(path, f"{name}_{kind}", arguments, others, WITH)
+    lengths.append(_length_of_calls(settings.get("processing_kwargs") or {}, path, model))
+    said = [length for length in lengths if length is not None]
+    for length in said:
+        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+            raise UserError(
+                f"{path}: a text of {short(repr(length))} tokens. Expected a whole number from 1 on"
+            )
+    return settings | {"max_length": said[-1] if said else None}
+
+
+def lower_cases(folder: Path) -> bool:
+    """Whether sentence-transformers reads texts in small letters; false where its file does not say, or is broken."""
+    with suppress(UserError):
+        return any(bool(read_settings(path).get("do_lower_case")) for path in _setting_files(folder)[:1])
+    return False
+
+
+def _setting_files(folder: Path) -> list[Path]:
+    """sentence_bert_config.json, or of an older name (sentence_roberta_config.json, …); the first one counts."""
+    return sorted(folder.glob("sentence_*_config.json"), key=lambda path: (path.name != LENGTH_FILE, path))
+
+
+def _require_output(settings: Mapping[str, Any], path: Path, task: str, model: str) -> None:
+    """Raises UserError where another thing than the task's is taken of a model, or texts are put into a chat first."""
+    output, name = OUTPUTS[task]
+    kinds = settings.get("modality_config") or {"text": {}}
+    if "message" in kinds and model != ANSWERS:
+        raise UserError(
+            f"{path}: modality_config: message: texts are put into a chat template first, which is not done here. Take "
+            "message out where the encoder was trained without"
+        )
+    for kind in [name for name in ("text", "message") if name in kinds] or ["text"]:
+        way = kinds.get(kind)
+        found = None if way is None else (way.get("method_output_name", output), way.get("method", "forward"))
+        if found not in ((output, "forward"), ([output], "forward")):
+            raise UserError(
+                f"{path}: modality_config: {kind}={short(repr(way))}: expected {output} of forward"
+            )
+    if settings.get("module_output_name", name) != name:
+        raise UserError(
+            f"{path}: module_output_name={short(repr(settings['module_output_name']))}: expected {name}"
+        )
+
+
+def _length_of_calls(calls: Mapping[str, Any], path: Path, model: str) -> Any:
+    """Tokens of a text where `processing_kwargs` say so. Raises UserError for anything else that they change."""
+    length = None
+    for kind, arguments in calls.items():
+        if kind in ("audio", "image", "video") or is_empty(arguments):
+            continue
+        place = f"processing_kwargs: {kind}"
+        if kind not in ("text", "common"):
+            if kind == "chat_template" and model != ANSWERS:
+                continue
+            raise UserError(f"{path}: {place}={short(repr(arguments))}: not computed with here. {WAY_OUT}")
+        is_length = kind == "text" and model not in (TOKEN_VECTORS, PYLATE, ANSWERS)
+        others = [key for key in arguments if not (is_length and key == "max_length")]
+        if arguments.get("truncation", True) not in (True, "longest_first"):
+            raise UserError(
+                f"{path}: {place}: truncation={arguments['truncation']!r}: long texts are cut here"
+            )
+        _require_known(path, place, arguments, others, CALLED)
+        length = arguments.get("max_length") if is_length else length
+    return length
+
+
+def _require_known(
+    path: Path, place: str, arguments: Mapping[str, Any], keys: Iterable[str], known: Mapping[str, str]
+) -> None:
+    for key in keys:
+        if key not in known:
+            raise UserError(
+                f"{path}: {place}: {key}={short(repr(arguments[key]))}: not computed with here. {WAY_OUT}"
+            )
