@@ -19,7 +19,9 @@ BASE_FILE = "base.json"
 HONOURED, NEUTRAL, UNREAD = "honoured", "neutral", "unread"
 """peft computes with it, as we do · changes no number of a loaded adapter · refused unless null, false or empty."""
 
-_COMMON = {
+Rule = str | tuple[Any, ...]
+
+_COMMON: dict[str, Rule] = {
     **dict.fromkeys(
         (
             "auto_mapping",
@@ -39,7 +41,7 @@ _COMMON = {
     "modules_to_save": NEUTRAL,  # what it names is in the file of weights, and refused there
 }
 
-KEYS: dict[str, dict[str, str | tuple[Any, ...]]] = {
+KEYS: dict[str, dict[str, Rule]] = {
     "LORA": _COMMON
     | dict.fromkeys(
         (

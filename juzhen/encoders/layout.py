@@ -91,7 +91,8 @@ def read_layout(folder: Path) -> Layout:
             return Layout(transformer=inside(folder, read_modules(folder)[0]["path"]), reader=PAIRS)
         if (folder / MODULES_FILE).is_file() and not (folder / PAIRS_FILE).is_file():
             return _sentence_transformers(folder)
-    return Layout(transformer=folder)
+        normalize = read_settings(folder / "config.json").get("normalize") if _is_model2vec(folder) else None
+    return Layout(transformer=folder, normalize=normalize if isinstance(normalize, bool) else None)
 
 
 def gives_tokens(folder: Path) -> bool:
@@ -122,13 +123,29 @@ def is_static(folder: Path) -> bool:
     return False
 
 
+def _is_model2vec(folder: Path) -> bool:
+    path = folder / "config.json"
+    return is_static(folder) and path.is_file() and read_settings(path).get("model_type") == "model2vec"
+
+
 def static_shape(folder: Path) -> tuple[int, int]:
-    """Tokens and numbers of each. Raises UserError where there is no table."""
-    shapes = _tables(folder)
+    """Tokens and numbers of each. Raises UserError where there is no table, or its parts do not fit together."""
+    shapes, path = _tables(folder), folder / "model.safetensors"
     if not shapes:
-        raise UserError(f"{folder}: model.safetensors holds no table of tokens")
-    vocabulary, dim = shapes.get("embedding.weight") or shapes["embeddings"]
-    return shapes.get("mapping", [vocabulary])[0], dim
+        raise UserError(f"{path}: holds no table of tokens. Put embedding.weight or embeddings there")
+    name = "embedding.weight" if "embedding.weight" in shapes else "embeddings"
+    if len(shapes[name]) != 2 or 0 in shapes[name]:
+        raise UserError(
+            f"{path}: {name} has the shape {shapes[name]}: expected tokens × numbers. Copy the file again"
+        )
+    vocabulary, dim = shapes[name]
+    count = shapes.get("mapping", [vocabulary])
+    for part in ("mapping", "weights"):
+        if part in shapes and (len(count) != 1 or shapes[part] != count):
+            raise UserError(
+                f"{path}: {part} has the shape {shapes[part]}: expected a number for each token. Copy the file again"
+            )
+    return count[0], dim
 
 
 def _tables(folder: Path) -> dict[str, list[int]]:
@@ -160,13 +177,18 @@ def gives_answers(folder: Path) -> bool:
 def read_modules(folder: Path) -> list[dict[str, Any]]:
     """What modules.json lists. Raises UserError for a key that is not read here."""
     path = folder / MODULES_FILE
-    with naming(f"{path}: no list of modules"):
-        modules = [
-            {**module, "path": str(module["path"]), "type": str(module["type"])} for module in read_json(path)
-        ]
+    modules = read_json(path)
+    are_modules = isinstance(modules, list) and all(
+        isinstance(module, dict)
+        and isinstance(module.get("path"), str)
+        and isinstance(module.get("type"), str)
+        for module in modules
+    )
+    if not are_modules:
+        raise UserError(f"{path}: no list of modules, each with its path and type. Copy the file again")
     for module in modules:
         require_decided(module, path, MODULES_FILE)
-    return modules
+    return list(modules)
 
 
 def read_model_settings(folder: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
+from juzhen.core.errors import UserError
 from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.layout import STATIC, static_shape
 from juzhen.encoders.locate import WEIGHTS
@@ -74,6 +75,11 @@ def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
         table = tensors["embedding.weight"] if "embedding.weight" in tensors else tensors["embeddings"]
         table = table.float()
         if (rows := tensors.get("mapping")) is not None:
+            if rows.is_floating_point() or not 0 <= int(rows.min()) <= int(rows.max()) < len(table):
+                raise UserError(
+                    f"{path}: mapping names rows from {rows.min().item()} to {rows.max().item()} of a table of "
+                    f"{len(table)}. Copy the file again"
+                )
             table = table[rows.long()]
         if (factors := tensors.get("weights")) is not None:
             table = table * factors.float()[:, None]

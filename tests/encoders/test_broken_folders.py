@@ -53,7 +53,7 @@ POOLING = '{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}
 OWN = {"pooling": "first_last", "normalize": False, "max_length": 9, "projections": []}
 LAYOUTS = [
     ("modules.json", "[]", "the first one a Transformer"),
-    ("modules.json", "[{}]", "KeyError: 'type'"),
+    ("modules.json", "[{}]", "path and type"),
     ("modules.json", MODULE.replace('""', '"../.."').join("[]"), "'../..' is no folder of this encoder"),
     ("modules.json", POOLING.join("[]"), "Pooling stands in an order"),
     ("modules.json", f"[{MODULE}, {MODULE}]", "Transformer stands in an order"),

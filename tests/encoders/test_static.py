@@ -141,3 +141,34 @@ def test_weights_that_are_no_table_are_no_table(exported, tmp_path):
     save_file({"layer": np.ones((2, 2), dtype=np.float32)}, tmp_path / "model.safetensors")
     with pytest.raises(UserError, match=r"config\.json is missing"):
         SentenceEncoder.load(tmp_path)
+
+
+TABLE = np.ones((4, 2), dtype=np.float32)
+BROKEN = {
+    "one dimension": ({"embeddings": TABLE[0]}, "embeddings has the shape"),
+    "three dimensions": ({"embedding.weight": TABLE[None]}, r"embedding\.weight has the shape"),
+    "no rows": ({"embeddings": TABLE[:0]}, "embeddings has the shape"),
+    "rows below": ({"embeddings": TABLE, "mapping": np.array([0, -1])}, "mapping names rows from -1"),
+    "rows above": ({"embeddings": TABLE, "mapping": np.array([0, 4])}, "mapping names rows from 0 to 4"),
+    "halves": ({"embeddings": TABLE, "mapping": np.array([0.5, 1])}, "mapping names rows"),
+    "a square": ({"embeddings": TABLE, "mapping": np.zeros((2, 2), dtype=np.int64)}, "mapping has the shape"),
+    "few weights": ({"embeddings": TABLE, "weights": np.ones(1)}, "weights has the shape"),
+    "wide weights": ({"embeddings": TABLE, "weights": np.ones((4, 2))}, "weights has the shape"),
+}
+
+
+@pytest.mark.parametrize(("tensors", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_table_that_is_none_is_refused(exported, tmp_path, tensors, message):
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match=rf"model\.safetensors: {message}.* Copy the file again"):
+        SentenceEncoder.load(tmp_path)
+
+
+def test_a_folder_of_model2vec_says_whether_embeddings_have_length_1(exported, tmp_path):
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "modules.json").unlink()
+    for normalize in (True, False):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": normalize}))
+        lengths = np.linalg.norm(SentenceEncoder.load(tmp_path).encode(TEXTS), axis=1)
+        assert np.allclose(lengths, 1) is normalize
