@@ -12,12 +12,23 @@ from starlette.responses import HTMLResponse, Response
 from juzhen.core.environment import package_version
 from juzhen.core.places import DISTRIBUTION
 from juzhen.serving import bodies
+from juzhen.serving.clients import (
+    Clients,
+    CohereEmbedBody,
+    CohereEmbedReply,
+    InfinityEmbeddingsBody,
+    InfinityEmbeddingsReply,
+    InfinityModelsReply,
+    InfinityRerankReply,
+    ListRerankBody,
+    Rank,
+)
 from juzhen.serving.document import body_schemas
 from juzhen.serving.errors import ErrorReply, RequestError, json_response, written
 from juzhen.serving.page import add_page
 from juzhen.serving.service import Service
 
-Answer = Callable[[Any, Any], Awaitable[dict[str, Any]]]
+Answer = Callable[[Any, Any], Awaitable[Any]]
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorReply, "description": "a field that does not fit; the message names it"},
@@ -45,8 +56,9 @@ def make_app(service: Service) -> FastAPI:
         separate_input_output_schemas=False,
     )
     kinds: list[type[BaseModel]] = []
+    clients = Clients(service)
 
-    def post(path: str, body: type[BaseModel], reply: type[BaseModel], answer: Answer, about: str) -> None:
+    def post(path: str, body: type[BaseModel], reply: Any, answer: Answer, about: str) -> None:
         async def endpoint(request: Request) -> Response:
             return await written(await answer(await _body(request, body), request.scope["facts"]))
 
@@ -62,6 +74,8 @@ def make_app(service: Service) -> FastAPI:
             responses={200: {"model": reply}, **REFUSALS},
             openapi_extra={"requestBody": content},
         )
+        if path == "/embed":  # where clients of the hub ask a server of embeddings
+            app.add_api_route("/", endpoint, methods=["POST"], include_in_schema=False)
 
     def get(
         path: str,
@@ -98,7 +112,29 @@ def make_app(service: Service) -> FastAPI:
             service.rerank,
             "Documents by their relevance, as Cohere and Jina have it",
         )
-    post("/embed", bodies.EmbedBody, bodies.EmbedReply, service.embed, "Embeddings as a plain matrix")
+    for version, embed in (("v1", clients.embed_v1), ("v2", clients.embed_v2)):
+        post(f"/{version}/embed", CohereEmbedBody, CohereEmbedReply, embed, "Embeddings, as Cohere has it")
+    post(
+        "/embed",
+        bodies.EmbedBody,
+        bodies.EmbedReply | list[list[float]],
+        service.embed,
+        "Embeddings as a plain matrix; with inputs as text-embeddings-inference has it",
+    )
+    post(
+        "/embeddings",
+        InfinityEmbeddingsBody,
+        InfinityEmbeddingsReply,
+        clients.embeddings,
+        "Embeddings, as Infinity has it",
+    )
+    post(
+        "/rerank",
+        ListRerankBody,
+        InfinityRerankReply | list[Rank],
+        clients.rerank,
+        "Texts by their relevance, as text-embeddings-inference and Infinity have it",
+    )
     post(
         "/similarity",
         bodies.SimilarityBody,
@@ -117,6 +153,7 @@ def make_app(service: Service) -> FastAPI:
     post("/search", bodies.SearchBody, bodies.SearchReply, service.search, "The nearest texts of the index")
     get("/index", bodies.IndexReply, lambda: (service.index_facts(),), "What is searched", refused=(404,))
     get("/info", bodies.InfoReply, lambda: (service.info(),), "The model, its limits and its threshold")
+    get("/models", InfinityModelsReply, lambda: (clients.models(),), "What is served, as Infinity has it")
     get("/v1/models", bodies.ModelsReply, lambda: (service.listed(),), "What is served")
     get("/health", bodies.StateReply, lambda: _health(service), "Whether the process works", 503)
     get("/ready", bodies.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503)

@@ -34,6 +34,9 @@ Input = Annotated[
 ]
 """Texts, or token numbers as the encoder's tokenizer gives them. A union of pydantic would try each for each item."""
 
+TruncationDirection = Literal["Right", "right"]
+"""As text-embeddings-inference has it; a text is cut at its end alone."""
+
 InputType = Literal[
     "query", "search_query", "document", "passage", "search_document", "classification", "clustering"
 ]
@@ -64,7 +67,7 @@ class ReadBody(Body):
     input_type: InputType | None = Field(
         default=None, description="the prompt by the use: for queries, for documents, or the default"
     )
-    truncate: bool | Literal["NONE", "END"] = Field(
+    truncate: bool | Literal["NONE", "END"] | None = Field(
         default=False, description="cut texts that are longer than the encoder reads; false: refuse them"
     )
 
@@ -81,7 +84,14 @@ class EmbeddingsBody(ReadBody):
 
 
 class EmbedBody(ReadBody):
-    texts: OneOrMore
+    """`texts`, or `inputs` as text-embeddings-inference has them, which are answered with the matrix alone."""
+
+    texts: OneOrMore | None = None
+    inputs: OneOrMore | None = None
+    dimensions: Annotated[int, Field(ge=1), WHOLE] | None = Field(
+        default=None, description="the first so many numbers"
+    )
+    truncation_direction: TruncationDirection = "Right"
     normalize: bool = Field(
         default=True, description="of length 1; false: of the length that the encoder gives"
     )

@@ -28,9 +28,9 @@ def body_schemas(kinds: Sequence[type[BaseModel]], models: ServedModels) -> dict
             (values,) = (option for option in properties["filter"]["anyOf"] if option["type"] == "object")
             names = {"propertyNames": {"enum": list(fields)}}
             _narrow(properties["filter"], {**values, **names} if fields else None)
-        if "dimensions" in properties:
+        for name in properties.keys() & {"dimensions", "output_dimension"}:
             most = max(each.encoder.dim for each in models.embedders.values())
-            properties["dimensions"]["anyOf"][0]["maximum"] = most
+            properties[name]["anyOf"][0]["maximum"] = most
         for name in properties.keys() & can:
             properties[name] |= {} if can[name] else {"const": False}
         if "mode" in properties and facts["modes"]:

@@ -143,6 +143,7 @@ class Door:
                     ms=round(1000 * seconds, 1),
                     texts=facts.texts,
                     tokens=facts.tokens,
+                    cut=facts.cut,
                 )
 
     def _check(self, scope: Scope, facts: RequestLog) -> None:
@@ -151,7 +152,8 @@ class Door:
         name = host if host.endswith("]") else host.rpartition(":")[0] if ":" in host else host
         if self._is_local and not self._keys and host and name.lower() not in LOCAL_NAMES:
             raise RequestError(403, "without API keys this server answers to 127.0.0.1 and localhost alone")
-        if self._keys and scope["path"] not in OPEN_PATHS:
+        is_open = scope["path"] in OPEN_PATHS and scope["method"] in ("GET", "HEAD")
+        if self._keys and not is_open:
             number = self._keys.number(headers.get(b"authorization", b"").decode("latin-1"))
             if number is None:
                 raise RequestError(

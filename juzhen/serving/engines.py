@@ -115,14 +115,15 @@ class Embedder:
 
     def tokens(
         self, texts: Sequence[str], reader: SentenceEncoder, *, param: str, truncate: bool
-    ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray]:
-        """What `compute` takes of each text, and their lengths.
+    ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray, int]:
+        """What `compute` takes of each text, their lengths, and how many of them are cut.
 
         Raises RequestError for a text that is longer than the encoder reads, unless it may be cut.
         """
         check_texts(texts, called=f"{param}: text")
         table = reader.tokenize(texts)
-        if not truncate and (is_cut := cut_texts(reader, texts, table.lengths)).any():
+        is_cut = cut_texts(reader, texts, table.lengths)
+        if not truncate and is_cut.any():
             raise RequestError(
                 400,
                 f"{param}: text {int(is_cut.argmax())} has more than the {reader.max_length} tokens that this encoder "
@@ -130,12 +131,16 @@ class Embedder:
                 param=param,
                 code="context_length_exceeded",
             )
-        return [(ids, reader.unpooled) for ids in table], self.encoder.input_lengths(table)
+        inputs = [(ids, reader.unpooled) for ids in table]
+        return inputs, self.encoder.input_lengths(table), int(is_cut.sum())
 
     def checked_ids(
         self, lists: Sequence[Any], *, param: str
     ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray]:
-        """The same of token numbers, which are read as they are. Raises RequestError for those of another tokenizer."""
+        """What `compute` takes of token numbers, and their lengths. They are read as they are.
+
+        Raises RequestError for those of another tokenizer.
+        """
         before, after = self._special
         for number, ids in enumerate(lists):
             is_whole = ids[: len(before)] == before and ids[len(ids) - len(after) :] == after

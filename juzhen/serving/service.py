@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from juzhen.core.environment import package_version
 from juzhen.core.places import DISTRIBUTION
-from juzhen.encoders.pooling import cut_to, unit
+from juzhen.encoders.pooling import cut_to
 from juzhen.encoders.token_table import TokenTable
 from juzhen.index import IndexHit
 from juzhen.index.rerank import in_order_of
@@ -51,6 +51,8 @@ PATIENCE = 0.5
 class RequestLog:
     """Of one request, for the log: never a text.
 
+    cut   texts that are longer than the model reads
+
     gone  waits until the client has closed its connection, once the body was read
     """
 
@@ -58,6 +60,27 @@ class RequestLog:
     gone: Callable[[], Awaitable[Any]]
     texts: int = 0
     tokens: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Documents by their scores.
+
+    scores  of all texts, as the judge gives them
+    order   places of the texts that are given, best first
+    """
+
+    judge: Embedder | Reranker
+    texts: list[str]
+    scores: np.ndarray
+    order: np.ndarray
+    warnings: list[str]
+
+    def hits(self, *, raw: bool) -> Iterator[tuple[int, float]]:
+        """Places and scores, best first; from 0 to 1 unless `raw`."""
+        scores = self.scores[self.order] if raw else self.judge.shares(self.scores[self.order])
+        return zip(self.order.tolist(), scores.tolist(), strict=True)
 
 
 class Service:
@@ -82,45 +105,64 @@ class Service:
             self.metrics.loads.inc()
 
     async def embeddings(self, body: EmbeddingsBody, facts: RequestLog) -> dict[str, Any]:
-        models = self._models(body.model)
-        size = models.embedder.encoder.dim
-        if body.dimensions is not None and body.dimensions > size:
-            raise RequestError(
-                400, f"dimensions: {body.dimensions}; this encoder gives {size}", param="dimensions"
-            )
-        value = body.input
+        embedder, value = self._models(body.model).embedder, body.input
         lists = [value] if _is_numbers(value) else value
         if isinstance(lists, list) and lists and all(map(_is_numbers, lists)):
+            size = _size(embedder, body.dimensions, "dimensions")
             _refuse_prompt(body, "no prompt is put before token numbers", param="input")
             self._check_count(lists, "input")
-            self._check_numbers(lists, body.dimensions or size, "input")
-            read = models.embedder.checked_ids(lists, param="input")
-            vectors = await self._computed(models.embedder, *read, facts)
+            self._check_numbers(lists, size, "input")
+            read = embedder.checked_ids(lists, param="input")
+            vectors = cut_to(await self._computed(embedder, *read, facts), size, normalize=True)
         else:
-            texts = self._texts(value, "input")
-            self._check_numbers(texts, body.dimensions or size, "input")
-            vectors = await self._vectors(models, texts, body, facts, param="input")
-        vectors = cut_to(vectors, body.dimensions or size, normalize=True)
+            vectors, _ = await self.vectors_of(value, body, facts, param="input", dimensions=body.dimensions)
         is_packed = body.encoding_format == "base64"
         data = (
-            {"object": "embedding", "index": index, "embedding": _packed(row) if is_packed else row}
+            {"object": "embedding", "index": index, "embedding": packed(row) if is_packed else row}
             for index, row in enumerate(vectors)
         )
-        return {"object": "list", "data": data, "model": models.embedder.name, "usage": _usage(facts)}
+        return {"object": "list", "data": data, "model": embedder.name, "usage": _usage(facts)}
 
-    async def embed(self, body: EmbedBody, facts: RequestLog) -> dict[str, Any]:
+    async def embed(self, body: EmbedBody, facts: RequestLog) -> Any:
+        if (body.texts is None) == (body.inputs is None):
+            raise RequestError(400, "texts: expected texts, or inputs", param="texts")
+        value, param = (body.texts, "texts") if body.inputs is None else (body.inputs, "inputs")
+        vectors, embedder = await self.vectors_of(
+            value, body, facts, param=param, dimensions=body.dimensions, normalize=body.normalize
+        )
+        if body.inputs is not None:
+            return vectors
+        return {"embeddings": vectors, "model": embedder.name, "dimension": vectors.shape[1]}
+
+    async def vectors_of(
+        self,
+        value: Any,
+        body: ReadBody,
+        facts: RequestLog,
+        *,
+        param: str,
+        dimensions: int | None = None,
+        dimensions_param: str = "dimensions",
+        normalize: bool = True,
+        copies: int = 1,
+    ) -> tuple[np.ndarray, Embedder]:
+        """Embeddings of texts, and what has made them.
+
+        value       a text, or a list of them, of the field `param`
+        dimensions  the first so many numbers; None: all
+        normalize   of length 1
+        copies      times that they stand in the answer
+        """
         models = self._models(body.model)
-        encoder = models.embedder.encoder
-        if encoder.normalize and not body.normalize:
+        size = _size(models.embedder, dimensions, dimensions_param)
+        if models.embedder.encoder.normalize and not normalize:
             raise RequestError(
                 400, "normalize: this encoder gives embeddings of length 1; leave it out", param="normalize"
             )
-        texts = self._texts(body.texts, "texts")
-        self._check_numbers(texts, encoder.dim, "texts")
-        vectors = await self._vectors(models, texts, body, facts, param="texts")
-        if body.normalize:
-            vectors = unit(vectors)
-        return {"embeddings": vectors, "model": models.embedder.name, "dimension": encoder.dim}
+        texts = self._texts(value, param)
+        self._check_numbers(texts, size * copies, param)
+        vectors = await self._vectors(models, texts, body, facts, param=param)
+        return cut_to(vectors, size, normalize=normalize), models.embedder
 
     async def similarity(self, body: SimilarityBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)
@@ -153,6 +195,7 @@ class Service:
             _refuse_prompt(body, "a cross-encoder reads no prompt", param="model")
             inputs, lengths, num_cut = await self._tokenized(judge, texts, lambda: judge.pair_tokens(pairs))
             _require_whole(num_cut, body, "pairs", judge.encoder.inner.max_length)
+            facts.cut += num_cut
             scores = judge.shares(await self._computed(judge, inputs, lengths, facts))
             threshold = _share_of_threshold(judge)
         name = body.model or models.embedder.name
@@ -242,13 +285,15 @@ class Service:
         if not hits:
             return []
         texts = [hit.text for hit in hits]
-        inputs, lengths, _ = await self._tokenized(
+        inputs, lengths, num_cut = await self._tokenized(
             reranker, [query, *texts], lambda: reranker.tokens(query, texts)
         )
+        facts.cut += num_cut
         scores = await self._computed(reranker, inputs, lengths, facts)
         return in_order_of(hits, reranker.shares(scores), top_k)
 
-    async def rerank(self, body: RerankBody, facts: RequestLog) -> dict[str, Any]:
+    async def ranking(self, body: RerankBody, facts: RequestLog) -> "Ranking":
+        """The documents of a request by their scores."""
         models = self.models
         texts = [document if isinstance(document, str) else document.text for document in body.documents]
         self._texts([body.query, *texts], "query and documents")
@@ -262,25 +307,31 @@ class Service:
             )
             _require_whole(num_cut, body, "documents", reranker.encoder.inner.max_length)
             scores = await self._computed(reranker, inputs, lengths, facts)
+            facts.cut += num_cut
             warnings = [f"{num_cut:,} of {len(texts):,} documents were cut"] if num_cut else []
         judge = reranker or models.embedder
-        shares, threshold = judge.shares(scores), _share_of_threshold(judge)
         order = np.argsort(-scores, kind="stable")[: body.top_n]
         if body.min_score is not None:
-            order = order[shares[order] >= body.min_score]
+            order = order[judge.shares(scores[order]) >= body.min_score]
+        return Ranking(judge, texts, scores, order, warnings)
+
+    async def rerank(self, body: RerankBody, facts: RequestLog) -> dict[str, Any]:
+        ranking = await self.ranking(body, facts)
+        threshold = _share_of_threshold(ranking.judge)
         results: list[dict[str, Any]] = [
-            {"index": position, "relevance_score": float(shares[position])}
-            | _same(shares[position], threshold)
-            for position in order.tolist()
+            {"index": place, "relevance_score": score} | _same(score, threshold)
+            for place, score in ranking.hits(raw=False)
         ]
         if body.return_documents:
-            results = [hit | {"document": {"text": texts[hit["index"]]}} for hit in results]
-        meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}, "warnings": warnings}
-        meta |= {} if threshold is None else {"threshold": threshold}
+            results = [hit | {"document": {"text": ranking.texts[hit["index"]]}} for hit in results]
+        units = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
+        meta = (
+            units | {"warnings": ranking.warnings} | ({} if threshold is None else {"threshold": threshold})
+        )
         return {
             "id": os.urandom(8).hex(),
             "results": results,
-            "model": judge.name,
+            "model": ranking.judge.name,
             "usage": _usage(facts),
             "meta": meta,
         }
@@ -338,9 +389,10 @@ class Service:
     ) -> np.ndarray:
         embedder, cut = models.embedder, body.truncate in (True, "END")
         reader = embedder.reader(body.prompt_name, body.input_type)
-        inputs, lengths = await self._tokenized(
+        inputs, lengths, num_cut = await self._tokenized(
             embedder, texts, lambda: embedder.tokens(texts, reader, param=param, truncate=cut)
         )
+        facts.cut += num_cut
         return await self._computed(embedder, inputs, lengths, facts)
 
     async def _tokenized(self, engine: Any, texts: Sequence[str], work: Callable[[], Any]) -> Any:
@@ -350,7 +402,7 @@ class Service:
             with engine.lock:
                 return work()
 
-        with naming("input", "texts", "pairs", "query", "documents", "first and second"):
+        with naming("inputs", "input", "texts", "pairs", "query", "documents", "first and second"):
             if sum(map(len, texts)) > QUICK_CHARACTERS or not engine.lock.acquire(blocking=False):
                 return await asyncio.to_thread(locked)
             try:
@@ -424,6 +476,14 @@ class Service:
             )
 
 
+def _size(embedder: Embedder, dimensions: int | None, param: str) -> int:
+    """Numbers of an embedding that are given. Raises RequestError for more than there are."""
+    size = embedder.encoder.dim
+    if dimensions is not None and dimensions > size:
+        raise RequestError(400, f"{param}: {dimensions}; this encoder gives {size}", param=param)
+    return dimensions or size
+
+
 def _share_of_threshold(judge: Embedder | Reranker) -> float | None:
     value = judge.threshold.value
     return None if value is None else float(judge.shares(value))
@@ -447,7 +507,7 @@ def _same(score: float, threshold: float | None) -> dict[str, bool]:
 
 def _require_whole(num_cut: int, body: ReadBody | RerankBody | ScoreBody, param: str, most: int) -> None:
     """Raises RequestError where texts are too long for a model, and the request does not let them be cut."""
-    if num_cut and body.truncate in (False, "NONE"):
+    if num_cut and body.truncate in (False, None, "NONE"):
         message = f"{param}: {num_cut:,} are longer than the {most} tokens that the model reads; "
         message += "send shorter texts, or truncate: true"
         raise RequestError(400, message, param=param, code="context_length_exceeded")
@@ -466,7 +526,7 @@ def _is_numbers(value: Any) -> bool:
     )
 
 
-def _packed(vector: np.ndarray) -> str:
+def packed(vector: np.ndarray) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
