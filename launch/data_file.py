@@ -1,6 +1,5 @@
 """`train.py data=faq.csv`: a table becomes a data set, and the word those that train on it."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from juzhen.core.commands import setting
 from juzhen.core.errors import UserError
 
 DATA_WORD = "data="
-TABLE = re.compile(r".+\.(csv|tsv|txt|jsonl?|parquet|arrow|feather|xlsx)(\.(gz|zst))?", re.I)
 BRING_LOSSES = ("loss", "experiment", "sweep")
 """Groups that choose a loss."""
 
@@ -56,16 +54,11 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
 
 def _is_file(word: str) -> bool:
     key, _, value = word.partition("=")
-    return key == "dataset" and is_table(value.strip("'\""))
+    if key != "dataset" or "." not in value:
+        return False
+    from juzhen.data.tables import is_table  # with numpy, which most starts need not wait for
 
-
-def is_table(word: str) -> bool:
-    """Whether a word is the name of a file that a set can be made of.
-
-    >>> is_table("data/faq.csv"), is_table("csts"), is_table("[faq.csv,csts]")
-    (True, False, False)
-    """
-    return TABLE.fullmatch(word) is not None
+    return is_table(value.strip("'\""))
 
 
 def _with_stored(name: str, description: str, words: Sequence[str]) -> list[str]:

@@ -17,7 +17,6 @@ from juzhen.core.commands import command, setting
 from juzhen.core.errors import nearest
 from juzhen.core.opened import read_text
 from juzhen.core.schema import ConfigError, keys_beside
-from launch.data_file import is_table
 from launch.hydra_internals import root_of
 
 MOST_OPTIONS = 12
@@ -31,7 +30,7 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
     options = sorted(options)
     if group in ("model", "loss") and "/" in option:
         hint = f"an encoder is {command(setting('backbone', option))}"
-    elif group == "dataset" and is_table(option):
+    elif group == "dataset" and _is_table(option):
         hint = f"a file becomes a set by {command(setting('data', option))} alone, or by juzhen new"
     elif meant := option_meant(group, option, options):
         hint = f"type {meant}"
@@ -45,6 +44,12 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
         hint = nearest(option.lower(), options)
         hint += "" if hint.startswith("known") else f" Options of {group}: {', '.join(options)}"
     return f"{group}={option}: there is no such option; {hint}"
+
+
+def _is_table(option: str) -> bool:
+    from juzhen.data.tables import is_table  # with numpy, which most starts need not wait for
+
+    return is_table(option)
 
 
 def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,9 @@
 """The one command line: `juzhen VERB …`, or `python -m juzhen VERB …`."""
 
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import typer
@@ -15,6 +16,14 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.texts import short
 
 PROGRAM = "juzhen"
+
+PARAMETER = re.compile(
+    r"(?<![\w.\"'{-])(on_bad_row|data_dir|config_dir|truncate_dim|prompt_name|batch_tokens|long_texts|metric|threshold)="
+)
+"""What messages of the library name, and several verbs have as an option."""
+
+ADVICE = re.compile(r",? or choose (?P<name>on_bad_row|data_dir)=[^.;]*")
+"""A way out that some entry points have, as the end of a sentence."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +52,26 @@ def _answer(arguments: Sequence[str]) -> int:
         return ended.exit_code
     except typer.TyperException as error:
         raise UserError(_explained(error, arguments)) from error
+    except UserError as error:
+        error.args = (in_flags(str(error), flags(arguments[0]) if arguments[0] in VERBS else ()),)
+        raise
     return 0
+
+
+def in_flags(message: str, known: Collection[str]) -> str:
+    """A message of the library, which names parameters, with the options of a verb; advice that it lacks is left out.
+
+    >>> in_flags("line 3: no text. Mend the file, or choose on_bad_row=drop to leave such rows out", ["--on-bad-row"])
+    'line 3: no text. Mend the file, or choose --on-bad-row drop to leave such rows out'
+    >>> in_flags("line 3: no text. Mend the file, or choose on_bad_row=drop to leave such rows out", [])
+    'line 3: no text. Mend the file'
+    """
+
+    def flag(name: str) -> str:
+        return f"--{name.replace('_', '-')}"
+
+    message = ADVICE.sub(lambda found: found[0] if flag(found["name"]) in known else "", message)
+    return PARAMETER.sub(lambda found: f"{flag(found[1])} " if flag(found[1]) in known else found[0], message)
 
 
 def _explained(error: typer.TyperException, arguments: Sequence[str]) -> str:

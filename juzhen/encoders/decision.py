@@ -17,7 +17,7 @@ from juzhen.core.whole import write_json
 THRESHOLDS_FILE = "thresholds.json"
 SHAPE = Object({"weights": str, "default": (str, type(None)), "sets": Entries((float, type(None)))})
 NO_THRESHOLD = (
-    "give one: threshold=0.7, or --threshold 0.7. It is fitted at the end of a training that scores the dev split of "
+    "give one: threshold=0.7. It is fitted at the end of a training that scores the dev split of "
     "0/1 pairs, and by juzhen calibrate RUN"
 )
 

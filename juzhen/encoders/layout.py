@@ -345,5 +345,6 @@ def _pooling(config: Mapping[str, Any], folder: Path) -> tuple[str | None, str |
         if modes == [pooling.mode] and not pooling.reads_first_layer:
             return name, None
     return None, (
-        f"{folder}: pooling {' + '.join(modes)} is not supported; choose one yourself, for example pooling=mean"
+        f"{folder}: pooling {' + '.join(modes)} is not supported. A job of train.py can take another one: "
+        "backbone.pooling=mean"
     )

@@ -190,7 +190,10 @@ def _missing_weights(folder: Path) -> str:
             "only pytorch_model.bin is here, and pickled weights are not read because they can run code; if you trust "
             "the file, load it with transformers and write it with save_pretrained"
         )
-    return "model.safetensors is missing; put the weights there, or train from scratch with initialize=random"
+    return (
+        "model.safetensors is missing; put the weights there (a job of train.py can begin without any: "
+        "backbone.initialize=random)"
+    )
 
 
 def download(hub_id: str, revision: str | None) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from juzhen.core.errors import UserError
+from juzhen.data.tables import Reading, typed
 from juzhen.encoders.adapters import base_of, has_adapter
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.locate import ENCODER_FOLDER
@@ -74,6 +75,11 @@ def model_name(source: str) -> str:
     return (path.parent if path.name == ENCODER_FOLDER else path).name or source
 
 
+def _by_build(option: str, value: object) -> str:
+    """An option of a table as the verb has it that makes an index of the table."""
+    return f"juzhen index build … {typed(option, value)}, and --index that folder"
+
+
 def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
     """What is searched: an index in a folder, a collection of Qdrant, or the rows of a file, held in memory.
 
@@ -85,6 +91,6 @@ def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
     elif path.is_dir():
         index = Index.open(path, encoder)
     else:
-        index = index_in_memory(encoder, read_rows(path))
+        index = index_in_memory(encoder, read_rows(path, Reading(spell=_by_build)))
     index.warm()
     return Corpus(index, path.resolve().name, index.facts()["dimension"])

@@ -14,6 +14,7 @@ from juzhen.core import aliases
 from juzhen.core.aliases import OF_GROUPS, OPTIONS, SETTINGS, plain, require_set
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_yaml
+from juzhen.serving.loading import open_corpus
 from juzhen.training import fit as fitting
 from launch.check import check_command_line
 from launch.naming import run_key
@@ -161,6 +162,49 @@ def test_losses_of_fit_go_by_the_options_of_the_suite_too():
     ):
         with pytest.raises(UserError, match=meant):
             fit("builtin/encoder", ROWS, loss=word)
+
+
+@pytest.fixture
+def faulty(tmp_path):
+    """A folder of data in which a row of demo_qmc has no text, and a configuration that reads it."""
+    description = (
+        (CONF / "dataset" / "demo_qmc.yaml").read_text("utf-8").replace("source: builtin", "source: local")
+    )
+    description = re.sub(r"^rows: .*$", "rows: {train: null, dev: null, test: null}", description, flags=re.M)
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    (tmp_path / "conf" / "dataset" / "faulty.yaml").write_text(
+        description.replace("demo_qmc", "faulty"), "utf-8"
+    )
+    (tmp_path / "faulty").mkdir()
+    for split in ("train", "dev", "test"):
+        lines = "sentence1\tsentence2\tlabel\n怎么退货\t东西想退掉\t1\n\t何时发货\t0\n"
+        (tmp_path / "faulty" / f"{split}.tsv").write_text(lines, "utf-8")
+    return ["--data-dir", str(tmp_path), "--config-dir", str(tmp_path / "conf")]
+
+
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        (["export", "builtin/mini_zh", "out", "--format", "static", "--sets", "faulty"], None),
+        (["distil", "builtin/mini_zh", "faulty", "--out", "new.tsv"], "--on-bad-row drop"),
+        (["mine", "faulty", "bm25", "--out", "new.tsv"], "--on-bad-row drop"),
+    ],
+)
+def test_a_message_names_an_option_of_this_verb_or_none(
+    faulty, words, way_out, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, *faulty]) == 2
+    said = capsys.readouterr().err
+    assert "tsv:3:" in said
+    assert "on_bad_row" not in said
+    assert way_out in said if way_out else "on-bad-row" not in said
+
+
+def test_a_server_names_the_verb_that_says_which_column_has_the_texts(tmp_path):
+    (tmp_path / "three.csv").write_text("a,b,c\n今天,天气,好\n你好,吗,嗯\n", "utf-8")
+    with pytest.raises(UserError, match=r"juzhen index build … --columns text=a"):
+        open_corpus(tmp_path / "three.csv", None)
 
 
 def test_a_set_that_is_not_there_is_not_proposed():
