@@ -102,10 +102,14 @@ class Server(uvicorn.Server):
         for connection in list(self.server_state.connections):
             if isinstance(connection, Connection):
                 connection.close_if_late()
-        if counter % 10 == 0 and self.shared.turned_away:
-            log_event("connections", most=self.shared.most, turned_away=self.shared.turned_away)
-            self.shared.turned_away = 0
+        if counter % 10 == 0:
+            self._log_turned_away()
         return await super().on_tick(counter)
+
+    def _log_turned_away(self) -> None:
+        if number := self.shared.turned_away:
+            log_event("connections", most=self.shared.most, turned_away=number)
+            self.shared.turned_away = 0
 
     async def run_to_end(self) -> None:
         """Serves until `stop`; what was taken is answered first."""
@@ -120,6 +124,7 @@ class Server(uvicorn.Server):
         try:
             await self.serve(sockets=[self._bound])
         finally:
+            self._log_turned_away()
             await asyncio.to_thread(self.service.batcher.close)
             log_event("stopped")
 
