@@ -6,7 +6,6 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from juzhen.core.owned import LIST
 from juzhen.export.formats import PARITY
 
 
@@ -35,7 +34,7 @@ def push(
     from juzhen.encoders.adapters import for_others
     from juzhen.encoders.bundle import write_encoder
     from juzhen.encoders.locate import encoder_folder
-    from juzhen.encoders.sharing import require_hub_token, upload
+    from juzhen.encoders.sharing import file_lines, require_hub_token, upload
     from juzhen.families import find_family
 
     is_tried = dry_run or get_token() is None
@@ -47,9 +46,7 @@ def push(
             folder = Path(made)
             source = for_others(find_family(encoder).load(encoder_folder(encoder)))
             write_encoder(source, folder, {"name": name.rpartition("/")[2]}, place=name)
-        files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != LIST]
-        for file in files:
-            print(f"{file.stat().st_size / 1e6:9.2f} MB  {file.relative_to(folder)}")
+        print("\n".join(file_lines(folder)))
         if is_tried:
             why = "--dry-run" if dry_run else "there is no token of the hub: hf auth login, or set HF_TOKEN"
             print(f"nothing was uploaded to {name}: {why}")

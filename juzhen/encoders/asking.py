@@ -10,6 +10,7 @@ from torch import nn
 
 from juzhen.core.columns import as_pairs, as_text_list, as_texts, side_by_side
 from juzhen.core.examples import Side
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.search import Best, as_hits, check_top_k
 from juzhen.encoders.texts import BATCH_TOKENS
 
@@ -39,23 +40,31 @@ class AskingEncoder(nn.Module):
     def facts(self) -> str:
         """All that changes its scores beside weights, tokenizer and lengths."""
 
+    @takes_peer_options
     def encode_query(self, texts: str | Iterable[str], **options: Any) -> Any:
         """`encode` of queries."""
         return self.encode(texts, is_query=True, **options)
 
+    @takes_peer_options
     def encode_document(self, texts: str | Iterable[str], **options: Any) -> Any:
         """`encode` of documents."""
         return self.encode(texts, is_query=False, **options)
 
+    @takes_peer_options
     def similarity(
-        self, queries: str | Iterable[str], documents: str | Iterable[str], **options: Any
+        self,
+        queries: str | Iterable[str],
+        documents: str | Iterable[str],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
     ) -> Float[np.ndarray, "queries documents"]:
         """The score of each query with each document, as texts. Options and errors: as `encode`."""
-        how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
-        asking = self.vectors(as_texts(queries)[0], Side.QUERY, *how)
-        answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, *how)
+        asking = self.vectors(as_texts(queries)[0], Side.QUERY, batch_tokens, show_progress)
+        answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, batch_tokens, show_progress)
         return asking.matrix(answers, np.arange(len(asking)), np.arange(len(answers)))
 
+    @takes_peer_options
     def score(
         self,
         pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],
@@ -80,8 +89,15 @@ class AskingEncoder(nn.Module):
         scores = queries.pairs(documents, *rows)
         return scores[0] if is_one else scores
 
+    @takes_peer_options
     def search(
-        self, queries: str | Iterable[str], corpus: Iterable[str], top_k: int | None = None, **options: Any
+        self,
+        queries: str | Iterable[str],
+        corpus: Iterable[str],
+        top_k: int | None = None,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
     ) -> Any:
         """For each query the `top_k` documents with the highest scores as `Hit`s, best first; of one query one list.
 
@@ -92,6 +108,6 @@ class AskingEncoder(nn.Module):
         top_k = min(10, len(documents)) if top_k is None else top_k
         check_top_k(top_k, len(documents))
         best = Best(len(asked), top_k)
-        best.add(self.similarity(asked, documents, **options), 0)
+        best.add(self.similarity(asked, documents, batch_tokens=batch_tokens, show_progress=show_progress), 0)
         hits = as_hits(*best.lists())
         return hits[0] if is_one else hits

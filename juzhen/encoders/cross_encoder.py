@@ -31,6 +31,7 @@ from juzhen.encoders.locate import (
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.parts import read_parts
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.projection import OutputLayer, load_projections
 from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -101,6 +102,7 @@ class CrossEncoder(PairEncoder):
             raise UserError(SEGMENTS_UNKNOWN)
 
     @classmethod
+    @takes_peer_options
     def load(
         cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
     ) -> Any:

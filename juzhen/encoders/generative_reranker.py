@@ -29,6 +29,7 @@ from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.locate import download, encoder_source, locate_folder
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.parts import read_parts
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.prompts import JOINT, Prompts, refuse_prompt
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settings_file import naming
@@ -157,6 +158,7 @@ class GenerativeReranker(PairEncoder):
         return cls(inner, answers=answers, prompts=prompts, format="flat")
 
     @classmethod
+    @takes_peer_options
     def load(
         cls, source: str | Path, *, revision: str | None = None, device: str | torch.device = "cpu"
     ) -> Self:

@@ -32,6 +32,7 @@ from juzhen.encoders.locate import encoder_folder, encoder_source, locate_folder
 from juzhen.encoders.multi_vector_bundle import write_multi_vector
 from juzhen.encoders.multi_vector_layout import Reading, read_multi_vector, require_reading
 from juzhen.encoders.parts import num_positions, read_transformer
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
 from juzhen.encoders.prompts import Prompts
@@ -145,6 +146,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         return made
 
     @classmethod
+    @takes_peer_options
     def load(cls, source: str | Path, *, device: str | torch.device = "cpu") -> Self:
         """The encoder in a folder or of a run: ours, PyLate's or a MultiVectorEncoder of sentence-transformers.
 
@@ -264,6 +266,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         )
         return is_filling & (positions > last[sentences]) & self._of_queries(tokens)
 
+    @takes_peer_options
     def encode(
         self,
         texts: str | Iterable[str],
@@ -296,30 +299,42 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
                 advance(len(rows))
         return vectors
 
-    def token_index(self, corpus: Iterable[str], **options: Any) -> TokenIndex:
+    @takes_peer_options
+    def token_index(
+        self,
+        corpus: Iterable[str],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
+    ) -> TokenIndex:
         """Documents to be searched often, without looking at all of them.
 
         Options as of `encode`. Raises UserError as `encode` does, and as `TokenIndex`.
         """
-        how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
-        return TokenIndex(self.vectors(as_text_list(corpus, "corpus"), Side.DOCUMENT, *how), encoder=self)
+        texts = as_text_list(corpus, "corpus")
+        return TokenIndex(self.vectors(texts, Side.DOCUMENT, batch_tokens, show_progress), encoder=self)
 
+    @takes_peer_options
     def search(
         self,
         queries: str | Iterable[str],
         corpus: Iterable[str] | TokenIndex,
         top_k: int | None = None,
-        **options: Any,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
     ) -> Any:
         """As of other encoders; of a `token_index` the documents are found that are near by its centroids."""
         if not isinstance(corpus, TokenIndex):
-            return super().search(queries, corpus, top_k, **options)
+            return super().search(
+                queries, corpus, top_k, batch_tokens=batch_tokens, show_progress=show_progress
+            )
         corpus.check(self)
         asked, is_one = as_texts(queries)
         top_k = min(10, len(corpus)) if top_k is None else top_k
         check_top_k(top_k, len(corpus))
-        how = options.get("batch_tokens", BATCH_TOKENS), options.get("show_progress")
-        found = corpus.search(self.vectors(asked, Side.QUERY, *how), np.arange(len(asked)), top_k)
+        vectors = self.vectors(asked, Side.QUERY, batch_tokens, show_progress)
+        found = corpus.search(vectors, np.arange(len(asked)), top_k)
         hits = as_hits(*found)
         return hits[0] if is_one else hits
 

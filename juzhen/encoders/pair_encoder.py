@@ -20,6 +20,7 @@ from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.cross_encoder_input import pack_joint
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.grades import similarity
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.settable import Settable
@@ -93,6 +94,7 @@ class PairEncoder(Decides, Shareable, Settable):
         counts = self.template.lengths(first, second, max_length=self.inner.max_length)
         return counts[0] + counts[1] + self.template.num_special
 
+    @takes_peer_options
     def score(
         self,
         pairs: Iterable[tuple[str, str]] | tuple[str, str] | str | Iterable[str],

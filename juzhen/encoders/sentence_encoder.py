@@ -25,6 +25,7 @@ from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_folder, encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.passages import EncodesPassages
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, pair_scores, sides, unit
 from juzhen.encoders.projection import BilinearScore
@@ -91,6 +92,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
     family: ClassVar[str] = "bi_encoder"
 
     @classmethod
+    @takes_peer_options
     def load(
         cls,
         source: str | Path,
@@ -153,6 +155,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         self, texts: str | Iterable[str], *, convert_to_tensor: Literal[True], **options: Unpack[Options]
     ) -> Float[Tensor, "*sentences dim"]: ...
 
+    @takes_peer_options
     def encode(
         self,
         texts: str | Iterable[str],
@@ -187,7 +190,9 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         cache      where embeddings are looked up first and kept afterwards; None: nowhere
         long_texts, overlap  as of `with_long_texts`
 
-        Raises UserError for a text that is empty or no string, and for a prompt that is not there.
+        Options by the names of sentence-transformers are taken where they mean the same, such as show_progress_bar and
+        normalize_embeddings. Raises UserError for others of them, with what to type; for a text that is empty or no
+        string; and for a prompt that is not there.
         """
         if backend is not None and workers is not None:
             raise UserError("workers, backend: give one of the two")
@@ -215,10 +220,12 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         self.check_setting("truncate_dim", truncate_dim)
         return truncate_dim or self.truncate_dim or self.dim
 
+    @takes_peer_options
     def encode_query(self, texts: str | Iterable[str], **options: Any) -> Float[np.ndarray, "*sentences dim"]:
         """As `encode`, behind the prompt for queries, `query`, where the encoder has one and the options name none."""
         return self._reading(Side.QUERY, options).encode(texts, **options)
 
+    @takes_peer_options
     def encode_document(
         self, texts: str | Iterable[str], **options: Any
     ) -> Float[np.ndarray, "*sentences dim"]:

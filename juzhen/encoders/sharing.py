@@ -4,16 +4,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
 from juzhen.core.owned import LIST
 from juzhen.encoders.adapters import for_others
 from juzhen.encoders.bundle import save_encoder, write_encoder
+from juzhen.encoders.peer_options import PeerNames, takes_peer_options
 
 
-class Shareable(nn.Module):
+class Shareable(PeerNames):
     """What can be saved and uploaded."""
 
     def save(self, folder: str | Path, *, card: dict[str, Any] | None = None) -> Path:
@@ -25,6 +24,7 @@ class Shareable(nn.Module):
         """
         return save_encoder(self, folder, card=card or {})
 
+    @takes_peer_options
     def push_to_hub(
         self,
         repo_id: str,
@@ -34,6 +34,7 @@ class Shareable(nn.Module):
         token: str | None = None,
         message: str = "Upload an encoder",
         card: dict[str, Any] | None = None,
+        dry_run: bool = False,
     ) -> str:
         """Uploads what `save` writes to a repository of the Hugging Face hub, and gives the address of the commit.
 
@@ -42,14 +43,19 @@ class Shareable(nn.Module):
         revision  an existing branch; None: main
         token     None: that of HF_TOKEN or of `hf auth login`
         card      as of `save`; the name of the README is that of the repository
+        dry_run   prints the files with their sizes, asks for no token and no network, and gives "": nothing is uploaded
 
         An adapter whose base is no model of the hub is merged into its weights. Raises UserError without a token and
         without a network; what the hub refuses is an error of huggingface_hub.
         """
-        require_hub_token(repo_id, token)
+        if not dry_run:
+            require_hub_token(repo_id, token)
         with tempfile.TemporaryDirectory() as folder:
             name = repo_id.rpartition("/")[2]
             write_encoder(for_others(self), Path(folder), {"name": name} | (card or {}), place=repo_id)
+            if dry_run:
+                print("\n".join([*file_lines(Path(folder)), f"nothing was uploaded to {repo_id}: dry_run"]))
+                return ""
             return upload(
                 Path(folder), repo_id, private=private, revision=revision, token=token, message=message
             )
@@ -66,6 +72,12 @@ def require_hub_token(repo_id: str, token: str | None = None) -> None:
             f"push_to_hub({repo_id!r}): no token of the hub. Make one that may write at "
             "https://huggingface.co/settings/tokens, then `hf auth login`, or set HF_TOKEN"
         )
+
+
+def file_lines(folder: Path) -> list[str]:
+    """Size and name of each file that `upload` sends."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != LIST]
+    return [f"{file.stat().st_size / 1e6:9.2f} MB  {file.relative_to(folder)}" for file in files]
 
 
 def upload(

@@ -27,6 +27,7 @@ from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_folder, encoder_source, locate_folder
 from juzhen.encoders.masking import MaskedTokenHead
 from juzhen.encoders.parts import num_positions, read_transformer
+from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.proof import prove
@@ -138,6 +139,7 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         return made
 
     @classmethod
+    @takes_peer_options
     def load(cls, source: str | Path, *, device: str | torch.device = "cpu") -> Self:
         """The encoder in a folder or of a run: ours, or a SparseEncoder of sentence-transformers.
 
@@ -218,6 +220,7 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
             rows.append(sparse.csr_array((values, numbers.astype(np.int32), starts), shape=tuple(part.shape)))
         return sparse.vstack(rows, format="csr")[tokens.inverse_permutation.cpu().numpy()]
 
+    @takes_peer_options
     def encode(
         self,
         texts: str | Iterable[str],

@@ -20,8 +20,16 @@ from juzhen.mining.filters import REASONS, SUSPECTED, Reason
 from juzhen.mining.options import OWN, MiningOptions
 from juzhen.mining.portion import COUNTS, WRITING
 from juzhen.mining.sets import write_description
+from juzhen.mining.summary import report_lines
 
 METADATA = b"juzhen"
+
+
+class MiningReport(dict[str, Any]):
+    """What `Mined.report` counts; `str` and `print` give it in sentences."""
+
+    def __str__(self) -> str:
+        return "\n".join(report_lines(self))
 
 
 @dataclass(frozen=True)
@@ -45,8 +53,8 @@ class Mined:
     identity: Mapping[str, Any]
     measured: Mapping[str, Any]
 
-    def report(self) -> dict[str, Any]:
-        """Candidates by reason, and the rate of false negatives as far as labels are known.
+    def report(self) -> MiningReport:
+        """Candidates by reason, and the rate of false negatives as far as labels are known; printed, in sentences.
 
         known_before, known_after  candidates in the window whose label is known, of queries with two positives or more:
                          all of them, and those that the rules keep which know no label; with `share_of=own` in each row
@@ -63,7 +71,7 @@ class Mined:
             reasons.update(portion["reasons"])
             usable.update(portion["left"])
         names = ("known_before", "false_negatives_before", "known_after", "false_negatives_after")
-        return {
+        counted = {
             "reasons": dict(sorted(reasons.items())),
             **dict(zip(names, _sums(portion["known"] for portion in counts), strict=True)),
             "rules": {
@@ -74,6 +82,7 @@ class Mined:
             "left": dict(usable),
             **self.measured,
         }
+        return MiningReport(counted)
 
     def rows(self) -> Iterator[list[str]]:
         """Anchor, positive and `options.negatives` negatives; queries for which there are fewer have no row.

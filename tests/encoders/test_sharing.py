@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -133,6 +134,16 @@ def test_an_upload_is_a_private_repository_that_can_be_loaded(bert_folder, load,
     assert 'SentenceTransformer("me/faq")' in card
     assert "| language | zh |" in card
     assert not (tmp_path / "again" / ".juzhen-files").exists()
+
+
+def test_a_dry_run_lists_the_files_and_asks_nobody(bert_folder, load, capsys):
+    """Without a token, and offline as these tests run."""
+    assert load(bert_folder).push_to_hub("me/faq", dry_run=True) == ""
+    told = capsys.readouterr().out
+    for name in ("model.safetensors", "README.md", "modules.json"):
+        assert re.search(rf"\d MB  {name}\n", told)
+    assert ".juzhen-files" not in told
+    assert told.endswith("nothing was uploaded to me/faq: dry_run\n")
 
 
 @pytest.mark.slow

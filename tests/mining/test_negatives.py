@@ -27,7 +27,7 @@ from juzhen.mining import negatives
 from juzhen.mining.mined import METADATA
 from juzhen.mining.options import MiningOptions
 from juzhen.mining.portion import Miner
-from juzhen.mining.summary import misfit
+from juzhen.mining.summary import misfit, report_lines
 from launch.check import check_command_line
 
 DESCRIBED = {"name": "like", "kind": "positive_pair", "language": "zh", "license": "MIT", "origin": "nowhere"}
@@ -103,6 +103,9 @@ def test_the_file_of_candidates_says_what_decided_it(ranking, encoder, tmp_path)
     table = pq.read_table(tmp_path / "of_tests_hard.parquet")
     told = json.loads(table.schema.metadata[METADATA])
     assert told["options"]["seed"] == 42
+    assert told["report"] == mined.report()  # printed, the same in sentences
+    assert str(mined.report()).splitlines() == report_lines(told["report"])
+    assert str(mined.report()).startswith("candidates: ")
     assert len(told["data"]) == len(told["sources"]["encoder"]) == 32
     assert sum(told["report"]["reasons"].values()) == len(table)
     rows = table.to_pylist()

@@ -1,0 +1,205 @@
+"""What sentence-transformers calls the options and methods of an encoder, taken where it means the same here."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import nn
+
+from juzhen.core.errors import UserError
+from juzhen.core.texts import short
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+RENAMED = {
+    "show_progress_bar": "show_progress",
+    "sentences": "texts",
+    "inputs": "texts",
+    "model_name_or_path": "source",
+    "commit_message": "message",
+}
+"""Option of sentence-transformers → option here that means the same."""
+
+WAYS_OUT = {
+    "batch_size": "batches are counted in tokens, whatever the length of the texts. Type batch_tokens=16384, or leave "
+    "it out",
+    "output_value": "one result for each text is given. Load an encoder of token vectors: MultiVectorEncoder.load(…)",
+    "precision": "vectors are computed in float32. Store them smaller with juzhen.quantize(vectors)",
+    "device": "the encoder computes where its weights are. Move it first: encoder.to(device)",
+    "pool": "processes are named here. Type workers=4, or workers=['cuda:0', 'cuda:1']",
+    "chunk_size": "processes share the texts by themselves. Type workers=4",
+    "num_workers": "no processes prepare the texts. Type workers=4, which share the work, or leave it out",
+    "max_length": "the length belongs to the encoder. Set it first: encoder.max_length = 256",
+    "max_seq_length": "the length belongs to the encoder. Set it first: encoder.max_length = 256",
+    "convert_to_numpy": "a list of tensors is not given. Type convert_to_tensor=True for one tensor",
+    "convert_to_tensor": "arrays are given. Leave it out, and type torch.from_numpy(…)",
+    "normalize_embeddings": "scores and vectors are of the length that the encoder learnt. Leave it out",
+    "convert_to_sparse_tensor": "a table of scipy is given. Leave it out",
+    "save_to_cpu": "arrays are given, which are on the CPU. Leave it out",
+    "prompt_name": "encoders of this family read queries and documents by two methods. Use encode_query and "
+    "encode_document",
+    "task": "a prompt is named. Type prompt_name=…",
+    "activation_fn": "scores are given as the model computes them. Fit probabilities with juzhen calibrate RUN",
+    "activation_fct": "scores are given as the model computes them. Fit probabilities with juzhen calibrate RUN",
+    "apply_softmax": "one score is given for each pair. encoder.logits(firsts, seconds) gives all logits",
+    "sentences": "pairs are given without a name. Type score(pairs)",
+    "inputs": "pairs are given without a name. Type score(pairs)",
+    "prompt": "a text of its own stands before queries, or before documents. Use encode_query and encode_document",
+    "modules": "an encoder is made by load. Leave it out",
+    "prompts": "prompts are those that were saved. Give one to a call: encode(texts, prompt=…)",
+    "default_prompt_name": "the default is what was saved. Name one in a call: encode(texts, prompt_name=…)",
+    "use_auth_token": "the token is that of `hf auth login`, or of HF_TOKEN in the environment. Leave it out",
+    "model_card_data": "facts of a card are given to save. Type save(folder, card={…})",
+    "backend": "the encoder loads as torch. Give a back end to a call: encode(texts, backend=open_backend(encoder, …))",
+    "num_labels": "the number of outputs is that of the saved head. Leave it out",
+    "keep_in_fp32_modules": "weights are loaded in float32. Leave it out",
+    "safe_serialization": "weights are written as safetensors. Leave it out",
+    "local_model_path": "the encoder itself is uploaded. Load the folder first",
+    "exist_ok": "a repository that exists gets a commit. Leave it out",
+    "replace_model_card": "the card is written anew. Leave it out",
+    "train_datasets": "facts of a card are given in one place. Type card={'trained_on': […]}",
+    "create_pr": "a commit goes to a branch. Type revision=<existing branch>, or leave it out",
+    "trust_remote_code": "code that comes with weights never runs. Leave it out; most encoders need none",
+    "cache_folder": "downloads lie where the hub keeps them. Set HF_HOME in the environment",
+    "local_files_only": "the network is left out for the whole program. Set HF_HUB_OFFLINE=1 in the environment",
+    "token": "the token is that of `hf auth login`, or of HF_TOKEN in the environment. Leave it out",
+    "model_kwargs": "weights are loaded in float32 as they were saved. Leave it out",
+    "tokenizer_kwargs": "the tokenizer is loaded as it was saved. Set encoder.max_length afterwards, or leave it out",
+    "processor_kwargs": "the tokenizer is loaded as it was saved. Set encoder.max_length afterwards, or leave it out",
+    "config_kwargs": "the configuration is loaded as it was saved. Leave it out",
+    "similarity_fn_name": "the score is the cosine, or the form that the encoder learnt. Leave it out",
+    "return_documents": "the number of each document is given: documents[hit.document]. Leave it out",
+}
+"""Option of sentence-transformers → why it is not taken, and what to type."""
+
+HARMLESS: Mapping[str, tuple[Any, ...]] = {
+    "output_value": (None, "sentence_embedding"),
+    "precision": (None, "float32"),
+    "pool": (None,),
+    "chunk_size": (None,),
+    "num_workers": (None, 0),
+    "task": (None,),
+    "activation_fn": (None,),
+    "activation_fct": (None,),
+    "apply_softmax": (None, False),
+    "return_documents": (None, False),
+    "convert_to_numpy": (None, True),
+    "convert_to_tensor": (None, False),
+    "convert_to_sparse_tensor": (None, False),
+    "save_to_cpu": (None, False, True),
+    "normalize_embeddings": (None, False),
+    "prompt_name": (None,),
+    "max_length": (None,),
+    "max_seq_length": (None,),
+    "trust_remote_code": (None, False),
+    "cache_folder": (None,),
+    "local_files_only": (None, False),
+    "token": (None, False),
+    "model_kwargs": (None, {}),
+    "tokenizer_kwargs": (None, {}),
+    "processor_kwargs": (None, {}),
+    "config_kwargs": (None, {}),
+    "similarity_fn_name": (None, "cosine"),
+    "modules": (None,),
+    "prompt": (None,),
+    "prompts": (None,),
+    "default_prompt_name": (None,),
+    "use_auth_token": (None, False),
+    "model_card_data": (None,),
+    "backend": ("torch",),
+    "num_labels": (None,),
+    "keep_in_fp32_modules": (None,),
+    "safe_serialization": (True,),
+    "local_model_path": (None,),
+    "exist_ok": (True,),
+    "replace_model_card": (True,),
+    "train_datasets": (None,),
+    "create_pr": (False,),
+}
+"""Option → its values that ask for what is done here anyway."""
+
+NAMES = {
+    "predict": "score(pairs)",
+    "get_sentence_embedding_dimension": "dim",
+    "get_embedding_dimension": "dim",
+    "get_max_seq_length": "max_length",
+    "max_seq_length": "max_length",
+    "encode_multi_process": "encode(texts, workers=4)",
+    "start_multi_process_pool": "encode(texts, workers=4)",
+    "stop_multi_process_pool": "encode(texts, workers=4)",
+    "similarity_pairwise": "score(firsts, seconds)",
+    "save_pretrained": "save(folder)",
+    "save_to_hub": "push_to_hub(name)",
+    "fit": "juzhen.fit(encoder, rows)",
+}
+"""Method or attribute of sentence-transformers → ours."""
+
+
+def takes_peer_options(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Lets a method of an encoder take options by the names of sentence-transformers.
+
+    An option that means something else here raises UserError with what to type instead.
+    """
+    known = inspect.signature(method).parameters
+    passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+
+    def is_foreign(name: str) -> bool:
+        return name not in known and name in _PEER and (not passes_on or RENAMED.get(name) in known)
+
+    @wraps(method)
+    def call(*args: Given.args, **options: Given.kwargs) -> Result:
+        if foreign := [name for name in options if is_foreign(name)]:
+            translated = {name: value for name, value in options.items() if name not in foreign}
+            for name in foreign:
+                translated |= _ours(args[0], name, options, known)
+            options = translated  # type: ignore[assignment]
+        return method(*args, **options)
+
+    return call
+
+
+_PEER = {*RENAMED, *WAYS_OUT}
+
+
+class PeerNames(nn.Module):
+    """Answers the names that sentence-transformers gives to what an encoder has under another one."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name not in NAMES:
+                raise
+            raise AttributeError(f"{type(self).__name__}.{name}: it is called {NAMES[name]} here") from None
+
+
+def _ours(
+    encoder: Any, name: str, options: Mapping[str, Any], known: Mapping[str, inspect.Parameter]
+) -> dict[str, Any]:
+    """The same in our words, nothing where it asks for nothing. Raises UserError for what is not taken."""
+    value = options[name]
+    ours = RENAMED.get(name)
+    if ours is not None and ours in known:
+        if ours in options:
+            raise UserError(f"{name}: {ours} says the same. Type one of the two.")
+        return {ours: value}
+    if name == "normalize_embeddings" and value is True and "normalize" in known:
+        return {"normalize": True}
+    is_tensor = name == "convert_to_numpy" and bool(options.get("convert_to_tensor"))
+    is_here = name == "device" and (value is None or _same_device(value, encoder))
+    if (
+        is_tensor
+        or is_here
+        or any(type(value) is type(one) and value == one for one in HARMLESS.get(name, ()))
+    ):
+        return {}
+    why = WAYS_OUT.get(name, "there is no such option. Leave it out")
+    raise UserError(f"{name}={short(repr(value), 40)}: {why}.")
+
+
+def _same_device(value: Any, encoder: nn.Module) -> bool:
+    asked, has = torch.device(value), next(encoder.parameters()).device
+    return asked.type == has.type and asked.index in (None, has.index)
