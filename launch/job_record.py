@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,8 @@ def _text(value: Any) -> str:
         return "null"
     if isinstance(value, Mapping):
         return short(str(value.get("name", "set")))
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value):
+        return f"weights {value[:8]}"
     return short(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False).replace('"', ""))
 
 

@@ -1,13 +1,17 @@
 """A run that is killed and continued ends with the very weights of a run that was left alone."""
 
+import os
 import random
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 import rerankers
-from jobs import Interrupt, as_program, interrupt, run_job, weights
+from forks import ROOT
+from jobs import SMALL, Interrupt, as_program, interrupt, run_job, weights
 
 import callbacks.trainer as assembly
 from callbacks.resume import ResumePoint, saved_state
@@ -53,6 +57,34 @@ def assert_same_weights(
 
 def test_killed_after_a_validation(tmp_path, tiny_backbone, whole):
     assert_same_weights(tmp_path, tiny_backbone, steps=[13], whole=whole)
+
+
+@pytest.mark.slow
+def test_the_same_command_gives_the_same_bytes_whatever_runs_beside_it(tmp_path, tiny_backbone):
+    own = (
+        "dataset=[demo_nli]",
+        "loss=softmax",
+        "training.duration=8 steps",
+        "training.validate_every=4 steps",
+    )
+    words_of = {word.partition("=")[0]: word for word in (*SMALL, f"backbone.path={tiny_backbone}", *own)}
+    job = [*words_of.values(), "training.patience=null"]
+    ways = {
+        "hash 1": ({"PYTHONHASHSEED": "1"}, ()),
+        "hash 7": ({"PYTHONHASHSEED": "7"}, ()),
+        "store": ({}, (f"schedule.store={tmp_path / 'store'}",)),
+        "store again": ({}, (f"schedule.store={tmp_path / 'store'}",)),
+        "no cache": ({}, ("cache_dir=null",)),
+    }
+    programs = []
+    for way, (variables, words) in ways.items():  # all at a time; the second with a store waits for the first
+        command = [sys.executable, "train.py", *job, f"output_dir={tmp_path / way}", *words]
+        programs.append(subprocess.Popen(command, cwd=ROOT, env={**os.environ, **variables}))
+    assert [program.wait() for program in programs] == [0] * len(ways)
+    alone = run_job(tmp_path / "alone", tiny_backbone, *job)
+    for way in ways:
+        (run,) = (tmp_path / way).glob("demo_nli*")
+        assert weights(run) == weights(alone), way
 
 
 @pytest.fixture
