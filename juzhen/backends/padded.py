@@ -63,10 +63,11 @@ class PaddedEncoder(nn.Module):
     ) -> Float[Tensor, "sentences dim"] | tuple[Tensor, Tensor]:
         encoder, mask = self.encoder, attention_mask.unsqueeze(-1).float()
         sentences = PaddedSentences(mask, encoder.unpooled)
-        embeddings = POOLINGS[encoder.pooling].pool(
-            self._layers(input_ids, attention_mask, token_type_ids), sentences
-        )
-        for projection in encoder.projections:
+        layers = self._layers(input_ids, attention_mask, token_type_ids)
+        for layer in encoder.output_layers[: encoder.token_layers]:
+            layers = tuple(layer(states) for states in layers)
+        embeddings = POOLINGS[encoder.pooling].pool(layers, sentences)
+        for projection in encoder.output_layers[encoder.token_layers :]:
             embeddings = projection(embeddings)
         embeddings = F.normalize(embeddings, dim=-1) if encoder.normalize else embeddings
         if encoder.score_head is None:

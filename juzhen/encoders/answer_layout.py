@@ -48,7 +48,7 @@ class AnswerLayout:
 
     answers  number of the token for yes, and of that for no; of yes alone where its logit is the score
     prompts  the default one is the instruction, a message of the system
-    format   as of `AnswerPrompt`; None: as the template takes it
+    format   as of `GenerativeReranker`; None: as the template takes it
     """
 
     answers: tuple[int, ...]
@@ -69,19 +69,17 @@ def read_answers(folder: Path) -> AnswerLayout:
             raise UserError(
                 f"{second}: scores {short(repr(settings['module_input_name']))}, expected {LOGITS}"
             )
-        format = _format(read_transformer_settings(first, ANSWERS), first / LENGTH_FILE)
+        format = _format(read_transformer_settings(first, ANSWERS))
         prompts = prompts_of(overall, folder / PROMPTS_FILE)
     return AnswerLayout(tuple(int(number) for number in numbers if number is not None), prompts, format)
 
 
-def _format(about: dict[str, Any], path: Path) -> Format | None:
-    """How the chat template takes contents. Raises UserError where it is not read as it is."""
-    kinds = about.get("modality_config")
-    if kinds is not None and "message" not in kinds:
-        raise UserError(
-            f"{path}: pairs are read without a chat template (modality_config has no message), which is not supported"
-        )
-    format = ((kinds or {}).get("message") or {}).get("format")
+def _format(about: dict[str, Any]) -> Format | None:
+    """How pairs are put together: by the chat template, as it takes contents, or without one."""
+    kinds = about.get("modality_config") or {}
+    if "message" not in kinds:
+        return "plain"
+    format = (kinds["message"] or {}).get("format")
     return format if format in ("flat", "structured") else None
 
 
@@ -154,9 +152,11 @@ def write_answers(encoder: Any, folder: Path, card: dict[str, Any], *, place: st
     (folder / FOLDER).mkdir()
     _json(folder / FOLDER / "config.json", names | {"module_input_name": LOGITS})
     way = {"method": "forward", "method_output_name": "logits"}
+    form = encoder.template.format
+    message = {} if form == "plain" else {"message": way | {"format": form}}
     about: dict[str, Any] = {
         "transformer_task": TASK,
-        "modality_config": {"text": way, "message": way | {"format": encoder.template.format}},
+        "modality_config": {"text": way} | message,
         "module_output_name": LOGITS,
     }
     if encoder.backbone.dtype != torch.float32:  # they would compute in the precision of the file

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -19,6 +19,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
 from juzhen.core.texts import short
+from juzhen.encoders.cross_encoder_input import PairTemplate
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.texts import no_garbage_collection
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable, runs
@@ -34,8 +35,8 @@ INSTRUCTION = "Given a web search query, retrieve relevant passages that answer 
 
 PLACES = ("instruction", "query", "document")
 MARKS = {"query": "queryplaceofapair", "document": "documentplaceofapair"}
-Format = Literal["flat", "structured"]
-"""Whether a chat template takes the content of a message as a text, or as a list of parts."""
+Format = Literal["flat", "structured", "plain"]
+"""A chat template takes the content of a message as a text, or as a list of parts · pairs are read without one."""
 
 ENDS = ("a", "Z", "7", "今", "!", ".", "-", "\n", " ", "”", "\t", ">", "é")
 """What texts begin and end with where a tokenizer might join them to what stands beside them."""
@@ -108,7 +109,8 @@ class AnswerPrompt:
         label = tokenizer.name_or_path or "this encoder"
         if not isinstance(tokenizer.chat_template, str):
             raise UserError(f"{label}: has no chat template that puts a query and a document in their places")
-        for name in ("flat", "structured") if format is None else (format,):
+        formats: tuple[Format, ...] = ("flat", "structured") if format is None else (format,)
+        for name in formats:
             with naming(f"{label}: its chat template cannot be filled in"):
                 text = _rendered(tokenizer, instruction, MARKS["query"], MARKS["document"], name)
             if all(text.count(mark) == 1 for mark in MARKS.values()):
@@ -171,6 +173,27 @@ class AnswerPrompt:
         lasts = ends[is_cut] - len(self.tail)
         ids[runs(lasts, np.full(len(lasts), len(self.tail)))] = np.tile(self.tail, len(lasts))
         return TokenTable(ids, starts, ends), TokenTable(np.zeros_like(ids), starts, ends)
+
+
+@dataclass(frozen=True)
+class PlainPair(PairTemplate):
+    """The two texts of a pair with the special tokens of the tokenizer alone, and an instruction before the first."""
+
+    instruction: str = ""
+    fixed: int = 0
+    format: ClassVar[Format] = "plain"
+
+    @classmethod
+    def around_pairs(cls, tokenizer: PreTrainedTokenizerBase, instruction: str | None) -> "PlainPair":
+        """What the tokenizer makes of pairs."""
+        template = PairTemplate.of(tokenizer, apart=False)
+        before = _ids(tokenizer, [instruction or ""])[0]
+        settings = vars(template) | {"margins": (0, 0), "instruction": instruction or ""}
+        return cls(**settings, fixed=template.num_special + len(before))
+
+    def around(self, text: str, *, is_query: bool) -> str:
+        """A side as it is tokenised, without special tokens."""
+        return self.instruction + text if is_query else text
 
 
 def _rendered(

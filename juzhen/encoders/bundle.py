@@ -17,7 +17,7 @@ from juzhen.encoders.adapter_folder import save_adapter
 from juzhen.encoders.adapters import has_adapter, is_ours_alone
 from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.grades import GRADES
-from juzhen.encoders.layout import MODULES_FILE, OWN_FILE, PAIRS_FILE
+from juzhen.encoders.layout import MODULES_FILE, OWN_FILE, PAIRS_FILE, TOKEN_STATES
 from juzhen.encoders.locate import HEAD_FILE
 from juzhen.encoders.model_card import HERE, model_card, pair_card
 from juzhen.encoders.pooled_encoder import TYPES, PooledEncoder
@@ -136,6 +136,9 @@ def _json(path: Path, content: Any) -> None:
     write_json(path, content, indent=2, in_own_folder=True)
 
 
+TOKENS = {"module_input_name": TOKEN_STATES, "module_output_name": TOKEN_STATES}
+"""By which sentence-transformers knows a layer over the states of tokens."""
+
 Modules = dict[str, dict[str, Any] | None]
 """Folder of a module of sentence-transformers → its config.json; None: it is written, or there is none."""
 
@@ -145,6 +148,8 @@ def _write_layers(encoder: PooledEncoder, folder: Path, *, start: int) -> Module
     for number, layer in enumerate(encoder.output_layers, start=start):
         names.append(f"{number}_{layer.kind}")
         layer.save(folder / names[-1])
+        if len(names) <= encoder.token_layers:
+            _json(folder / names[-1] / "config.json", layer.config() | TOKENS)
     return dict.fromkeys(names)
 
 
@@ -213,6 +218,8 @@ def _write_cross_encoder(encoder: Any, folder: Path, card: dict[str, Any], place
         "segments": encoder.segments,
         "symmetric": encoder.symmetric,
     } | ({"layers": list(layers)} if layers else {})
+    if inner.token_layers:
+        settings["token_layers"] = inner.token_layers
     if encoder.grades != GRADES.get(encoder.outputs, ()):
         settings["grades"] = list(encoder.grades)
     _json(folder / PAIRS_FILE, settings)
@@ -220,7 +227,9 @@ def _write_cross_encoder(encoder: Any, folder: Path, card: dict[str, Any], place
     if not is_theirs:
         _refuse_elsewhere(folder, "CrossEncoder")
     else:
-        _write_their_cross_encoder(encoder, folder, pooling | layers)
+        before, behind = [*layers][: inner.token_layers], [*layers][inner.token_layers :]
+        modules = dict.fromkeys(before) | pooling | dict.fromkeys(behind)
+        _write_their_cross_encoder(encoder, folder, modules)
     write_text(
         folder / "README.md",
         pair_card(encoder, settings, card, loads_elsewhere=is_theirs, place=place),

@@ -1,16 +1,15 @@
 """The head of a cross-encoder that others saved, taken apart into layers over a pooled state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import PretrainedConfig
 
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, require_choice
 from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.adapter_files import weight_files
 from juzhen.encoders.adapter_folder import adapted_layers
@@ -18,31 +17,59 @@ from juzhen.encoders.first_look import EncoderFiles, find_encoder
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import CLASSIFIER
 from juzhen.encoders.parts import read_parts
-from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection, load_projections
+from juzhen.encoders.projection import (
+    IDENTITY,
+    NORM_EPS,
+    OutputLayer,
+    OutputNorm,
+    Projection,
+    load_projections,
+)
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.settings_file import naming
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.transformer import read_architecture
 
 _ACTIVATION = "torch.nn.modules.activation."
+NORM, CHOSEN = "LayerNorm", "classifier_activation"
+"""A normalization in the place of a linear layer · the activation that config.json names."""
 _ROBERTA = (("classifier.dense", "Tanh"), ("classifier.out_proj", None))
 HEADS: dict[str, tuple[tuple[str, str | None], ...]] = {
-    "bert": (("bert.pooler.dense", "Tanh"), ("classifier", None)),
+    **{
+        name: ((f"{name}.pooler.dense", "Tanh"), ("classifier", None))
+        for name in ("bert", "gte", "nomic_bert")
+    },
     "albert": (("albert.pooler", "Tanh"), ("classifier", None)),
     "distilbert": (("pre_classifier", "ReLU"), ("classifier", None)),
     "deberta-v2": (("pooler.dense", "GELU"), ("classifier", None)),
     "electra": (("classifier.dense", "GELU"), ("classifier.out_proj", None)),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), _ROBERTA),
+    "eurobert": (("dense", "GELU"), ("classifier", None)),
+    "modernbert": (("head.dense", CHOSEN), ("head.norm", NORM), ("classifier", None)),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet", "jina_embeddings_v3"), _ROBERTA),
 }
-"""Architecture → the layers over the first token's state in its class with a head, and their activations."""
+"""Architecture → the layers over a pooled state in its class with a head, and their activations."""
+
+POOLED = {"cls": "cls", "bos": "cls", "mean": "mean", "late": "mean"}
+"""`classifier_pooling` of config.json → our pooling; late: the first layer of the head comes before it."""
+
+CHOICES = {"gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "tanh": "Tanh", "sigmoid": "Sigmoid"}
+"""`classifier_activation` of config.json → the activation."""
 
 NLI = ("entailment", "neutral", "contradiction")
 """The order in which a head of three classes has them here."""
 
 
-def read_theirs(
-    folder: Path, path: str, revision: str | None
-) -> tuple[SentenceEncoder, list[OutputLayer], nn.Linear]:
-    """The encoder in such a folder, the layers between the pooled state of a pair and its logits, and the last one.
+@dataclass(frozen=True)
+class Head:
+    """What makes logits of the states of a pair: layers, `token_layers` of them before pooling, and the last one."""
+
+    layers: list[OutputLayer]
+    last: nn.Linear
+    token_layers: int = 0
+
+
+def read_theirs(folder: Path, path: str, revision: str | None) -> tuple[SentenceEncoder, Head]:
+    """The encoder in such a folder, and its head.
 
     Raises UserError for what is not read here.
 
@@ -50,9 +77,10 @@ def read_theirs(
     """
     config = BackboneConfig(path=path, revision=revision, initialize="pretrained")
     files = find_encoder(config)
-    config = replace(config, pooling=_pooling_of(files.layout, folder))
-    encoder = SentenceEncoder.of(read_parts(config, seed=0))
-    return encoder, *_read_head(folder, files, encoder.backbone.config)
+    pooling, token_layers = _pooling_of(files, folder)
+    encoder = SentenceEncoder.of(read_parts(replace(config, pooling=pooling), seed=0))
+    layers, last = _read_head(folder, files, encoder.backbone.config)
+    return encoder, Head(layers, last, token_layers)
 
 
 def _read_head(
@@ -78,7 +106,8 @@ def _read_head(
 
 
 def _of_modules(layout: Layout, architecture: PretrainedConfig) -> Sequence[OutputLayer]:
-    return load_projections(layout.head, width=architecture.hidden_size, layer_norm=None)
+    width, count = architecture.hidden_size, layout.token_layers
+    return load_projections(layout.head, width=width, layer_norm=None, token_layers=count)
 
 
 def _of_classifier(files: EncoderFiles, architecture: PretrainedConfig) -> Sequence[OutputLayer]:
@@ -105,20 +134,40 @@ def _of_classifier(files: EncoderFiles, architecture: PretrainedConfig) -> Seque
             "Save them with the model; beside an adapter, name them in modules_to_save"
         )
     require_finite_weights(stored.items(), files.adapter or folder)
-    return [_layer(stored, name, activation) for name, activation in HEADS[family]]
+    return [
+        _layer(stored, name, _named(activation, architecture, folder)) for name, activation in HEADS[family]
+    ]
+
+
+def _named(activation: str | None, architecture: PretrainedConfig, folder: Path) -> str | None:
+    """The activation of a layer. Raises UserError for one of config.json that is not computed here."""
+    if activation != CHOSEN:
+        return activation
+    chosen = architecture.classifier_activation
+    require_choice(f"{folder}: {CHOSEN}", chosen, CHOICES)
+    if architecture.norm_eps != NORM_EPS:
+        raise UserError(
+            f"norm_eps={architecture.norm_eps}: a head with {NORM_EPS} alone is computed here. Use another"
+        )
+    return CHOICES[chosen]
 
 
 def _is_of_head(name: str, family: str) -> bool:
     return any(name.startswith(f"{layer}.") for layer, _ in HEADS[family])
 
 
-def _layer(stored: Mapping[str, Tensor], name: str, activation: str | None) -> Projection:
-    weight, bias = stored[f"{name}.weight"].float(), stored[f"{name}.bias"].float()
-    named = IDENTITY if activation is None else f"{_ACTIVATION}{activation}"
-    layer = Projection(weight.shape[1], weight.shape[0], bias=True, activation=named)
-    with torch.no_grad():
-        layer.linear.weight.copy_(weight)
-        layer.linear.bias.copy_(bias)
+def _layer(stored: Mapping[str, Tensor], name: str, activation: str | None) -> OutputLayer:
+    parts = {key: stored[f"{name}.{key}"].float() for key in ("weight", "bias") if f"{name}.{key}" in stored}
+    layer: OutputNorm | Projection
+    if activation == NORM:
+        layer = OutputNorm(len(parts["weight"]))
+        inner: nn.Module = layer.norm
+    else:
+        rows, columns = parts["weight"].shape
+        named = IDENTITY if activation is None else f"{_ACTIVATION}{activation}"
+        layer = Projection(columns, rows, bias="bias" in parts, activation=named)
+        inner = layer.linear
+    inner.load_state_dict(parts, strict=False)  # without a bias that of a normalization is 0
     return layer
 
 
@@ -135,13 +184,11 @@ def _order_of_classes(folder: Path, labels: Mapping[Any, str], count: int) -> li
     )
 
 
-def _pooling_of(layout: Layout, folder: Path) -> str:
-    """What the head reads; of a classifier the first token's state. Raises UserError for what no head reads here."""
-    if not layout.head:
-        path = layout.transformer / "config.json"
-        pooling = read_settings(path).get("classifier_pooling", "cls")
-    else:
-        pooling = layout.pooling_for(None)
-    if pooling not in ("cls", "mean"):
-        raise UserError(f"{folder}: its head reads the pooling {pooling}; only cls and mean are supported")
-    return str(pooling)
+def _pooling_of(files: EncoderFiles, folder: Path) -> tuple[str, int]:
+    """What the head reads, and how many of its layers come before. Raises UserError for what no head reads here."""
+    if files.layout.head:
+        return files.layout.pooling_for(None), files.layout.token_layers
+    architecture = read_architecture(files.layout.transformer, dropout=None)
+    chosen = getattr(architecture, "classifier_pooling", "cls")
+    require_choice(f"{folder}: classifier_pooling", chosen, POOLED)
+    return POOLED[chosen], int(chosen == "late")

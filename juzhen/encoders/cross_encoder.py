@@ -54,6 +54,7 @@ class CrossEncoder(PairEncoder):
     segments  tokens of the second sentence are marked as such, where architecture and tokenizer have marks
     symmetric  `score` is the mean of both orders
     layers    what stands between the pooled state and the head; usually nothing
+    token_layers  so many of them, the first ones, stand over the states of tokens, before pooling
     grades    how close two sentences are in each class, from 0 to 1; None: as GRADES has it. Empty without classes
     """
 
@@ -70,6 +71,7 @@ class CrossEncoder(PairEncoder):
         symmetric: bool,
         seed: int,
         layers: Sequence[OutputLayer] = (),
+        token_layers: int = 0,
         grades: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
@@ -77,7 +79,7 @@ class CrossEncoder(PairEncoder):
         refuse_prompt(JOINT, inner.prompt)
         # An embedding's projections, length and score mean nothing to a head.
         inner.projections, inner.normalize, inner.score_head = nn.ModuleList(layers), False, None
-        inner._serves_head = True
+        inner._serves_head, inner._token_layers = True, token_layers
         self.symmetric = symmetric
         self.template = PairTemplate.of(inner.tokenizer)
         self.segments = segments and self.marks_segments
@@ -125,12 +127,17 @@ class CrossEncoder(PairEncoder):
         if gives_answers(folder):
             return GenerativeReranker.load(source, revision=revision, device=device)
         if not (folder / HEAD_FILE).is_file():
-            inner, layers, head = read_theirs(folder, path, revision)
-            marks = inner.gives_segments
+            inner, head = read_theirs(folder, path, revision)
             encoder = cls(
-                inner, outputs=head.out_features, segments=marks, symmetric=False, seed=0, layers=layers
+                inner,
+                outputs=head.last.out_features,
+                segments=inner.gives_segments,
+                symmetric=False,
+                seed=0,
+                layers=head.layers,
+                token_layers=head.token_layers,
             )
-            encoder.head.load_state_dict(head.state_dict(), strict=False)
+            encoder.head.load_state_dict(head.last.state_dict(), strict=False)
             return encoder.to(target).eval()
         with naming(f"{folder}: {PAIRS_FILE} and {HEAD_FILE} do not belong together"):
             settings = read_settings(folder / PAIRS_FILE)
@@ -139,9 +146,12 @@ class CrossEncoder(PairEncoder):
             )
             inner = SentenceEncoder.of(read_parts(config, seed=0))
             between = [inside(folder, name) for name in settings.get("layers", [])]
-            layers = load_projections(between, width=inner.backbone.config.hidden_size, layer_norm=None)
+            count = settings.get("token_layers", 0)
+            width = inner.backbone.config.hidden_size
+            layers = load_projections(between, width=width, layer_norm=None, token_layers=count)
             options = {name: settings[name] for name in ("outputs", "segments", "symmetric")}
-            encoder = cls(inner, **options, seed=0, layers=layers, grades=settings.get("grades"))
+            options |= {"layers": layers, "token_layers": count, "grades": settings.get("grades")}
+            encoder = cls(inner, **options, seed=0)
             encoder.head.load_state_dict(read_tensors(folder / HEAD_FILE))
         encoder._is_loaded_from(folder)
         return encoder.to(target).eval()
@@ -186,6 +196,7 @@ class CrossEncoder(PairEncoder):
             symmetric=self.symmetric,
             seed=seed,
             layers=self.inner.output_layers,
+            token_layers=self.inner.token_layers,
         )
 
     @property

@@ -42,14 +42,17 @@ class PairTemplate:
     keeps_end: bool
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase) -> "PairTemplate":
-        """Reads the format off a pair of one-letter sentences. Raises UserError where nothing tells the two apart."""
+    def of(cls, tokenizer: PreTrainedTokenizerBase, *, apart: bool = True) -> "PairTemplate":
+        """Reads the format off a pair of one-letter sentences.
+
+        Raises UserError for a tokenizer of other units than sentences, and where nothing tells the two `apart`.
+        """
         options = {"return_special_tokens_mask": True, "return_token_type_ids": True}
         joined = tokenizer("a", "b", **options)
         letters = np.flatnonzero(np.asarray(joined["special_tokens_mask"]) == 0)
         ids, types = np.asarray(joined["input_ids"]), np.asarray(joined["token_type_ids"])
         first, second = letters[0], letters[-1]
-        if len(letters) != 2 or second - first < 2:
+        if len(letters) != 2 or second - first < 1 + apart:
             raise UserError(
                 f"{tokenizer.name_or_path or 'this encoder'}: its tokenizer puts no special token between two "
                 "sentences, which a cross-encoder needs; choose an encoder such as BERT or RoBERTa"

@@ -14,6 +14,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.texts import short
+from juzhen.encoders.adapter_files import BASE_FILE
 from juzhen.encoders.adapters import has_adapter, source_folder
 from juzhen.encoders.answer_layout import read_answers, require_answering, stored_head, write_answers
 from juzhen.encoders.answer_prompt import (
@@ -22,6 +23,7 @@ from juzhen.encoders.answer_prompt import (
     LINES,
     AnswerPrompt,
     Format,
+    PlainPair,
     SideReader,
     chat_template,
 )
@@ -52,7 +54,7 @@ class GenerativeReranker(PairEncoder):
     inner     the language model without its head, with pooling `last`
     answers   numbers of the tokens for yes and no; of yes alone, where its logit is the score
     prompts   the default one is the instruction
-    format    as of `AnswerPrompt`
+    format    as of `AnswerPrompt`; plain: no chat template is read
 
     Of the head only the rows of the answers are computed with. They are rows of the table of tokens, or of a head of
     their own, and learn as these do: not beside an adapter. The tokenizer's chat template holds the text.
@@ -80,7 +82,7 @@ class GenerativeReranker(PairEncoder):
             raise UserError(
                 f"{label}: texts are cut at their start (truncation_side), and a question at its end alone"
             )
-        rows = token_embeddings(inner.backbone).num_embeddings
+        rows = len(token_embeddings(inner.backbone).weight)
         if len(set(answers)) != len(answers) or not all(0 <= number < rows for number in answers):
             raise UserError(
                 f"{label}: the answers {list(answers)} are no tokens of the {rows} that the model has"
@@ -92,7 +94,7 @@ class GenerativeReranker(PairEncoder):
         self.answers = tuple(answers)
         self.prompts = prompts
         self._format = format
-        self.template = AnswerPrompt.of(inner.tokenizer, self.instruction, format=format)
+        self.template = self._template_of(self.instruction)
         least = self.template.fixed + 2
         if inner.max_length < least:
             raise UserError(
@@ -116,7 +118,9 @@ class GenerativeReranker(PairEncoder):
         """
         layout = read_answers(folder)
         encoder = cls(inner, answers=layout.answers, prompts=layout.prompts, format=layout.format)
-        is_tied = inner.backbone.config.tie_word_embeddings or has_adapter(inner.backbone)
+        # Beside an adapter of ours the table of tokens is the head where the base has none; others draw one anew.
+        is_ours = has_adapter(inner.backbone) and (folder / BASE_FILE).is_file()
+        is_tied = inner.backbone.config.tie_word_embeddings or is_ours
         if has_weights and encoder.rows is None and not is_tied:
             raise UserError(
                 f"{folder}: config.json says that the model has a head of its own (tie_word_embeddings: false), and no "
@@ -202,12 +206,20 @@ class GenerativeReranker(PairEncoder):
         """Raises UserError for a template that has no place for it."""
         texts = {name: value for name, value in self.prompts.texts.items() if name != NAME}
         prompts = Prompts(texts | {NAME: text}, NAME) if text else Prompts(texts)
-        template = AnswerPrompt.of(self.inner.tokenizer, text or None, format=self._format)
-        if text and all(text not in part for part in (template.before, template.between, template.after)):
-            raise UserError(
-                f"instruction={short(repr(text))}: the chat template of this encoder has no place for one; leave it out"
-            )
+        template = self._template_of(text or None)
+        if isinstance(template, AnswerPrompt):
+            parts = (template.before, template.between, template.after)
+            if text and all(text not in part for part in parts):
+                raise UserError(
+                    f"instruction={short(repr(text))}: the chat template of this encoder has no place for one; leave "
+                    "it out"
+                )
         vars(self).update(prompts=prompts, template=template)
+
+    def _template_of(self, instruction: str | None) -> AnswerPrompt | PlainPair:
+        if self._format == "plain":
+            return PlainPair.around_pairs(self.inner.tokenizer, instruction)
+        return AnswerPrompt.of(self.inner.tokenizer, instruction, format=self._format)
 
     @property
     def reader(self) -> SideReader:

@@ -44,7 +44,8 @@ class Layout:
 
     None means that the folder does not say. `pooling_error` holds why the folder's pooling cannot be
     computed; it matters only when the configuration does not choose another one. `head` has the folders of the layers
-    that score pairs, where sentence-transformers wrote a cross-encoder in modules. `reader` is the class that alone
+    that score pairs, where sentence-transformers wrote a cross-encoder in modules, and `token_layers` says how many of
+    them, the first ones, come before pooling. `reader` is the class that alone
     reads such a folder, where its states are no embeddings of sentences.
     """
 
@@ -57,6 +58,7 @@ class Layout:
     templates: Templates | None = None
     prompts: Prompts = field(default_factory=Prompts)
     head: list[Path] = field(default_factory=list)
+    token_layers: int = 0
     reader: str | None = None
 
     def pooling_for(self, chosen: str | None) -> str:
@@ -224,6 +226,9 @@ def inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
+TOKEN_STATES = "token_embeddings"
+"""What sentence-transformers calls the states of tokens."""
+
 ORDER = {
     "Transformer": 0,
     "StaticEmbedding": 0,
@@ -248,6 +253,10 @@ def _sentence_transformers(folder: Path) -> Layout:
         kind, path = _kind(module["type"], folder), inside(folder, module["path"])
         config = read_module(path, kind)
         if kind == "Dropout":  # idle in a trained model
+            continue
+        if kind == "Dense" and rank == 0 and config.get("module_input_name") == TOKEN_STATES:
+            layout.projections.append(path)
+            layout.token_layers += 1
             continue
         repeats = ORDER[kind] == rank and kind not in ("Dense", "LayerNorm")
         if ORDER[kind] < rank or repeats or (rank < 0 and ORDER[kind]) or layout.head:
@@ -276,6 +285,11 @@ def _sentence_transformers(folder: Path) -> Layout:
             case "Normalize":
                 _check_normalize(path / "config.json", config)
                 layout.normalize = True
+    if layout.token_layers and not layout.head:
+        raise UserError(
+            f"{layout.projections[0]}: module_input_name={TOKEN_STATES}: a Dense layer before pooling is read in "
+            "cross-encoders alone. Use another model, or load its transformer alone and choose a pooling"
+        )
     if rank < 0:
         raise UserError(f"{folder / MODULES_FILE}: expected a list of modules, the first one a Transformer")
     similarity = settings.get("similarity_fn_name") or "cosine"
@@ -340,7 +354,7 @@ def _pooling(config: Mapping[str, Any], folder: Path) -> tuple[str | None, str |
     if modes is None:
         switches = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]
         modes = [mode_of(switch) for switch in switches] or ["mean"]
-    modes = [modes] if isinstance(modes, str) else modes
+    modes = [mode_of(mode) for mode in ([modes] if isinstance(modes, str) else modes)]
     for name, pooling in POOLINGS.items():
         if modes == [pooling.mode] and not pooling.reads_first_layer:
             return name, None

@@ -212,7 +212,7 @@ def num_positions(backbone: PreTrainedModel) -> int | None:
     limit = most_positions(backbone.config.to_dict())
     for name, module in backbone.named_modules():
         if (
-            name.endswith("position_embeddings")
+            name.removesuffix(".base_layer").endswith("position_embeddings")
             and isinstance(module, nn.Embedding)
             and module.padding_idx is not None
         ):

@@ -80,6 +80,7 @@ class PooledEncoder(Prompted):
         "truncate_dim",
     )
     _serves_head = False
+    _token_layers = 0
     most_pieces: Callable[[int], int] | None = None
     """The most micro-batches of any process, from those of this one, where all go through the layers together."""
 
@@ -213,6 +214,11 @@ class PooledEncoder(Prompted):
         return [cast(OutputLayer, layer) for layer in self.projections]
 
     @property
+    def token_layers(self) -> int:
+        """So many of the output layers, the first ones, come before pooling, over the state of each token."""
+        return self._token_layers
+
+    @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
@@ -297,10 +303,12 @@ class PooledEncoder(Prompted):
         return self._projected(self._pool(layers, tokens))
 
     def _pool(self, layers: Sequence[Tensor], tokens: Tokens) -> Float[Tensor, "sentences dim"]:
+        for layer in self.output_layers[: self.token_layers]:
+            layers = [layer(states) for states in layers]
         return POOLINGS[self.pooling].pool(layers, PackedSentences(tokens))
 
     def _projected(self, embeddings: Tensor) -> Float[Tensor, "sentences dim"]:
-        for projection in self.projections:
+        for projection in self.output_layers[self.token_layers :]:
             embeddings = projection(embeddings)
         return embeddings.float()
 

@@ -71,6 +71,14 @@ def mean(layers: Sequence[Any], sentences: Sentences) -> Any:
     return sentences.sum(layers[-1]) / sentences.count
 
 
+def mean_sqrt_len(layers: Sequence[Any], sentences: Sentences) -> Any:
+    """Sum of the last layer over the tokens, divided by the root of their number: long texts have longer embeddings.
+
+    Cosines are those of the mean; layers behind the pooling see the length of a text (as in sentence-transformers).
+    """
+    return sentences.sum(layers[-1]) / sentences.count**0.5
+
+
 def first_last(layers: Sequence[Any], sentences: Sentences) -> Any:
     """Average of the mean pools of the first and the last transformer layer.
 
@@ -95,6 +103,7 @@ POOLINGS: dict[str, Pooling] = {
     "max": Pooling(lambda layers, sentences: sentences.max(layers[-1]), "pooling_mode_max_tokens"),
     "first_last": Pooling(first_last, "pooling_mode_mean_tokens", reads_first_layer=True),
     "weighted": Pooling(weighted, "pooling_mode_weightedmean_tokens"),
+    "mean_sqrt_len": Pooling(mean_sqrt_len, "pooling_mode_mean_sqrt_len_tokens"),
     "last": Pooling(lambda layers, sentences: sentences.last(layers[-1]), "pooling_mode_lasttoken"),
 }
 """Values of `backbone.pooling`."""

@@ -124,6 +124,10 @@ class Projection(OutputLayer):
         return cls._filled(folder, *sizes, activation=activation, **options)
 
 
+NORM_EPS = 1e-5
+"""What torch and sentence-transformers add to the variance in a normalization."""
+
+
 class OutputNorm(OutputLayer):
     """γ (x − mean(x)) / √(var(x) + 1e-5) + β over the dimensions of an embedding; fresh ones have γ = 1, β = 0.
 
@@ -150,14 +154,17 @@ class OutputNorm(OutputLayer):
         return cls._filled(folder, read_module(folder, cls.kind)["dimension"])
 
 
-def load_projections(folders: Sequence[Path], *, width: int, layer_norm: bool | None) -> list[OutputLayer]:
+def load_projections(
+    folders: Sequence[Path], *, width: int, layer_norm: bool | None, token_layers: int = 0
+) -> list[OutputLayer]:
     """What the folders hold, in their order.
 
     width       numbers of a pooled state
+    token_layers  so many of them, the first ones, stand over the states of tokens
     layer_norm  true: a fresh normalization is put last, unless one is there · false: none is used · None: as they are
     """
-    layers: list[OutputLayer] = []
-    for folder in folders:
+    layers: list[OutputLayer] = [Projection.load(folder, of_tokens=True) for folder in folders[:token_layers]]
+    for folder in folders[token_layers:]:
         is_norm = "dimension" in read_settings(folder / "config.json")
         layer = (OutputNorm if is_norm else Projection).load(folder)
         width = layer.out_features

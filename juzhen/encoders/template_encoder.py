@@ -94,7 +94,7 @@ class TemplateEncoder(PooledEncoder):
         tokenizer, backbone = self.tokenizer, self.backbone
         tokenizer.add_tokens([AddedToken(INJECTED, special=True)], special_tokens=True)
         number = cast(int, tokenizer.convert_tokens_to_ids(INJECTED))
-        rows = token_embeddings(backbone).num_embeddings
+        rows = len(token_embeddings(backbone).weight)
         if number >= rows:
             with torch.random.fork_rng(devices=[]), torch.no_grad():
                 mean = token_embeddings(backbone).weight.mean(dim=0)

@@ -22,6 +22,7 @@ from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.transformer import token_embeddings
 from juzhen.serving.errors import RequestError
 
 SIDES = {
@@ -92,7 +93,7 @@ class Embedder:
         ids = encoder.tokenizer("a")["input_ids"]
         before, after = special_around(encoder.tokenizer)
         self._special = ids[:before], ids[len(ids) - after :]
-        self._num_tokens = encoder.backbone.get_input_embeddings().num_embeddings
+        self._num_tokens = len(token_embeddings(encoder.backbone).weight)
         try:  # whatever is made at the first call
             self.compute([(tokens, 0) for tokens in encoder.tokenize(["a", "今天"])])
         except FloatingPointError as error:

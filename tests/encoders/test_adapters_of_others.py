@@ -7,6 +7,7 @@ import shutil
 import families
 import numpy as np
 import pytest
+import rerankers
 import torch
 from decoders import write
 from safetensors.torch import load_file, save_file
@@ -266,6 +267,33 @@ def test_adapters_that_sentence_transformers_wrote(bert_folder, tmp_path):
             continue
         logits = CrossEncoder.load(tmp_path / f"pairs {heads}").logits(*zip(*PAIRS, strict=True))[:, 0]
         assert_same(logits, model.predict(PAIRS, activation_fn=torch.nn.Identity()))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("chat", [None, "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}?"])
+def test_an_adapter_of_a_language_model_that_answers(tmp_path, chat):
+    theirs = pytest.importorskip("sentence_transformers", minversion="6")
+    from sentence_transformers.cross_encoder.modules import LogitScore
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    base = str(rerankers.write("qwen3", tmp_path / "base", tied=False))
+    for number, targets in enumerate(
+        (["q_proj", "v_proj"], ["q_proj", "embed_tokens"], ["q_proj", "lm_head"])
+    ):
+        options = {"processor_kwargs": {"chat_template": chat}} if chat else {}
+        parts = [Transformer(base, transformer_task="text-generation", **options), LogitScore(5, 6)]
+        model = theirs.CrossEncoder(modules=parts, device="cpu", activation_fn=torch.nn.Identity())
+        model.add_adapter(peft.LoraConfig(r=4, lora_alpha=16, target_modules=targets))
+        drawn(model).save_pretrained(str(tmp_path / f"{number}"))
+        if "lm_head" in targets:
+            with pytest.raises(UserError, match=r"lm_head.*merge_and_unload"):
+                CrossEncoder.load(tmp_path / f"{number}")
+        else:
+            assert_same(CrossEncoder.load(tmp_path / f"{number}").score(PAIRS), model.predict(PAIRS))
+    (tmp_path / "base" / "model.safetensors").unlink()
+    transformers.AutoModel.from_config(transformers.AutoConfig.from_pretrained(base)).save_pretrained(base)
+    with pytest.raises(UserError, match=r"no model\.safetensors here holds lm_head\.weight"):
+        CrossEncoder.load(tmp_path / "0")  # whose head they draw anew
 
 
 @pytest.mark.oracle

@@ -1,12 +1,16 @@
 """Joint inputs: the tokenizer's own pairs, made by arithmetic; and the packed forward that reads them."""
 
+import copy
+
+import families
 import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from juzhen.backends.padded import PaddedCrossEncoder
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.readers import read_table
@@ -296,3 +300,38 @@ def test_a_saved_tokenizer_marks_sentences_where_the_encoder_does(tiny_backbone,
     assert again.segments == segments
     pairs = [("今天天气很好", "今天是个好天气"), ("花呗", "怎么还花呗")]
     np.testing.assert_array_equal(again.score(pairs), encoder.score(pairs))
+
+
+HEADS = [
+    ("modernbert", {}),
+    ("modernbert", {"classifier_pooling": "mean"}),
+    ("nomic_bert", {}),
+    ("eurobert", {}),
+]
+
+
+@pytest.mark.parametrize(("family", "settings"), HEADS, ids=str)
+def test_heads_of_transformers_give_their_logits(tmp_path, family, settings):
+    config = families.config_of(family)
+    config.num_labels = 1
+    vars(config).update(settings)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        theirs = AutoModelForSequenceClassification.from_config(config).eval()
+    (tmp_path / "theirs").mkdir()
+    families.write(family, tmp_path / "theirs", theirs, segments=False)
+    encoder = CrossEncoder.load(tmp_path / "theirs")
+    pairs = list(zip(FIRST[:2], SECOND[:2], strict=True))
+    with torch.no_grad():
+        inputs = [encoder.inner.tokenizer(*pair, return_tensors="pt") for pair in pairs]
+        expected = torch.cat([theirs(**one).logits for one in inputs])
+        padded = PaddedCrossEncoder(copy.deepcopy(encoder))
+        graph = [padded(one["input_ids"], one["attention_mask"])[1] for one in inputs]
+    found = encoder.logits(*zip(*pairs, strict=True))
+    for logits in (found, torch.cat(graph)):
+        torch.testing.assert_close(torch.as_tensor(logits), expected, rtol=1e-5, atol=1e-5)
+    again = CrossEncoder.load(save_encoder(encoder, tmp_path / "saved", card={}))
+    assert np.array_equal(again.score(pairs), encoder.score(pairs))
+    two = encoder.with_head([0.0, 1.0], seed=0)
+    assert two.logits(*zip(*pairs, strict=True)).shape == (2, 2)
+    assert two.inner.token_layers == (family == "eurobert")

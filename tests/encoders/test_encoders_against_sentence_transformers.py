@@ -49,7 +49,7 @@ def test_their_folder_gives_their_embeddings(minilm):
 SETTINGS = [
     *(
         {"pooling": name, "normalize": one}
-        for name in ("mean", "cls", "max", "weighted")
+        for name in ("mean", "cls", "max", "weighted", "mean_sqrt_len")
         for one in (True, False)
     ),
     {"layer_norm": True},

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rerankers import PAIRS
 from safetensors.torch import load_file, save_file
+from tokenizers import processors
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from juzhen.core.errors import UserError
@@ -294,7 +295,7 @@ def test_what_does_not_answer_so_is_refused(family, options, message, tmp_path):
     [
         ({"transformer_task": "any-to-any"}, "transformer_task=.*expected text-generation"),
         ({"processing_kwargs": {"text": {"max_length": 9}}}, "processing_kwargs: text: max_length"),
-        ({"modality_config": {"text": {}}}, "without a chat template"),
+        ({"modality_config": {"image": {}}}, "modality_config: text=None"),
         ({"model_kwargs": {"rope_scaling": 2}}, "model_kwargs: rope_scaling"),
     ],
 )
@@ -303,6 +304,47 @@ def test_what_sentence_transformers_would_compute_otherwise_is_refused(encoder, 
     rerankers.answer_folder(saved, **change)
     with pytest.raises(UserError, match=message):
         CrossEncoder.load(saved)
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("instruction", [None, "judge: "])
+def test_pairs_without_a_chat_template_are_those_of_the_tokenizer(
+    folder, encoder, instruction, special, tmp_path
+):
+    saved = encoder.save(tmp_path / "saved")
+    if special:  # a token at the start, one between the two, and one at the end
+        tokenizer = AutoTokenizer.from_pretrained(saved)
+        start, turn, end = (tokenizer.convert_ids_to_tokens(number) for number in (0, 1, 2))
+        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{start} $A",
+            pair=f"{start} $A {turn} $B {end}",
+            special_tokens=[(start, 0), (turn, 1), (end, 2)],
+        )
+        tokenizer.save_pretrained(saved)
+    text = {"text": {"method": "forward", "method_output_name": "logits"}}
+    rerankers.answer_folder(saved, modality_config=text)
+    prompts = {} if instruction is None else {"prompts": {"web": instruction}, "default_prompt_name": "web"}
+    path = saved / "config_sentence_transformers.json"
+    others = {"prompts": {}, "default_prompt_name": None}
+    path.write_text(json.dumps(json.loads(path.read_text()) | others | prompts))
+    plain, model = CrossEncoder.load(saved), AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer, expected = plain.inner.tokenizer, []
+    for query, document in PAIRS:
+        options = {
+            "truncation": "longest_first",
+            "max_length": plain.inner.max_length,
+            "return_tensors": "pt",
+        }
+        inputs = tokenizer((instruction or "") + query, document, **options)
+        with torch.no_grad():
+            logits = model(inputs["input_ids"]).logits[0, -1]
+        expected.append(float(logits[plain.answers[0]] - logits[plain.answers[1]]))
+    near(plain.score(PAIRS), expected)
+    assert plain.instruction == instruction
+    again = CrossEncoder.load(plain.save(tmp_path / "again"))
+    assert np.array_equal(again.score(PAIRS), plain.score(PAIRS))
+    plain.set_instruction("other: ")
+    assert plain.template.around("x", is_query=True) == "other: x"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from juzhen.encoders.spec import BackboneConfig
 pytestmark = pytest.mark.oracle
 TEXTS = ["今天天气很好 ab cd", "我", "a dog runs through the tall grass", "x y z"]
 PAIRS = [(TEXTS[0], TEXTS[1]), (TEXTS[2], TEXTS[3]), (TEXTS[3], TEXTS[0])]
-MARKED = ("bert", "albert", "deberta-v2", "electra")
+MARKED = ("bert", "albert", "deberta-v2", "electra", "nomic_bert")
 """Families whose own tokenizers mark the second sentence."""
 
 
@@ -118,7 +118,7 @@ def models(parts, path):
         "layers at cls": (weighed(1.0, 1.0, pooling="cls"), "only the mean"),
         "lasttoken": ([transformer(), parts.Pooling(32, "lasttoken")], None),
         "two": ([transformer(), parts.Pooling(32, ("cls", "mean"))], r"pooling cls \+ mean"),
-        "sqrt": ([transformer(), parts.Pooling(32, "mean_sqrt_len_tokens")], "mean_sqrt_len_tokens"),
+        "sqrt": ([transformer(), parts.Pooling(32, "mean_sqrt_len_tokens")], None),
         "late": ([*plain, parts.Normalize(), parts.Dense(32, 8)], "Dense stands in an order"),
         "router": (
             [parts.Router.for_query_document(plain, plain)],
@@ -170,11 +170,12 @@ def test_how_they_use_a_model_is_honoured_or_refused(theirs, parts, tmp_path):
             SentenceEncoder.load(tmp_path / name)
 
 
-def classifier(family, folder, outputs) -> Path:
+def classifier(family, folder, outputs, **settings) -> Path:
     from transformers import AutoModelForSequenceClassification
 
     config = families.config_of(family)
     config.num_labels = outputs
+    vars(config).update(settings)
     torch.manual_seed(1)
     model = AutoModelForSequenceClassification.from_config(config).eval()
     if outputs == 3:
@@ -183,12 +184,32 @@ def classifier(family, folder, outputs) -> Path:
     return families.write(family, folder, model, segments=family in MARKED)
 
 
+HEADS = [
+    *(
+        (family, {})
+        for family in (
+            "bert",
+            "roberta",
+            "distilbert",
+            "electra",
+            "deberta-v2",
+            "albert",
+            "mpnet",
+            "gte",
+            "nomic_bert",
+        )
+    ),
+    ("jina_embeddings_v3", {}),
+    *(("modernbert", {"classifier_pooling": name}) for name in ("cls", "mean")),
+    ("modernbert", {"classifier_activation": "relu", "classifier_bias": True, "norm_bias": True}),
+    *(("eurobert", {"classifier_pooling": name}) for name in ("late", "bos", "mean")),
+]
+
+
 @pytest.mark.parametrize("outputs", [1, 2, 3])
-@pytest.mark.parametrize(
-    "family", ["bert", "roberta", "distilbert", "electra", "deberta-v2", "albert", "mpnet"]
-)
-def test_we_read_their_cross_encoders(theirs, family, outputs, tmp_path):
-    folder = classifier(family, tmp_path / "plain", outputs)
+@pytest.mark.parametrize(("family", "settings"), HEADS, ids=str)
+def test_we_read_their_cross_encoders(theirs, family, settings, outputs, tmp_path):
+    folder = classifier(family, tmp_path / "plain", outputs, **settings)
     model = theirs.CrossEncoder(str(folder), device="cpu")
     model.save(str(tmp_path / "saved"))
     expected = model.predict(PAIRS, activation_fn=torch.nn.Identity()).reshape(len(PAIRS), outputs)
@@ -205,7 +226,35 @@ def test_we_read_their_cross_encoders(theirs, family, outputs, tmp_path):
     near(CrossEncoder.load(again).logits(*zip(*PAIRS, strict=True)), expected)
 
 
+def test_their_heads_read_any_pooling_and_layers_before_it(theirs, parts, tmp_path):
+    path = str(written("bert", tmp_path / "m"))
+    last = {"module_output_name": "scores", "activation_function": torch.nn.Identity()}
+    tokens = parts.Dense(32, 16, module_input_name="token_embeddings")
+    for name, between in {
+        **{
+            mode: [parts.Pooling(32, mode)]
+            for mode in ("max", "mean_sqrt_len_tokens", "lasttoken", "weightedmean")
+        },
+        "tokens": [tokens, parts.Pooling(16), parts.LayerNorm(16)],
+    }.items():
+        head = parts.Dense(16 if name == "tokens" else 32, 1, **last)
+        model = theirs.CrossEncoder(modules=[parts.Transformer(path), *between, head], device="cpu")
+        model.save(str(tmp_path / name))
+        encoder = CrossEncoder.load(tmp_path / name)
+        expected = model.predict(PAIRS, activation_fn=torch.nn.Identity())
+        near(encoder.logits(*zip(*PAIRS, strict=True))[:, 0], expected, 3e-6)
+        again = save_encoder(encoder, tmp_path / f"{name} again", card={})
+        near(theirs.CrossEncoder(str(again), device="cpu").predict(PAIRS), expected, 3e-6)
+        assert np.array_equal(CrossEncoder.load(again).score(PAIRS), encoder.score(PAIRS))
+
+
 def test_heads_that_we_lack_are_named(theirs, parts, tmp_path):
+    for settings, message in (
+        ({"norm_eps": 1e-3}, r"norm_eps=0\.001"),
+        ({"classifier_activation": "gelu_new"}, "classifier_activation=gelu_new"),
+    ):
+        with pytest.raises(UserError, match=message):
+            CrossEncoder.load(classifier("modernbert", tmp_path / message[:8], 1, **settings))
     with pytest.raises(UserError, match="the head of gpt2ForSequenceClassification is not read here"):
         CrossEncoder.load(classifier("gpt2", tmp_path / "gpt2", 1))
     transformer = parts.Transformer(str(written("bert", tmp_path / "m")))

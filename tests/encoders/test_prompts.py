@@ -92,6 +92,7 @@ def test_a_prompt_that_is_not_pooled_is_seen_all_the_same(any_folder, load, pool
             "max": last.amax(0),
             "first_last": (first.mean(0) + last.mean(0)) / 2,
             "weighted": (last * places).sum(0) / places.sum(),
+            "mean_sqrt_len": last.sum(0) / len(last) ** 0.5,
         }[pooling]
         torch.testing.assert_close(embedding, expected, rtol=1e-4, atol=1e-5)
     pooled = encode(load(any_folder, **settings, include_prompt=True))
