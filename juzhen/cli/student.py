@@ -16,7 +16,15 @@ def student(
     teacher: Annotated[str, Argument(help="a run, or the folder of an encoder")],
     folder: Annotated[Path, Argument(help="where the student is written")],
     *,
-    layers: Annotated[int, Option(min=1, help="layers of the student")],
+    layers: Annotated[int | None, Option(min=1, help="layers of the student; needed without --grow")] = None,
+    grow: Annotated[
+        str | None,
+        Option(
+            metavar="ENCODER",
+            help="give this student of the teacher a vocabulary of --vocabulary tokens that knows every character "
+            "and folds traditional ones; its layers stay",
+        ),
+    ] = None,
     dim: Annotated[
         int | None, Option(min=1, help="size of its states, a multiple of 64", show_default="the teacher's")
     ] = None,
@@ -62,13 +70,14 @@ def student(
 
     juzhen student runs/TEACHER students/small --layers 4 --dim 256
     """
+    _check_grow(grow, layers=layers, dim=dim, tokenizer=tokenizer, vocabulary=vocabulary, dataset=dataset)
     without_hub()
     from juzhen.encoders.locate import encoder_source
 
-    require_apart(folder, *map(encoder_source, filter(None, (teacher, tokenizer))))
+    require_apart(folder, *map(encoder_source, filter(None, (teacher, tokenizer, grow))))
     require_outside(folder)
     require_ours(folder)
-    from juzhen.distillation.student import student_of
+    from juzhen.distillation.student import grown, student_of
     from juzhen.encoders import load_encoder, save_encoder
     from juzhen.mining.sets import read_set
 
@@ -79,26 +88,30 @@ def student(
         texts += list(examples.sentences)
     encoder = load_encoder(teacher).eval()
     size = encoder.backbone.config.hidden_size
-    if prompt is not None and dim in (None, size):
+    if prompt is not None and grow is None and dim in (None, size):
         raise UserError(
             "--prompt: a student as wide as its teacher takes over the teacher's layers, and nothing is read for that; "
             f"say --dim below {size}, or leave --prompt out"
         )
-    smaller = student_of(
-        encoder if prompt is None else encoder.with_prompt(prompt=prompt),
-        layers=layers,
-        dim=dim,
-        vocabulary=vocabulary,
-        texts=texts,
-        tokenizer=None if tokenizer is None else load_encoder(tokenizer).tokenizer,
-        max_length=max_length,
-        seed=seed,
-    )
+    reader = encoder if prompt is None else encoder.with_prompt(prompt=prompt)
+    if grow is not None:
+        smaller = grown(load_encoder(grow), reader, vocabulary=vocabulary or 0, texts=texts, seed=seed)
+    else:
+        smaller = student_of(
+            reader,
+            layers=layers or 0,
+            dim=dim,
+            vocabulary=vocabulary,
+            texts=texts,
+            tokenizer=None if tokenizer is None else load_encoder(tokenizer).tokenizer,
+            max_length=max_length,
+            seed=seed,
+        )
     save_encoder(smaller, folder, card={"name": folder.name, "begins_as": f"a student of {teacher}"})
     size = sum(weights.numel() for weights in smaller.backbone.parameters())
     print(
-        f"{folder}: {layers} layers of {smaller.dim}, {len(smaller.tokenizer):,} tokens, "
-        f"{size / 1e6:.1f} million numbers"
+        f"{folder}: {smaller.backbone.config.num_hidden_layers} layers of {smaller.dim}, "
+        f"{len(smaller.tokenizer):,} tokens, {size / 1e6:.1f} million numbers"
     )
     if encoder.score_head is not None:
         print("the teacher's form uᵀWv is left out: pairs of the student are scored by the cosine")
@@ -109,3 +122,19 @@ def student(
         setting("backbone.path", folder),
     )
     print(f"teach it:\n  {command('python', 'train.py', *overrides, unquoted=['…'])}")
+
+
+def _check_grow(grow: str | None, *, layers: int | None, **others: Any) -> None:
+    """Raises UserError for options that do not go together."""
+    if grow is None:
+        if layers is None:
+            raise UserError("--layers is missing: it says how many layers the student has. Type --layers 4")
+        return
+    if layers is not None or others["dim"] is not None or others["tokenizer"] is not None:
+        raise UserError(
+            "--grow: layers, width and pieces follow from its encoder. Leave --layers, --dim and --tokenizer out"
+        )
+    if others["vocabulary"] is None or not others["dataset"]:
+        raise UserError(
+            "--grow: it needs --vocabulary, and --dataset whose texts are counted. Type --vocabulary 14000"
+        )

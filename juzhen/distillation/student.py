@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError, require_number
+from juzhen.distillation.characters import BYTES, complete_tokenizer, shared_tokens
 from juzhen.distillation.vocabulary import most_needed, with_tokens
 from juzhen.encoders.adapters import merged
 from juzhen.encoders.backbone import with_layers
@@ -71,6 +72,64 @@ def student_of(
         projections=(),
     )
     return with_layers(student, layers, seed=seed).train()
+
+
+def grown(
+    start: SentenceEncoder, teacher: SentenceEncoder, *, vocabulary: int, texts: Sequence[str], seed: int
+) -> SentenceEncoder:
+    """Give a student a vocabulary that knows every character; what it has learnt stays.
+
+    Its layers and the rows of tokens that it has stay as they are. The row of another token that the teacher knows is
+    predicted from the teacher's embedding of that token as a text, by least squares over the tokens that both know.
+    The rows of bytes and of characters that the teacher does not know are drawn around the mean row.
+
+    Args:
+        start: An encoder that was distilled from the teacher.
+        teacher: An encoder with a Unigram tokenizer.
+        vocabulary: Tokens of the new vocabulary (`complete_tokenizer`).
+        texts: Texts whose pieces are counted.
+        seed: Draws the rows that nothing predicts.
+
+    Raises:
+        UserError: The teacher's tokenizer is not a Unigram one, or the vocabulary is too small.
+    """
+    texts = as_text_list(texts, "texts")
+    tokenizer = complete_tokenizer(teacher.tokenizer, texts, vocabulary)
+    student = copy.deepcopy(start)
+    backbone = student.backbone
+    old_rows = token_embeddings(backbone).weight.detach().clone()
+    shared = np.array(list(shared_tokens(start.tokenizer, tokenizer)))
+    pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    spelt = [piece.replace("▁", " ").strip() or "。" for piece in pieces]
+    ids = teacher.tokenizer(spelt, add_special_tokens=False)["input_ids"]
+    is_known = np.array([teacher.tokenizer.unk_token_id not in row for row in ids])
+    is_known &= ~np.isin(np.arange(len(pieces)), [*tokenizer.all_special_ids, *_byte_numbers(tokenizer)])
+    seen = teacher.encode(spelt, normalize=True)
+    seen = np.hstack([seen, np.ones((len(seen), 1), dtype=seen.dtype)])
+    taught = shared[is_known[shared[:, 1]]]
+    map_to_rows, *_ = np.linalg.lstsq(seen[taught[:, 1]], old_rows[taught[:, 0]].numpy(), rcond=None)
+    rows = seen @ map_to_rows
+    drawn = np.random.default_rng(seed).normal(size=rows.shape) * float(old_rows.std())
+    rows[~is_known] = old_rows.mean(dim=0).numpy() + drawn[~is_known]
+    rows[shared[:, 1]] = old_rows[shared[:, 0]].numpy()
+    with torch.no_grad():
+        backbone.resize_token_embeddings(len(tokenizer)).weight.copy_(
+            torch.from_numpy(rows.astype(np.float32))
+        )
+    backbone.config.pad_token_id = tokenizer.pad_token_id
+    return SentenceEncoder(
+        backbone,
+        tokenizer,
+        pooling="mean",
+        normalize=False,
+        max_length=start.max_length,
+        projections=(),
+    ).train()
+
+
+def _byte_numbers(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    numbers = tokenizer.get_vocab()
+    return [numbers[byte] for byte in BYTES]
 
 
 def _check(

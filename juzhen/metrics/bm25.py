@@ -15,10 +15,13 @@ from scipy import sparse
 from juzhen.core.columns import as_text, as_text_list
 from juzhen.core.commands import require_packages
 from juzhen.core.errors import require_choice
+from juzhen.core.folding import fold
 
 K1, B = 1.5, 0.75
 CHARACTERS, JIEBA = "characters", "jieba"
 TOKENS = (CHARACTERS, JIEBA)
+FOLDINGS: tuple[Callable[[str], str], ...] = (str.lower, fold, partial(fold, script=False))
+"""How texts are folded before they are cut, by the number that kept arrays hold; arrays without a number have 0."""
 
 # Ideographs with their extensions, and kana.
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
@@ -30,14 +33,16 @@ def character_pairs(run: str) -> list[str]:
     return [*run, *(run[start : start + 2] for start in range(len(run) - 1))]
 
 
-def terms(text: str, cut: Callable[[str], list[str]] = character_pairs) -> list[str]:
-    """What is Chinese as it is `cut`, other words as they are; lower case.
+def terms(
+    text: str, cut: Callable[[str], list[str]] = character_pairs, folding: Callable[[str], str] = fold
+) -> list[str]:
+    """Cut the Chinese of a folded text by `cut`; its other words stay whole.
 
-    >>> terms("Python怎么学")
+    >>> terms("Ｐｙｔｈｏｎ怎麼学")
     ['python', '怎', '么', '学', '怎么', '么学']
     """
     cut_terms: list[str] = []
-    for run in _RUN.findall(text.lower()):
+    for run in _RUN.findall(folding(text)):
         cut_terms += cut(run) if re.match(f"[{_CJK}]", run) else [run]
     return cut_terms
 
@@ -61,6 +66,7 @@ class BM25:
     as often as the query holds it; idf = ln(1 + (N − df + ½) / (df + ½)), of N documents of which df hold the term.
 
     tokens  terms of Chinese: characters and their pairs, or the words that jieba finds
+    script  traditional and simplified characters are the same (`juzhen.core.folding.fold`)
 
     Raises UserError where jieba is asked for and not installed.
     """
@@ -68,10 +74,17 @@ class BM25:
     _by_document: Any = None
 
     def __init__(
-        self, corpus: Sequence[str], *, tokens: str = CHARACTERS, k1: float = K1, b: float = B
+        self,
+        corpus: Sequence[str],
+        *,
+        tokens: str = CHARACTERS,
+        script: bool = True,
+        k1: float = K1,
+        b: float = B,
     ) -> None:
         texts = as_text_list(corpus, "corpus", may_be_empty=True)
-        self._terms = partial(terms, cut=cut_of(tokens))
+        self._folding = 1 if script else 2
+        self._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[self._folding])
         self._numbers: dict[str, int] = {}
         counts, lengths = self._counted(texts)
         mean_length = lengths.mean() if len(texts) else 0
@@ -82,7 +95,8 @@ class BM25:
     def of(cls, arrays: Mapping[str, np.ndarray], *, tokens: str = CHARACTERS) -> "BM25":
         """What `arrays` gave, for the same `tokens`."""
         bm25 = cls.__new__(cls)
-        bm25._terms = partial(terms, cut=cut_of(tokens))
+        bm25._folding = int(arrays["folding"][0]) if "folding" in arrays else 0
+        bm25._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[bm25._folding])
         names = arrays["terms"].tobytes().decode().split("\n") if arrays["terms"].size else []
         bm25._numbers = {term: number for number, term in enumerate(names)}
         bm25._statistics = arrays["statistics"]
@@ -99,6 +113,7 @@ class BM25:
             "terms": np.frombuffer("\n".join(self._numbers).encode(), dtype=np.uint8),
             "statistics": self._statistics,
             "count": np.array([self._weights.shape[1]], dtype="<i8"),
+            "folding": np.array([self._folding], dtype=np.uint8),
         }
 
     def extended(self, texts: Sequence[str]) -> "BM25":

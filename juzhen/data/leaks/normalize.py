@@ -1,7 +1,8 @@
 """Text as leaks compare it: without the differences that change no word."""
 
 import re
-import unicodedata
+
+from juzhen.core.folding import fold
 
 # Ideographs with their extensions, kana, hangul, and the punctuation of these scripts.
 _CJK = (
@@ -15,14 +16,12 @@ _WORD = re.compile(f"[^\\W_{_CJK}]+")
 
 
 def normalize(text: str) -> str:
-    """NFKC, lower case, runs of white space as one space, none of it beside a Chinese character.
+    """Fold a text and make runs of white space one space, with none next to a Chinese character.
 
-    >>> normalize(" ＡＢＣ 是　什么 ? ")
+    >>> normalize(" ＡＢＣ 是　什麼 ? ")
     'abc是什么?'
     """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", _NO_WIDTH.sub("", text))
-    text = " ".join(text.lower().split())
+    text = " ".join(fold(_NO_WIDTH.sub("", text)).split())
     return text if text.isascii() or " " not in text else _SPACE_AT_CJK.sub("", text)
 
 
