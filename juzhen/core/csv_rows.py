@@ -21,7 +21,7 @@ def csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         raise UserError(
             f"{path}: byte {error.start + 1} is not UTF-8; expected a CSV file in UTF-8"
         ) from error
-    reader = csv.DictReader(io.StringIO(text, newline=""), restval="")
+    reader = csv.DictReader(io.StringIO(text.replace("\r\n", "\n"), newline="\n"), restval="")
     try:
         names = list(reader.fieldnames or [])
         rows = [(reader.line_num, row) for row in reader]

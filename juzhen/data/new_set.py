@@ -19,7 +19,7 @@ from juzhen.core.commands import command
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.kinds import Kind
-from juzhen.core.opened import open_input, read_text
+from juzhen.core.opened import open_input, read_bytes, read_text
 from juzhen.core.owned import require_ours
 from juzhen.core.places import DATASETS
 from juzhen.core.texts import name_fault, short, text_fault
@@ -253,7 +253,9 @@ def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin
         file: csv_text([[*new.guess.columns], *new.splits[split].to_numpy().tolist()])
         for split, file in files.items()
     }
-    if not path.exists() and any(file.is_file() and read_text(file) != text for file, text in texts.items()):
+    if not path.exists() and any(
+        file.is_file() and read_bytes(file) != text.encode() for file, text in texts.items()
+    ):
         raise UserError(
             f"{data_dir / new.name}: holds the rows of another set; choose another: --name {new.name}_2"
         )
@@ -261,6 +263,6 @@ def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin
     require_ours(*texts)
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.is_file() or read_text(file) != text:
+        if not file.is_file() or read_bytes(file) != text.encode():
             write_text(file, text)
     return path

@@ -9,8 +9,9 @@ from typing import cast
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_text
+from juzhen.core.opened import read_bytes, read_text
 from juzhen.core.places import BUILTIN
+from juzhen.core.texts import split_lines
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.views import Views
 
@@ -75,7 +76,7 @@ class Synonyms:
 @cache
 def builtin_synonyms() -> Synonyms:
     """The lexicon that comes with juzhen: a line is a group, its words separated by tabs."""
-    rows = [line for path in sorted(LEXICON.glob("*.tsv")) for line in read_text(path).splitlines()]
+    rows = [line for path in sorted(LEXICON.glob("*.tsv")) for line in read_text(path).split("\n")]
     return Synonyms(line.split("\t") for line in rows if line and not line.startswith("#"))
 
 
@@ -93,7 +94,7 @@ class Translations:
         self.group = group
         self._of: dict[str, list[str]] = {}
         with naming(f"{group}.translations={path}"):
-            rows = read_text(self.path, "utf-8-sig").split("\n")
+            rows = split_lines(read_bytes(self.path).decode("utf-8-sig"))
         for number, line in enumerate(rows, start=1):
             text, *translations = (part.strip() for part in line.split("\t"))
             if not line.strip():

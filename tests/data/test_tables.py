@@ -13,11 +13,14 @@ from juzhen.core.errors import UserError
 from juzhen.core.places import BUILTIN
 from juzhen.core.texts import split_lines
 from juzhen.data import excel
+from juzhen.data.configured import read_description
 from juzhen.data.headers import is_header
-from juzhen.data.new_set import clean
+from juzhen.data.new_set import clean, make_set, origin_of, write_set
 from juzhen.data.row_kinds import guess, read_raw, text_cells
 from juzhen.data.rows import as_examples, split_raw
+from juzhen.data.source import load_examples
 from juzhen.data.tables import Reading, column_values, names_of, read_own_table, text_values
+from juzhen.encoders.views_text import Translations
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").split("\n")[1:41]
 ROWS = [(a, b, int(label)) for a, b, label in (line.split("\t") for line in LINES)]
@@ -124,6 +127,28 @@ def test_a_line_ends_at_a_line_feed_alone(tmp_path):
         newline="",
     )
     assert text_values(tmp_path / "rows.jsonl") == texts
+
+
+def test_texts_with_odd_signs_go_through_a_set_and_a_table_of_translations(tmp_path):
+    rows = [
+        ("标准问", "相似问"),
+        *((f"问{n}{sign}题", f"问法{n}{sign}甲") for n, sign in enumerate(f"{ODD_SIGNS}\r")),
+    ]
+    path = write_csv(tmp_path / "faq.csv", rows)
+    raw = read_raw(path)
+    new = make_set("faq", raw, guess(raw), dev=0, test=0)
+    places = {"data_dir": tmp_path / "data", "descriptions": tmp_path / "conf"}
+    for _ in range(2):
+        described = write_set(new, **places, origin=origin_of(path, []))
+    read = load_examples(read_description(described), "train", source="hub", data_dir=".", on_bad_row="error")
+    assert read.texts("anchor") == [first for first, _ in rows[1:]]
+    (tmp_path / "there").write_text(
+        "\n".join("\t".join(row) for row in rows[1:]), encoding="utf-8", newline=""
+    )
+    drawn = Translations(tmp_path / "there").drawn
+    assert [drawn(first, np.random.default_rng(0)) for first, _ in rows[1:]] == [
+        other for _, other in rows[1:]
+    ]
 
 
 def test_several_texts_of_one_cell_become_rows(tmp_path):
