@@ -1,6 +1,7 @@
 """`juzhen distil`: scores of a teacher as graded labels."""
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -16,7 +17,7 @@ def distil(
             "fuse writes: two runs as one teacher"
         ),
     ],
-    dataset: Annotated[str, Argument(help="a set of pairs or triplets: lcqmc, snli …")],
+    dataset: Annotated[str, Argument(help="a set of pairs or triplets: lcqmc, snli …, or a table of them")],
     *,
     out: options.Table,
     split: options.ReadSplit = "train",
@@ -41,6 +42,10 @@ def distil(
     ] = None,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
+    columns: options.Columns = None,
+    header: options.Header = None,
+    sheet: options.Sheet = None,
+    split_cells: options.SplitCells = None,
     on_bad_row: options.OnBadRow = "error",
     limit: Annotated[
         int | None, Option(min=2, help="at most so many pairs, with --triplets rows, drawn at random")
@@ -58,20 +63,22 @@ def distil(
     """
     from juzhen.mining.sets import check_place, read_set, training_command
 
-    check_place(out, f"distilled/{dataset}", ending="graded")
+    check_place(out, f"distilled/{Path(dataset).name.partition('.')[0]}", ending="graded")
     without_hub()
     from juzhen.distillation.graded_sets import Triplets, graded, pairs_to_grade, write_set
     from juzhen.distillation.teacher import open_teacher
 
     folder = options.data_folder(data_dir)
-    config, examples = read_set(
-        dataset, split, data_dir=folder, config_dir=config_dir, out=out, on_bad_row=on_bad_row
-    )
+    from juzhen.data.tables import Reading, parse_columns
+
+    reading = Reading(parse_columns(columns), header, sheet=sheet, split_cells=split_cells)
+    where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": on_bad_row}
+    config, examples = read_set(dataset, split, out=out, reading=reading, **where)
     rows = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
     pairs = rows.pairs if rows else pairs_to_grade(examples, limit=limit, seed=seed)
     scorer = open_teacher(teacher, grade=grade, fuse=fuse, examples=examples)
     scores = scorer.score(pairs.first, pairs.second, batch_tokens=batch_tokens, show_progress=True)
-    grades, source = graded(scores, grade), f"{dataset}/{split}"
+    grades, source = graded(scores, grade), f"{config.name}/{split}"
     if rows:
         written = rows.write(
             out, grades, grade=scorer.grade, source=source, like=config, graded_by=scorer.name

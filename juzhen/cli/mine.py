@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
@@ -13,7 +14,9 @@ from juzhen.mining.options import MiningOptions, require_portions
 
 
 def mine(
-    dataset: Annotated[str, Argument(help="a set of pairs or triplets: lcqmc …")],
+    dataset: Annotated[
+        str, Argument(help="a set of pairs or triplets: lcqmc …, or a table of them: faq.csv")
+    ],
     sources: Annotated[
         list[str],
         Argument(
@@ -102,6 +105,10 @@ def mine(
     document_prompt: Annotated[str | None, Option(help="prompt of the encoder, such as document")] = None,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
+    columns: options.Columns = None,
+    header: options.Header = None,
+    sheet: options.Sheet = None,
+    split_cells: options.SplitCells = None,
     on_bad_row: options.OnBadRow = "error",
     cache: options.Cache = None,
     seed: options.Seed = options.SEED,
@@ -120,7 +127,7 @@ def mine(
     values = locals()
     from juzhen.mining.sets import check_place, read_set, training_command
 
-    check_place(out, f"mined/{dataset}", ending="hard", beside=[".parquet"])
+    check_place(out, f"mined/{Path(dataset).name.partition('.')[0]}", ending="hard", beside=[".parquet"])
     portions = out.with_suffix(".portions")
     require_portions(portions)
     chosen = {option.name: values[option.name] for option in fields(MiningOptions)}
@@ -138,7 +145,10 @@ def mine(
 
     folder = options.data_folder(data_dir)
     where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": on_bad_row}
-    config, examples = read_set(dataset, split, out=out, **where)
+    from juzhen.data.tables import Reading, parse_columns
+
+    reading = Reading(parse_columns(columns), header, sheet=sheet, split_cells=split_cells)
+    config, examples = read_set(dataset, split, out=out, reading=reading, **where)
     pairs = None if calibrate_on is None else read_set(calibrate_on, "dev", **where)[1]
     sets = ConfiguredSets(DATASETS, folder, config_dir=config_dir) if keep_out else None
     for source in (*sources, *filter(None, [judge])):
@@ -167,7 +177,7 @@ def mine(
     yaml, count = mined.write(out, like=config)
     report = mined.report()
     miner.clear_portions(portions)
-    print(f"{count:,} rows of {dataset}/{split} with {rules.negatives} negatives each: {out}")
+    print(f"{count:,} rows of {config.name}/{split} with {rules.negatives} negatives each: {out}")
     print(f"all candidates with their reasons: {out.with_suffix('.parquet')}\nconfiguration: {yaml}")
     print("\n".join(report_lines(report)))
     if (warning := misfit(report, calibrate_on)) is not None:

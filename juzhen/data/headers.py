@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -85,6 +86,18 @@ def is_name(cell: str) -> bool:
     return 0 < len(words) <= 4 and all(
         not word or WORD.fullmatch(word) or WORD.fullmatch(word.removesuffix("s")) for word in words
     )
+
+
+def language_of(columns: Iterable[Sequence[str]]) -> Literal["zh", "en", "en-zh"]:
+    """The language of columns of texts, as a description of a set names it.
+
+    >>> language_of([["今天"], ["tomorrow"]]), language_of([["today"]])
+    ('en-zh', 'en')
+    """
+    chinese = {
+        sum(CHINESE.search(text) is not None for text in texts) > 0.1 * len(texts) for texts in columns
+    }
+    return "en-zh" if len(chinese) > 1 else "zh" if True in chinese else "en"
 
 
 def share_of_numbers(values: Sequence[str]) -> float:

@@ -24,7 +24,7 @@ from juzhen.core.owned import require_ours
 from juzhen.core.places import DATASETS
 from juzhen.core.texts import name_fault, short, text_fault
 from juzhen.core.whole import write_text
-from juzhen.data.headers import CHINESE
+from juzhen.data.headers import language_of
 from juzhen.data.leaks.normalize import normalize
 from juzhen.data.row_kinds import Guess, RawTable
 from juzhen.data.spec import NAME
@@ -216,7 +216,6 @@ def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
 def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
     """The set's yaml: no key that has a default. Paths are whole: `data_dir` stays free for other sets."""
     guess, rows = new.guess, new.splits["train"].head(1000)
-    chinese = {bool(rows[field].str.contains(CHINESE).mean() > 0.1) for field in guess.texts}
     layout = {
         "files": {split: str(file) for split, file in files.items()},
         "columns": {field: field for field in guess.columns},
@@ -225,7 +224,7 @@ def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:
     keys: dict[str, Any] = {
         "name": new.name,
         "kind": str(guess.kind),
-        "language": "en-zh" if len(chinese) > 1 else "zh" if True in chinese else "en",
+        "language": language_of(rows[field].tolist() for field in guess.texts),
         "source": "local",
         "layout": "csv",
         "layouts": {"csv": layout},

@@ -20,6 +20,7 @@ from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.numerals import number_or_nan
 from juzhen.core.texts import short
 from juzhen.data.configured import configured_set
+from juzhen.data.headers import language_of
 from juzhen.data.readers import FileTable
 from juzhen.data.row_kinds import (
     NO_LABEL,
@@ -167,7 +168,7 @@ def _examples(
     config = DatasetConfig(
         name=name,
         kind=found.kind,
-        language="zh",
+        language=language_of(raw.cells[found.columns[field]].head(1000).tolist() for field in found.texts),
         layout="rows",
         layouts={"rows": LayoutConfig(files={}, columns={})},
         labels=None

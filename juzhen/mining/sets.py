@@ -1,7 +1,7 @@
 """Sets of conf/dataset that something is made of, and the configuration of a set that was made."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import yaml
@@ -14,8 +14,10 @@ from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_text
 from juzhen.data.configured import configured_set
 from juzhen.data.files import files_of
+from juzhen.data.rows import own_set
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LearningConfig, Source
+from juzhen.data.tables import AS_IT_LOOKS, Reading, is_table
 
 
 def read_set(
@@ -26,13 +28,20 @@ def read_set(
     config_dir: Path | None = None,
     out: Path | None = None,
     on_bad_row: str = "error",
+    reading: Reading = AS_IT_LOOKS,
 ) -> tuple[DatasetConfig, Examples]:
     """Configuration and rows of a split. Raises UserError for an unknown set, and where there is no file of it.
 
+    name        of a set, or the path of a table, of which all rows are taken
     config_dir  holds a further folder dataset/, such as `juzhen mine` writes
     out         the table that will be written; refused where the set is read from it
     on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out
+    reading     what a person says of a table
     """
+    if is_table(name):
+        if out is not None:
+            require_apart(out, Path(name))
+        return own_set(Path(name), replace(reading, on_bad_row=on_bad_row), split)
     config = configured_set(name, config_dir=config_dir)
     examples = None
     if config.source in (Source.BUILTIN, Source.LOCAL) or data_dir.is_dir():

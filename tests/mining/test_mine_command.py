@@ -76,7 +76,7 @@ def test_faulty_rows_are_left_out_where_that_is_typed(own_set, capsys, monkeypat
     words = ["mine", "tiny", "bm25", "--out", str(own_set / "of_tests_tiny_hard.tsv"), "--negatives", "1"]
     words += ["--data-dir", str(own_set), "--config-dir", str(own_set / "conf")]
     assert main(words) == 2
-    assert "on_bad_row=drop" in capsys.readouterr().err
+    assert "--on-bad-row drop" in capsys.readouterr().err
     assert main(["student", "builtin/mini_zh", "student", "--layers", "1", "on_bad_row=drop"]) == 2
     assert "type --on-bad-row drop" in capsys.readouterr().err
     assert main([*words, "--on-bad-row", "drop"]) == 0
