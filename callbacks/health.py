@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import time
 from typing import Any, Literal
@@ -163,7 +164,14 @@ def log_health(module: pl.LightningModule, values: dict[str, float | None]) -> N
 
 
 def append_line(trainer: pl.Trainer, name: str, values: dict[str, Any]) -> None:
-    """One line of JSON with the step, in a file beside the checkpoints; a resumed stage goes on in the same file."""
+    """One line of JSON with the step, in a file beside the checkpoints; a resumed stage goes on in the same file.
+
+    A number that is not finite is null: JSON has none.
+    """
+    values = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
+    }
     path, flags = stage_folder(trainer) / name, os.O_NONBLOCK  # a pipe is not waited for
     with open(
         path,

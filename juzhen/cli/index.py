@@ -380,6 +380,8 @@ def _dropped(rows: Any) -> str:
 
 def _where(filters: list[str], fields: list[str]) -> dict[str, list[Any]]:
     """Values of each name; one that spells a number or a word of JSON is taken as that, too."""
+    from juzhen.index.store import is_value
+
     where: dict[str, list[Any]] = {}
     for word in filters:
         name, is_pair, value = word.partition("=")
@@ -387,7 +389,8 @@ def _where(filters: list[str], fields: list[str]) -> dict[str, list[Any]]:
             raise UserError(f"--filter {word}: expected NAME=VALUE, of {', '.join(fields) or 'no metadata'}")
         where.setdefault(name, []).append(value)
         try:
-            where[name].append(json.loads(value))
+            spelt = json.loads(value)
         except ValueError:
             continue
+        where[name] += [spelt] if is_value(spelt) else []
     return where

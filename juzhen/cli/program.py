@@ -38,6 +38,7 @@ FAILED_STATUS = 1
 ADVICE = {
     errno.ENOSPC: "free some space, or choose a folder on another disk",
     errno.EDQUOT: "free some space, or choose a folder on another disk",
+    errno.EFBIG: "raise the limit of the size of files (ulimit -f), or write less",
     errno.EROFS: "choose a folder that can be written to",
     errno.EACCES: "choose a place that you may read and write",
     errno.EPERM: "choose a place that you may read and write",
@@ -51,7 +52,7 @@ ADVICE = {
 }
 """What the system refuses → what to do."""
 
-MISTAKES = ADVICE.keys() - {errno.ENOSPC, errno.EDQUOT, errno.EPERM}
+MISTAKES = ADVICE.keys() - {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPERM}
 """Refusals that will come again with the same command."""
 
 LONGEST_REASON = 400

@@ -44,6 +44,11 @@ KEPT_ASIDE = "previous"
 NAME_BYTES = 200
 """Of a target's name that its unfinished file repeats: file systems take 255."""
 
+REFUSED_BYTES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A disk, a quota or a limit of the process takes no more bytes; the system then names no file."""
+
+PROBE_BYTES = 2**20
+
 
 @contextmanager
 def whole_file(
@@ -80,9 +85,31 @@ def whole_file(
                 if not in_own_folder:
                     add_to_list(path, part)
                 os.replace(part, path)
+    except OSError as error:
+        if error.errno in REFUSED_BYTES and error.filename is None:
+            error.filename = str(path)
+        raise
     finally:
         part.unlink(missing_ok=True)
     _clear(path.parent, _name(path))
+
+
+def require_room(folder: Path, num_bytes: int = PROBE_BYTES) -> None:
+    """Raises OSError, with the folder, where so many bytes cannot be written: before what takes hours, not after.
+
+    A file of PROBE_BYTES at most is written and removed: free space alone tells of no quota, limit or permission.
+    """
+    try:
+        if shutil.disk_usage(folder).free < num_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        part, descriptor = _begun(folder / "room", is_folder=False)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(bytes(min(num_bytes, PROBE_BYTES)))
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from error
 
 
 def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> None:
@@ -124,18 +151,19 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     _clear(path.parent, _name(path))
 
 
-def open_database(path: Path | None, *, writes: bool = False) -> sqlite3.Connection:
+def open_database(path: Path | None, *, writes: bool = False, patience: float = 60) -> sqlite3.Connection:
     """A database of SQLite in a folder of ours; its transactions are whole or not there, also after a kill.
 
-    path    None: in memory
-    writes  False: nothing is changed, and what another process commits meanwhile is seen
+    path      None: in memory
+    writes    False: nothing is changed, and what another process commits meanwhile is seen
+    patience  seconds to wait for another process that writes
 
     What has been committed is on the disk. Threads may share it if they take turns. Raises sqlite3.Error.
     """
     if path is None:
         return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     address = f"{path.absolute().as_uri()}?mode={'rwc' if writes else 'ro'}"
-    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 60}
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": patience}
     connection = sqlite3.connect(address, uri=True, **options)
     try:
         connection.execute("PRAGMA schema_version")

@@ -9,15 +9,15 @@ from typing import Any, Literal, Self
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from juzhen.core.array_cache import read_arrays
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooling import cut_to, sides
 from juzhen.encoders.search import Best, in_order, pair_products
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.index.dense import DEPTHS, SPARE, Dense, Scan, open_dense
+from juzhen.index.dense import DEPTHS, SPARE, Dense, Scan
 from juzhen.index.hits import IndexHit, Lists, best_passages, fused
+from juzhen.index.quick_files import DifferentFilesError, QuickFiles, mend, open_quick_files
 from juzhen.index.store import DATABASE, Store, Where, require_complete, require_index
 from juzhen.metrics.bm25 import BM25
 
@@ -34,7 +34,7 @@ FEW = 5_000
 """So many texts that a filter leaves are all compared."""
 
 ATTEMPTS = 5
-"""To open derived files, which a writer replaces meanwhile."""
+"""To open quick files, which a writer replaces meanwhile."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class View:
     stored   the arrays of BM25 over those that are covered; None: there are none
     """
 
-    version: int
+    version: tuple[int, ...]
     facts: dict[str, Any]
     numbers: Int[np.ndarray, "places"]
     covered: int
@@ -74,14 +74,6 @@ def reader_of(encoder: SentenceEncoder, prompt_name: str | None, prompt: str | N
 def index_digest(reader: SentenceEncoder) -> str:
     """Of all that decides its vectors, whatever computes them."""
     return encoder_digest(reader, "index")
-
-
-def dense_file(folder: Path, generation: str) -> Path:
-    return folder / f"dense-{generation}.bin"
-
-
-def lexical_file(folder: Path, generation: str) -> Path:
-    return folder / f"bm25-{generation}.safetensors"
 
 
 class Index:
@@ -207,16 +199,18 @@ class Index:
     def view(self) -> View:
         """The index as it is now."""
         with self._lock:
-            for attempt in range(ATTEMPTS):
+            for _ in range(ATTEMPTS):
                 version = self.store.version
                 if self._state is not None and self._state.version == version:
                     return self._state
                 try:
                     self._state = self._read(version)
-                except FileNotFoundError:  # a writer has just replaced it
-                    if attempt == ATTEMPTS - 1:
-                        raise
-            assert self._state is not None
+                    return self._state
+                except DifferentFilesError as problem:
+                    is_replaced = self.store.version != version  # a writer has just done it
+                    if not is_replaced and (self.folder is None or not mend(self.folder, problem)):
+                        break
+            self._state = self._read(version, with_files=False)
             return self._state
 
     def facts(self) -> dict[str, Any]:
@@ -236,21 +230,18 @@ class Index:
         """Makes what the first search would wait for."""
         self._bm25(self.view())
 
-    def _read(self, version: int) -> View:
+    def _read(self, version: tuple[int, ...], *, with_files: bool = True) -> View:
+        files = QuickFiles(np.empty(0, dtype=np.int64))
         with self.store.snapshot():
             facts = self.store.facts()
             require_complete(facts, self.folder)
-            generation, live = self.store.generation(), self.store.numbers()
-            covered, dense, stored = np.empty(0, dtype=np.int64), None, None
-            if generation is not None and self.folder is not None:
-                name, covered = generation
-                dense = open_dense(dense_file(self.folder, name), facts["kind"])
-                lexical = lexical_file(self.folder, name)
-                stored = (
-                    read_arrays(lexical, False) if lexical.is_file() else None
-                )  # mapped, and not read yet
-            last = int(covered[-1]) if len(covered) else -1
-            parts = [*self.store.portions(last)]
+            if with_files and self.folder is not None:
+                files = open_quick_files(self.store, self.folder)
+            live = self.store.numbers()
+            if len(live) != self.store.num_texts():
+                raise self.store.damaged("not every text has one vector")
+            covered = files.numbers
+            parts = [*self.store.portions(int(covered[-1]) if len(covered) else -1)]
         later = np.concatenate([numbers for numbers, _ in parts]) if parts else np.empty(0, dtype=np.int64)
         vectors = [vectors for _, vectors in parts] or [np.empty((0, facts["dim"]), dtype=np.float32)]
         numbers = np.concatenate([covered, later])
@@ -260,9 +251,9 @@ class Index:
             numbers,
             len(covered),
             np.isin(numbers, live, assume_unique=True),
-            dense,
+            files.dense,
             Scan(np.concatenate(vectors), is_binary=False),
-            stored,
+            files.lexical,
         )
 
     def _require_encoder(self) -> SentenceEncoder:

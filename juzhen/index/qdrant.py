@@ -50,9 +50,9 @@ def push(folder: Path, address: str) -> tuple[int, int]:
     Numbers are never given to another text, so what is there by its number stays as it is. Raises UserError for a
     collection that is no copy of such an index.
     """
+    client, name = connect(address)
     from qdrant_client import models
 
-    client, name = connect(address)
     try:
         with Index.open(folder) as index:
             facts: dict[str, Any] = {key: index.view().facts.get(key) for key in COPIED}

@@ -48,6 +48,13 @@ class Rows:
     def after(self, count: int) -> "Rows":
         return self.part(slice(count, None))
 
+    def check_metadata(self) -> None:
+        """Raises UserError for metadata that no JSON can hold: a filter, and who reads an answer, would fail."""
+        for number, record in enumerate(self.metadata or []):
+            if fault := metadata_fault(record):
+                name = number if self.ids is None else short(self.ids[number])
+                raise UserError(f"metadata of text {name}: {fault}. Leave it out, or give null")
+
     @cached_property
     def digest(self) -> str:
         """Of all that is in them: a build that was cut off goes on with equal rows alone."""
@@ -94,8 +101,8 @@ def read_rows(
         fault = text_fault(value)
         if fault is None and ids is not None and text_fault(ids[row]):
             fault = f"has no id: it {text_fault(ids[row])}"
-        if fault is None and records is not None and not _is_unicode(records[row]):
-            fault = "has metadata with half a surrogate pair, which is no character"
+        if fault is None and records is not None and (reason := metadata_fault(records[row])):
+            fault = f"has metadata with {reason}"
         if fault is None:
             chosen_rows.append(row)
         else:
@@ -128,12 +135,15 @@ def _as_id(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """A missing number of a table as JSON has it."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _is_unicode(record: dict[str, Any]) -> bool:
+def metadata_fault(record: dict[str, Any]) -> str | None:
+    """Why metadata are no JSON; None where they are. Values of other types are stored as texts."""
     try:
-        json.dumps(record, ensure_ascii=False, default=str).encode()
+        json.dumps(record, ensure_ascii=False, default=str, allow_nan=False).encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        return "half a surrogate pair, which is no character"
+    except (ValueError, RecursionError):
+        return "NaN, infinity or endless brackets, which JSON has not"
+    return None

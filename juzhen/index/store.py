@@ -1,6 +1,9 @@
 """Texts, ids, metadata and vectors of an index in one database of SQLite, of which all else of it is derived."""
 
+import errno
 import json
+import math
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +15,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError, require_choice
+from juzhen.core.opened import require_file
 from juzhen.core.texts import short
-from juzhen.core.whole import open_database
+from juzhen.core.whole import open_database, require_room
 from juzhen.encoders.passages import Passages
+from juzhen.index.dense import KINDS
 
 DATABASE = "index.sqlite"
 APPLICATION = 0x6A757A68
@@ -36,6 +41,27 @@ AT_ONCE = 10_000
 
 MOST_VALUES = 500
 """Of a filter."""
+
+REFUSED_WRITES = ("FULL", "IOERR", "READONLY", "CANTOPEN", "PROTOCOL", "PERM")
+"""How the names of SQLite's errors begin behind which a full disk or a folder that is only read may be."""
+
+FACTS: dict[str, Any] = {
+    "kind": str,
+    "dim": int,
+    "tokens": str,
+    "fields": list,
+    "has_ids": bool,
+    "encoder": str,
+    "digest": str,
+    "prompt_name": str | None,
+    "prompt": str | None,
+}
+"""Facts that every index has, and their types."""
+
+WAY_OUT = "Name the folder of an index, or build it anew: juzhen index build."
+
+_JSON = json.JSONDecoder(parse_constant=lambda name: None)
+"""NaN and infinity, which earlier versions stored, are null, as in `read_rows`."""
 
 Where = Mapping[str, Any]
 """Name of metadata → the value that a text must have, or a list of values of which it must have one."""
@@ -59,16 +85,30 @@ class StoredRow(NamedTuple):
 class Store:
     """The database of an index; threads may share it.
 
-    path    None: in memory
-    writes  as of `open_database`
+    path      None: in memory
+    writes, patience  as of `open_database`
 
-    Raises UserError for a file that is no index, or one of another version.
+    Raises UserError for a file that is no index, is damaged, or is of another version; OSError, with the path, where
+    the disk is full or the place cannot be written to.
     """
 
-    def __init__(self, path: Path | None, *, writes: bool = False) -> None:
-        self._lock = threading.RLock()
+    def __init__(self, path: Path | None, *, writes: bool = False, patience: float = 60) -> None:
+        self.path, self.writes, self._lock = path, writes, threading.RLock()
+        if path is not None and (os.path.lexists(path) or not writes):
+            try:
+                require_file(path)
+            except OSError as error:
+                raise UserError(
+                    f"{path}: cannot be opened as an index ({error.strerror}). {WAY_OUT}"
+                ) from error
+            # It is not opened to find out: to close a file drops the locks that SQLite holds on it in this process.
+            if not os.access(path, os.W_OK if writes else os.R_OK):
+                is_fixed = writes and os.statvfs(path).f_flag & os.ST_RDONLY
+                code = errno.EROFS if is_fixed else errno.EACCES
+                raise OSError(code, os.strerror(code), str(path))
+        with self._answered():
+            self._connection = open_database(path, writes=writes, patience=patience)
         try:
-            self._connection = open_database(path, writes=writes)
             if path is None or (writes and not self._number("schema_version")):
                 with self.transaction():
                     if not self._number("schema_version"):
@@ -77,12 +117,12 @@ class Store:
                         self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
                         self._connection.execute(f"PRAGMA user_version = {FORMAT}")
             is_ours = self._number("application_id") == APPLICATION
-        except sqlite3.Error as error:
-            raise UserError(f"{path}: cannot be opened as an index ({error})") from error
-        if not is_ours or self._number("user_version") != FORMAT:
+            if not is_ours or self._number("user_version") != FORMAT:
+                reason = "it is of another version of juzhen" if is_ours else "it is no index of juzhen"
+                raise UserError(f"{path}: cannot be opened as an index ({reason}). {WAY_OUT}")
+        except BaseException:
             self.close()
-            reason = "it is of another version of juzhen; build it anew" if is_ours else "it is no index"
-            raise UserError(f"{path}: {reason}")
+            raise
 
     def close(self) -> None:
         self._connection.close()
@@ -90,38 +130,80 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What the block writes is there when it ends, and nothing of it after an error. One process writes at once."""
-        with self._lock:
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                raise UserError(
-                    f"another process writes to this index ({error}); try again when it has ended"
-                ) from error
+        with self._lock, self._answered():
+            self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                self._roll_back()
                 raise
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """All that the block reads is of one moment."""
-        with self._lock:
+        with self._lock, self._answered():
             self._connection.execute("BEGIN")
             try:
                 yield
             finally:
-                self._connection.execute("ROLLBACK")
+                self._roll_back()
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:  # on a full disk SQLite has already done it
+            self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Raises, for what SQLite does, what names the file and a way out."""
+        try:
+            yield
+        except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
+            raise
+        except sqlite3.DatabaseError as error:
+            raise self._answer(error) from error
+
+    def _answer(self, error: sqlite3.DatabaseError) -> Exception:
+        name = getattr(error, "sqlite_errorname", "").removeprefix("SQLITE_")
+        if name.startswith(("BUSY", "LOCKED")):
+            return UserError(
+                f"{self.path}: another process writes to this index ({error}). Try again when it has ended."
+            )
+        if self.path is not None and name.startswith(REFUSED_WRITES):
+            try:
+                require_room(self.path.parent)
+            except OSError as refused:
+                return refused
+            if name.startswith("FULL"):
+                return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        return self.damaged(str(error))
+
+    def damaged(self, reason: str) -> UserError:
+        return UserError(f"{self.path}: damaged, or no index ({reason}). {WAY_OUT}")
 
     @property
-    def version(self) -> int:
-        """Another number as soon as another process has changed something."""
-        return self._number("data_version")
+    def version(self) -> tuple[int, ...]:
+        """Another one as soon as another process has changed something."""
+        if self.path is None or os.access(self.path.parent, os.W_OK):
+            return (self._number("data_version"),)
+        # In a folder that is only read SQLite counts its own looks, too.
+        files = (path.stat() for path in sorted(self.path.parent.glob(f"{self.path.name}*")))
+        return tuple(number for file in files for number in (file.st_ino, file.st_size, file.st_mtime_ns))
 
     def facts(self) -> dict[str, Any]:
-        rows = self._all("SELECT name, value FROM facts")
-        return {name: json.loads(value) for name, value in rows}
+        """Raises UserError where one that every index has is missing; none are there before a build."""
+        facts = {name: self._loaded(value) for name, value in self._all("SELECT name, value FROM facts")}
+        for name, kind in FACTS.items():
+            if facts and not isinstance(facts.get(name, ...), kind):
+                raise self.damaged(f"the fact {name} is missing")
+        if facts and facts["kind"] not in KINDS:
+            raise self.damaged(f"kind {short(facts['kind'])}")
+        return facts
+
+    def _fact(self, name: str) -> Any:
+        """One of them; None where it is missing. All are more to parse than a search takes otherwise."""
+        rows = self._all("SELECT value FROM facts WHERE name = ?", name)
+        return self._loaded(rows[0][0]) if rows else None
 
     def set_facts(self, **facts: Any) -> None:
         rows = [(name, json.dumps(value, ensure_ascii=False)) for name, value in facts.items()]
@@ -192,7 +274,7 @@ class Store:
 
     @property
     def holds_passages(self) -> bool:
-        return bool(self.facts().get("passages"))
+        return bool(self._fact("passages"))
 
     def remove(self, ids: Sequence[str]) -> int:
         """Removes the texts, or the documents, with these ids, within a transaction; gives how many were there."""
@@ -220,6 +302,9 @@ class Store:
         rows = self._all("SELECT number FROM vectors ORDER BY number")
         return np.fromiter((number for (number,) in rows), dtype=np.int64, count=len(rows))
 
+    def num_texts(self) -> int:
+        return int(self._all("SELECT count(*) FROM texts")[0][0])
+
     def matching(self, where: Where) -> Int[np.ndarray, "some"]:
         """Numbers, rising, of the texts whose metadata are as they must be. Raises UserError for a name that none has.
 
@@ -243,7 +328,7 @@ class Store:
         """The texts with these numbers, without those that are no longer there."""
         records = self._each("SELECT number, id, text, metadata FROM texts", numbers)
         rows = {
-            number: StoredRow(number, name, text, json.loads(record))
+            number: StoredRow(number, name, text, self._loaded(record))
             for number, name, text, record in records
         }
         if self.holds_passages:
@@ -253,12 +338,10 @@ class Store:
         return rows
 
     def vectors(self, numbers: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dim"]:
-        """The vectors of texts; NaN of those that are no longer there."""
-        records = dict(self._each("SELECT number, vector FROM vectors", numbers.tolist()))
-        vectors = np.full((len(numbers), self.facts()["dim"]), np.nan, dtype=np.float32)
-        for position, number in enumerate(numbers.tolist()):
-            if number in records:
-                vectors[position] = np.frombuffer(records[number], dtype="<f4")
+        """The vectors of texts, whose numbers rise; NaN of those that are no longer there."""
+        found, stored = self._matrix([*self._each("SELECT number, vector FROM vectors", numbers.tolist())])
+        vectors = np.full((len(numbers), stored.shape[1]), np.nan, dtype=np.float32)
+        vectors[np.searchsorted(numbers, found)] = stored
         return vectors
 
     def portions(
@@ -267,9 +350,22 @@ class Store:
         """Numbers, which rise from `above` on, and vectors of all texts, AT_ONCE at a time."""
         query = "SELECT number, vector FROM vectors WHERE number > ? ORDER BY number LIMIT ?"
         while rows := self._all(query, above, AT_ONCE):
-            numbers = np.array([number for number, _ in rows], dtype=np.int64)
-            yield numbers, np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), -1)
+            numbers, vectors = self._matrix(rows)
+            yield numbers, vectors
             above = int(numbers[-1])
+
+    def _matrix(
+        self, rows: Sequence[tuple[int, bytes]]
+    ) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some dim"]]:
+        """Numbers and vectors of rows. Raises UserError for a vector of another size, or one that is not finite."""
+        dim = self._fact("dim")
+        numbers = np.array([number for number, _ in rows], dtype=np.int64)
+        if any(not isinstance(vector, bytes) or len(vector) != 4 * dim for _, vector in rows):
+            raise self.damaged(f"a vector that has not {dim} numbers")
+        vectors = np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), dim)
+        if not (finite := np.isfinite(vectors).all(axis=1)).all():
+            raise self.damaged(f"the vector of text {numbers[~finite][0]} holds NaN or infinity")
+        return numbers, vectors
 
     def texts(self, above: int = -1) -> Iterator[tuple[int, str]]:
         """Number and text of each, rising from `above` on."""
@@ -278,17 +374,15 @@ class Store:
             yield from rows
             above = rows[-1][0]
 
-    def generation(self) -> tuple[str, Int[np.ndarray, "texts"]] | None:
-        """Name of the derived files that are in force, and the numbers of the texts that they hold, by position."""
+    def generation(self) -> tuple[str, bytes] | None:
+        """Name of the quick files that are in force, and the numbers of the texts that they hold, by position."""
         rows = self._all("SELECT name, numbers FROM generations")
-        return (rows[0][0], np.frombuffer(rows[0][1], "<i8")) if rows else None
+        return rows[0] if rows else None
 
-    def set_generation(self, name: str, numbers: Int[np.ndarray, "texts"]) -> None:
+    def set_generation(self, name: str, numbers: bytes) -> None:
         """Puts it in force, within a transaction."""
         self._connection.execute("DELETE FROM generations")
-        self._connection.execute(
-            "INSERT INTO generations VALUES (?, ?)", (name, numbers.astype("<i8").tobytes())
-        )
+        self._connection.execute("INSERT INTO generations VALUES (?, ?)", (name, numbers))
 
     def drop_generation(self) -> None:
         self._connection.execute("DELETE FROM generations")
@@ -302,12 +396,18 @@ class Store:
         return int(self._all(f"PRAGMA {pragma}")[0][0])
 
     def _all(self, query: str, *values: Any) -> list[Any]:
-        with self._lock:
+        with self._lock, self._answered():
             return self._connection.execute(query, values).fetchall()
+
+    def _loaded(self, text: str) -> Any:
+        try:
+            return _JSON.decode(text)
+        except (ValueError, TypeError) as error:
+            raise self.damaged(f"no JSON: {short(str(text))}") from error
 
 
 def require_index(folder: Path) -> None:
-    if not (folder / DATABASE).is_file():
+    if not os.path.lexists(folder / DATABASE):
         raise UserError(f"{folder}: holds no index; juzhen index build makes one")
 
 
@@ -320,17 +420,19 @@ def filter_choices(name: str, value: Any, fields: Sequence[str]) -> list[Any]:
     """The values that a text may have there. Raises UserError for a name that no text has, and for other types."""
     require_choice("filter", short(name), fields)
     choices = value if isinstance(value, list) else [value]
-    if not choices or not all(map(_is_value, choices)):
+    if not choices or not all(map(is_value, choices)):
         raise UserError(
-            f"filter: {short(name)}: expected a text, a number, true, false, null, or a list of them"
+            f"filter: {short(name)}: expected a text, a finite number, true, false, null, or a list of them"
         )
     return choices
 
 
-def _is_value(value: Any) -> bool:
-    """Whether SQLite can compare it: whole numbers have 64 bits there."""
-    return abs(value) < 2**63 if isinstance(value, int) else isinstance(value, str | float | None)
+def is_value(value: Any) -> bool:
+    """Whether SQLite can compare it: whole numbers have 64 bits there, and NaN is null."""
+    if isinstance(value, int | float):
+        return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
+    return isinstance(value, str | None)
 
 
 def _as_json(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, default=str)
+    return json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)

@@ -1,10 +1,10 @@
 """Indexes are built and changed. A kill at any moment leaves the index as it was, or as it should be.
 
-Texts and vectors are committed to the database; files for quick search are derived of it, named in it, and replaced
-when much has changed since. What is not in them yet is compared one by one.
+Texts and vectors are committed to the database; files for quick search are derived of it and replaced when much has
+changed since (`juzhen.index.quick_files`). What is not in them yet is compared one by one.
 """
 
-import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -14,33 +14,33 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from juzhen.core.array_cache import write_arrays
 from juzhen.core.errors import UserError
 from juzhen.core.owned import own_folder
 from juzhen.core.progress import progress_bar
 from juzhen.core.texts import short
-from juzhen.core.whole import clear_leftovers, remove_file, whole_file
+from juzhen.core.whole import require_room
 from juzhen.encoders.passages import Passages, require_chunks
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started
-from juzhen.index.dense import LEAST, Dense, open_dense, require_faiss, write_dense
-from juzhen.index.index import Index, check_encoder, dense_file, index_digest, lexical_file, reader_of
+from juzhen.index.dense import require_faiss
+from juzhen.index.index import Index, check_encoder, index_digest, reader_of
+from juzhen.index.quick_files import DifferentFilesError, covered_numbers, derive, tidy
 from juzhen.index.rows import Rows
 from juzhen.index.store import DATABASE, Store, require_complete, require_index
-from juzhen.metrics.bm25 import BM25, CHARACTERS, cut_of
+from juzhen.metrics.bm25 import CHARACTERS, cut_of
 
 PORTION = 8_192
 """Texts that are encoded before they are written."""
 
 LATER, SHARE = 2_048, 0.1
-"""Derived files are made anew when more texts than this, and more than this share of all, are not in them."""
+"""Quick files are made anew when more texts than this, and more than this share of all, are not in them."""
 
 REMOVED = 0.25
-"""Share of the texts in derived files that may be gone."""
+"""Share of the texts in quick files that may be gone."""
 
-GROWN = 4
-"""Lists and codes of an index of FAISS are made anew when it has so many times the texts that it was trained on."""
+
+FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ def build(
         require_faiss(kind)
     cut_of(tokens)
     own_folder(folder)
+    rows.check_metadata()
     reader = reader_of(encoder, prompt_name, prompt)
     if passages is not None:
         require_chunks(reader, passages.chunk_tokens, passages.overlap, late=passages.late)
@@ -125,13 +126,14 @@ def build(
             with store.transaction():
                 store.set_facts(**facts, encoder=name, state="building", next=0)
         done = int(present.get("next" if passages is None else "documents", 0))
+        require_room(folder, (len(rows.texts) - done) * facts["dim"] * FLOAT_BYTES)
         for portion, vectors in _encoded(reader, rows.after(done), facts, encoding):
             with store.transaction():
                 _add(store, portion, vectors)
         with store.transaction():
-            _derive(store, folder, encoding)
+            derive(store, folder, progress=None if encoding is None else encoding.progress)
             store.set_facts(state="complete")
-        _tidy(store, folder)
+        tidy(store, folder)
         return done
     finally:
         store.close()
@@ -139,12 +141,14 @@ def build(
 
 def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
     """The rows of a file, searched like an index, as long as the process lives."""
+    rows.check_metadata()
     store, dim = Store(None), encoder.size_of()
     reader = reader_of(encoder, None, None)
     facts: dict[str, Any] = {
         "kind": "flat",
         "dim": dim,
         "tokens": CHARACTERS,
+        "has_ids": rows.ids is not None,
         "fields": rows.fields,
         "state": "complete",
     }
@@ -161,7 +165,8 @@ def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encodin
 
     Raises UserError for an encoder of other weights, for rows with ids where the index has none or the reverse.
     """
-    with _changed(folder) as store:
+    rows.check_metadata()
+    with _changed(folder, num_texts=len(rows.texts)) as store:
         facts = store.facts()
         encoder = check_encoder(facts, encoder, str(folder))
         if facts["has_ids"] != (rows.ids is not None):
@@ -194,14 +199,17 @@ def remove(folder: Path, ids: Sequence[str]) -> None:
 
 
 @contextmanager
-def _changed(folder: Path) -> Iterator[Store]:
+def _changed(folder: Path, *, num_texts: int = 0) -> Iterator[Store]:
+    """num_texts: how many will be encoded, for which there must be room."""
     require_index(folder)
     own_folder(folder)
     store = Store(folder / DATABASE, writes=True)
     try:
-        require_complete(store.facts(), folder)
+        facts = store.facts()
+        require_complete(facts, folder)
+        require_room(folder, max(num_texts * facts["dim"] * FLOAT_BYTES, 1))
         yield store
-        _tidy(store, folder)
+        tidy(store, folder)
     finally:
         store.close()
 
@@ -247,53 +255,24 @@ def _add(store: Store, rows: Rows, vectors: Vectors) -> int:
 
 
 def _derive_if_due(store: Store, folder: Path, encoding: Encoding | None) -> None:
-    """Makes derived files anew where too much has changed since."""
-    generation = store.generation()
-    covered = np.empty(0, dtype=np.int64) if generation is None else generation[1]
-    live = store.numbers()
+    """Makes quick files anew where too much has changed since, or where they are not those that were written."""
+    try:
+        with store.transaction():
+            if _is_due(store, folder):
+                derive(store, folder, progress=None if encoding is None else encoding.progress)
+    except OSError as error:  # the change itself is on the disk
+        print(
+            f"{error.strerror}: {error.filename}; new texts are compared one by one until the next change",
+            file=sys.stderr,
+        )
+
+
+def _is_due(store: Store, folder: Path) -> bool:
+    try:
+        covered, live = covered_numbers(store, folder), store.numbers()
+    except DifferentFilesError as problem:
+        print(f"{problem}; they are made anew of the database", file=sys.stderr)
+        return True
     num_kept = int(np.isin(covered, live, assume_unique=True).sum())
     later = len(live) - num_kept
-    if later > max(LATER, SHARE * len(live)) or len(covered) - num_kept > REMOVED * len(covered):
-        with store.transaction():
-            _derive(store, folder, encoding)
-
-
-def _derive(store: Store, folder: Path, encoding: Encoding | None) -> None:
-    """Writes files of all texts and puts them in force with the transaction around."""
-    facts, generation, numbers = store.facts(), store.generation(), store.numbers()
-    if len(numbers) < (LEAST if facts["kind"] == "ivf_pq" else 1):  # so few are compared one by one
-        store.drop_generation()
-        return
-    before: Dense | None = None
-    if generation is not None and facts["kind"] not in ("flat", "binary"):
-        name, covered = generation
-        is_whole = np.array_equal(covered, numbers[: len(covered)])
-        if is_whole and len(numbers) < GROWN * facts.get("trained", 0):
-            before = open_dense(dense_file(folder, name), facts["kind"])
-    name = f"{1 if generation is None else int(generation[0]) + 1:06d}"
-    progress = None if encoding is None else encoding.progress
-    with (
-        whole_file(dense_file(folder, name), "wb", in_own_folder=True) as file,
-        progress_bar("building the index", len(numbers), shown=progress) as advance,
-    ):
-        shape = {"count": len(numbers), "dim": facts["dim"]}
-        write_dense(file, facts["kind"], store.portions, **shape, before=before, advance=advance)
-    path = lexical_file(folder, name)
-    texts = [text for _, text in store.texts()]
-    with whole_file(path, "wb", in_own_folder=True) as file:
-        write_arrays(file, BM25(texts, tokens=facts["tokens"]).arrays(), key=path.stem)
-    store.set_generation(name, numbers)
-    if before is None:
-        store.set_facts(trained=len(numbers))
-
-
-def _tidy(store: Store, folder: Path) -> None:
-    """Removes derived files that are no longer in force, and what a kill has left unfinished."""
-    with store.transaction():  # nobody else is about to put files in force
-        generation = store.generation()
-        name = "" if generation is None else generation[0]
-        current = {dense_file(folder, name), lexical_file(folder, name)}
-        for path in itertools.chain(folder.glob("dense-*.bin"), folder.glob("bm25-*.safetensors")):
-            if path not in current:
-                remove_file(path)
-    clear_leftovers(folder)
+    return later > max(LATER, SHARE * len(live)) or len(covered) - num_kept > REMOVED * len(covered)

@@ -1,9 +1,12 @@
 """An index gives what a search over all vectors gives, after whatever was added and removed, and after a kill."""
 
+import json
 import os
 import re
 import signal
+import sqlite3
 import time
+from contextlib import closing
 
 import numpy as np
 import pandas
@@ -12,13 +15,15 @@ from forks import ROOT, python
 from jobs import tiny_encoder
 from pages import page
 
+from juzhen.cli.main import main
 from juzhen.core.errors import UserError
+from juzhen.data.tables import Reading
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.search import recall
 from juzhen.index import Index, Rows, add, build, read_rows, remove, writing
 from juzhen.index.dense import KINDS
-from juzhen.index.store import DATABASE, Store
+from juzhen.index.store import DATABASE
 from juzhen.metrics.bm25 import BM25
 
 pytest.importorskip("faiss")
@@ -114,6 +119,64 @@ def test_a_table_of_a_spreadsheet_is_read(tmp_path):
     assert (read.texts, read.ids) == (["怎么退货,要运费吗", "如何还款"], ["7", "8"])
 
 
+NOT_JSON = ("NaN", "Infinity", "-1e400")
+
+
+@pytest.mark.parametrize("number", NOT_JSON)
+def test_metadata_that_no_json_holds_are_refused_with_their_line(tmp_path, number):
+    table = tmp_path / "faq.jsonl"
+    table.write_text(f'{{"text": "甲", "m": NaN}}\n{{"text": "乙", "m": {{"x": [{number}]}}}}\n')
+    with pytest.raises(UserError, match=rf"{table}:2: .*--on-bad-row drop"):
+        read_rows(table, metadata=["m"])
+    read = read_rows(table, Reading(on_bad_row="drop"), metadata=["m"])
+    assert (read.texts, read.metadata, read.dropped) == (["甲"], [{"m": None}], 1)  # a missing number
+    assert read_rows(table).texts == ["甲", "乙"]
+
+
+def test_metadata_of_a_program_are_checked_before_texts_are_encoded(built, encoder, tmp_path, monkeypatch):
+    folder, wrong = (
+        built(),
+        Rows(["甲", "乙"], ["a", "b"], [{"page": 1}, {"page": {"x": float("nan")}}], ["page"]),
+    )
+    monkeypatch.setattr(type(encoder), "encode", lambda *texts, **options: pytest.fail("encoded"))
+    for act in (
+        lambda: build(tmp_path / "new", encoder, wrong, name="small"),
+        lambda: add(folder, encoder, wrong),
+        lambda: writing.index_in_memory(encoder, wrong),
+    ):
+        with pytest.raises(UserError, match="metadata of text b"):
+            act()
+
+
+def test_numbers_that_earlier_versions_stored_are_null_and_a_filter_names_the_way_out(
+    built, encoder, encoder_folder, capsys
+):
+    folder = built()
+    with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as connection:
+        connection.execute(
+            """UPDATE texts SET metadata = '{"page": {"x": NaN, "y": Infinity}}' WHERE number = 3"""
+        )
+    with Index.open(folder, encoder) as index:
+        (hit,) = (hit for hit in index.search(QUERIES[:1], 300)[0] if hit.index == 3)
+        assert hit.metadata == {"page": {"x": None, "y": None}}
+        with pytest.raises(UserError, match="juzhen index build"):
+            index.search(QUERIES, where={"page": 1})
+        with pytest.raises(UserError, match=r"filter: page: expected .* finite"):
+            index.search(QUERIES, where={"page": float("nan")})
+    search = ["index", "search", str(folder), "天气", "--encoder", str(encoder_folder)]
+    assert main([*search, "--json", "--top-k", "300"]) == 0
+    json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
+
+
+def test_a_filter_takes_words_that_json_has_as_texts_alone(encoder, encoder_folder, tmp_path, capsys):
+    rows = Rows(["甲", "乙", "丙"], None, [{"tag": "NaN"}, {"tag": "[1]"}, {"tag": 1e3}], ["tag"])
+    build(tmp_path / "tags", encoder, rows, name=str(encoder_folder))
+    for value, text in (("NaN", "甲"), ("[1]", "乙"), ("1000", "丙")):
+        assert main(["index", "search", str(tmp_path / "tags"), "天气", "--filter", f"tag={value}"]) == 0
+        (line,) = capsys.readouterr().out.splitlines()
+        assert line.endswith(text)
+
+
 def test_bm25_and_hybrid_are_their_formulas(built, encoder, rows):
     with Index.open(built(), encoder) as index:
         lexical = index.search(QUERIES, 20, mode="bm25")
@@ -157,13 +220,6 @@ def test_vectors_of_other_weights_are_refused(built, encoder, rows, tiny_backbon
         remove(folder, ["t1", "t999", "x"])
     with Index.open(folder, encoder) as index, pytest.raises(UserError, match="did you mean topic"):
         index.search(QUERIES, where={"topik": 1})
-
-
-def test_a_database_of_somebody_else_is_no_index(tmp_path):
-    path = tmp_path / DATABASE
-    path.write_bytes(b"SQLite format 3\0" + bytes(100))
-    with pytest.raises(UserError, match="cannot be opened as an index"):
-        Store(path)
 
 
 def test_fewer_numbers_and_a_prompt_of_choice(encoder, rows, tmp_path):
