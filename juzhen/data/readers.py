@@ -135,6 +135,7 @@ class FileTable:
     format   how the file is written, for people
     notes    what a person may know better, one sentence each
     delimiter, quoted  of a text table: the sign between cells, and whether cells are in quotes
+    sheets   names of the sheets of an Excel file, that which was read first
     """
 
     place: str
@@ -149,6 +150,7 @@ class FileTable:
     notes: tuple[str, ...] = ()
     delimiter: str = ""
     quoted: bool = False
+    sheets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.names is not None:  # blanks around a name are seen by nobody

@@ -184,7 +184,7 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
         return _classified(table, meant, chosen)
     cells, notes = table.cells, [*table.notes]
     scores = [name for name in table.names if TEACHER_SCORES.fullmatch(name)]
-    texts, target = _find_columns(table)
+    texts, target = find_columns(table)
     if not texts:
         raise UserError(f"{table.place}: no column of texts among {listed(table.names)}; {_advice(table)}")
     if target and len(texts) == 2 and kind is None and _is_topic(target, cells[target], texts):
@@ -223,7 +223,7 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
     return _classified(table, kind, chosen, notes)
 
 
-def _find_columns(table: RawTable) -> tuple[list[str], str | None]:
+def find_columns(table: RawTable) -> tuple[list[str], str | None]:
     """The columns of texts, and that of labels or scores, by their names and contents."""
     cells, named = table.cells, _named_texts(table.names)
     free = [
@@ -247,7 +247,7 @@ def pair_columns(table: RawTable) -> list[str]:
         if len({*texts}) != 2:
             raise UserError(f"{said}: expected two columns of texts; a text with itself scores 1")
         return texts
-    texts = _find_columns(table)[0]
+    texts = find_columns(table)[0]
     texts = texts if len(texts) > 1 or len(table.names) != 2 else table.names
     if len(texts) != 2:
         raise UserError(

@@ -251,7 +251,16 @@ def _sheet(path: Path, reading: Reading, content: bytes | None, most_bytes: int 
         notes = (
             f"the sheet {sheet.name} is read; there are also {', '.join(sheet.others)}: {way} reads another",
         )
-    return _table(path, padded, faults, reading, f"Excel, sheet {sheet.name}", notes=notes, needs_mark=True)
+    return _table(
+        path,
+        padded,
+        faults,
+        reading,
+        f"Excel, sheet {sheet.name}",
+        notes=notes,
+        needs_mark=True,
+        sheets=(sheet.name, *sheet.others),
+    )
 
 
 def _table(

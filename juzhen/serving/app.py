@@ -27,6 +27,7 @@ from juzhen.serving.document import body_schemas
 from juzhen.serving.errors import ErrorReply, RequestError, json_response, written
 from juzhen.serving.page import add_page
 from juzhen.serving.service import Service
+from juzhen.serving.tables import add_tables
 
 Answer = Callable[[Any, Any], Awaitable[Any]]
 
@@ -159,6 +160,7 @@ def make_app(service: Service) -> FastAPI:
     get("/ready", bodies.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503)
     _add_rest(app, service)
     add_page(app)
+    add_tables(app)
 
     def openapi() -> dict[str, Any]:
         document = FastAPI.openapi(app)

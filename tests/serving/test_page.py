@@ -93,6 +93,7 @@ def test_all_files_of_the_page_are_there_and_ask_no_other_host(prompted_folder):
 
 IS_SHOWN = "!document.getElementById('{}').hidden"
 SCORE = "document.getElementById('score').value"
+CHOICES = "#column-a, #column-b, #column-gold"
 
 
 @pytest.mark.slow
@@ -119,7 +120,9 @@ def test_a_browser_searches_compares_and_scores_a_file(address, encoder, tmp_pat
         ["until", "document.getElementById('weighed-first').textContent.includes('onerror')"],
         ["js", f"[{SCORE}, document.querySelectorAll('#weighed-second mark').length]"],
         ["files", ["#file", str(path)]],
-        ["js", "[...document.querySelectorAll('#columns select')].map((select) => select.selectedOptions[0].text)"],
+        ["until", IS_SHOWN.format("columns")],
+        ["js", f"[...document.querySelectorAll('{CHOICES}')].map((select) => select.selectedOptions[0].text)"],
+        ["js", "[...document.querySelectorAll('#first-rows tr')].map((row) => row.children.length)"],
         ["click", "#start"],
         ["until", IS_SHOWN.format("scored")],
         ["js", "[...['#pair-table tbody tr', 'rect'].map((part) => document.querySelectorAll(part).length)]"],
@@ -134,14 +137,55 @@ def test_a_browser_searches_compares_and_scores_a_file(address, encoder, tmp_pat
     assert given[4] == "怎么退货"  # the nearest text is the query
     score = float(encoder.similarity(ATTACK, "怎么退货"))
     assert given[9] == [f"{score:.3f}".replace("-", "−"), 4]
-    assert given[11][:3] == ["sentence1", "sentence2", "label"]
-    assert given[14][0] == 4
-    assert given[14][1] > 0
-    assert given[15] == "pairs.scored.tsv"
+    assert given[12] == ["sentence1", "sentence2", "label"]
+    assert given[13] == [3] * 5
+    assert given[16][0] == 4
+    assert given[16][1] > 0
+    assert given[17] == "pairs.scored.tsv"
     lines = [line.split("\t") for line in saved.read_text(encoding="utf-8").splitlines()]
     assert lines[0] == ["sentence1", "sentence2", "label", "score small"]
     np.testing.assert_allclose(
         [float(line[3]) for line in lines[1:4]], [encoder.similarity(*pair) for pair in PAIRS], atol=1e-6
     )
-    assert given[18] == ["zh-Hans", 390, None]
-    assert all(request.startswith((address, "blob:")) for request in given[19])
+    assert given[20] == ["zh-Hans", 390, None]
+    assert all(request.startswith((address, "blob:")) for request in given[21])
+
+
+@pytest.mark.slow
+def test_a_browser_shows_what_a_file_is_taken_for_before_it_is_scored(address, tmp_path):
+    require_chromium()
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [("问题", "相似问题", "是否同义"), *((*pair, "是") for pair in PAIRS)]:
+        book.active.append(row)
+    book.create_sheet("其他").append(("query", "doc"))
+    book["其他"].append(("甲", "乙"))
+    book.save(tmp_path / "faq.xlsx")
+    (tmp_path / "faq.docx").write_bytes(b"x")
+    shown = "[...document.querySelectorAll('#first-rows tr')].map((row) => row.textContent)"
+    given, complaints = browse(
+        f"{address}/",
+        ["until", IS_SHOWN.format("search")],
+        ["files", ["#file", str(tmp_path / "faq.docx")]],
+        ["until", IS_SHOWN.format("problem")],
+        ["js", "document.getElementById('problem').textContent"],
+        ["files", ["#file", str(tmp_path / "faq.xlsx")]],
+        ["until", IS_SHOWN.format("columns")],
+        ["js", shown],
+        ["js", "[document.getElementById('problem').hidden, document.getElementById('scored').hidden]"],
+        ["click", "#language"],
+        ["click", "#header"],
+        ["until", "document.querySelectorAll('#first-rows tbody tr').length === 4"],
+        ["choose", ["#sheet", "其他"]],
+        ["until", "document.querySelectorAll('#first-rows tbody tr').length === 1"],
+        ["js", shown],
+        ["click", "#start"],
+        ["until", IS_SHOWN.format("scored")],
+        ["js", "document.querySelectorAll('#pair-table tbody tr').length"],
+    )  # fmt: skip
+    assert all("400" in complaint for complaint in complaints)  # the browser's own line on the refused file
+    assert "faq.docx" in given[3]
+    assert given[6] == ["问题相似问题是否同义", *("".join((*pair, "是")) for pair in PAIRS)]
+    assert given[7] == [True, True]
+    assert given[13] == ["querydoc", "甲乙"]
+    assert given[16] == 1

@@ -1,61 +1,46 @@
-// A file of pairs: read in the browser, scored by the server, drawn and saved.
+// A file of pairs: read and scored by the server, drawn and saved.
 import { EXAMPLE, inEachLanguage, say } from "./words.js";
 import { ask, at, complain, make, number } from "./parts.js";
 
-const MOST_ROWS = 20000, CHUNK = 64, SHOWN = 200, BINS = 24, MOST_SERIES = 4;
-const NAMES = { a: ["text_a", "sentence1", "sentence_a", "text1", "premise", "anchor", "query", "question1", "first"], b: ["text_b", "sentence2", "sentence_b", "text2", "hypothesis", "positive", "document", "question2", "second"], gold: ["label", "score", "gold", "gold_label", "similarity", "same"] };
+const CHUNK = 64, SHOWN = 200, FIRST = 5, BINS = 24, MOST_SERIES = 4;
 const columns = { a: at("column-a"), b: at("column-b"), gold: at("column-gold") };
-let table = null, result = null, running = null, highestFirst = true, state = [], draw = () => {};
+let file = null, table = null, result = null, running = null, highestFirst = true, state = [], draw = () => {};
 
 /** What is going on, in the language that is shown. */
 function tell(...words) {
   state = words;
   at("file-state").textContent = words.length ? say(...words) : "";
 }
-
-/** UTF-8, else GB18030, in which tables of Chinese offices often are. */
-function decoded(bytes) {
-  try { return new TextDecoder("utf-8", { fatal: true }).decode(bytes); } catch { return new TextDecoder("gb18030").decode(bytes); }
-}
-/** Rows of cells: tabs part cells where the first line has one, else commas, with quotes as RFC 4180 has them. */
-export function rowsOf(text) {
-  const lines = text.replace(/\r\n?/g, "\n");
-  if (lines.slice(0, lines.indexOf("\n") >>> 0).includes("\t")) return lines.split("\n").filter((line) => line.trim()).map((line) => line.split("\t"));
-  const rows = [[]];
-  for (const [, cell, end] of lines.matchAll(/((?:"(?:[^"]|"")*"|[^,\n])*)(,|\n|$)/g)) {
-    rows.at(-1).push(cell.startsWith('"') ? cell.slice(1, cell.endsWith('"') ? -1 : undefined).replaceAll('""', '"') : cell);
-    if (end === "\n") rows.push([]);
-    if (end === "") break;
-  }
-  return rows.filter((row) => row.some((cell) => cell.trim()));
-}
 const isNumber = (cell) => cell?.trim() !== "" && Number.isFinite(Number(cell));
-const place = (head, names) => names.map((name) => head.indexOf(name)).find((found) => found >= 0) ?? -1;
 
-function open(text, name) {
-  const rows = rowsOf(text);
-  at("scored").hidden = true;
-  at("file-name").textContent = name;
-  if (rows.length === 0 || Math.max(...rows.map((row) => row.length)) < 2) {
-    at("columns").hidden = true;
+/** Has the server read the file: its columns, and which of them are the texts, as `juzhen new` knows them. */
+async function open(answers = {}) {
+  at("scored").hidden = at("columns").hidden = true;
+  at("file-name").textContent = file.name;
+  table = null;
+  tell("reading");
+  try {
+    table = await ask(`table?${new URLSearchParams({ name: file.name, ...answers })}`, file.content);
+  } catch (error) {
+    tell();
+    throw error;
+  }
+  complain(table.unclear && new Error(table.unclear));
+  if (table.names.length < 2) {
     tell("oneColumn");
     return;
   }
-  const head = rows[0].map((cell) => cell.trim().toLowerCase()), known = Object.values(NAMES).flat();
-  table = { name, rows, width: Math.max(...rows.map((row) => row.length)) };
-  at("header").checked = head.some((cell) => known.includes(cell)) || rows[0].some((cell, column) => !isNumber(cell) && rows.length > 2 && rows.slice(1, 20).every((row) => isNumber(row[column])));
-  const lengths = Array.from({ length: table.width }, (_, column) => rows.slice(1, 50).reduce((sum, row) => sum + (isNumber(row[column]) ? 0 : row[column]?.length ?? 0), 0));
-  const texts = lengths.map((length, column) => [length, column]).sort((one, other) => other[0] - one[0] || one[1] - other[1]).slice(0, 2).map(([, column]) => column).sort((one, other) => one - other);
-  const gold = place(head, NAMES.gold), scored = rows[0].findIndex((_, column) => !texts.includes(column) && rows.slice(1, 20).every((row) => isNumber(row[column])) && column === table.width - 1);
-  const named = [place(head, NAMES.a), place(head, NAMES.b)];
-  const chosen = { a: named[0] >= 0 ? named[0] : texts[0], b: named[1] >= 0 ? named[1] : texts[1], gold: gold >= 0 ? gold : scored };
-  fillColumns(chosen);
+  at("header-label").hidden = table.header === null;
+  at("header").checked = table.header;
+  at("sheet").replaceChildren(...table.sheets.map((name) => make("option", { value: name }, name)));
+  at("sheet-label").hidden = table.sheets.length < 2;
+  fillColumns(table.columns);
   at("columns").hidden = false;
   count();
 }
 function fillColumns(chosen) {
   for (const [part, select] of Object.entries(columns)) {
-    const names = table.rows[0].map((cell, column) => (at("header").checked ? cell.trim() : "") || say("column", column + 1));
+    const names = table.names.map((name, column) => name || say("column", column + 1));
     select.replaceChildren(...(part === "gold" ? [make("option", { value: -1 }, say("none"))] : []), ...names.map((name, column) => make("option", { value: column }, name)));
     select.value = chosen[part];
   }
@@ -64,16 +49,21 @@ const chosen = () => Object.fromEntries(Object.entries(columns).map(([part, sele
 
 /** The rows that have both texts. */
 function pairs() {
-  const { a, b, gold } = chosen(), rows = table.rows.slice(at("header").checked ? 1 : 0);
-  const whole = rows.filter((row) => row[a]?.trim() && row[b]?.trim());
-  return { empty: rows.length - whole.length, rows: whole.map((cells) => ({ cells, a: cells[a], b: cells[b], gold: gold < 0 ? null : cells[gold]?.trim() ?? "" })) };
+  const { a, b, gold } = chosen();
+  const whole = table.rows.filter((row) => row[a] && row[b]);
+  return { empty: table.rows.length - whole.length, rows: whole.map((cells) => ({ cells, a: cells[a], b: cells[b], gold: gold < 0 ? null : cells[gold] })) };
 }
+/** How many rows there are, and the first of them, as they would be scored. */
 function count() {
-  const { rows, empty } = pairs();
-  at("start").disabled = rows.length === 0 || rows.length > MOST_ROWS;
-  if (rows.length > MOST_ROWS) tell("tooMany", rows.length, MOST_ROWS);
-  else if (rows.length) tell("rows", rows.length, empty);
+  const { rows, empty } = pairs(), { a, b } = chosen(), kind = (column) => ([a, b].includes(column) ? "chosen" : null);
+  at("start").disabled = rows.length === 0;
+  if (rows.length) tell("rows", rows.length, empty, table.left_out);
   else tell("noRows");
+  at("first-rows").replaceChildren(
+    make("caption", { class: "words" }, say("firstRows")),
+    make("thead", {}, make("tr", {}, ...table.names.map((name, column) => make("th", { scope: "col", class: kind(column) }, name || say("column", column + 1))))),
+    make("tbody", {}, ...table.rows.slice(0, FIRST).map((row) => make("tr", {}, ...row.map((cell, column) => make("td", { class: kind(column) }, cell))))),
+  );
 }
 
 async function score() {
@@ -97,7 +87,7 @@ async function score() {
   }
   busy(false);
   if (!done.length) return;
-  result = { rows: done, head: at("header").checked ? table.rows[0] : null, name: table.name, model };
+  result = { rows: done, head: table.header === false ? null : table.names, name: table.name, model };
   show();
 }
 function busy(is) {
@@ -175,9 +165,8 @@ function drawn(tag, attributes, text = "") {
 }
 
 function save() {
-  const line = (cells) => cells.map((cell) => cell.replace(/[\t\n]/g, " ")).join("\t"), width = table.width;
-  const wide = (cells) => Array.from({ length: width }, (_, column) => cells[column] ?? "");
-  const lines = [...(result.head ? [line([...wide(result.head), `score ${result.model}`])] : []), ...result.rows.map((row) => line([...wide(row.cells), String(row.score)]))];
+  const line = (cells) => cells.map((cell) => cell.replace(/[\t\n]/g, " ")).join("\t");
+  const lines = [...(result.head ? [line([...result.head, `score ${result.model}`])] : []), ...result.rows.map((row) => line([...row.cells, String(row.score)]))];
   const link = make("a", { href: URL.createObjectURL(new Blob([`${lines.join("\n")}\n`], { type: "text/tab-separated-values" })), download: `${result.name.replace(/\.[^.]*$/, "")}.scored.tsv` });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
@@ -188,10 +177,13 @@ export function startFile(cards) {
   at("judge").replaceChildren(...cards.map((card) => make("option", { value: card.id }, card.id)));
   at("judge-label").hidden = cards.length < 2;
 }
-const read = async (file) => { if (file) open(decoded(await file.arrayBuffer()), file.name); };
-at("file").addEventListener("change", () => { read(at("file").files[0]).catch(complain); at("file").value = ""; });
-at("example").addEventListener("click", () => open(EXAMPLE, "example.tsv"));
-[...Object.values(columns), at("header")].forEach((part) => part.addEventListener("change", () => { fillColumns(chosen()); count(); }));
+const read = (content, name) => { if (content) { file = { content, name: name ?? content.name }; open().catch(complain); } };
+const again = () => open({ header: at("header").checked ? "1" : "0", ...(table.sheets.length > 1 ? { sheet: at("sheet").value } : {}) }).catch(complain);
+at("file").addEventListener("change", () => { read(at("file").files[0]); at("file").value = ""; });
+at("example").addEventListener("click", () => read(new Blob([EXAMPLE]), "example.tsv"));
+Object.values(columns).forEach((part) => part.addEventListener("change", count));
+at("header").addEventListener("change", again);
+at("sheet").addEventListener("change", () => open({ sheet: at("sheet").value }).catch(complain));
 at("start").addEventListener("click", score);
 at("stop").addEventListener("click", () => running.abort());
 at("save").addEventListener("click", save);
@@ -200,8 +192,8 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
   document.addEventListener(kind, (event) => {
     event.preventDefault();
     at("drop").classList.toggle("over", kind === "dragover");
-    if (kind === "drop") read(event.dataTransfer.files[0]).catch(complain);
+    if (kind === "drop") read(event.dataTransfer.files[0]);
   });
 }
 addEventListener("resize", () => draw());
-inEachLanguage(() => { if (table) fillColumns(chosen()); tell(...state); if (result) show(); });
+inEachLanguage(() => { if (table?.names.length > 1) { const columns = chosen(), words = state; fillColumns(columns); count(); state = words; } tell(...state); if (result) show(); });

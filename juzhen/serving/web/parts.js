@@ -18,12 +18,14 @@ export const number = (value, digits = 3) => (Number.isFinite(value) ? value.toF
 let key = "";
 export function enter(typed) { key = typed; }
 
-/** The answer of the server; throws an Error with its message. A 429 is asked again after the time that it says. */
+/** The answer of the server to plain data, or to the bytes of a file; throws an Error with its message. A 429 is asked
+ * again after the time that it says. */
 export async function ask(path, body, signal) {
-  const headers = { ...(body ? { "Content-Type": "application/json" } : {}), ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  const isFile = body instanceof Blob;
+  const headers = { ...(body ? { "Content-Type": isFile ? "application/octet-stream" : "application/json" } : {}), ...(key ? { Authorization: `Bearer ${key}` } : {}) };
   let reply;
   try {
-    reply = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal, credentials: "omit" });
+    reply = await fetch(path, { method: body ? "POST" : "GET", headers, body: isFile ? body : body && JSON.stringify(body), signal, credentials: "omit" });
   } catch (error) {
     throw error.name === "AbortError" ? error : new Error(say("unreachable"));
   }
