@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.encoders.sparse import SparseEncoder
     from juzhen.encoders.spec import AdapterConfig
+    from juzhen.evaluation.run import evaluate
     from juzhen.evaluation.space import space
     from juzhen.merging.merge import merge
     from juzhen.mining.groups import clusters, communities, paraphrases
@@ -35,6 +36,7 @@ __all__ = [
     "SparseEncoder",
     "clusters",
     "communities",
+    "evaluate",
     "fit",
     "load_ranking",
     "merge",
@@ -55,6 +57,7 @@ HOMES = {
     "SparseEncoder": "encoders.sparse",
     "clusters": "mining.groups",
     "communities": "mining.groups",
+    "evaluate": "evaluation.run",
     "fit": "training.fit",
     "load_ranking": "data.loading",
     "merge": "merging.merge",

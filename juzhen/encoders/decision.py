@@ -17,8 +17,8 @@ from juzhen.core.whole import write_json
 THRESHOLDS_FILE = "thresholds.json"
 SHAPE = Object({"weights": str, "default": (str, type(None)), "sets": Entries((float, type(None)))})
 NO_THRESHOLD = (
-    "give one: threshold=0.7. It is fitted at the end of a training that scores the dev split of "
-    "0/1 pairs, and by juzhen calibrate RUN"
+    "give one: threshold=0.7. It is fitted by fit(…, dev=…), at the end of a training that scores a dev split of pairs "
+    "or triplets, and by juzhen calibrate RUN"
 )
 
 
@@ -57,11 +57,33 @@ def _read(folder: Path) -> tuple[str | None, dict[str, float | None]]:
 class Decides(nn.Module):
     """What an encoder with a `score` can decide."""
 
-    _loaded: tuple[Path, int] | None = None
+    _loaded: tuple[Path | None, int] | None = None
+    _fit_scores: Any = None
     _thresholds: tuple[str | None, dict[str, float | None]] | None = None
 
     def _is_loaded_from(self, folder: Path | None) -> None:
-        self._loaded = None if folder is None else (folder, self._changes())
+        self._loaded, self._thresholds = None if folder is None else (folder, self._changes()), None
+
+    @property
+    def fit_scores(self) -> Any:
+        """Scores of the dev rows before and after `juzhen.fit`, a `juzhen.training.fit.FitScores`; None without."""
+        return self._fit_scores
+
+    def keep_fit(self, scores: Any, thresholds: Mapping[str, float | None]) -> None:
+        """Takes over what `juzhen.fit` has found for these weights: scores, and set → threshold.
+
+        Without thresholds the encoder has none: a fused optimizer changes weights that seem to be as they were.
+        """
+        self._fit_scores = scores
+        self._loaded = (None, self._changes()) if thresholds else None
+        default = next(iter(thresholds)) if len(thresholds) == 1 else None
+        self._thresholds = (default, dict(thresholds)) if thresholds else None
+
+    @property
+    def fitted_here(self) -> dict[str, Any]:
+        """Facts for a card: the thresholds that `keep_fit` took, while the weights are the same; else nothing."""
+        is_here = self._loaded == (None, self._changes()) and self._thresholds is not None
+        return {"thresholds": self._thresholds[1]} if is_here and self._thresholds else {}
 
     def _changes(self) -> int:
         """A number that grows with each change of the weights in place."""
@@ -79,10 +101,12 @@ class Decides(nn.Module):
     def fitted_threshold(self, of: str | None = None) -> tuple[str, float]:
         """The set whose threshold `threshold` gives, and the threshold. Errors: as there."""
         if self._loaded is None or self._loaded[1] != self._changes():
-            why = "was not loaded from a folder" if self._loaded is None else "has learnt since it was loaded"
+            why = "has learnt since it was loaded, or was never saved"
             raise UserError(f"threshold: this encoder {why}; {NO_THRESHOLD}")
         if self._thresholds is None:
-            self._thresholds = _read(self._loaded[0])
+            folder = self._loaded[0]
+            assert folder is not None  # what was fitted here has thresholds
+            self._thresholds = _read(folder)
         default, sets = self._thresholds
         name = of or default
         if name is None:

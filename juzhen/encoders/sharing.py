@@ -22,7 +22,11 @@ class Shareable(PeerNames):
 
         A folder that was written so, and not changed since, is replaced. Raises UserError for any other.
         """
-        return save_encoder(self, folder, card=card or {})
+        return save_encoder(self, folder, card=self._fitted() | (card or {}))
+
+    def _fitted(self) -> dict[str, Any]:
+        """Thresholds that `juzhen.fit` found for these weights, as facts of a card."""
+        return getattr(self, "fitted_here", {})
 
     @takes_peer_options
     def push_to_hub(
@@ -52,7 +56,9 @@ class Shareable(PeerNames):
             require_hub_token(repo_id, token)
         with tempfile.TemporaryDirectory() as folder:
             name = repo_id.rpartition("/")[2]
-            write_encoder(for_others(self), Path(folder), {"name": name} | (card or {}), place=repo_id)
+            write_encoder(
+                for_others(self), Path(folder), {"name": name} | self._fitted() | (card or {}), place=repo_id
+            )
             if dry_run:
                 print("\n".join([*file_lines(Path(folder)), f"nothing was uploaded to {repo_id}: dry_run"]))
                 return ""

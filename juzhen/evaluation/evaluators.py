@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,14 +13,15 @@ from torch import Tensor
 
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError, require_choice
-from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion
+from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion, Side
+from juzhen.core.finite import require_finite
 from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.pair_encoder import PairEncoder
-from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets, Tables
+from juzhen.evaluation.plan import ALIKE, NOTHING, CosinePlan, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics import lexical
 from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of
@@ -261,6 +262,59 @@ class BM25Evaluator(LexicalEvaluator):
 
     def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> BM25Plan:
         return BM25Plan(sets, index=self._index)
+
+
+THEIR_SIDES = np.array([Side.EVERY, Side.QUERY, Side.DOCUMENT, Side.QUERY], dtype=np.int8)
+"""Sides of an encoder of another library that reads queries and documents by two methods."""
+
+
+class VectorEvaluator(Evaluator):
+    """Vectors that something else computes: an encoder of another library, a server, a function.
+
+    Of an encoder with `encode_query` and `encode_document` these read the two sides of a ranking.
+    Raises UserError for what gives no vectors.
+    """
+
+    plan_type = CosinePlan
+
+    def __init__(self, encoder: Any) -> None:
+        self._encode = getattr(encoder, "encode", encoder)
+        if not callable(self._encode):
+            raise UserError(
+                f"encoder: {type(encoder).__name__} gives no vectors. Give a path, or what has encode(texts)"
+            )
+        of_sides: list[Any] = [getattr(encoder, name, None) for name in ("encode_query", "encode_document")]
+        self._sides = ALIKE
+        self._readers: dict[int, Callable[[list[str]], Any]] = {Side.EVERY: self._encode}
+        if all(map(callable, of_sides)):
+            self._sides = THEIR_SIDES
+            self._readers |= dict(zip((Side.QUERY, Side.DOCUMENT), of_sides, strict=True))
+
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> CosinePlan:
+        return CosinePlan(sets, tasks, sides=self._sides)
+
+    def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
+        raise NotImplementedError("vectors come from elsewhere, not from batches")
+
+    def vectors(self, plan: EvaluationPlan) -> Float[np.ndarray, "sentences dim"]:
+        """One for each sentence of the plan. Raises UserError for another number of them, or no numbers."""
+        assert isinstance(plan, CosinePlan)  # made by `plan`
+        parts: dict[int, np.ndarray] = {}
+        for side in np.unique(plan.read).tolist():
+            rows = np.flatnonzero(plan.read == side)
+            texts = [plan.sentences[row] for row in rows.tolist()]
+            given = self._readers[side](texts)
+            vectors = np.asarray(given.cpu() if isinstance(given, Tensor) else given, dtype=np.float32)
+            if vectors.ndim != 2 or len(vectors) != len(texts):
+                raise UserError(
+                    f"encode: {len(texts)} texts became an array of shape {vectors.shape}. Expected a vector for each"
+                )
+            require_finite(vectors, texts)
+            parts[side] = vectors
+        outputs = np.empty((len(plan.sentences), next(iter(parts.values())).shape[1]), dtype=np.float32)
+        for side, vectors in parts.items():
+            outputs[plan.read == side] = vectors
+        return outputs
 
 
 def embedding_cache_dir(is_kept: bool, cache_dir: str | None) -> str | None:

@@ -14,23 +14,32 @@ import torch
 from juzhen.core.accelerator import require_accelerator
 from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples
+from juzhen.core.examples import Examples, Kind
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import limit_threads
+from juzhen.core.transfer import too_few
 from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.data.rankings import RankingSet
+from juzhen.data.rows import as_examples, set_name
 from juzhen.data.sampler import TokenBudget
 from juzhen.data.spec import DatasetConfig
+from juzhen.data.tables import is_table
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation.describe import Described, cut_in_evaluation, describe_rows, with_leaks
 from juzhen.evaluation.devices import require_device
-from juzhen.evaluation.evaluators import embedding_cache_dir
-from juzhen.evaluation.plan import NOTHING, EmbeddingEvaluator, EvaluationPlan, Evaluator, Sets
+from juzhen.evaluation.evaluators import VectorEvaluator, embedding_cache_dir
+from juzhen.evaluation.plan import (
+    NOTHING,
+    EmbeddingEvaluator,
+    EvaluationPlan,
+    Evaluator,
+    Sets,
+)
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.evaluation.spec import HardwareConfig
@@ -74,7 +83,8 @@ class Pass:
         rows = {
             f"{dataset.split}/{dataset.name}": dataset for dataset in sets if isinstance(dataset, Examples)
         }
-        cut = cut_in_evaluation(self._reader, self._collate, plan)
+        is_ours = not isinstance(self.evaluator, VectorEvaluator)
+        cut = cut_in_evaluation(self._reader, self._collate, plan) if is_ours else {}
         return scored, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
 
     def lists(self, ranking: RankingSet, *, depth: int) -> tuple[RankedLists, Callable[[int], float]]:
@@ -92,6 +102,8 @@ class Pass:
 
     @cached_property
     def evaluator(self) -> Evaluator:
+        if not hasattr(self.encoder, "family"):
+            return VectorEvaluator(self.encoder)
         evaluation = self.settings.evaluation
         return family_of(self.encoder).evaluator(
             self._reader,
@@ -120,6 +132,8 @@ class Pass:
         """A plan, and what the encoder gives for each row of it, in order."""
         plan = self.evaluator.plan(sets, tasks)
         self.evaluator.begin(plan)
+        if isinstance(self.evaluator, VectorEvaluator):
+            return plan, self.evaluator.vectors(plan)
         if plan.examples is NOTHING:
             return plan, np.zeros((1, 1), dtype=np.float32)
         hardware, collate = self.settings.hardware, self._collate
@@ -154,38 +168,122 @@ def _prepared(encoder: Any, hardware: HardwareConfig) -> Iterator[torch.device]:
 
 def evaluate(
     encoder: str | Path | Any,
-    sets: Sequence[str | DatasetConfig | Examples | RankingSet],
+    sets: Any,
     *,
+    columns: Mapping[str, str] | None = None,
+    sheet: str | None = None,
+    on_bad_row: str = "error",
+    score_range: tuple[float, float] = (0.0, 1.0),
     data_dir: str | Path = "data",
     trained_on: Sequence[Examples] = (),
     settings: EvaluationSettings | None = None,
     cache_dir: str | None = None,
     progress: bool = False,
 ) -> Evaluation:
-    """The scores of a saved encoder on some sets.
+    """Score an encoder on rows of your own, on files, or on sets.
 
-    encoder     a run, a folder or built-in name, an encoder that is loaded, "lexical" (TF-IDF) or "bm25"
-    sets        names of conf/dataset, descriptions of sets, rows that are loaded, or rankings
-    data_dir    where sets lie that are not built in
-    trained_on  rows that the encoder has learnt from: sets that hold some of them are scored without them, too
-    settings    splits, seed, intervals, device; sets in it are not looked at
+    Each kind of rows has its measures: Spearman of graded, 0/1 and NLI pairs, R@1 and MRR of positive pairs among all
+    standard questions, nDCG@10 of rankings (docs/concepts/statistics.md).
 
-    >>> found = evaluate("builtin/mini_zh", ["demo_sts"])  # doctest: +SKIP
-    >>> found.scores["test/demo_sts/spearman"].value  # doctest: +SKIP
+    Args:
+        encoder: A run, a folder or built-in name, an encoder that is loaded, "lexical" (TF-IDF) or "bm25". Also what
+            another library has loaded: whatever has `encode(texts)`, or a function from texts to vectors.
+        sets: Rows as `juzhen.data.rows.as_examples` reads them (a list of tuples or dicts, a DataFrame, the path of a
+            file), which are taken for a dev split, so that thresholds are cross-fitted, unless the file is called
+            test; the name of a set of conf/dataset, its description, Examples, a RankingSet. Several as a list.
+        columns: Of rows and files, as `as_examples` takes it; so are sheet, on_bad_row and score_range.
+        data_dir: Where sets lie that are not built in.
+        trained_on: Rows that the encoder has learnt from: sets that hold some of them are scored without them, too.
+        settings: Splits, seed, intervals, device; sets in it are not looked at.
+        cache_dir: Token numbers of large sets are kept below it.
+        progress: Bars are shown.
 
-    Raises UserError for an encoder or a set that is not there.
+    Returns:
+        `scores`, metric key → Score with value, 95 % interval and count; `thresholds`; printed, a table.
+
+    Raises:
+        UserError: An encoder or a set that is not there, rows that cannot be read, or that this encoder cannot score.
+
+    Example:
+        >>> rows = [("怎么退货", "东西想退掉"), ("几天发货", "什么时候能寄出"), ("能开发票吗", "要发票")]
+        >>> found = evaluate("builtin/mini_zh", rows)
+        >>> found.scores["dev/rows/recall_at_1"].value, found.scores["dev/rows/recall_at_1"].count
+        (1.0, 3)
     """
+    reading = {"columns": columns, "sheet": sheet, "on_bad_row": on_bad_row, "score_range": score_range}
     settings = replace(settings or EvaluationSettings(), data_dir=str(data_dir), dataset={}, evaluate={})
-    sets, trained_on = as_column(sets, "sets"), as_column(trained_on, "trained_on")
+    sets, trained_on = _listed(sets, reading), as_column(trained_on, "trained_on")
     opened = open_encoder(encoder)
     loaded = [dataset for dataset in sets if isinstance(dataset, Examples | RankingSet)]
     named = [configured_set(dataset) if isinstance(dataset, str) else dataset for dataset in sets]
     settings.evaluate = {dataset.name: dataset for dataset in named if isinstance(dataset, DatasetConfig)}
     run = Pass(opened, settings, cache_dir, progress)
+    _require_scored(loaded, run.evaluator.unscored)
     data = JobData({}, [])
     if settings.evaluate:
         data = load_job_data(settings, {}, unscored=run.evaluator.unscored)
     rows = SeenRows([dataset for dataset in (*data.evaluation, *loaded) if isinstance(dataset, Examples)])
     rows.learn({str(number): dataset for number, dataset in enumerate(trained_on)})
-    evaluation, _ = run([*data.evaluation, *loaded], data.tasks, seen=rows.seen() if trained_on else {})
+    tasks = [*data.tasks, *class_tasks(loaded)]
+    evaluation, _ = run([*data.evaluation, *loaded], tasks, seen=rows.seen() if trained_on else {})
     return replace(evaluation, scores=evaluation.scores | data.missing)
+
+
+Listed = str | DatasetConfig | Examples | RankingSet
+
+
+def _listed(sets: Any, reading: Mapping[str, Any]) -> list[Listed]:
+    """Sets one by one; files and rows are read as a dev split. Raises UserError where two have one name."""
+    single = str | Path | DatasetConfig | Examples | RankingSet
+    if isinstance(sets, single):
+        sets = [sets]
+    elif not isinstance(sets, list | tuple) or not sets or not all(isinstance(one, single) for one in sets):
+        return [rows_to_score(sets, **reading)]
+    listed: list[Listed] = [
+        rows_to_score(one, **reading) if isinstance(one, str | Path) and is_table(one) else one
+        for one in sets
+    ]
+    names = [
+        one.name if isinstance(one, DatasetConfig) else f"{one.split}/{one.name}"
+        for one in listed
+        if not isinstance(one, str | Path)
+    ]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{twice[0]}: two sets have this name. Rename one of the files, or score them apart.")
+    return [str(one) if isinstance(one, Path) else one for one in listed]
+
+
+def rows_to_score(rows: Any, **reading: Any) -> Examples:
+    """Rows, or a file of them, as a dev split. `faq/test.csv` is the test split of faq, as `juzhen new` writes it.
+
+    reading  columns, sheet, on_bad_row and score_range, as `as_examples` takes them
+    """
+    if isinstance(rows, str | Path) and is_table(rows):
+        folder, stem = Path(rows).resolve().parent.name, Path(rows).name.partition(".")[0]
+        if stem in ("dev", "test"):
+            name = set_name(Path(folder))
+            return replace(as_examples(rows, split=stem, **reading), name=name)
+    return as_examples(rows, split="dev", **reading)
+
+
+def _require_scored(sets: Sequence[Examples | RankingSet], unscored: Mapping[Kind, str]) -> None:
+    """Raises UserError for rows that the encoder has no measure of."""
+    for dataset in sets:
+        if isinstance(dataset, Examples) and dataset.kind in unscored:
+            raise UserError(f"{dataset.split}/{dataset.name}: {unscored[dataset.kind]}")
+
+
+def class_tasks(sets: Sequence[Examples | RankingSet], *, by_means: bool = False) -> list[TransferTask]:
+    """Texts with classes that are loaded, as tasks of a classifier; `by_means` as of `TransferTask`.
+
+    Raises UserError for a set with too few rows of a class.
+    """
+    splits: dict[str, dict[str, Examples]] = {}
+    for dataset in sets:
+        if isinstance(dataset, Examples) and dataset.kind is Kind.LABELLED_TEXT:
+            splits.setdefault(dataset.name, {})[dataset.split] = dataset
+    tasks = [TransferTask(name, of_set, by_means=by_means) for name, of_set in splits.items()]
+    for task in tasks:
+        if reason := too_few(task.labels):
+            raise UserError(f"{task.name}: {reason}")
+    return tasks

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
+from juzhen.core.markup import markdown_table
 from juzhen.core.measures import (
     AMONG_FEW,
     CLASS_MEANS,
@@ -17,12 +18,15 @@ from juzhen.core.measures import (
     STANDARD_RANKS,
     V_MEASURE,
     metric_key,
+    metric_title,
     ranking_measure,
+    speaking_keys,
 )
-from juzhen.core.result import WITHOUT_LEAKS, Score, nested_name
+from juzhen.core.result import WITHOUT_LEAKS, Score, Threshold, nested_name
 from juzhen.core.row_scores import PLACES, SetRows
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet, StandardQuestions
+from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.plan import CosinePlan, EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
 from juzhen.metrics.classes import v_measure
@@ -73,6 +77,38 @@ class Evaluation:
     per_row: dict[str, np.ndarray] = field(default_factory=dict)
     per_query: dict[str, np.ndarray] = field(default_factory=dict)
     rows: dict[str, SetRows] = field(default_factory=dict)
+
+    @property
+    def thresholds(self) -> dict[str, Threshold]:
+        """Name of each set of pairs with a dev split → from which score on two texts count as the same."""
+        return fitted_thresholds(self.rows)
+
+    def __str__(self) -> str:
+        """A table: of each set what it is measured by, the value with its 95 % interval, and the rows; thresholds."""
+        spoken = speaking_keys(self.scores)
+        columns = [key.rpartition("/")[0] for key in self.scores]
+        body = [
+            (
+                *key.rsplit("/", 1),
+                "–" if score.value is None else f"{score.value:.4f}",
+                "" if score.low is None or score.high is None else f"[{score.low:.4f}, {score.high:.4f}]",
+                f"{score.count:,}",
+                score.why or "",
+            )
+            for key, score in sorted(self.scores.items(), key=lambda item: item[0] not in spoken)
+        ]
+        body.sort(key=lambda line: columns.index(line[0]))
+        body = [(column, metric_title(metric), *cells) for column, metric, *cells in body]
+        if not any(line[-1] for line in body):
+            body = [line[:-1] for line in body]
+        head = ["set", "measure", "value", "95 %", "n", "why not"][: len(body[0]) if body else 5]
+        lines = [markdown_table(head, body, numbers=(2, 4))]
+        lines += [
+            f"{name}: same from {threshold.value:.4f} on"
+            for name, threshold in self.thresholds.items()
+            if threshold.value is not None
+        ]
+        return "\n".join(lines)
 
 
 def measure(

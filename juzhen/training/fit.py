@@ -1,9 +1,11 @@
 """Fine-tuning in plain PyTorch: `fit`. The same steps as `train.py` takes, of one set on one device."""
 
 import inspect
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +19,7 @@ from juzhen.core.batch import Batch, Sharing, row_tensors
 from juzhen.core.contract import choose_view
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind
-from juzhen.core.measures import chooses
+from juzhen.core.measures import UNSCORED, chooses, metric_title
 from juzhen.core.progress import progress_bar
 from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
@@ -27,7 +29,9 @@ from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.spec import AdapterConfig
 from juzhen.encoders.token_table import CachedTokenizer
-from juzhen.evaluation.run import evaluate
+from juzhen.evaluation.run import Pass, class_tasks, rows_to_score
+from juzhen.evaluation.scoring import Evaluation
+from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.losses.loss import Loss
 from juzhen.losses.nested import Nested
 from juzhen.training.comparing import compares
@@ -90,7 +94,9 @@ def fit(
     adapter  a few matrices that learn in the place of all weights, by peft; None: all learn, or the adapter that the
            encoder has
     layer_decay  learning rate of a layer as a share of that of the layer above, as of `adamw`; None: all alike
-    dev    after each epoch these rows are scored, and the best weights are kept; None: the last ones are
+    dev    before training and after each epoch these rows are scored, and the best weights are kept; None: the last
+           ones are. Both scores are printed, `encoder.fit_scores` has them, and `encoder.threshold()` and `is_same`
+           decide by the threshold of the kept weights
     columns, sheet, on_bad_row, score_range  of `rows` and `dev`, as `as_examples` takes them
     bf16   compute in bfloat16, with weights in float32
 
@@ -134,7 +140,9 @@ def fit(
     warmup_steps = max(round(warmup * stream.num_batches), 1) if warmup else 0
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else nullcontext()
-    best = _Best(encoder, None if dev is None else as_examples(dev, split="dev", **reading))
+    best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
+    encoder.keep_fit(None, {})  # what was fitted to other weights no longer holds
+    learner.to(device)  # an evaluation puts the encoder where it computes
     with progress_bar("training", stream.num_batches, shown=progress) as advance:
         for step in stream:
             batch = collate.training_batch(examples, step.rows, index=step.number).to(torch.device(device))
@@ -151,34 +159,80 @@ def fit(
                 optimizer.step()
             rates.step()
             advance(1)
-            if (step.number + 1) % stream.batches_per_epoch == 0 or step.number + 1 == stream.num_batches:
+            is_last = step.number + 1 == stream.num_batches
+            if best is not None and (is_last or (step.number + 1) % stream.batches_per_epoch == 0):
                 best.look()
                 learner.to(device)  # an evaluation puts the encoder where it computes
-    best.take()
-    return encoder.eval()
+    encoder.eval()
+    if best is not None:
+        best.take()
+        if progress is not False:
+            print(encoder.fit_scores, file=sys.stderr)
+    return encoder
+
+
+@dataclass(frozen=True)
+class FitScores:
+    """How an encoder scores the dev rows of a `fit`; printed, the measure that speaks for them before and after.
+
+    before, after  by the weights that it began with, and by those that were kept
+    metric         key of the score that chose them, such as dev/faq/recall_at_1
+    """
+
+    before: Evaluation
+    after: Evaluation
+    metric: str
+
+    def __str__(self) -> str:
+        column, _, metric = self.metric.rpartition("/")
+        before, after = (found.scores[self.metric] for found in (self.before, self.after))
+        texts = ["undefined" if score.value is None else f"{score.value:.4f}" for score in (before, after)]
+        ends = "" if after.low is None or after.high is None else f" [{after.low:.4f}, {after.high:.4f}]"
+        line = f"{column}: {metric_title(metric)} {' → '.join(texts)}{ends}, n = {after.count:,}"
+        found = [
+            threshold.value for threshold in self.after.thresholds.values() if threshold.value is not None
+        ]
+        return line + "".join(f"; same from {value:.4f} on" for value in found)
 
 
 class _Best:
-    """The weights with the highest dev score, by the metric that speaks for the kind of its rows."""
+    """The weights with the highest dev score, by the metric that chooses for the kind of its rows.
 
-    def __init__(self, encoder: SentenceEncoder, dev: Examples | None) -> None:
-        self.encoder, self.dev = encoder, dev
+    Raises UserError for rows that have none.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, dev: Examples) -> None:
+        metric = chooses(dev.kind)
+        if metric is None:
+            raise UserError(
+                f"dev={dev.name}: {UNSCORED[dev.kind]}. Give pairs, triplets, or texts with a class."
+            )
+        self.encoder, self.dev, self.metric = encoder, replace(dev, split="dev"), f"dev/{dev.name}/{metric}"
+        self.tasks = class_tasks([self.dev], by_means=True)
+        self.before = self.after = self._scored()
         self.score = -np.inf
         self.weights: dict[str, Tensor] | None = None
 
+    def _scored(self) -> Evaluation:
+        found, _ = Pass(self.encoder, EvaluationSettings())([self.dev], self.tasks, seen={})
+        return found
+
     def look(self) -> None:
-        if self.dev is not None:
-            value = (
-                evaluate(self.encoder, [self.dev])
-                .scores[f"dev/{self.dev.name}/{chooses(self.dev.kind)}"]
-                .value
-            )
-            if value is not None and value > self.score:
-                self.score, self.weights = value, deepcopy(self.encoder.state_dict())
+        found = self._scored()
+        value = found.scores[self.metric].value
+        if value is not None and value > self.score:
+            self.score, self.weights, self.after = value, deepcopy(self.encoder.state_dict()), found
+        elif self.weights is None:
+            self.after = found
 
     def take(self) -> None:
+        """The encoder gets the weights, their scores and their thresholds."""
         if self.weights is not None:
             self.encoder.load_state_dict(self.weights)
+        self.encoder.keep_fit(
+            FitScores(self.before, self.after, self.metric),
+            {name: threshold.value for name, threshold in self.after.thresholds.items()},
+        )
 
 
 def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Tensor]:

@@ -81,6 +81,7 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "SparseEncoder",
         "clusters",
         "communities",
+        "evaluate",
         "fit",
         "load_ranking",
         "merge",

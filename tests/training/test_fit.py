@@ -1,7 +1,5 @@
 """`juzhen.fit`: the weights of `train.py`, and what rows it reads."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from jobs import run_job
@@ -9,9 +7,11 @@ from jobs import run_job
 from juzhen import SentenceEncoder, fit
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.result import Score
 from juzhen.data.loading import cut
 from juzhen.data.rows import as_examples
 from juzhen.data.views import apply_view
+from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses import CoSENT, InfoNCE
 from juzhen.training import fit as training
 
@@ -111,16 +111,19 @@ def test_a_misspelt_decay_is_named(encoder):
 
 
 def test_the_best_weights_on_dev_are_kept(encoder, monkeypatch):
-    scores = iter([0.1, 0.9, 0.2])
+    scores = iter([0.95, 0.1, 0.9, 0.2])  # before training, and after each epoch
     weights = []
 
-    def evaluated(encoder, sets):
-        weights.append(encoder.state_dict()["backbone.embeddings.word_embeddings.weight"].clone())
-        key = f"dev/{sets[0].name}/spearman"
-        return SimpleNamespace(scores={key: SimpleNamespace(value=next(scores))})
+    def evaluated(encoder, settings):
+        def run(sets, tasks, *, seen):
+            weights.append(encoder.state_dict()["backbone.embeddings.word_embeddings.weight"].clone())
+            return Evaluation({f"dev/{sets[0].name}/spearman": Score(next(scores))}), {}
 
-    monkeypatch.setattr(training, "evaluate", evaluated)
+        return run
+
+    monkeypatch.setattr(training, "Pass", evaluated)
     learnt = fit(encoder, PAIRS, epochs=3, batch_size=4, learning_rate=1e-2, dev=PAIRS)
     kept = learnt.state_dict()["backbone.embeddings.word_embeddings.weight"]
-    assert torch.equal(kept, weights[1])
-    assert not torch.equal(kept, weights[2])
+    assert torch.equal(kept, weights[2])
+    assert not torch.equal(kept, weights[3])
+    assert "0.9500 → 0.9000" in str(learnt.fit_scores)
