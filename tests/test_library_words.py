@@ -15,8 +15,9 @@ OF_THE_SUITE = re.compile(
 )
 
 
-PRINTS_COMMANDS = ("distillation/teacher.py", "cli/new.py")
-"""Where a command is printed that trains on what was written."""
+PRINTS_COMMANDS = ("distillation/teacher.py", "cli/new.py", "core/aliases.py", "training/fit.py")
+"""Where a command is printed that trains on what was written, words of other toolkits are answered with those of
+train.py, and `loss=` is an argument of `fit`."""
 
 
 def messages(source):

@@ -1,5 +1,7 @@
 """A vocabulary that knows every character: common ones have a piece, bytes spell the rest, scripts are folded."""
 
+import base64
+import io
 import json
 import tempfile
 import unicodedata
@@ -13,6 +15,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
 from juzhen.core.folding import script_table
+from juzhen.core.whole import write_text
 from juzhen.distillation.vocabulary import token_counts
 
 BYTES = tuple(f"<0x{number:02X}>" for number in range(256))
@@ -146,22 +149,21 @@ def _charsmap(table: Mapping[str, str]) -> str:
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
+    model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
-        rules, model = Path(folder) / "rules.tsv", Path(folder) / "model"
+        rules = Path(folder) / "rules.tsv"
         rows = (f"{ord(character):X}\t{ord(simple):X}\n" for character, simple in sorted(table.items()))
-        rules.write_text("".join(rows), encoding="utf-8")
+        write_text(rules, "".join(rows), in_own_folder=True)
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(["一二三四五六七八九十"] * 8),
-            model_prefix=str(model),
+            model_writer=model,
             vocab_size=14,
             hard_vocab_limit=False,
             normalization_rule_tsv=str(rules),
             minloglevel=2,
         )
-        proto: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
-        proto.ParseFromString(model.with_suffix(".model").read_bytes())
-    import base64
-
+    proto: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    proto.ParseFromString(model.getvalue())
     return base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
 
 

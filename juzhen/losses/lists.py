@@ -310,8 +310,8 @@ class LambdaLoss(ListLoss):
         if self.graded:
             if teacher_scores is None:
                 raise UserError(
-                    "loss.graded=true: the set has no grades of documents. Name their columns (positive_score, "
-                    "negative_score, …), or type loss.graded=false"
+                    "graded=true: the set has no grades of documents. Name their columns (positive_score, "
+                    "negative_score, …), or type graded=false"
                 )
             grades = teacher_scores
         numbers = {"weighting": self.weighting, "mu": self.mu, "k": self.k}

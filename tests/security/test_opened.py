@@ -25,7 +25,7 @@ ALONE = re.compile(
 
 OTHERS = (
     "core/opened.py", "core/processor.py", "core/memory.py", "core/accelerator.py", "core/network.py",
-    "encoders/micro_batches.py",
+    "core/folding.py", "encoders/micro_batches.py",
     "export/usage.py", "encoders/special_tokens.py", "losses/__init__.py", "report/frame.py", "report/figures.py",
     "launch/digests.py", "chosen_losses.py", "loss_numbers.py",
 )  # fmt: skip

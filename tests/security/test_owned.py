@@ -517,5 +517,5 @@ def test_an_adapter_whose_base_is_elsewhere_is_refused(tmp_path, encoder_folder)
     (folder / "adapter_config.json").write_text(
         '{"base_model_name_or_path": "../other", "peft_type": "LORA"}'
     )
-    with pytest.raises(UserError, match="holds an adapter"):
+    with pytest.raises(UserError, match=r"adapter.*\.\./other"):
         SentenceEncoder.load(folder)

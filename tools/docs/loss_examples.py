@@ -150,7 +150,16 @@ FAMILIES: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "sentences": (views, ("simcse", "simcse_nt_xent")),
     "documents": (
         documents,
-        ("margin_mse", "list_kl", "list_mle", "p_list_mle", "rank_net", "lambda_loss", "adr_mse"),
+        (
+            "margin_mse",
+            "list_kl",
+            "list_mle",
+            "p_list_mle",
+            "rank_net",
+            "lambda_loss",
+            "adr_mse",
+            "info_nce_drawn",
+        ),
     ),
     "classes": (
         classes,
