@@ -6,7 +6,6 @@ and `FileTable.notes`. A job reads what a set's description says instead (`juzhe
 """
 
 import itertools
-import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from juzhen.core.commands import command
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.numerals import is_position
 from juzhen.core.texts import short, split_lines, text_fault
@@ -58,7 +58,9 @@ def typed(option: str, value: object) -> str:
     words = (
         ",".join(f"{key}={name}" for key, name in value.items()) if isinstance(value, Mapping) else str(value)
     )
-    return f"--{option.replace('_', '-')} {shlex.quote(words) if not words.isprintable() or ' ' in words else words}"
+    return (
+        f"--{option.replace('_', '-')} {command(words) if not words.isprintable() or ' ' in words else words}"
+    )
 
 
 def in_python(option: str, value: object) -> str:
