@@ -14,6 +14,7 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.named import name_of
+from juzhen.core.truncation import collected
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, Vectors
 from juzhen.encoders.first_look import look_at_encoder
@@ -227,7 +228,9 @@ class DistillModule(Taught):
         for examples in self.trainer.datamodule.train.values():
             numbers = read[examples.name][::step]
             texts = [examples.sentences[number] for number in numbers]
-            yield examples.name, numbers, self.encoder.encode(texts, show_progress=False)
+            with collected():  # what training truncates is counted once
+                embeddings = self.encoder.encode(texts, show_progress=False)
+            yield examples.name, numbers, embeddings
 
 
 class DistillTranslations(DistillModule):

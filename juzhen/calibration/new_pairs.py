@@ -88,7 +88,7 @@ class Scorer:
         columns  their names in the table `source`. Raises UserError where a cross-encoder reads such pairs in one order
         """
         from juzhen.backends import Deferred
-        from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
+        from juzhen.core.examples import TEXT_COLUMNS, Kind
         from juzhen.encoders.embedding_cache import EmbeddingCache
         from juzhen.families import PairScorer
 
@@ -110,15 +110,6 @@ class Scorer:
             options["truncate_dim"] = self.truncate_dim
             options["backend"] = Deferred(encoder, self.backend)
             options["cache"] = None if self.cache is None else EmbeddingCache(self.cache)
-        if family.cuts:
-            texts = {"text_a": list(first), "text_b": list(second)}
-            examples = Examples.from_texts("file", "test", kind=Kind.SCORED_PAIR, texts=texts)
-            cut = family.cut(encoder, examples)
-            if cut.cut:  # their scores are those of their beginnings
-                print(
-                    f"{cut} are longer than the {cut.max_length} tokens that the encoder reads, and are cut there",
-                    file=sys.stderr,
-                )
         return encoder.score(list(zip(first, second, strict=True)), **options)
 
     def words(self, first: str, second: str, *, top: int = 10) -> str:

@@ -28,6 +28,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
 from juzhen.core.opened import require_file
 from juzhen.core.owned import require_ours
+from juzhen.core.truncation import collected
 from juzhen.core.whole import whole_file
 
 
@@ -136,14 +137,17 @@ def encode(
     if prompt_name is not None or prompt is not None:
         loaded = loaded.with_prompt(prompt_name, prompt)
     loaded = loaded.with_long_texts(long_texts, overlap)
-    embeddings = loaded.encode(
-        texts,
-        truncate_dim=truncate_dim,
-        batch_tokens=batch_tokens,
-        workers=workers,
-        backend=Deferred(loaded, backend) if workers is None else None,
-        cache=None if cache is None else EmbeddingCache(cache),
-    )
+    with collected() as seen:
+        embeddings = loaded.encode(
+            texts,
+            truncate_dim=truncate_dim,
+            batch_tokens=batch_tokens,
+            workers=workers,
+            backend=Deferred(loaded, backend) if workers is None else None,
+            cache=None if cache is None else EmbeddingCache(cache),
+        )
+    seen.counts.clear()  # the lines are named below
+    seen.show()
     arrays = {output: embeddings}
     if precision != "float32":
         ends = None if ranges is None else np.load(require_file(ranges), allow_pickle=False)

@@ -25,6 +25,9 @@ from juzhen.cli.options import (
 )
 from juzhen.core.errors import UserError
 from juzhen.core.network import without_hub
+from juzhen.core.truncation import collected
+
+WHOLE = "An index that was built with --chunk-tokens N, or --long-texts chunk, holds them whole."
 
 Folder = Annotated[Path, Argument(help="of the index")]
 Encoder = Annotated[str, Argument(help="run folder, or folder of an encoder")]
@@ -125,25 +128,25 @@ def build(
     loaded = _loaded(encoder)
     if chunk_tokens is None:
         loaded = loaded.with_long_texts(long_texts, overlap)
-    cut: list[int] = []
-    encoding = _encoding(loaded, backend, batch_tokens, workers, cache, cut)
-    done = build_index(
-        folder,
-        loaded,
-        rows,
-        name=encoder,
-        kind=kind,
-        dim=truncate_dim,
-        prompt_name=prompt_name,
-        prompt=prompt,
-        tokens=tokens,
-        passages=None if chunk_tokens is None else PassageSettings(chunk_tokens, overlap or 0, late),
-        encoding=encoding,
-    )
+    encoding = _encoding(loaded, backend, batch_tokens, workers, cache)
+    with collected() as seen:
+        done = build_index(
+            folder,
+            loaded,
+            rows,
+            name=encoder,
+            kind=kind,
+            dim=truncate_dim,
+            prompt_name=prompt_name,
+            prompt=prompt,
+            tokens=tokens,
+            passages=None if chunk_tokens is None else PassageSettings(chunk_tokens, overlap or 0, late),
+            encoding=encoding,
+        )
     if done:
         print(f"went on behind {done:,} texts that were there", file=sys.stderr)
     print(f"{len(rows.texts):,} texts{_dropped(rows)}: {folder}")
-    _report_cut(cut, loaded)
+    seen.show(WHOLE)
 
 
 def add(
@@ -181,12 +184,12 @@ def add(
     from juzhen.index.writing import add as add_rows
 
     loaded = _loaded(encoder)
-    cut: list[int] = []
-    encoding = _encoding(loaded, backend, batch_tokens, workers, cache, cut)
-    replaced = add_rows(folder, loaded, rows, encoding=encoding)
+    encoding = _encoding(loaded, backend, batch_tokens, workers, cache)
+    with collected() as seen:
+        replaced = add_rows(folder, loaded, rows, encoding=encoding)
     new = f", in the place of {replaced:,}" if replaced else ""
     print(f"added {len(rows.texts):,} texts{new}{_dropped(rows)}: {folder}")
-    _report_cut(cut, loaded)
+    seen.show(WHOLE)
 
 
 def remove(
@@ -345,20 +348,7 @@ def _check_passages(
         raise UserError("--cache: the vectors of passages are not kept there; leave it out")
 
 
-def _report_cut(cut: list[int], encoder: Any) -> None:
-    """How many texts were cut, on stderr; nothing where none was."""
-    if sum(cut):
-        print(
-            f"{sum(cut):,} of them are longer than {encoder.max_length} tokens and were cut; an index that was built "
-            "with --chunk-tokens N, or --long-texts chunk, holds them whole",
-            file=sys.stderr,
-        )
-
-
-def _encoding(
-    encoder: Any, backend: str, batch_tokens: int, workers: int | None, cache: Path | None, cut: list[int]
-) -> Any:
-    """cut: to it goes how many texts of each portion were cut."""
+def _encoding(encoder: Any, backend: str, batch_tokens: int, workers: int | None, cache: Path | None) -> Any:
     from juzhen.backends import Deferred
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.index.writing import Encoding
@@ -371,7 +361,7 @@ def _encoding(
         options["backend"] = Deferred(encoder, backend)
     elif backend != BackendName.TORCH:
         raise UserError("--workers, --backend: give one of the two")
-    return Encoding(options, workers, on_cut=cut.append)
+    return Encoding(options, workers)
 
 
 def _dropped(rows: Any) -> str:

@@ -14,6 +14,7 @@ from juzhen.core.aliases import verb_meant
 from juzhen.core.caches import caches_below, default_cache
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.places import ROOT
+from juzhen.core.truncation import collected
 
 GROUPS = {
     "use a model": {
@@ -115,7 +116,10 @@ class Verb(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         caches_below(ctx.params.get("cache", default_cache()))
-        return super().invoke(ctx)
+        with collected() as seen:
+            result = super().invoke(ctx)
+        seen.show()
+        return result
 
 
 class Verbs(TyperGroup):

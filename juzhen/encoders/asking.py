@@ -10,6 +10,7 @@ from torch import nn
 
 from juzhen.core.columns import as_pairs, as_text_list, as_texts, side_by_side
 from juzhen.core.examples import Side
+from juzhen.core.truncation import STRICT, reported
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.search import Best, as_hits, check_top_k
 from juzhen.encoders.texts import BATCH_TOKENS
@@ -32,6 +33,7 @@ class AskingEncoder(nn.Module):
         is_query: bool = False,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> Any:
         """What is scored of each text in order."""
 
@@ -58,10 +60,12 @@ class AskingEncoder(nn.Module):
         *,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> Float[np.ndarray, "queries documents"]:
         """The score of each query with each document, as texts. Options and errors: as `encode`."""
-        asking = self.vectors(as_texts(queries)[0], Side.QUERY, batch_tokens, show_progress)
-        answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, batch_tokens, show_progress)
+        with reported(strict=strict, advice=STRICT):
+            asking = self.vectors(as_texts(queries)[0], Side.QUERY, batch_tokens, show_progress)
+            answers = self.vectors(as_texts(documents)[0], Side.DOCUMENT, batch_tokens, show_progress)
         return asking.matrix(answers, np.arange(len(asking)), np.arange(len(answers)))
 
     @takes_peer_options
@@ -73,14 +77,21 @@ class AskingEncoder(nn.Module):
         *,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> Float[np.ndarray, "*pairs"]:
-        """The score of each pair in its order, float32; the first text of a pair is the query. Of one pair a number."""
+        """The score of each pair in its order, float32; the first text of a pair is the query. Of one pair a number.
+
+        strict  as of `encode`
+        """
         first, other, is_one = as_pairs(side_by_side(pairs, second))
         tables = [list(dict.fromkeys(texts)) for texts in (first, other)]
-        queries, documents = (
-            self.vectors(texts, side, batch_tokens, show_progress)
-            for side, texts in zip((Side.QUERY, Side.DOCUMENT), tables, strict=True)
-        )
+        sides = []
+        with reported(strict=strict, advice=STRICT):
+            for side, texts, table in zip((Side.QUERY, Side.DOCUMENT), (first, other), tables, strict=True):
+                with reported(strict=strict) as seen:
+                    seen.weights.update(texts)
+                    sides.append(self.vectors(table, side, batch_tokens, show_progress))
+        queries, documents = sides
         places = [{text: number for number, text in enumerate(table)} for table in tables]
         rows = [
             np.array([place[text] for text in texts], dtype=np.int64)
@@ -98,6 +109,7 @@ class AskingEncoder(nn.Module):
         *,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> Any:
         """For each query the `top_k` documents with the highest scores as `Hit`s, best first; of one query one list.
 
@@ -108,6 +120,9 @@ class AskingEncoder(nn.Module):
         top_k = min(10, len(documents)) if top_k is None else top_k
         check_top_k(top_k, len(documents))
         best = Best(len(asked), top_k)
-        best.add(self.similarity(asked, documents, batch_tokens=batch_tokens, show_progress=show_progress), 0)
+        scores = self.similarity(
+            asked, documents, batch_tokens=batch_tokens, show_progress=show_progress, strict=strict
+        )
+        best.add(scores, 0)
         hits = as_hits(*best.lists())
         return hits[0] if is_one else hits

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Self
 from unicodedata import normalize
@@ -13,6 +14,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.finite import require_finite
+from juzhen.core.truncation import STRICT, Truncations, current, reported
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.settable import check_count
@@ -58,6 +60,19 @@ class ReadsLongTexts(PooledEncoder):
             check_count("overlap", overlap or 0, least=0, most=room_of(self) - 1)
             other._chunk_overlap = overlap or 0
         return other
+
+    @contextmanager
+    def _reported(self, *, strict: bool, size: int) -> Iterator[Truncations]:
+        """Warns once of texts that are truncated inside, and of embeddings cut to a `size` never trained."""
+        chunks = "" if self.templates is not None else 'long_texts="chunk" reads them whole, '
+        with reported(strict=strict, advice=chunks + STRICT) as seen:
+            if size < min(self.nested_dims, default=self.dim):
+                named = ", ".join(map(str, self.nested_dims)) or "none"
+                seen.note(
+                    f"truncate_dim={size}: the encoder was not trained for embeddings of {size} of its {self.dim} "
+                    f"dimensions (nested_dims: {named}). Use more dimensions, or measure what is lost."
+                )
+            yield seen
 
     def lost_tokens(
         self, texts: str | Iterable[str], *, prompt_name: str | None = None, prompt: str | None = None
@@ -177,7 +192,9 @@ def computed(
     """
     embeddings = np.zeros((len(texts), encoder.dim), dtype=np.float32)
     if encoder.chunk_overlap is None:
-        for rows, vectors in encoded(encoder, encoder.tokenize(texts), compute, workers, batch_tokens):
+        table = encoder.tokenize(texts)
+        note_truncated(encoder, texts, table.lengths)
+        for rows, vectors in encoded(encoder, table, compute, workers, batch_tokens):
             embeddings[rows] = vectors
             advance(len(rows))
         require_finite(embeddings, texts, may_be_zero=encoder.may_be_zero)
@@ -212,6 +229,22 @@ def encoded(
         else workers.encode(tables, unpooled=encoder.unpooled)
     )
     yield from zip(batches, vectors, strict=True)
+
+
+def note_truncated(encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None) -> None:
+    """Count truncated texts for the call at work, if anyone asks.
+
+    Args:
+        encoder: What reads them.
+        texts: As they are given.
+        lengths: As of `lost_tokens`.
+
+    Raises:
+        UserError: A text is truncated, and the call is strict.
+    """
+    if (seen := current()) is not None and getattr(encoder, "chunk_overlap", None) is None:
+        rows = np.flatnonzero(lost_tokens(encoder, texts, lengths)).tolist()
+        seen.count([texts[row] for row in rows], texts, max_length=encoder.max_length)
 
 
 def lost_tokens(

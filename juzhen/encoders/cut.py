@@ -74,9 +74,7 @@ def cut_pairs(encoder: PairEncoder, examples: Examples, lengths: np.ndarray | No
     if lengths is None:
         lengths = encoder.inner.tokenize(examples.sentences).lengths
     first, second, *_ = (lengths[numbers] for numbers in examples.columns.values())
-    room = encoder.inner.max_length
-    needed = first + second - 2 * sum(encoder.template.margins) + encoder.template.num_special
-    return Cut(len(first), int((needed > room).sum()), room, unit="pairs")
+    return Cut(len(first), int(encoder.is_cut(first, second).sum()), encoder.inner.max_length, unit="pairs")
 
 
 def cut_asked_pairs(encoder: PairEncoder, examples: Examples) -> Cut:
@@ -86,6 +84,6 @@ def cut_asked_pairs(encoder: PairEncoder, examples: Examples) -> Cut:
     queries, places_of_first = np.unique(first, return_inverse=True)
     texts = [[examples.sentences[number] for number in numbers.tolist()] for numbers in (queries, used)]
     sides = encoder.tables(*texts)
-    needed = np.tile(sides[0].lengths[places_of_first], len(further)) + sides[1].lengths[positions]
-    room = encoder.inner.max_length
-    return Cut(len(needed), int((needed > room).sum()), room, unit="pairs")
+    asked = np.tile(sides[0].lengths[places_of_first], len(further))
+    is_cut = encoder.is_cut(asked, sides[1].lengths[positions])
+    return Cut(len(asked), int(is_cut.sum()), encoder.inner.max_length, unit="pairs")

@@ -10,6 +10,7 @@ from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.progress import progress_bar
+from juzhen.core.truncation import reported
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.embedding_cache import HALF, EmbeddingCache, Vectors
 from juzhen.encoders.pooling import unit
@@ -34,6 +35,7 @@ class KeptVectors:
         variant = "torch" if precision == "32-true" else f"torch {precision}"
         self._shelf = cache.shelf(encoder, variant, dtype=HALF)
 
+    @reported()
     def fill(self, texts: Sequence[str], *, progress: bool | None) -> None:
         """Encodes the texts whose vectors are not there, the longest first, and writes them portion by portion.
 

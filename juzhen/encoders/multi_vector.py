@@ -23,8 +23,10 @@ from juzhen.core.finite import require_finite
 from juzhen.core.maxsim import row_maxsims
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
+from juzhen.core.truncation import STRICT, reported
 from juzhen.encoders.adapters import merged
 from juzhen.encoders.asking import AskingEncoder
+from juzhen.encoders.chunks import note_truncated
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_tokens
 from juzhen.encoders.licence import licence_of
@@ -274,14 +276,19 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         is_query: bool = False,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> Any:
         """Token vectors of each text in order, float32 (tokens, dim), those that are scored; of one text one array.
 
-        is_query  the texts are queries; False: documents. Raises UserError for a text that is empty or no string
+        is_query  the texts are queries; False: documents
+        strict    a text that would be truncated raises UserError; False: one warning with their number
+
+        Raises UserError for a text that is empty or no string.
         """
         sentences, is_one = as_texts(texts)
         side = Side.QUERY if is_query else Side.DOCUMENT
-        vectors = self.vectors(list(sentences), side, batch_tokens, show_progress)
+        with reported(strict=strict, advice=STRICT):
+            vectors = self.vectors(list(sentences), side, batch_tokens, show_progress)
         return vectors[0] if is_one else [vectors[row] for row in range(len(vectors))]
 
     def vectors(
@@ -291,6 +298,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         tell_of_fork()
         reader = self.reading(side)
         vectors, table = TokenVectors(len(texts), sums=self.sums), reader.tokenize(texts)
+        note_truncated(reader, texts, table.lengths)
         with progress_bar("encoding texts", len(texts), shown=progress) as advance:
             for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens):
                 found, counts = reader.infer_tokens(reader.collate(table[rows]))
@@ -306,13 +314,16 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         *,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> TokenIndex:
         """Documents to be searched often, without looking at all of them.
 
         Options as of `encode`. Raises UserError as `encode` does, and as `TokenIndex`.
         """
         texts = as_text_list(corpus, "corpus")
-        return TokenIndex(self.vectors(texts, Side.DOCUMENT, batch_tokens, show_progress), encoder=self)
+        with reported(strict=strict, advice=STRICT):
+            vectors = self.vectors(texts, Side.DOCUMENT, batch_tokens, show_progress)
+        return TokenIndex(vectors, encoder=self)
 
     @takes_peer_options
     def search(
@@ -323,17 +334,18 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         *,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> Any:
         """As of other encoders; of a `token_index` the documents are found that are near by its centroids."""
         if not isinstance(corpus, TokenIndex):
-            return super().search(
-                queries, corpus, top_k, batch_tokens=batch_tokens, show_progress=show_progress
-            )
+            options: dict[str, Any] = {"batch_tokens": batch_tokens, "show_progress": show_progress}
+            return super().search(queries, corpus, top_k, strict=strict, **options)
         corpus.check(self)
         asked, is_one = as_texts(queries)
         top_k = min(10, len(corpus)) if top_k is None else top_k
         check_top_k(top_k, len(corpus))
-        vectors = self.vectors(asked, Side.QUERY, batch_tokens, show_progress)
+        with reported(strict=strict, advice=STRICT):
+            vectors = self.vectors(asked, Side.QUERY, batch_tokens, show_progress)
         found = corpus.search(vectors, np.arange(len(asked)), top_k)
         hits = as_hits(*found)
         return hits[0] if is_one else hits

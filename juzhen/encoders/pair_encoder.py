@@ -17,6 +17,8 @@ from juzhen.core.examples import Kind
 from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
+from juzhen.core.truncation import STRICT, reported
+from juzhen.encoders.chunks import UNLIMITED
 from juzhen.encoders.cross_encoder_input import pack_joint
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.grades import similarity
@@ -94,6 +96,11 @@ class PairEncoder(Decides, Shareable, Settable):
         counts = self.template.lengths(first, second, max_length=self.inner.max_length)
         return counts[0] + counts[1] + self.template.num_special
 
+    def is_cut(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Whether joint inputs of sentences of these lengths leave tokens out."""
+        counts = self.template.lengths(first, second, max_length=UNLIMITED)
+        return counts[0] + counts[1] + self.template.num_special > self.inner.max_length
+
     @takes_peer_options
     def score(
         self,
@@ -103,17 +110,21 @@ class PairEncoder(Decides, Shareable, Settable):
         *,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> Float[np.ndarray, "*pairs"]:
         """`similarity` of the pairs in their order, float32; of one pair a number.
 
         `score("a", "b")`, `score(firsts, seconds)`: the two sides apart.
 
         show_progress  a bar; None: on a terminal, once the work has taken some seconds
+        strict         a pair that would be truncated raises UserError; False: one warning with their number
 
         Raises UserError for what is no pair of texts, and for a text that is empty.
         """
         first, second, is_one = as_pairs(side_by_side(pairs, second))
-        logits = self.logits(first, second, batch_tokens=batch_tokens, show_progress=show_progress)
+        logits = self.logits(
+            first, second, batch_tokens=batch_tokens, show_progress=show_progress, strict=strict
+        )
         scores = similarity(torch.from_numpy(logits), self.grades).numpy()
         return scores[0] if is_one else scores
 
@@ -153,6 +164,7 @@ class PairEncoder(Decides, Shareable, Settable):
         *,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> Float[np.ndarray, "pairs outputs"]:
         """Logits of the pairs in their order, float32, without dropout; the mean of both orders if `symmetric`.
 
@@ -167,6 +179,10 @@ class PairEncoder(Decides, Shareable, Settable):
         sides = self.tables(first, second, progress=show_progress)
         orders = [sides, sides[::-1]] if self.symmetric else [sides]
         lengths = self.room(sides[0].lengths, sides[1].lengths)
+        with reported(strict=strict, advice=STRICT) as seen:
+            is_cut = self.is_cut(sides[0].lengths, sides[1].lengths)
+            cut = [(first[row], second[row]) for row in np.flatnonzero(is_cut)]
+            seen.count(cut, first, max_length=self.inner.max_length, unit="pairs")
         logits = np.empty((len(first), self.outputs), dtype=np.float32)
         was_training, device = self.training, self.inner.device
         self.eval()

@@ -88,6 +88,7 @@ class EncodesPassages(ReadsLongTexts):
         show_progress: bool | None = None,
         workers: int | Sequence[str | torch.device] | Workers | None = None,
         backend: Any = None,
+        strict: bool = False,
     ) -> Passages:
         """Passages of the texts, which cover them, with their vectors.
 
@@ -117,6 +118,7 @@ class EncodesPassages(ReadsLongTexts):
         split = split_texts(encoder, sentences, chunk_tokens or room_of(encoder), overlap)
         vectors = np.empty((len(split.texts), self.dim), dtype=np.float32)
         with (
+            self._reported(strict=strict, size=size),
             started(self, workers) as processes,
             progress_bar("encoding passages", len(vectors), shown=show_progress) as advance,
         ):

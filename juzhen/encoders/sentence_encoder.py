@@ -18,7 +18,7 @@ from juzhen.core.examples import Side
 from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
-from juzhen.encoders.chunks import LongTexts, computed
+from juzhen.encoders.chunks import LongTexts, computed, note_truncated
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.licence import licence_of
@@ -81,6 +81,7 @@ class Options(TypedDict, total=False):
     cache: EmbeddingCache | None
     long_texts: LongTexts | None
     overlap: int | None
+    strict: bool
 
 
 class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
@@ -172,6 +173,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         cache: EmbeddingCache | None = None,
         long_texts: LongTexts | None = None,
         overlap: int | None = None,
+        strict: bool = False,
     ) -> Float[np.ndarray, "*sentences dim"] | Float[Tensor, "*sentences dim"]:
         """Embeddings of the texts in their order, float32, without gradients and without dropout; of one text a vector.
 
@@ -189,6 +191,8 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         backend    what computes, as `open_backend(encoder, "onnx")` gives it; None: the encoder itself
         cache      where embeddings are looked up first and kept afterwards; None: nowhere
         long_texts, overlap  as of `with_long_texts`
+        strict     a text that would be truncated, and a `truncate_dim` that the encoder was not trained for, raise
+                   UserError; False: one warning (`TruncationWarning`) with their number
 
         Options by the names of sentence-transformers are taken where they mean the same, such as show_progress_bar and
         normalize_embeddings. Raises UserError for others of them, with what to type; for a text that is empty or no
@@ -204,7 +208,8 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
             raise UserError("normalize=False: this encoder gives embeddings of length 1; leave it out")
         distinct: dict[str, int] = {}
         positions = [distinct.setdefault(text, len(distinct)) for text in sentences]
-        with started(self, workers) as processes:
+        with encoder._reported(strict=strict, size=size) as seen, started(self, workers) as processes:
+            seen.weights.update(sentences)
             vectors = encoder._looked_up(
                 list(distinct), backend, processes, cache, batch_tokens=batch_tokens, progress=show_progress
             )
@@ -244,12 +249,12 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         Either side may be embeddings of this encoder in the place of texts. A matrix (first, second); one text alone
         has no axis of its own. Options, which are for texts, and errors: as `encode`.
         """
-        rows, columns = (
-            self._vectors(
-                values, name, partial(self.encode, **options), self.size_of(options.get("truncate_dim"))
+        size = self.size_of(options.get("truncate_dim"))
+        with self._reported(strict=options.get("strict", False), size=size):
+            rows, columns = (
+                self._vectors(values, name, partial(self.encode, **options), size)
+                for name, values in (("first", first), ("second", second))
             )
-            for name, values in (("first", first), ("second", second))
-        )
         wide = [np.atleast_2d(vectors).astype(np.float64) for vectors in (rows, columns)]
         scores = sides(wide[0], self.score_head)[0] @ unit(wide[1]).T
         return scores.astype(np.float32).reshape(rows.shape[:-1] + columns.shape[:-1])
@@ -322,22 +327,23 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         corpus, for more documents than it has, and for embeddings of another encoder.
         """
         size = self.size_of(options.get("truncate_dim"))
-        if isinstance(corpus, ApproximateIndex | Quantized):
-            corpus.check(self)
-            find, documents = corpus.search, corpus.documents
-            size = options["truncate_dim"] = self.size_of(corpus.dim)
-        else:
-            chosen = options | {"prompt_name": document_prompt, "prompt": None}
-            documents = self._vectors(
-                corpus,
-                "corpus",
-                lambda texts: self.encode_document(as_text_list(texts, "corpus"), **chosen),
-                size,
-            )
-            find = partial(exact_search, documents=unit(np.atleast_2d(documents)))
-        top_k = min(TOP_K, len(documents)) if top_k is None else top_k
-        check_top_k(top_k, len(documents))
-        query_vectors = self._vectors(queries, "queries", partial(self.encode_query, **options), size)
+        with self._reported(strict=options.get("strict", False), size=size):
+            if isinstance(corpus, ApproximateIndex | Quantized):
+                corpus.check(self)
+                find, documents = corpus.search, corpus.documents
+                size = options["truncate_dim"] = self.size_of(corpus.dim)
+            else:
+                chosen = options | {"prompt_name": document_prompt, "prompt": None}
+                documents = self._vectors(
+                    corpus,
+                    "corpus",
+                    lambda texts: self.encode_document(as_text_list(texts, "corpus"), **chosen),
+                    size,
+                )
+                find = partial(exact_search, documents=unit(np.atleast_2d(documents)))
+            top_k = min(TOP_K, len(documents)) if top_k is None else top_k
+            check_top_k(top_k, len(documents))
+            query_vectors = self._vectors(queries, "queries", partial(self.encode_query, **options), size)
         is_one, query_vectors = query_vectors.ndim == 1, np.atleast_2d(query_vectors)
         numbers = find(sides(query_vectors, self.score_head)[0], k=top_k)[0]
         rows = np.repeat(np.arange(len(numbers)), numbers.shape[1])
@@ -364,6 +370,9 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         shelf = None if cache is None else cache.shelf(self, name)
         embeddings = np.empty((len(sentences), self.dim), dtype=np.float32)
         pending = np.arange(len(sentences)) if shelf is None else shelf.fill(sentences, embeddings)
+        if len(pending) < len(sentences):
+            known = np.setdiff1d(np.arange(len(sentences)), pending, assume_unique=True)
+            note_truncated(self, [sentences[row] for row in known])
         # What is kept is kept in portions, so that a run that ends early has not worked in vain.
         size = max(len(pending), 1) if shelf is None else PORTION
         with progress_bar("encoding sentences", len(pending), shown=progress) as advance:

@@ -19,8 +19,10 @@ from juzhen.core.examples import Side
 from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
+from juzhen.core.truncation import STRICT, reported
 from juzhen.encoders.adapters import merged
 from juzhen.encoders.asking import AskingEncoder
+from juzhen.encoders.chunks import note_truncated
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_weights
 from juzhen.encoders.licence import licence_of
@@ -228,15 +230,19 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         is_query: bool = False,
         batch_tokens: int = BATCH_TOKENS,
         show_progress: bool | None = None,
+        strict: bool = False,
     ) -> sparse.csr_array:
         """Vectors of the texts in order, float32 (texts, vocabulary); of one text a table of one row.
 
-        is_query  the texts are queries, where the encoder has a prompt for these. Raises UserError for a text that is
-                  empty or no string
+        is_query  the texts are queries, where the encoder has a prompt for these
+        strict    a text that would be truncated raises UserError; False: one warning with their number
+
+        Raises UserError for a text that is empty or no string.
         """
         sentences, _ = as_texts(texts)
         side = Side.QUERY if is_query else Side.DOCUMENT
-        return self.vectors(list(sentences), side, batch_tokens, show_progress).table
+        with reported(strict=strict, advice=STRICT):
+            return self.vectors(list(sentences), side, batch_tokens, show_progress).table
 
     def vectors(
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
@@ -245,6 +251,7 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         tell_of_fork()
         reader = self.reading(side)
         vectors, table = SparseVectors(len(texts), self.dim), reader.tokenize(texts)
+        note_truncated(reader, texts, table.lengths)
         with progress_bar("encoding texts", len(texts), shown=progress) as advance:
             for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens):
                 found = reader.infer_sparse(reader.collate(table[rows]))
@@ -287,7 +294,8 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
 
     def words(self, query: str, document: str, top: int | None = 10) -> list[tuple[str, float]]:
         """The tokens that make the score of a query and a document, each with its part of it, largest first."""
-        shared = self.encode_query(query).multiply(self.encode_document(document))
+        with reported():
+            shared = self.encode_query(query).multiply(self.encode_document(document))
         return self.decode(shared, top)
 
 

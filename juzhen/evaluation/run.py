@@ -18,6 +18,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import limit_threads
 from juzhen.core.transfer import too_few
+from juzhen.core.truncation import collected, reported
 from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
@@ -94,7 +95,8 @@ class Pass:
 
         def find(query: int) -> float:
             since = time.perf_counter()
-            self.evaluator.read_query(ranking.queries[query], ranking.symmetric)
+            with collected():  # the pass has counted it
+                self.evaluator.read_query(ranking.queries[query], ranking.symmetric)
             Best(1, depth).add(score(np.array([query]), None), 0)
             return time.perf_counter() - since
 
@@ -225,7 +227,11 @@ def evaluate(
     rows = SeenRows([dataset for dataset in (*data.evaluation, *loaded) if isinstance(dataset, Examples)])
     rows.learn({str(number): dataset for number, dataset in enumerate(trained_on)})
     tasks = [*data.tasks, *class_tasks(loaded)]
-    evaluation, _ = run([*data.evaluation, *loaded], tasks, seen=rows.seen() if trained_on else {})
+    leaks = rows.seen() if trained_on else {}
+    evaluation, described = run([*data.evaluation, *loaded], tasks, seen=leaks)
+    with reported() as seen:
+        for cut in [about["cut"] for about in described.values() if "cut" in about]:
+            seen.add(cut["unit"], cut["max_length"], cut["cut"], cut["looked_at"])
     return replace(evaluation, scores=evaluation.scores | data.missing)
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from juzhen.core.errors import UserError
 from juzhen.core.measures import RANKINGS, ranking_measure
 from juzhen.core.result import Score
+from juzhen.core.truncation import collected
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation.run import Pass
@@ -86,7 +87,8 @@ def two_stage(
     def seconds(query: int, depth: int) -> float:
         documents = [ranking.corpus[document] for document in first[query][:depth]]
         since = time.perf_counter()
-        reader.rank(ranking.queries[query], documents, show_progress=False)
+        with collected():  # the pass has counted them
+            reader.rank(ranking.queries[query], documents, show_progress=False)
         return time.perf_counter() - since
 
     find(timed[0]), seconds(timed[0], min(depths))  # what is slow for being the first does not count

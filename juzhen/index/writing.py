@@ -5,7 +5,7 @@ changed since (`juzhen.index.quick_files`). What is not in them yet is compared 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.owned import own_folder
 from juzhen.core.progress import progress_bar
 from juzhen.core.texts import short
+from juzhen.core.truncation import reported
 from juzhen.core.whole import require_room
 from juzhen.encoders.passages import Passages, require_chunks
 from juzhen.encoders.pooling import unit
@@ -48,13 +49,11 @@ class Encoding:
     """How texts become vectors: options of `SentenceEncoder.encode`.
 
     progress  a bar; None: on a terminal
-    on_cut    is told of each portion how many texts were cut; None: they are not counted
     """
 
     options: dict[str, Any]
     workers: int | None = None
     progress: bool | None = None
-    on_cut: Callable[[int], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,7 @@ class PassageSettings:
     late: bool = False
 
 
+@reported()
 def build(
     folder: Path,
     encoder: SentenceEncoder,
@@ -139,6 +139,7 @@ def build(
         store.close()
 
 
+@reported()
 def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
     """The rows of a file, searched like an index, as long as the process lives."""
     rows.check_metadata()
@@ -160,6 +161,7 @@ def index_in_memory(encoder: SentenceEncoder, rows: Rows) -> Index:
     return Index(store, None, encoder)
 
 
+@reported()
 def add(folder: Path, encoder: SentenceEncoder, rows: Rows, *, encoding: Encoding | None = None) -> int:
     """Adds rows to an index, all or none; a row whose id is there takes the place of that one. Gives how many did.
 
@@ -242,8 +244,6 @@ def _encoded(
             else:
                 split = reader.encode_chunks(portion.texts, **passages, **options)
                 yield portion, replace(split, vectors=unit(split.vectors))
-            if encoding.on_cut is not None and passages is None:
-                encoding.on_cut(int((reader.lost_tokens(portion.texts) > 0).sum()))
             advance(len(portion.texts))
 
 

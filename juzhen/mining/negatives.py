@@ -16,6 +16,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.opened import read_json
 from juzhen.core.owned import own_folder
 from juzhen.core.progress import progress_bar
+from juzhen.core.truncation import reported
 from juzhen.core.whole import remove_folder, whole_file, write_json
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
@@ -81,6 +82,7 @@ def fit_false_negatives(
     )
 
 
+@reported()
 def mine(
     ranking: RankingSet,
     sources: Sequence[SentenceEncoder | AskingEncoder | str],

@@ -196,16 +196,11 @@ class Reranker:
         """What `compute` takes of each pair, their lengths, and how many of them are cut."""
         check_texts([query], called="query: text")
         check_texts(documents, called="documents: text")
-        inner = self.encoder.inner
         query_table, table = self.encoder.tables([query], documents)
         first, second = np.full(len(documents), query_table.lengths[0]), table.lengths
         lengths = self.encoder.room(first, second)
-        template = self.encoder.template
-        is_cut = first + second - 2 * sum(template.margins) + template.num_special > lengths
-        is_cut |= cut_texts(inner, documents, second)
-        if cut_texts(inner, [query], first[:1])[0]:
-            is_cut[:] = True
-        return [(query_table[0], ids) for ids in table], lengths, int(is_cut.sum())
+        num_cut = int(self.encoder.is_cut(first, second).sum())
+        return [(query_table[0], ids) for ids in table], lengths, num_cut
 
     def pair_tokens(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Any], np.ndarray, int]:
         """The same of pairs that share no query."""

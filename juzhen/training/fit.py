@@ -21,11 +21,13 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind
 from juzhen.core.measures import UNSCORED, chooses, metric_title
 from juzhen.core.progress import progress_bar
+from juzhen.core.truncation import reported
 from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
 from juzhen.data.views import apply_view
 from juzhen.encoders.adapters import add_adapter
 from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.spec import AdapterConfig
 from juzhen.encoders.token_table import CachedTokenizer
@@ -141,6 +143,10 @@ def fit(
     rates = learning_rates(optimizer, decay, total_steps=stream.num_batches, warmup_steps=warmup_steps)
     rounded = torch.autocast(torch.device(device).type, torch.bfloat16) if bf16 else nullcontext()
     best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
+    with reported() as seen:
+        for each in (examples, *(() if best is None else (best.dev,))):
+            cut = cut_sentences(encoder, each)
+            seen.add(cut.unit, cut.max_length, cut.cut, cut.looked_at)
     encoder.keep_fit(None, {})  # what was fitted to other weights no longer holds
     learner.to(device)  # an evaluation puts the encoder where it computes
     with progress_bar("training", stream.num_batches, shown=progress) as advance:

@@ -135,4 +135,4 @@ def test_the_command_line(encoder_folder, tmp_path, capsys):
     assert len({hit["document"] for hit in hits}) == 2
     assert all(hit["span"][1] - hit["span"][0] == len(hit["text"]) for hit in hits)
     assert main([*start[:2], str(tmp_path / "cut"), *start[3:]]) == 0
-    assert "3 of them are longer than" in capsys.readouterr().err
+    assert "3 of 4 texts are longer than" in capsys.readouterr().err
