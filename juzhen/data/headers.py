@@ -28,7 +28,7 @@ NEGATIVE_NAMES = re.compile(r"(?i).*(negative|负例|负样本|反例).*|(.*[_\W
 HYPOTHESIS_NAMES = re.compile(r"(?i).*(hypothesis|假设).*")
 TEXT_NAMES = re.compile(
     r"(?i).*(text|sent|quer|question|anchor|title|premise|hypothesis).*"
-    r"|.{0,3}(问题|问法|问句|问|句子|句|文本|内容|标题|前提|假设)[\dA-D甲乙一二]?"
+    r"|.{0,3}(问题|问法|问句|问|句子|句|文本|内容|标题|前提|假设)[\dA-D甲乙一二]?|[qsa]\d?"
 )
 
 WORD = re.compile(
@@ -114,7 +114,8 @@ def is_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
     first    the first row
     columns  the cells below it, column by column
     """
-    if len({*first}) < len(first) or not any(first):
+    names = [name for name in first if name]
+    if not names or (len({*names}) < len(names) and not all(map(is_name, names))):
         return False
     if [*first] in ([*map(str, range(len(first)))], ["", *map(str, range(len(first) - 1))]):
         return True  # as pandas numbers columns that have no names
@@ -129,9 +130,7 @@ def is_header(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
         return True
     if any(name in values and len({*values}) < len(values) / 5 for name, values in texts):
         return False  # a class that comes again and again
-    if all(is_name(name) for name in first if name) or NUMBERED.fullmatch(
-        "\n".join(name for name, _ in texts)
-    ):
+    if all(map(is_name, names)) or NUMBERED.fullmatch("\n".join(name for name, _ in texts)):
         return True
     return len(texts) > 1 and all(is_name(name) or _stands_out(name, values) for name, values in texts)
 

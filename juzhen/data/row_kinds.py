@@ -229,12 +229,12 @@ def find_columns(table: RawTable) -> tuple[list[str], str | None]:
     free = [
         name
         for name in table.names
-        if name not in named
-        and not TEACHER_SCORES.fullmatch(name)
-        and (name == "label" or not _is_id(name, cells[name]))
+        if name not in named and not TEACHER_SCORES.fullmatch(name) and not _is_id(name, cells[name])
     ]
     target = _target(cells, free)
-    return named or [name for name in free if name != target and _is_text(name, cells[name])], target
+    texts = named or [name for name in free if name != target and _is_text(name, cells[name])]
+    known = [name for name in texts if _is_called_text(name)]
+    return (known if len(texts) > 2 == len(known) else texts), target
 
 
 def pair_columns(table: RawTable) -> list[str]:
@@ -267,11 +267,9 @@ def _named_texts(names: Sequence[str]) -> list[str]:
                 field for field in by_field if kind is Kind.TRIPLET and re.fullmatch(r"negative_\d+", field)
             ]
             others = [name for field, name in by_field.items() if field not in fields]
-            patterns = (TEXT_NAMES, POSITIVE_NAMES, NEGATIVE_NAMES)
             if not any(
-                pattern.fullmatch(name) and not TARGET_NAMES.fullmatch(name) and not ID_NAMES.fullmatch(name)
+                _is_called_text(name) and not TARGET_NAMES.fullmatch(name) and not ID_NAMES.fullmatch(name)
                 for name in others
-                for pattern in patterns
             ):
                 return [by_field[field] for field in fields]
     return []
@@ -412,12 +410,16 @@ def _target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
     return names[max(candidates)[-1]] if candidates else None
 
 
+def _is_called_text(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in (TEXT_NAMES, POSITIVE_NAMES, NEGATIVE_NAMES))
+
+
 def _is_text(name: str, column: pd.Series) -> bool:
     """Neither numbers nor a category that many rows share."""
     values = column[column != ""]
     if values.empty or share_of_numbers(values) > 0.9:
         return False
-    if TEXT_NAMES.fullmatch(name) or POSITIVE_NAMES.fullmatch(name) or NEGATIVE_NAMES.fullmatch(name):
+    if _is_called_text(name):
         return True
     return len(values) < 10 or values.nunique() > len(values) / 50 + 2 or values.str.len().mean() > 12
 
@@ -433,6 +435,8 @@ def _is_id(name: str, column: pd.Series) -> bool:
     """Called so, or numbers that count the rows."""
     if ID_NAMES.fullmatch(name):
         return True
+    if TARGET_NAMES.fullmatch(name):
+        return False
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(float)
     return len(numbers) > 4 and bool(np.all(np.diff(numbers) == 1))
 

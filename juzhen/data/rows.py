@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from juzhen.core.columns import table_columns
 from juzhen.core.errors import UserError
@@ -113,7 +114,7 @@ def as_examples(
     found = _by_position(raw) if table.names is None and not columns else guess(raw)
     for (
         field
-    ) in found.texts:  # a number in the place of a text is a mistake; in a file it is how numbers are written
+    ) in found.texts:  # a number for a text is a mistake here; in a file it is how numbers are written
         if found.columns[field] not in names_of(table):
             continue
         values = table.columns[names_of(table).index(found.columns[field])]
@@ -165,6 +166,8 @@ def _examples(
         warnings.warn(f"{raw.place}: {note}", stacklevel=4)
     raw = split_raw(raw, found)
     scores = found.score_range if score_range is None else score_range
+    if found.kind is Kind.SCORED_PAIR and scores is not None:
+        _require_range(raw, found.columns["score"], scores)
     config = DatasetConfig(
         name=name,
         kind=found.kind,
@@ -187,6 +190,18 @@ def _examples(
     )
     request = SplitRequest(config, split, Source.LOCAL, ".", raw.reading.on_bad_row)
     return config, verified(table, request, columns={field: field for field in found.columns})
+
+
+def _require_range(raw: RawTable, column: str, scores: Sequence[float]) -> None:
+    """Raises UserError where many scores are outside of the range: left out as faulty rows, half a set would be lost."""
+    numbers = pd.to_numeric(raw.cells[column], errors="coerce")
+    outside = numbers[(numbers < scores[0]) | (numbers > scores[1])]
+    if raw.reading.on_bad_row == "drop" and len(outside) > len(numbers) / 10:
+        raise UserError(
+            f"{raw.place}: {len(outside):,} of {len(numbers):,} scores are outside of score_range [{scores[0]:g}, "
+            f"{scores[1]:g}]; they go from {numbers.min():g} to {numbers.max():g}. Say so: score_range="
+            f"({numbers.min():g}, {numbers.max():g})"
+        )
 
 
 def table_of_rows(rows: Iterable[Any], name: str = "rows") -> FileTable:

@@ -6,6 +6,7 @@ and `FileTable.notes`. A job reads what a set's description says instead (`juzhe
 """
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -164,10 +165,25 @@ def read_own_table(
             needs_mark = encoding != "UTF-8" or raw.startswith(BYTE_ORDER_MARK)
             table = replace(table, needs_mark=needs_mark)
         else:
-            table = replace(json_table(path, text, {}), format=suffix[1:])
-    if not len(table.lines) and not table.faults:
+            is_array = text.lstrip().startswith("[")
+            table = json_table(path, _json_rows(path, text) if is_array else text, {})
+            table = replace(table, format=suffix[1:], has_lines=not is_array)
+    if table.faults:
+        refuse_rows(table, table.faults, len(table.lines), replace(reading, on_bad_row="drop"))
+    if not len(table.lines):
         raise UserError(f"{path}: there is no row below the names of the columns")
     return table
+
+
+def _json_rows(path: Path, text: str) -> str:
+    """A JSON array with a line for each of its items. Raises UserError for what is none."""
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: no JSON array that can be read ({short(str(error))})") from error
+    if not rows:
+        raise UserError(f"{path}: the file is empty")
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
 def choose_delimiter(text: str, candidates: str, path: Path = Path()) -> str:
@@ -223,6 +239,9 @@ def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: R
     delimiter = choose_delimiter(text, candidates, path)
     records, quoted = _records(path, text, delimiter, reading.quoted)
     records = [record for record in records if any(cell.strip() for cell in record[1])]
+    named = len(records[0][1])  # lines may end in delimiters that the names lack
+    if not any(cell.strip() for _, cells in records for cell in cells[named:]):
+        records = [(line, cells[:named]) for line, cells in records]
     widths = [len(cells) for _, cells in records]
     width = Counter(widths).most_common(1)[0][0]
     first = records[0]

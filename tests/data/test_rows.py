@@ -160,6 +160,19 @@ def test_a_person_may_say_which_column_is_what(encoder_folder):
     fit(encoder_folder, rows, columns=columns, on_bad_row="drop", loss="info_nce", epochs=1)
 
 
+def test_scores_of_another_range_are_not_left_out_as_faulty_rows():
+    rows = [(a, b, n) for n, (a, b, _) in enumerate([*PAIRS, ("甲", "乙", 0)])]
+    with pytest.raises(UserError, match=r"score_range=\(0, 4\)"):
+        as_examples(rows, on_bad_row="drop")
+    assert as_examples(rows, on_bad_row="drop", score_range=(0, 4)).targets.tolist() == [
+        0,
+        0.25,
+        0.5,
+        0.75,
+        1,
+    ]
+
+
 def test_examples_are_taken_as_they_are():
     rows = as_examples(PAIRS)
     assert isinstance(rows, Examples)

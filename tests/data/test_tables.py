@@ -84,7 +84,9 @@ def test_a_label_in_the_first_row_makes_it_a_row():
     assert is_header(("", "0", "1"), [("0", "1"), ("丙", "丁"), ("天", "地")])
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "txt", "jsonl", "parquet", "arrow", "xlsx", "csv.gz"])
+@pytest.mark.parametrize(
+    "suffix", ["csv", "tsv", "txt", "jsonl", "json", "parquet", "arrow", "xlsx", "csv.gz"]
+)
 def test_the_same_rows_in_every_format(tmp_path, suffix):
     names, path = ["问题", "相似问题", "是否同义"], tmp_path / f"faq.{suffix}"
     if suffix == "xlsx":
@@ -95,6 +97,9 @@ def test_the_same_rows_in_every_format(tmp_path, suffix):
 
         table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in ROWS])
         (parquet.write_table if suffix == "parquet" else feather.write_feather)(table, path)
+    elif suffix == "json":
+        records = [dict(zip(names, row, strict=True)) for row in ROWS]
+        path.write_text(json.dumps(records, ensure_ascii=False, indent=1), encoding="utf-8")
     elif suffix == "jsonl":
         lines = (json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in ROWS)
         path.write_text("\n".join(lines), encoding="utf-8")
@@ -263,9 +268,28 @@ def test_rows_that_are_all_left_out_are_refused(tmp_path):
 
 
 def test_a_header_with_fewer_cells_than_the_rows_is_refused(tmp_path):
-    (tmp_path / "faq.csv").write_text("question,answer\n甲,乙,\n丙,丁,\n", encoding="utf-8")
+    path = tmp_path / "faq.csv"
+    path.write_text("question,answer\n甲,乙,\n丙,丁,\n", encoding="utf-8")
+    assert read_own_table(path).names == ["question", "answer"]
+    path.write_text("question,answer\n甲,乙,x\n丙,丁,y\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"faq\.csv:1: .*2 cells.*3"):
-        read_own_table(tmp_path / "faq.csv")
+        read_own_table(path)
+
+
+def test_what_columns_are_called_goes_before_what_they_look_like(tmp_path):
+    path = tmp_path / "faq.csv"
+    cells = [f"问{n},答{n},{n},http://x" for n in range(6)]
+    path.write_text("\n".join(["q,a,score,url", *cells]), encoding="utf-8")
+    read = as_examples(path, score_range=(0, 5))
+    assert (read.kind, read.targets.tolist()) == ("scored_pair", pytest.approx([n / 5 for n in range(6)]))
+    path.write_text("\n".join(["text,text,label,,", *(f"问{n},答{n},{n % 2},," for n in range(6))]), "utf-8")
+    read = as_examples(path)
+    assert (read.kind, read.targets.tolist()) == ("labelled_pair", [0, 1] * 3)
+    path.write_text("\n".join(["答案,问题", *(f"答{n},问{n}" for n in range(6))]), "utf-8")
+    assert as_examples(path).texts("anchor") == [f"问{n}" for n in range(6)]
+    (tmp_path / "odd.json").write_text("[1, 2]", encoding="utf-8")
+    with pytest.raises(UserError, match=r"odd\.json.*all 2 rows are faulty"):
+        as_examples(tmp_path / "odd.json")
 
 
 def test_cells_keep_what_they_are(tmp_path):
