@@ -121,6 +121,7 @@ def encode(
     reading = Reading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
     require_fields(reading, "text")
     table, place = read_texts(file, reading, content=_standard_input() if is_stream else None)
+    print("".join(f"note: {note}\n" for note in table.notes), end="", file=sys.stderr)
     table = with_split_cells(table, [place], split_cells)
     chosen, faults = good_texts(table, [place], reading)
     values = column_values(table, place)

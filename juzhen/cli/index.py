@@ -121,6 +121,7 @@ def build(
 
     reading = Reading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
     rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
+    print("".join(f"note: {note}\n" for note in rows.notes), end="", file=sys.stderr)
     without_hub()
     from juzhen.index.writing import PassageSettings
     from juzhen.index.writing import build as build_index
@@ -180,6 +181,7 @@ def add(
 
     reading = Reading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
     rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
+    print("".join(f"note: {note}\n" for note in rows.notes), end="", file=sys.stderr)
     without_hub()
     from juzhen.index.writing import add as add_rows
 

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -70,6 +71,7 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     look_rarely()
     output = open_streams()
     quiet_libraries()
+    warnings.formatwarning = _in_a_line
     status = status_of(main, work or Path(sys.argv[0]).name)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -77,6 +79,14 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
         print(f"error: the output could not be written: {output.problem.strerror}", file=sys.stderr)
         return status or 1
     return status
+
+
+def _in_a_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of ours without the line of code that gave it; those of libraries with their place."""
+    place = "" if category is UserWarning else f"{filename}:{lineno}: {category.__name__}: "
+    return f"warning: {place}{message}\n"
 
 
 def wait_briefly() -> None:

@@ -193,7 +193,7 @@ def _examples(
 
 
 def _require_range(raw: RawTable, column: str, scores: Sequence[float]) -> None:
-    """Raises UserError where many scores are outside of the range: left out as faulty rows, half a set would be lost."""
+    """Raises UserError where many scores are outside of the range: as faulty rows, half a set would be left out."""
     numbers = pd.to_numeric(raw.cells[column], errors="coerce")
     outside = numbers[(numbers < scores[0]) | (numbers > scores[1])]
     if raw.reading.on_bad_row == "drop" and len(outside) > len(numbers) / 10:

@@ -32,6 +32,7 @@ class Rows:
 
     fields   names of metadata
     dropped  faulty rows that were left out
+    notes    what a person may know better of the table
     """
 
     texts: Sequence[str]
@@ -39,6 +40,7 @@ class Rows:
     metadata: Sequence[dict[str, Any]] | None = None
     fields: list[str] = field(default_factory=list)
     dropped: int = 0
+    notes: tuple[str, ...] = ()
 
     def part(self, rows: slice) -> "Rows":
         ids = None if self.ids is None else self.ids[rows]
@@ -120,6 +122,7 @@ def read_rows(
         None if records is None else [records[row] for row in chosen_rows],
         names,
         len(faults),
+        table.notes,
     )
 
 
