@@ -78,7 +78,7 @@ class DrawnDocuments:
             fitting = tried[~np.isin(tried, known)]
             if not len(fitting):
                 raise UserError(
-                    "loss=info_nce_drawn: all documents of the set answer one of its rows, and none is left to draw. "
+                    "num_drawn: all documents of the set answer one of its rows, and none is left to draw. "
                     "Train on a set with more distinct documents"
                 )
             drawn[place] = np.resize(fitting, count)

@@ -31,7 +31,7 @@ def test_known_answers_are_never_drawn_and_all_others_are():
 
 
 def test_a_set_without_other_documents_is_refused():
-    with pytest.raises(UserError, match="info_nce_drawn"):
+    with pytest.raises(UserError, match="num_drawn"):
         DrawnDocuments(np.array([0, 1]), np.array([2, 2])).draw(np.array([0]), 1, seed=(0, 0))
 
 
