@@ -36,7 +36,7 @@ def messages(source):
 
 
 def found_in(source):
-    """Messages with words of the suite. One that names the entry point of its words, a job of train.py, may have them."""
+    """Messages with words of the suite, but for those that name the entry point of these words, a job of train.py."""
     found = ((line, text) for line, text in messages(source) if " " in text and OF_THE_SUITE.search(text))
     return [(line, text) for line, text in found if "job of train.py" not in text]
 
