@@ -111,7 +111,7 @@ def test_a_page_without_markers_is_left_and_one_without_an_end_is_an_error(repor
         (["RUNS", "--leaks", "RUNS/0/result.json"], "not an audit of pairs"),
         (["RUNS", "--reference", "nowhere"], "--reference nowhere: no such folder"),
         (["RUNS", "--reference", "EMPTY"], "no CSV file in it"),
-        (["RUNS", "--metric", "sperman"], "metric=sperman"),
+        (["RUNS", "--metric", "sperman"], "--metric sperman"),
         (["RUNS", "--out", "/dev/null/report"], "/dev/null/report: Not a directory"),
     ],
 )
