@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from juzhen.encoders.generative_reranker import GenerativeReranker
     from juzhen.encoders.multi_vector import MultiVectorEncoder
     from juzhen.encoders.quantized import quantize
+    from juzhen.encoders.query_document import QueryDocumentEncoder
     from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
     from juzhen.encoders.sparse import SparseEncoder
     from juzhen.encoders.spec import AdapterConfig
@@ -32,6 +33,7 @@ __all__ = [
     "MiningOptions",
     "MultiVectorEncoder",
     "PromptEncoder",
+    "QueryDocumentEncoder",
     "SentenceEncoder",
     "SparseEncoder",
     "clusters",
@@ -53,6 +55,7 @@ HOMES = {
     "MiningOptions": "mining.options",
     "MultiVectorEncoder": "encoders.multi_vector",
     "PromptEncoder": "encoders.sentence_encoder",
+    "QueryDocumentEncoder": "encoders.query_document",
     "SentenceEncoder": "encoders.sentence_encoder",
     "SparseEncoder": "encoders.sparse",
     "clusters": "mining.groups",

@@ -27,18 +27,26 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cross_encoder_input import AskedPairCollator, CrossEncoderCollator
 from juzhen.encoders.cut import Cut, cut_asked_pairs, cut_pairs, cut_sentences
 from juzhen.encoders.generative_reranker import GenerativeReranker
-from juzhen.encoders.layout import MODULES_FILE, gives_answers, gives_tokens, gives_weights, read_layout
+from juzhen.encoders.layout import (
+    MODULES_FILE,
+    gives_answers,
+    gives_routes,
+    gives_tokens,
+    gives_weights,
+    read_layout,
+)
 from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder, scores_pairs
 from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.packing import pack
 from juzhen.encoders.pair_encoder import PairEncoder
+from juzhen.encoders.query_document import QueryDocumentEncoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.sparse import SparseEncoder
 from juzhen.encoders.text_collate import TemplateCollator
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
-from juzhen.evaluation.multi_vector import MaxSimEvaluator
+from juzhen.evaluation.multi_vector import MaxSimEvaluator, QueryDocumentEvaluator
 from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
 from juzhen.evaluation.sparse import SparseEvaluator
 from juzhen.evaluation.spec import HardwareConfig
@@ -218,6 +226,22 @@ class SparseEncoders(AskingEncoders):
         return SparseEvaluator(encoder)
 
 
+class QueryDocumentEncoders(AskingEncoders):
+    """Queries and documents by weights of their own; the first text of a row asks, the others answer."""
+
+    unscored = QueryDocumentEvaluator.unscored
+    save = Family.save
+
+    def holds(self, folder: Path) -> bool:
+        return gives_routes(folder)
+
+    def load(self, source: str | Path, **options: Any) -> QueryDocumentEncoder:
+        return QueryDocumentEncoder.load(source, **options)
+
+    def evaluator(self, encoder: QueryDocumentEncoder, **options: Any) -> QueryDocumentEvaluator:
+        return QueryDocumentEvaluator(encoder)
+
+
 class CrossEncoders(Family):
     """Two sentences as one input."""
 
@@ -307,6 +331,7 @@ FAMILIES: dict[str, Family] = {
     "template": TemplateEncoders(),
     "multi_vector": MultiVectorEncoders(),
     "sparse": SparseEncoders(),
+    "query_document": QueryDocumentEncoders(),
     "cross_encoder": CrossEncoders(),
     "generative_reranker": GenerativeRerankers(),
     "lexical": LexicalBaselines(),

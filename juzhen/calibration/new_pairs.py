@@ -249,6 +249,7 @@ def _kind(encoder: Any) -> str:
     kinds = {
         "multi_vector": "an encoder of token vectors",
         "sparse": "a sparse encoder",
+        "query_document": "an encoder with weights of their own for queries and documents",
         "generative_reranker": "a reranker",
     }
     return kinds.get(encoder.family, "a cross-encoder")

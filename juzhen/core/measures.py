@@ -48,6 +48,13 @@ UNSCORED_BY_TOKENS: Mapping[Kind, str] = {
 }
 """The same of an encoder of token vectors."""
 
+UNSCORED_BY_SIDES: Mapping[Kind, str] = {
+    **UNSCORED,
+    Kind.LABELLED_TEXT: "classes are told apart on texts of one sort, and this encoder reads queries and documents by "
+    "weights of their own",
+}
+"""The same of an encoder that reads queries and documents by weights of their own."""
+
 UNSCORED_BY_WEIGHTS: Mapping[Kind, str] = {
     **UNSCORED,
     Kind.LABELLED_TEXT: "classes are told apart on the numbers of an embedding, and a sparse encoder has a weight for "

@@ -39,9 +39,11 @@ def open_teacher(
         encoder_folder(path)  # the hub is not asked
         scorer = PairScorer(path)
         scorer.require_order(examples)
-        kind = {"multi_vector": "an encoder of token vectors", "sparse": "a sparse encoder"}.get(
-            scorer.family
-        )
+        kind = {
+            "multi_vector": "an encoder of token vectors",
+            "query_document": "an encoder with weights of their own for queries and documents",
+            "sparse": "a sparse encoder",
+        }.get(scorer.family)
         if kind is not None and grade == "logit":
             return Teacher(scorer, kind, grade)
         if not scorer.has_embeddings and kind is None:

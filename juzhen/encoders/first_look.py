@@ -37,6 +37,7 @@ from juzhen.encoders.locate import (
     locate_folder,
 )
 from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.routes import Side
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.templates import INJECTED
@@ -72,17 +73,20 @@ class EncoderFiles:
     commit: str | None = None
 
 
-def find_encoder(config: BackboneConfig, *, beside: Path | None = None) -> EncoderFiles:
+def find_encoder(
+    config: BackboneConfig, *, beside: Path | None = None, side: Side | None = None
+) -> EncoderFiles:
     """Where the files lie that a configuration means, and what they say; they are fetched from the hub if need be.
 
     beside  the folder of an adapter, whose base the configuration means
+    side  as of `read_layout`
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
     """
     folder = locate_folder(config.path)
     is_local = folder is not None
     folder = folder or download(config.path, config.revision)
-    layout = read_layout(folder)
+    layout = read_layout(folder, side=side)
     if is_adapter(layout.transformer):
         if beside is not None:
             own = layout.transformer.resolve() == beside.resolve()

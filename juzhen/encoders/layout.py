@@ -16,6 +16,7 @@ from juzhen.core.opened import read_json
 from juzhen.core.texts import short
 from juzhen.encoders.pooling import POOLINGS, check_pooling, mode_of
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
+from juzhen.encoders.routes import FILES, ROUTERS, Side, modules_of
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.templates import Templates
@@ -23,6 +24,7 @@ from juzhen.encoders.their_settings import (
     ANSWERS,
     PAIRS,
     PYLATE,
+    ROUTER,
     SENTENCES,
     SPARSE,
     TOKEN_VECTORS,
@@ -34,6 +36,8 @@ from juzhen.encoders.their_settings import (
 MODULES_FILE = "modules.json"
 OWN_FILE = "juzhen.json"
 PAIRS_FILE = "crossencoder.json"
+ROUTED = "QueryDocumentEncoder"
+"""Our class that reads a folder with a Router."""
 STATIC = "static_embedding"
 """The type in the config.json of a table of tokens that juzhen wrote."""
 
@@ -76,8 +80,11 @@ class Layout:
         return self.prompts.configured(config)
 
 
-def read_layout(folder: Path) -> Layout:
-    """What `folder` says. Raises UserError for files that cannot be understood and for modules that we lack."""
+def read_layout(folder: Path, *, side: Side | None = None) -> Layout:
+    """What `folder` says. Raises UserError for files that cannot be understood and for modules that we lack.
+
+    side  of an encoder that reads queries and documents by other modules, those that are meant
+    """
     with naming(f"{folder}: {OWN_FILE} or {MODULES_FILE} cannot be understood"):
         if (folder / OWN_FILE).is_file():
             return _own(folder, read_settings(folder / OWN_FILE))
@@ -92,7 +99,10 @@ def read_layout(folder: Path) -> Layout:
         if gives_answers(folder):
             return Layout(transformer=inside(folder, read_modules(folder)[0]["path"]), reader=PAIRS)
         if (folder / MODULES_FILE).is_file() and not (folder / PAIRS_FILE).is_file():
-            return _sentence_transformers(folder)
+            chains = read_chains(folder)
+            layout = _sentence_transformers(folder, chains[side])
+            is_routed = side is None and chains["query"] != chains["document"]
+            return replace(layout, reader=ROUTED) if is_routed else layout
         normalize = read_settings(folder / "config.json").get("normalize") if _is_model2vec(folder) else None
     return Layout(transformer=folder, normalize=normalize if isinstance(normalize, bool) else None)
 
@@ -193,6 +203,37 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     return list(modules)
 
 
+def read_chains(folder: Path) -> dict[Side | None, list[dict[str, Any]]]:
+    """The modules that read queries, documents, and texts of which nothing is said: the same but behind a Router."""
+    modules = read_modules(folder)
+    routers = [module for module in modules if _is_router(module)]
+    if not routers:
+        return {"query": modules, "document": modules, None: modules}
+    if len(routers) > 1:
+        raise UserError(
+            f"{folder / MODULES_FILE}: more than one {ROUTER}, which is not supported. Use another model"
+        )
+    number, place = modules.index(routers[0]), inside(folder, routers[0]["path"])
+    path = next((place / name for name in FILES if (place / name).is_file()), place / FILES[0])
+    with naming(f"{path}: no settings of a {ROUTER}"):
+        routes = modules_of(read_settings(path), routers[0]["path"], path)
+    return {side: [*modules[:number], *route, *modules[number + 1 :]] for side, route in routes.items()}
+
+
+def _is_router(module: Mapping[str, Any]) -> bool:
+    return str(module["type"]).rpartition(".")[2] in ROUTERS
+
+
+def gives_routes(folder: Path) -> bool:
+    """Whether queries and documents are read by other modules each. Broken files: as `gives_tokens`."""
+    with suppress(UserError, KeyError, TypeError, AttributeError):
+        path = folder / MODULES_FILE
+        if path.is_file() and any(_is_router(module) for module in read_json(path)):
+            chains = read_chains(folder)
+            return chains["query"] != chains["document"]
+    return False
+
+
 def read_model_settings(folder: Path) -> dict[str, Any]:
     """What sentence-transformers says of a whole model; {} where it has no such file.
 
@@ -242,14 +283,14 @@ ORDER = {
 """Modules that we compute, in the only order that we compute them; Dropout may stand anywhere."""
 
 
-def _sentence_transformers(folder: Path) -> Layout:
+def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layout:
     settings = read_model_settings(folder)
     layout, rank = (
         Layout(transformer=folder, normalize=False, prompts=prompts_of(settings, folder / PROMPTS_FILE)),
         -1,
     )
     _check_use(folder, settings)
-    for module in read_modules(folder):
+    for module in modules:
         kind, path = _kind(module["type"], folder), inside(folder, module["path"])
         config = read_module(path, kind)
         if kind == "Dropout":  # idle in a trained model

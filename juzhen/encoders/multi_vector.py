@@ -358,24 +358,23 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         was_training = self.training
         self.eval()
         try:
-            return scored_vectors(self, tokens.to(self.device))
+            return self.scored_vectors(tokens.to(self.device))
         finally:
             self.train(was_training)
 
-
-def scored_vectors(
-    encoder: MultiVectorEncoder, tokens: Tokens
-) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
-    """As `MultiVectorEncoder.infer_tokens`, as the encoder is: on its device, with or without dropout."""
-    vectors, counts = encoder.token_vectors(tokens), encoder.scored(tokens)
-    of_texts = counts.cpu().numpy()
-    sentences = tokens.sentence_of_token.cpu().numpy()
-    order = tokens.inverse_permutation.cpu().numpy()
-    place = np.empty_like(order)  # of each packed text, that in which it was collated
-    place[order] = np.arange(len(order))
-    rows = np.flatnonzero(of_texts)
-    rows = rows[np.argsort(place[sentences[rows]], kind="stable")]
-    return vectors.float().cpu().numpy()[rows], np.bincount(place[sentences[rows]], minlength=len(order))
+    def scored_vectors(
+        self, tokens: Tokens
+    ) -> tuple[Float[np.ndarray, "tokens dim"], Int[np.ndarray, "sentences"]]:
+        """As `infer_tokens`, as the encoder is: on its device, with or without dropout."""
+        vectors, counts = self.token_vectors(tokens), self.scored(tokens)
+        of_texts = counts.cpu().numpy()
+        sentences = tokens.sentence_of_token.cpu().numpy()
+        order = tokens.inverse_permutation.cpu().numpy()
+        place = np.empty_like(order)  # of each packed text, that in which it was collated
+        place[order] = np.arange(len(order))
+        rows = np.flatnonzero(of_texts)
+        rows = rows[np.argsort(place[sentences[rows]], kind="stable")]
+        return vectors.float().cpu().numpy()[rows], np.bincount(place[sentences[rows]], minlength=len(order))
 
 
 def _keep_whole(tokenizer: PreTrainedTokenizerBase, prompts: Prompts) -> None:

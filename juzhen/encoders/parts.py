@@ -25,14 +25,16 @@ from juzhen.encoders.first_look import (
     without_added,
 )
 from juzhen.encoders.layers import other_layers
-from juzhen.encoders.layout import Layout
+from juzhen.encoders.layout import ROUTED, Layout
 from juzhen.encoders.locate import check_files, encoder_source, is_built_in, locate_folder, scores_pairs
 from juzhen.encoders.projection import load_projections
 from juzhen.encoders.remarks import remarks
+from juzhen.encoders.routes import Side
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.spec import AdapterConfig, BackboneConfig
 from juzhen.encoders.special_tokens import append_end_token
 from juzhen.encoders.templates import Templates
+from juzhen.encoders.their_settings import ROUTER
 from juzhen.encoders.transformer import (
     from_scratch,
     from_weights,
@@ -73,19 +75,27 @@ def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Toke
         return backbone, read_tokenizer(folder)
 
 
-def read_parts(config: BackboneConfig, *, seed: int, reader: str | None = None) -> Parts:
+def read_parts(
+    config: BackboneConfig, *, seed: int, reader: str | None = None, side: Side | None = None
+) -> Parts:
     """The parts that `config` describes, in float32 on the CPU.
 
     seed  draws the weights under `initialize=random`; the global random state is left as it was
     reader  the class that asks, where a folder has states that it alone reads
+    side  as of `read_layout`
 
     What the configuration leaves open (null) is taken from the folder; what the folder leaves open is pooling
     mean, not normalized, as many tokens as the model can take. Raises UserError for files that do not load, or do
     not belong together.
     """
-    files = find_encoder(config)
+    files = find_encoder(config, side=side)
     layout = files.layout
     if layout.reader not in (None, reader):
+        if layout.reader == ROUTED:
+            raise UserError(
+                f"{config.path}: holds a {ROUTER}, whose queries and documents are read by weights of their own. It is "
+                f"read by juzhen score, juzhen evaluate and {ROUTED}.load(…)"
+            )
         raise UserError(
             f"{config.path}: holds a {layout.reader}, whose states are no embeddings of sentences; load it by "
             f"{layout.reader}.load(…)"

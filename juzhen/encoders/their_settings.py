@@ -19,6 +19,8 @@ SPARSE, TOKEN_VECTORS = "SparseEncoder", "MultiVectorEncoder"
 """What sentence-transformers calls models of one vector, of pairs, of weights of the vocabulary, of tokens' vectors."""
 PYLATE = "ColBERT"
 """What PyLate calls an encoder with a vector for each token."""
+ROUTER = "Router"
+"""The module that has queries and documents read by other modules each."""
 ANSWERS = "LogitScore"
 """The module that scores pairs by the answer of a language model."""
 
@@ -126,6 +128,8 @@ KEYS: dict[str, dict[str, Rule]] = {
         **dict.fromkeys(("chunk_size", "embedding_dimension", "word_embedding_dimension"), NEUTRAL),
     },
     "MultiVectorMask": dict.fromkeys(("keep_only_token_ids", "skiplist_tasks", "skiplist_words"), READ),
+    ROUTER: dict.fromkeys(("parameters", "structure", "types"), READ),
+    f"{ROUTER} parameters": dict.fromkeys(("allow_empty_key", "default_route", "route_mappings"), READ),
     "LogitScore": dict.fromkeys(("false_token_id", "module_input_name", "true_token_id"), READ),
 }
 """A file, or the settings of a module → each of its keys → what is done with it."""

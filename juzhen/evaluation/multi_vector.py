@@ -13,9 +13,10 @@ from torch import Tensor
 
 from juzhen.core.batch import Batch
 from juzhen.core.examples import SentenceUnion, Side
-from juzhen.core.measures import UNSCORED_BY_TOKENS
+from juzhen.core.measures import UNSCORED_BY_SIDES, UNSCORED_BY_TOKENS
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.multi_vector import MultiVectorEncoder, scored_vectors
+from juzhen.encoders.multi_vector import MultiVectorEncoder
+from juzhen.encoders.query_document import QueryDocumentEncoder
 from juzhen.encoders.token_vectors import TokenVectors
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
@@ -99,12 +100,15 @@ class MaxSimPlan(EvaluationPlan):
 
 
 class MaxSimEvaluator(Evaluator):
-    """An encoder of token vectors. What passes through a pass are the vectors, which its plan keeps."""
+    """An encoder of token vectors, or with one vector of length 1 for each text, whose MaxSim is their cosine.
+
+    What passes through a pass are the vectors, which its plan keeps.
+    """
 
     unscored = UNSCORED_BY_TOKENS
     plan_type = MaxSimPlan
 
-    def __init__(self, encoder: MultiVectorEncoder) -> None:
+    def __init__(self, encoder: MultiVectorEncoder | QueryDocumentEncoder) -> None:
         self.encoder = encoder
         self._plans: WeakValueDictionary[str, TokenVectors] = WeakValueDictionary()
 
@@ -115,7 +119,7 @@ class MaxSimEvaluator(Evaluator):
 
     def output(self, batch: Batch) -> Float[Tensor, "batch one"]:
         if batch.task != NOTHING.name:
-            vectors, counts = scored_vectors(self.encoder, batch.tokens)
+            vectors, counts = self.encoder.scored_vectors(batch.tokens)
             columns = batch.columns["text"].cpu().numpy()
             parts = np.split(vectors, np.cumsum(counts)[:-1])
             chosen = [parts[column] for column in columns.tolist()]
@@ -126,3 +130,9 @@ class MaxSimEvaluator(Evaluator):
 
     def read_query(self, query: str, symmetric: bool | None) -> None:
         self.encoder.encode_query(query)
+
+
+class QueryDocumentEvaluator(MaxSimEvaluator):
+    """An encoder with weights of their own for queries and documents."""
+
+    unscored = UNSCORED_BY_SIDES

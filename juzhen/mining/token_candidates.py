@@ -50,8 +50,9 @@ class AskingRetriever:
     ) -> None:
         of_tokens = encoder.family == "multi_vector"
         if index != "exact" and not (of_tokens and index == CENTROIDS):
-            has = f"one per token; type index={CENTROIDS}" if of_tokens else "sparse ones"
-            raise UserError(f"index={index}: holds one vector per text, and this encoder has {has}")
+            has = {"multi_vector": f"one per token; type index={CENTROIDS}", "sparse": "sparse ones"}
+            other = has.get(encoder.family, "other weights for queries; type index=exact")
+            raise UserError(f"index={index}: holds one vector per text, and this encoder has {other}")
         if query_prompt is not None or document_prompt is not None:
             raise UserError(
                 "query_prompt, document_prompt: this encoder reads queries and documents in the one way it has learnt"

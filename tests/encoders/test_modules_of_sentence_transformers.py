@@ -120,10 +120,7 @@ def models(parts, path):
         "two": ([transformer(), parts.Pooling(32, ("cls", "mean"))], r"pooling cls \+ mean"),
         "sqrt": ([transformer(), parts.Pooling(32, "mean_sqrt_len_tokens")], None),
         "late": ([*plain, parts.Normalize(), parts.Dense(32, 8)], "Dense stands in an order"),
-        "router": (
-            [parts.Router.for_query_document(plain, plain)],
-            r"Router is not supported; supported: Transformer",
-        ),
+        "router": ([parts.Router.for_query_document(plain, plain)], None),
         "static": (
             [parts.StaticEmbedding(transformer().tokenizer, embedding_dim=8), parts.Dense(8, 4)],
             None,
