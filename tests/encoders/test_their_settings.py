@@ -133,6 +133,7 @@ UNREAD = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("file", "key", "value"), UNREAD, ids=lambda value: str(value)[:40])
 def test_what_would_change_numbers_is_refused_by_name(saved, loaded, file, key, value):
     if saved[0] == "pairs" and key in ("prompts", "default_prompt_name"):

@@ -1,0 +1,147 @@
+"""Folders that sentence-transformers wrote with the options of its modules: its numbers, or a refusal by name."""
+
+import families
+import numpy as np
+import pytest
+import torch
+
+from juzhen.core.errors import UserError
+from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.multi_vector import MultiVectorEncoder
+from juzhen.encoders.sparse import SparseEncoder
+
+pytestmark = pytest.mark.oracle
+TEXTS = ["今天天气很好 ab cd", "我", "A dog runs through the tall grass now", "x Y z 我们他们"]
+CHAT = "{% for m in messages %}x {{ m.content }}{% endfor %}"
+EXPANSION = {"strategy": "fixed", "length": 10}
+
+OF_TRANSFORMERS = {
+    "plain": ({}, None),
+    "max_seq_length": ({"max_seq_length": 6}, None),
+    "do_lower_case": ({"do_lower_case": True}, None),
+    "model_max_length": ({"processor_kwargs": {"model_max_length": 6}}, None),
+    "unpadded": ({"unpad_inputs": False}, None),
+    "special tokens": ({"processing_kwargs": {"text": {"add_special_tokens": False}}}, "add_special_tokens"),
+    "common": ({"processing_kwargs": {"common": {"max_length": 5}}}, "common: max_length"),
+    "chat": ({"processor_kwargs": {"chat_template": CHAT}}, "modality_config: message"),
+}
+LENGTHS = {
+    "max_length": ({"processing_kwargs": {"text": {"max_length": 5}}}, None),
+    "query_length": ({"query_length": 4}, "query_length=4"),
+    "document_length": ({"document_length": 4}, "document_length=4"),
+    "expansion": ({"query_expansion": EXPANSION}, "query_expansion"),
+}
+OF_TOKENS = {
+    "max_length": ({"processing_kwargs": {"text": {"max_length": 5}}}, "max_length"),
+    "lengths": ({"query_length": 6, "document_length": 9}, None),
+    "expansion": ({"query_expansion": EXPANSION}, None),
+    "attended": ({"query_expansion": EXPANSION | {"attend": True}}, None),
+    "at least": ({"query_length": 14, "query_expansion": {"strategy": "min", "length": 10}}, None),
+    "token": ({"query_expansion": EXPANSION | {"token": "a"}}, None),
+}
+
+
+OF_VECTORS, OF_TOKENS = OF_TRANSFORMERS | LENGTHS, OF_TRANSFORMERS | OF_TOKENS
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    return pytest.importorskip("sentence_transformers", minversion="6")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A masked language model with a cased tokenizer, which is a plain transformer, too."""
+    from transformers import AutoModelForMaskedLM
+
+    folder = tmp_path_factory.mktemp("base")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = AutoModelForMaskedLM.from_config(families.config_of("bert"))
+        for name, values in model.named_parameters():
+            if name.endswith("bias"):
+                torch.nn.init.normal_(values)
+    return families.write("bert", folder, model.eval(), segments=True)
+
+
+def both(model, encoder, dense):
+    """What each makes of queries and documents, and their scores."""
+    for one, similarity in ((model, model.similarity), (encoder, encoder.similarity)):
+        queries, documents = one.encode_query(TEXTS), one.encode_document(TEXTS)
+        scores = similarity(queries, documents) if one is model else similarity(TEXTS, TEXTS)
+        yield [*map(dense, (*queries, *documents)), np.asarray(scores)]
+
+
+def check(model, folder, loaded, refusal, dense=np.asarray):
+    model.save_pretrained(str(folder))
+    if refusal is not None:
+        with pytest.raises(UserError, match=refusal):
+            loaded.load(folder)
+        return
+    expected, found = both(model, loaded.load(folder), dense)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * np.abs(other).max())
+
+
+@pytest.mark.parametrize(("options", "refusal"), OF_VECTORS.values(), ids=OF_VECTORS)
+def test_of_sentences(theirs, base, tmp_path, options, refusal):
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    modules = [Transformer(str(base), **options), Pooling(32), Normalize()]
+    model = theirs.SentenceTransformer(
+        modules=modules, device="cpu", prompts={"query": "ab ", "document": "今 "}
+    )
+    model.save_pretrained(str(tmp_path))
+    if refusal is not None:
+        with pytest.raises(UserError, match=refusal):
+            SentenceEncoder.load(tmp_path)
+        return
+    encoder = SentenceEncoder.load(tmp_path)
+    for name in ("encode", "encode_query", "encode_document"):
+        np.testing.assert_allclose(getattr(encoder, name)(TEXTS), getattr(model, name)(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize(("options", "refusal"), OF_VECTORS.values(), ids=OF_VECTORS)
+def test_of_the_vocabulary(theirs, base, tmp_path, options, refusal):
+    from sentence_transformers.sparse_encoder.modules import SpladePooling, Transformer
+
+    def dense(row):
+        return row.toarray().ravel() if hasattr(row, "toarray") else row.to_dense().numpy()
+
+    modules = [Transformer(str(base), transformer_task="fill-mask", **options), SpladePooling()]
+    model = theirs.SparseEncoder(modules=modules, device="cpu", prompts={"query": "ab ", "document": "今 "})
+    check(model, tmp_path, SparseEncoder, refusal, dense)
+
+
+@pytest.mark.parametrize(("options", "refusal"), OF_TOKENS.values(), ids=OF_TOKENS)
+@pytest.mark.parametrize("name", [None, "meanmaxsim"])
+def test_of_tokens(theirs, base, tmp_path, options, refusal, name):
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    states = {"module_input_name": "token_embeddings"}
+    layers = [Dense(32, 8, bias=False, activation_function=torch.nn.Identity(), **states)]
+    modules = [Transformer(str(base), **options), *layers, MultiVectorMask(["a"]), Normalize(**states)]
+    if "modality_config" in str(refusal):
+        modules[0].modality_config["message"] = {
+            "method": "forward",
+            "method_output_name": "last_hidden_state",
+        }
+    model = theirs.MultiVectorEncoder(modules=modules, device="cpu", similarity_fn_name=name)
+    check(model, tmp_path, MultiVectorEncoder, refusal)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "modernbert"])
+def test_of_tokens_of_other_families(theirs, tmp_path, family):
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    (tmp_path / "base").mkdir()
+    families.write(family, tmp_path / "base", families.build(family), segments=False)
+    states = {"module_input_name": "token_embeddings"}
+    modules = [
+        Transformer(str(tmp_path / "base"), query_expansion=EXPANSION),
+        MultiVectorMask(),
+        Normalize(**states),
+    ]
+    check(theirs.MultiVectorEncoder(modules=modules, device="cpu"), tmp_path / "m", MultiVectorEncoder, None)
