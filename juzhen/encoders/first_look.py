@@ -25,6 +25,7 @@ from juzhen.encoders.layout import (
     Layout,
     is_static,
     read_layout,
+    transformer_alone,
 )
 from juzhen.encoders.locate import (
     ADAPTER,
@@ -74,11 +75,12 @@ class EncoderFiles:
 
 
 def find_encoder(
-    config: BackboneConfig, *, beside: Path | None = None, side: Side | None = None
+    config: BackboneConfig, *, beside: Path | None = None, alone: bool = False, side: Side | None = None
 ) -> EncoderFiles:
     """Where the files lie that a configuration means, and what they say; they are fetched from the hub if need be.
 
     beside  the folder of an adapter, whose base the configuration means
+    alone   its transformer is looked for, and nothing else that its files say
     side  as of `read_layout`
 
     Raises UserError for a folder without them, and for a hub that cannot be asked.
@@ -86,7 +88,7 @@ def find_encoder(
     folder = locate_folder(config.path)
     is_local = folder is not None
     folder = folder or download(config.path, config.revision)
-    layout = read_layout(folder, side=side)
+    layout = transformer_alone(folder) if alone else read_layout(folder, side=side)
     if is_adapter(layout.transformer):
         if beside is not None:
             own = layout.transformer.resolve() == beside.resolve()
@@ -113,8 +115,10 @@ def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> Encode
     adapter = layout.transformer
     base = read_base(adapter)
     read_adapter_settings(adapter)
+    is_silent = not any((folder / name).is_file() for name in (MODULES_FILE, OWN_FILE, PAIRS_FILE))
     try:
-        files = find_encoder(BackboneConfig(path=base.path, revision=base.revision), beside=adapter)
+        start = BackboneConfig(path=base.path, revision=base.revision)
+        files = find_encoder(start, beside=adapter, alone=not is_silent)
     except UserError as error:
         key = f"path in {BASE_FILE}" if base.digest else f"base_model_name_or_path in {ADAPTER}"
         raise UserError(
@@ -123,7 +127,6 @@ def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> Encode
     require_base(base, files.layout.transformer, adapter=adapter)
     if base.digest == "":
         base = replace(base, digest=base_digest(files.layout.transformer), revision=files.commit)
-    is_silent = not any((folder / name).is_file() for name in (MODULES_FILE, OWN_FILE, PAIRS_FILE))
     layout = files.layout if is_silent else replace(layout, transformer=files.layout.transformer)
     tokenizer = adapter if has_tokenizer(adapter) else files.tokenizer
     return replace(files, folder=folder, layout=layout, tokenizer=tokenizer, base=base, adapter=adapter)

@@ -107,6 +107,13 @@ def read_layout(folder: Path, *, side: Side | None = None) -> Layout:
     return Layout(transformer=folder, normalize=normalize if isinstance(normalize, bool) else None)
 
 
+def transformer_alone(folder: Path) -> Layout:
+    """Where the transformer of a folder lies, whatever its files say of what comes behind."""
+    is_apart = (folder / MODULES_FILE).is_file() and not (folder / OWN_FILE).is_file()
+    modules = read_modules(folder) if is_apart else []
+    return Layout(transformer=inside(folder, modules[0]["path"]) if modules else folder)
+
+
 def gives_tokens(folder: Path) -> bool:
     """Whether a folder holds an encoder of token vectors. Broken files are for who reads them to tell of."""
     return _model_type(folder) in (PYLATE, TOKEN_VECTORS)

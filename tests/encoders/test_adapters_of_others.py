@@ -229,6 +229,20 @@ def test_it_pools_as_its_base_does(bert_folder, tmp_path, load):
     assert (encoder.pooling, encoder.normalize, encoder.max_length) == ("cls", True, 9)
 
 
+def test_what_its_base_says_beside_the_weights_does_not_count_where_it_says_more(bert_folder, tmp_path, load):
+    """A base whose embeddings are not read here, beside an adapter with modules of its own."""
+    base = save_encoder(load(bert_folder, pooling="cls"), tmp_path / "base", card={})
+    adapter, _ = written(base, tmp_path / "adapter")
+    path = base / "config_sentence_transformers.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"truncate_dim": 8}))
+    with pytest.raises(UserError, match="truncate_dim"):
+        SentenceEncoder.load(adapter)
+    for name in ("modules.json", "1_Pooling"):
+        source = base / name
+        shutil.copytree(source, adapter / name) if source.is_dir() else shutil.copy(source, adapter / name)
+    assert SentenceEncoder.load(adapter).pooling == "cls"
+
+
 @pytest.mark.parametrize("targets", [["query", "value"], "all-linear", ["dense"]], ids=str)
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_a_classifier_beside_an_adapter(tmp_path, targets, family):
