@@ -31,11 +31,11 @@ from juzhen.evaluation.plan import CosinePlan, EvaluationPlan, Evaluator
 from juzhen.evaluation.ranked_lists import require_finite
 from juzhen.metrics.classes import v_measure
 from juzhen.metrics.correlation import (
-    bootstrap_interval,
-    bootstrap_mean,
+    mean_interval,
     pearson,
     score_distribution,
     spearman,
+    spearman_interval,
 )
 from juzhen.metrics.ranking import (
     COSINE_TEMPERATURE,
@@ -308,7 +308,7 @@ def _means(
     chosen = {"": rows}
     if seen is not None and len(seen.rows):
         chosen[WITHOUT_LEAKS] = np.setdiff1d(rows, seen.rows)
-    interval = partial(bootstrap_mean, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed)
+    interval = partial(mean_interval, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed)
     return {
         f"{column}/{metric}{ending}": Score(
             float(values[0, left].mean()) if len(left) else None,
@@ -403,7 +403,7 @@ def score_set(
             return score_ranking(scores, examples, **sampling, bootstrap_samples=bootstrap_samples, seed=seed)
         grades = examples.grades()
         assert grades is not None  # pairs that are not ranked have an order
-        low, high = bootstrap_interval(
+        low, high = spearman_interval(
             scores, grades, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
         )
         metrics = {
@@ -489,7 +489,7 @@ def score_together(
             continue
         values = np.concatenate([chosen[name][0] for name in STS_SETS])
         grades = np.concatenate([chosen[name][1].grades() for name in STS_SETS])
-        low, high = bootstrap_interval(
+        low, high = spearman_interval(
             values, grades, samples=bootstrap_samples, confidence=CONFIDENCE, seed=seed
         )
         each = [measured[f"{split}/{name}/spearman"].value for name in STS_SETS]

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.measures import RANKINGS, STANDARD_RANKS, ranking_measure
 from juzhen.core.result import Score
-from juzhen.metrics.correlation import bootstrap_mean
+from juzhen.metrics.correlation import mean_interval
 from juzhen.metrics.undefined import NO_OTHERS
 
 COSINE_TEMPERATURE = 0.05
@@ -340,12 +340,12 @@ def score_ranking(
             (*names, "positive_score", "negative_score", "score_gap"), Score(None, why=NO_OTHERS)
         )
     _, right = right_answers(scores)
-    interval = partial(bootstrap_mean, samples=bootstrap_samples, confidence=confidence, seed=seed)
+    interval = partial(mean_interval, samples=bootstrap_samples, confidence=confidence, seed=seed)
     measures = {}
     if is_ranking:
         losses = logsumexp(scores / temperature, axis=1) - positives / temperature
         measures["ranking_accuracy"] = Score(float(right.mean()), *interval(right), count=count)
-        measures["ranking_loss"] = Score(float(losses.mean()), *interval(losses), count=count)
+        measures["ranking_loss"] = Score(float(losses.mean()), *interval(losses, bounds=None), count=count)
     else:
         measures["triplet_accuracy"] = Score(float(right.mean()), *interval(right), count=count)
     positive, negative = float(positives.mean()), float(candidates[np.isfinite(candidates)].mean())

@@ -21,7 +21,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.result import Score
 from juzhen.core.transfer import judged_split
-from juzhen.metrics.correlation import bootstrap_mean
+from juzhen.metrics.correlation import mean_interval
 from juzhen.metrics.undefined import TOO_FEW_CLASSES
 
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)
@@ -110,7 +110,7 @@ def classify(
         predicted = _classifier(strength, features).fit(features, trained_labels).predict(judged)
         judged_by = f"train → {name}"
     right = (gold == predicted).astype(np.float64)
-    low, high = bootstrap_mean(right, samples=bootstrap_samples, confidence=confidence, seed=seed)
+    low, high = mean_interval(right, samples=bootstrap_samples, confidence=confidence, seed=seed)
     average = "binary" if len(np.unique(trained_labels)) <= 2 else "macro"
     return TransferScore(
         accuracy=float(accuracy_score(gold, predicted)),

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.metrics import correlation
-from juzhen.metrics.correlation import bootstrap_interval, partial_spearman, pearson, spearman
+from juzhen.metrics.correlation import (
+    mean_interval,
+    partial_spearman,
+    pearson,
+    spearman,
+    spearman_interval,
+)
 
 FUNCTIONS = [(spearman, scipy.stats.spearmanr), (pearson, scipy.stats.pearsonr)]
 
@@ -73,7 +79,7 @@ def test_bootstrap_equals_the_same_resamples_one_by_one(levels):
     scores, grades = noisy_pairs(150, levels=levels)
     drawn = np.random.default_rng(7).integers(0, 150, (200, 150))
     expected = np.quantile([spearman(scores[rows], grades[rows]) for rows in drawn], [0.05, 0.95])
-    interval = bootstrap_interval(scores, grades, samples=200, confidence=0.9, seed=7)
+    interval = spearman_interval(scores, grades, samples=200, confidence=0.9, seed=7)
     assert interval == pytest.approx(tuple(expected), abs=1e-12)
 
 
@@ -88,7 +94,7 @@ def test_bootstrap_equals_scipy_bootstrap():
         method="percentile",
         rng=np.random.default_rng(3),
     ).confidence_interval
-    ours = bootstrap_interval(scores, grades, samples=200, confidence=0.95, seed=3)
+    ours = spearman_interval(scores, grades, samples=200, confidence=0.95, seed=3)
     assert ours == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
@@ -98,30 +104,134 @@ def test_bootstrap_does_not_depend_on_the_chunks(monkeypatch):
     intervals = []
     for cells in (1, 350, 10**6):
         monkeypatch.setattr(correlation, "CELLS_PER_CHUNK", cells)
-        intervals.append(bootstrap_interval(scores, grades, **options))
+        intervals.append(spearman_interval(scores, grades, **options))
     assert intervals[0] == intervals[1] == intervals[2]
-    assert intervals[0] != bootstrap_interval(scores, grades, **(options | {"seed": 2}))
+    assert intervals[0] != spearman_interval(scores, grades, **(options | {"seed": 2}))
 
 
 def test_bootstrap_leaves_constant_resamples_out():
-    """Three rows, one of which carries all the variation: many resamples have no correlation."""
-    scores, grades = np.array([0.1, 0.1, 0.9]), np.array([0.0, 0.0, 1.0])
-    low, high = bootstrap_interval(scores, grades, samples=50, confidence=0.95, seed=0)
+    """One row carries all the variation: many resamples have no correlation."""
+    scores, grades = np.zeros(120), np.zeros(120)
+    scores[7] = grades[7] = 1
+    low, high = spearman_interval(scores, grades, samples=50, confidence=0.95, seed=0)
     assert (low, high) == pytest.approx((1, 1))
+
+
+HOW = {"samples": 1000, "confidence": 0.95, "seed": 0}
+
+
+@pytest.mark.parametrize(("rows", "right"), [(10, 9), (10, 10), (10, 0), (60, 57), (2000, 1997)])
+def test_of_few_rows_a_share_has_the_exact_interval(rows, right):
+    """In all ten rows right says little about the eleventh; the percentiles of a bootstrap said 1 to 1."""
+    values = np.repeat([1.0, 0.0], [right, rows - right])
+    low, high = mean_interval(values, **(HOW | {"samples": 20_000}))
+    exact = scipy.stats.binomtest(right, rows).proportion_ci(method="exact")
+    assert (low, high) == pytest.approx((exact.low, exact.high), abs=0.01 if rows < 100 else 0.0005)
+
+
+def test_of_many_rows_a_mean_has_the_percentiles_of_its_resamples():
+    values = np.random.default_rng(0).random(150)
+    drawn = correlation.resampled_means(values, samples=1000, seed=0)
+    assert mean_interval(values, **HOW) == tuple(np.quantile(drawn, [0.025, 0.975]))
+    assert mean_interval(values, **HOW) != mean_interval(values[:99], **HOW)
+
+
+def test_of_few_rows_a_mean_without_bounds_may_be_far_above():
+    losses = np.random.default_rng(1).exponential(size=20)
+    low, high = mean_interval(losses, **HOW, bounds=None)
+    assert low < losses.mean() < high
+    assert high - losses.mean() > 1.3 * (losses.mean() - low)
+    assert mean_interval(np.ones(20), **HOW, bounds=None) == (None, None)
+
+
+def test_of_few_rows_a_correlation_has_the_interval_of_fishers_z():
+    scores, grades = noisy_pairs(40, levels=1)
+    value = spearman(scores, grades)
+    reach = 1.959964 * np.sqrt((1 + value**2 / 2) / 37)
+    ends = np.tanh([np.arctanh(value) - reach, np.arctanh(value) + reach])
+    assert spearman_interval(scores, grades, **HOW) == pytest.approx(tuple(ends))
+    perfect = [spearman_interval(np.arange(rows), np.arange(rows), **HOW) for rows in (3, 4, 10, 50)]
+    assert perfect[0] == (-1, 1)
+    assert [high for _, high in perfect] == pytest.approx([1] * 4)
+    assert -1 < perfect[1][0] < 0.5 < perfect[2][0] < perfect[3][0] < 1
+    labels = np.repeat([0, 1], 25)
+    assert 0.8 < spearman_interval(labels, labels, **HOW)[0] < 0.9  # one wrong row of 50 changes more
+    opposite = spearman_interval(np.arange(10), -np.arange(10), **HOW)
+    assert opposite == pytest.approx((-1, -perfect[2][0]))
+
+
+def of_shares(share):
+    return lambda draw, rows: (draw.random(rows) < share).astype(float), share
+
+
+def of_ranks(draw, rows):
+    """Reciprocal ranks of right answers, most of them first."""
+    return 1 / draw.geometric(0.82, rows)
+
+
+def of_labels(share, distance):
+    def pairs(draw, rows):
+        labels = (draw.random(rows) < share).astype(float)
+        return draw.normal(size=rows) + distance * labels, labels
+
+    return pairs
+
+
+def of_grades(agreement, levels=None):
+    def pairs(draw, rows):
+        grades = draw.normal(size=rows)
+        scores = agreement * grades + np.sqrt(1 - agreement**2) * draw.normal(size=rows)
+        return scores, grades if levels is None else np.clip(np.round(grades * 2), -levels, levels)
+
+    return pairs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [10, 20, 50, 200])
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.95, "ranks"])
+def test_means_are_covered(share, rows):
+    """95 % is said: of 1,000 sets drawn from one distribution 93 % must have its mean in their interval."""
+    draw_rows, mean = (of_ranks, np.log(0.82) * -0.82 / 0.18) if share == "ranks" else of_shares(share)
+    covered = 0
+    for seed in range(1000):
+        low, high = mean_interval(draw_rows(np.random.default_rng(seed), rows), **(HOW | {"samples": 400}))
+        covered += low <= mean <= high
+    assert covered >= 930
+
+
+CORRELATED = {
+    "labels": of_labels(0.5, 1), "well told labels": of_labels(0.5, 2), "rare labels": of_labels(0.2, 1.5),
+    "noise": of_labels(0.5, 0), "grades": of_grades(0.6), "near grades": of_grades(0.9), "coarse": of_grades(0.8, 3),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [10, 20, 50, 200])
+@pytest.mark.parametrize("kind", CORRELATED)
+def test_correlations_are_covered(kind, rows):
+    draw_pairs = CORRELATED[kind]
+    value = spearman(*draw_pairs(np.random.default_rng(10**6), 200_000))
+    covered, count = 0, 1000
+    for seed in range(count):
+        pairs = draw_pairs(np.random.default_rng(seed), rows)
+        low, high = spearman_interval(*pairs, **(HOW | {"samples": 300}))
+        count -= low is None  # all of one label
+        covered += low is not None and low <= value <= high
+    assert covered >= 0.93 * count
 
 
 def test_bootstrap_of_nothing_is_none():
     options = {"confidence": 0.95, "seed": 0}
-    assert bootstrap_interval(np.ones(5), np.arange(5), samples=10, **options) == (None, None)
-    assert bootstrap_interval(np.arange(5), np.arange(5), samples=0, **options) == (None, None)
-    assert bootstrap_interval(np.ones(1), np.ones(1), samples=10, **options) == (None, None)
+    assert spearman_interval(np.ones(5), np.arange(5), samples=10, **options) == (None, None)
+    assert spearman_interval(np.arange(5), np.arange(5), samples=0, **options) == (None, None)
+    assert spearman_interval(np.ones(1), np.ones(1), samples=10, **options) == (None, None)
 
 
 def test_the_interval_of_larger_samples_is_narrower_and_holds_the_value():
     widths = []
     for rows in (100, 2000):
         scores, grades = noisy_pairs(rows)
-        low, high = bootstrap_interval(scores, grades, samples=300, confidence=0.95, seed=0)
+        low, high = spearman_interval(scores, grades, samples=300, confidence=0.95, seed=0)
         assert low < spearman(scores, grades) < high
         widths.append(high - low)
     assert widths[1] < widths[0] / 3
