@@ -18,7 +18,7 @@ LIBRARY = {
     "families": {"core", "data", "encoders", "backends", "metrics", "evaluation"},
     "calibration": {"core", "data", "encoders", "backends", "metrics", "evaluation", "families"},
     "mining": {"core", "data", "encoders", "backends", "metrics", "families"},
-    "report": {"core", "data"},
+    "report": {"core", "data", "metrics"},
     "merging": {"core", "data", "encoders", "evaluation", "families", "report"},
     "index": {"core", "data", "encoders", "metrics"},
     "serving": {"core", "data", "encoders", "backends", "index"},

@@ -2,32 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest, rankdata
+from scipy.stats import binomtest
 
 from juzhen.calibration.run_scores import ScoredRun, read_rows
 from juzhen.core.errors import UserError
-from juzhen.core.examples import JUDGED, NLI_GRADES, TEXT_COLUMNS, Kind
+from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Kind
 from juzhen.core.measures import first_measure
-from juzhen.core.row_scores import PLACES, RowScores, SetRows
-from juzhen.metrics.correlation import resampled_correlations, resampled_means, spearman
-from juzhen.metrics.threshold import accepted_rows
-
-SAMPLES = 1000
-CONFIDENCE = 0.95
-ROWS_OF_PAIRS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-"""Kinds whose rows are scored again where a run has kept none."""
+from juzhen.core.row_scores import PLACES, RowScores
+from juzhen.metrics.comparison import ROWS_OF_PAIRS, Scored, are_same_rows, paired_gap
 
 
 @dataclass(frozen=True)
 class Difference:
     """A measure of one run less that of the first one, as fractions.
 
-    low, high  ends of the 95 % interval of the difference, from rows (of rankings: queries) drawn for both at once
+    low, high  ends of the 95 % interval of the difference, which rows (of rankings: queries) are paired for
     """
 
     measure: str
@@ -43,59 +36,6 @@ class Difference:
     @property
     def is_decided(self) -> bool:
         return not self.low <= 0 <= self.high
-
-
-@dataclass(frozen=True)
-class Scored:
-    """The rows of a set as one run has scored them.
-
-    threshold  from which score on two sentences count as the same; None: each half of the rows judges the other, as on
-               dev, which thresholds are fitted on
-    """
-
-    rows: SetRows
-    threshold: float | None = None
-
-    @property
-    def kind(self) -> Kind:
-        return Kind(self.rows.kind)
-
-    @cached_property
-    def gold(self) -> np.ndarray:
-        """What scores are correlated with."""
-        gold = self.rows["gold"]
-        return np.asarray(NLI_GRADES)[gold.astype(int)] if self.kind is Kind.NLI_PAIR else gold
-
-    @cached_property
-    def right(self) -> np.ndarray | None:
-        """Which decisions are right; None where nothing is decided."""
-        if self.kind is not Kind.LABELLED_PAIR:
-            return None
-        accepted = accepted_rows(self.rows["score"], self.rows["gold"], threshold=self.threshold)
-        return None if accepted is None else accepted == (self.rows["gold"] == 1)
-
-    @property
-    def measures(self) -> list[str]:
-        """Those that can be compared, the one that speaks for the set first."""
-        if self.kind in ROWS_OF_PAIRS:
-            return ["spearman", *(["accuracy"] if self.right is not None else [])]
-        return [name for name in self.rows.columns if name not in (*PLACES, "score", "other")]
-
-    @cached_property
-    def error(self) -> np.ndarray:
-        """How wrong each row is, the worst highest, within the set from −1 to 1; of a decision that is right below 0.
-
-        0/1 pairs: the share of rows that lie between the score and where the gold value wants it to be, beyond the
-        threshold · other pairs: the distance of the ranks of score and gold value · others: what is missing to 1
-        """
-        if self.right is not None:
-            ranks = rankdata(self.rows["score"]) / len(self.rows)
-            accepted = self.right == (self.rows["gold"] == 1)
-            border = ((~accepted).sum() + 0.5) / len(ranks)
-            return np.abs(ranks - border) * np.where(self.right, -1, 1)
-        if self.kind in ROWS_OF_PAIRS:
-            return np.abs(rankdata(self.rows["score"]) - rankdata(self.gold)) / len(self.rows)
-        return 1 - np.nan_to_num(self.rows[self.measures[0]], nan=1.0)
 
 
 class PairedRuns:
@@ -155,7 +95,7 @@ class PairedRuns:
                 f"{column}: no scores of single rows in {', '.join(missing)}; juzhen evaluate --again keeps them"
             )
             return None
-        if not all(_are_same(scored[0].rows, other.rows) for other in scored[1:]):
+        if not all(are_same_rows(scored[0].rows, other.rows) for other in scored[1:]):
             self.notes.append(f"{column}: the runs have scored other rows")
             return None
         return scored
@@ -191,42 +131,16 @@ class PairedRuns:
         return {name: examples.texts(name) for name in TEXT_COLUMNS[examples.kind]}
 
 
-def _are_same(first: SetRows, other: SetRows) -> bool:
-    names = [name for name in (*PLACES, "gold") if name in first.columns]
-    return (first.fingerprint, len(first)) == (other.fingerprint, len(other)) and all(
-        name in other.columns and np.array_equal(first[name], other[name]) for name in names
-    )
-
-
-def differences(first: Scored, other: Scored, *, metric: str | None, seed: int) -> list[Difference]:
+def differences(first: Scored, other: Scored, *, metric: str | None) -> list[Difference]:
     """Of the measures that both have; `metric`: of this one alone, or of the one that speaks for the set."""
     shared = [name for name in first.measures if name in other.measures]
     measures = [metric] if metric in shared else shared if first.kind in ROWS_OF_PAIRS else shared[:1]
-    tail = 50 * (1 - CONFIDENCE)
-    gaps_of_measures = []
-    for measure in measures:
-        (before, samples), (after, drawn_too) = (
-            _resampled(scored, measure, seed=seed) for scored in (first, other)
-        )
-        gaps = drawn_too - samples
-        if before is None or after is None or not np.isfinite(gaps).any():
-            continue
-        low, high = np.nanpercentile(gaps, [tail, 100 - tail])
-        gaps_of_measures.append(Difference(measure, before, after, float(low), float(high)))
-    return gaps_of_measures
-
-
-def _resampled(scored: Scored, measure: str, *, seed: int) -> tuple[float | None, np.ndarray]:
-    """A measure, and the same in each resample of the rows."""
-    if measure == "spearman":
-        scores = scored.rows["score"]
-        samples = resampled_correlations(scores, scored.gold, samples=SAMPLES, seed=seed)
-        return spearman(scores, scored.gold), samples
-    per_row = scored.right if measure == "accuracy" else scored.rows[measure]
-    assert per_row is not None  # it is one of its measures
-    per_row = per_row.astype(np.float64)
-    per_row = per_row[np.isfinite(per_row)]  # a row without others does not count
-    return float(per_row.mean()), resampled_means(per_row, samples=SAMPLES, seed=seed)
+    gaps = {measure: paired_gap([other], [first], measure) for measure in measures}
+    return [
+        Difference(measure, float(first.value(measure) or 0), float(other.value(measure) or 0), *gap.interval)
+        for measure, gap in gaps.items()
+        if gap is not None
+    ]
 
 
 def flips(first: Scored, other: Scored) -> tuple[int, int, int, float] | None:

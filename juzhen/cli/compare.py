@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from juzhen.calibration.paired import PairedRuns, Scored
+    from juzhen.calibration.paired import PairedRuns
+    from juzhen.metrics.comparison import Scored
     from juzhen.report.table import ReportTable
 
 MOST_SETS = 3
 """Sets whose pairs are listed without --sets."""
+FEW_ROWS = 50
+FEW_ROWS = 50
 LONGEST = 60
 """Characters of a text in a list of pairs; --csv has them whole."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -51,12 +54,11 @@ def compare(
     markdown: options.Markdown = None,
     data_dir: options.RunDataDir = None,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
-    seed: options.Seed = options.SEED,
 ) -> None:
     """Runs on the same rows: differences to the first with 95 % intervals, other settings, pairs that flipped.
 
-    The scores of single rows that runs have kept are read; rows, of rankings queries, are drawn for all runs at once
-    (paired bootstrap), so that a set that is hard for all says nothing. Texts are looked up in the data sets. With
+    The scores of single rows that runs have kept are read, and compared row by row (of rankings: query by query), so
+    that a set that is hard for all says nothing. Texts are looked up in the data sets. With
     --published: which published numbers the runs match, which they miss, and which they do not have.
 
     juzhen compare runs/FIRST runs/SECOND
@@ -87,7 +89,6 @@ def compare(
             metric=metric,
             worst=worst,
             with_texts=csv is not None,
-            seed=seed,
         )
         notes = list(dict.fromkeys(paired.notes))
         if csv is not None:
@@ -125,10 +126,9 @@ def _beside(
     metric: str | None,
     worst: int,
     with_texts: bool,
-    seed: int,
 ) -> "tuple[list[ReportTable], dict[str, pd.DataFrame]]":
     """The tables, and for each column a line for each row, with its texts where they are asked for."""
-    from juzhen.calibration.paired import SAMPLES, differences, flipped_rows, flips, row_frame, worst_rows
+    from juzhen.calibration.paired import differences, flipped_rows, flips, row_frame, worst_rows
     from juzhen.report.identity import label_runs, settings_beside
     from juzhen.report.table import ReportTable, heading
 
@@ -155,7 +155,7 @@ def _beside(
             continue
         scored = dict(zip(labels, scored_runs, strict=True))
         for letter, other in list(scored.items())[1:]:
-            for gap in differences(scored_runs[0], other, metric=metric, seed=seed):
+            for gap in differences(scored_runs[0], other, metric=metric):
                 measure = metric_title(gap.measure).replace("spearman", "Spearman")
                 verdict = ("better" if gap.points > 0 else "worse") if gap.is_decided else "undecided"
                 interval = f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
@@ -183,10 +183,13 @@ def _beside(
             title = f"Worst of {last}"
             lists.append(_pairs(worst_rows(frame), column, scored, worst, title))
     note = (
-        f"Differences to A ×100, with 95 % intervals of a paired bootstrap over rows ({SAMPLES:,} draws). A difference "
-        "is undecided where its interval holds 0; intervals are not corrected for their number, and say nothing about "
-        "other seeds."
+        "Differences to A ×100, with 95 % intervals over rows, paired. A difference is undecided where its interval "
+        "holds 0; intervals are not corrected for their number, and say nothing about other seeds."
     )
+    if any(len(frame) < FEW_ROWS for frame in frames.values()):
+        note += f" Of fewer than {FEW_ROWS} rows an interval of correlations covers about 90 %."
+    if any(len(frame) < FEW_ROWS for frame in frames.values()):
+        note += f" Of fewer than {FEW_ROWS} rows an interval of correlations covers about 90 %."
     columns_of_gaps = ("set", "measure", "of", "A", "the other", "difference", "95 %", "verdict")
     gaps = ReportTable("differences", "Differences", note, columns_of_gaps, table_rows, empty="None.")
     tables = [table, settings, gaps]

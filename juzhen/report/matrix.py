@@ -22,6 +22,7 @@ from juzhen.report.identity import (
     label_rows,
     row_name,
 )
+from juzhen.report.kept_rows import KeptRows
 from juzhen.report.leaks import Audit, Leak, leak_of, parts_of
 
 SPLITS = ("test", "dev")
@@ -51,6 +52,7 @@ class Cell:
     leak           as the runs counted it, else as the audit did; None: neither
     command        what was typed for the run, of the first seed; "" where the result does not say
     commit         of the code, "" likewise; a `+` at its end: with changes that were not committed
+    measured       seed → the result of the weights that have this value; none for weights that a run began with
     below_lexical  the lexical baseline does better on the same split
     is_best        no row does better, and none above it as well
     """
@@ -66,6 +68,7 @@ class Cell:
     command: str
     commit: str
     metric: str
+    measured: Mapping[int, Result] = field(default_factory=dict, repr=False)
     below_lexical: bool = False
     is_best: bool = False
 
@@ -138,6 +141,7 @@ class Matrix:
     columns  `split/dataset` keys in the order of the suite; a column never mixes two splits
     counted  of these one for each set that has `metric`, so that an average counts a set once and one metric alone
     hidden   columns of other splits that have a value, and are not shown
+    kept     scores of single rows
     """
 
     metric: str
@@ -147,6 +151,7 @@ class Matrix:
     columns: list[str]
     counted: list[str]
     hidden: list[str]
+    kept: KeptRows
 
     def frame(self, name: str, columns: Sequence[str], rows: Sequence[Row] | None = None) -> pd.DataFrame:
         """A field of the cells: a line per row, NaN where there is no cell."""
@@ -213,7 +218,7 @@ def build_matrix(
     shown = [measures[column] for column in columns]
     common = metric or max((*FIRST_MEASURES, OF_ANY_TEXT), key=shown.count)  # the first of equals
     alike = [column for column in (counted if split == BOTH else columns) if measures[column] == common]
-    return Matrix(common, measures, rows, runs, columns, alike, hidden)
+    return Matrix(common, measures, rows, runs, columns, alike, hidden, KeptRows())
 
 
 def _speaking(scores: pd.DataFrame) -> dict[str, str]:
@@ -278,6 +283,9 @@ def _cell(row: Row, column: str, scores: Sequence[Any], audit: Audit | None) -> 
     typed, commit = (result.environment.get(key) for key in ("command", "git_commit"))
     parts = {part for name in row.sets for part in parts_of(name, result.config)}
     seeds = [row.results[score.seed] for score in scores]
+    measured = {
+        int(score.seed): score.result for score in scores if row.trained_on or not score.result.trained_on
+    }
     return Cell(
         mean=statistics.fmean(values),
         std=statistics.stdev(values) if len(values) > 1 else None,
@@ -290,6 +298,7 @@ def _cell(row: Row, column: str, scores: Sequence[Any], audit: Audit | None) -> 
         command=command("python", *typed) if typed else "",
         commit=f"{commit[:10]}{'+' if result.environment.get('git_dirty') else ''}" if commit else "",
         metric=first.metric,
+        measured=measured,
     )
 
 

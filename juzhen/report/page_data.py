@@ -202,7 +202,7 @@ def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain |
     scored.sort(key=lambda entry: -entry[1].mean)
     others = []
     for number, cell in scored[1:]:
-        if (ends := difference_interval(cell, scored[0][1])) is not None:
+        if (ends := difference_interval(matrix, column, cell, scored[0][1])) is not None:
             gap = 100 * (cell.mean - scored[0][1].mean)
             others.append(
                 {
@@ -213,6 +213,7 @@ def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain |
                     "text": signed(gap),
                     "ends": f"{signed(ends[0])} to {signed(ends[1])}",
                     "open": ends[0] <= 0 <= ends[1],
+                    "by": ends[2],
                 }
             )
     return {"column": place, "best": scored[0][0], "others": others} if others else None

@@ -1,5 +1,6 @@
 """What the page's panel of one row has beyond the matrix: how training went, and single rows of evaluation sets."""
 
+from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
@@ -9,7 +10,7 @@ from juzhen.report.curves import Curves, read_curves, smoothed
 from juzhen.report.drawn_curves import LOSS_WINDOW
 from juzhen.report.matrix import Row
 from juzhen.report.page_data import drawn_columns
-from juzhen.report.single_rows import PairTexts, folder_of, scored_sets
+from juzhen.report.single_rows import PairTexts, scored_sets
 
 MOST_POINTS = 160
 """Of a curve: as many as can be told apart on a screen."""
@@ -25,7 +26,7 @@ def panels(report: Report, *, worst: int) -> dict[int, Plain]:
     matrix, sentences, made = report.matrix, PairTexts(), {}
     for number, row in enumerate(matrix.rows):
         curves = _curves_of(row, {*matrix.measures.values()}) if row.is_trained else []
-        scored = scored_sets(row, drawn_columns(matrix), sentences, worst=worst)
+        scored = scored_sets(row, drawn_columns(matrix), matrix.kept, sentences, worst=worst)
         made[number] = ({"curves": curves} if curves else {}) | ({"sets": scored} if scored else {})
     return {number: panel for number, panel in made.items() if panel}
 
@@ -47,11 +48,10 @@ def _curves_of(row: Row, metrics: set[str]) -> list[Plain]:
 
 
 def _read(result: Result) -> Curves | None:
-    folder = folder_of(result)
-    if folder is None:
+    if not result.folder:
         return None
     try:
-        return read_curves(folder)
+        return read_curves(Path(result.folder))
     except UserError:  # results are kept without their curves, too
         return None
 

@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, stdtr, stdtrit
 
 from juzhen.core.measures import CORRELATIONS
+from juzhen.metrics.gap import Gap, Z
 from juzhen.report.matrix import Cell, Matrix
 from juzhen.report.table import ReportTable
 
@@ -16,8 +16,13 @@ LEVEL = 0.05
 LEAST_SEEDS = 3
 """Seeds that both rows need for a test over seeds; with two it could hardly find anything."""
 
-INTERVAL_WIDTH = 2 * 1.959964
-"""Of a 95 % interval, in standard errors."""
+TESTS = {
+    "rows": "compare row by row what runs have kept, as `juzhen compare` does, with the spread of several seeds",
+    "intervals": "compare values by their bootstrap intervals and the spread of several seeds (Welch, Fisher's z for "
+    "correlations), which errs on the side of undecided, as rows are not paired",
+    "seeds": "are paired over three seeds or more, without intervals",
+}
+"""What a difference is tested by, the strongest first."""
 
 VERDICTS = ("higher", "lower", "undecided", "not tested")
 TURNED = {name: name for name in VERDICTS} | {"higher": "lower", "lower": "higher"}
@@ -29,27 +34,19 @@ def differences(matrix: Matrix) -> pd.DataFrame:
 
     first, second, column  labels of the rows, and the set
     points     the first row less the second, ×100
-    tested_by  `intervals` (and seeds, where there are several), `seeds` alone; "" if neither is possible, p NaN then
+    tested_by  one of TESTS; "" if none is possible, p NaN then
     p, p_holm  before and after correction for the number of tests
     verdict    one of VERDICTS, of the first row
     """
-    body, tests = [], []
-    estimates = {
-        (row.label, column): _estimate(cell) for row in matrix.rows for column, cell in row.cells.items()
-    }
+    body = []
     for first, second in combinations(matrix.rows, 2):
         for column in matrix.columns:
             if column in first.cells and column in second.cells:
                 a, b = first.cells[column], second.cells[column]
-                tested_by: str = "intervals"
-                test = _welch(estimates[first.label, column], estimates[second.label, column])
-                if test is None:
-                    tested_by, test = "seeds", _paired(a, b)
-                points = 100 * (a.mean - b.mean)
-                body.append((first.label, second.label, column, points, "" if test is None else tested_by))
-                tests.append(test or (math.nan,) * 3)
-    frame = pd.DataFrame(body, columns=["first", "second", "column", "points", "tested_by"])
-    frame["p"] = _two_sided(np.array(tests, dtype=float).reshape(-1, 3))
+                tested_by, gap = compare_cells(matrix, column, a, b)
+                p = math.nan if gap is None else gap.p
+                body.append((first.label, second.label, column, 100 * (a.mean - b.mean), tested_by, p))
+    frame = pd.DataFrame(body, columns=["first", "second", "column", "points", "tested_by", "p"])
     in_order = frame["p"].dropna().sort_values(kind="stable")
     frame["p_holm"] = (in_order * range(len(in_order), 0, -1)).clip(upper=1).cummax()
     frame["verdict"] = np.select(
@@ -89,31 +86,34 @@ def both_ways(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([frame, turned], ignore_index=True)
 
 
-def difference_interval(a: Cell, b: Cell) -> tuple[float, float] | None:
-    """95 % interval of `a` less `b` in points, ×100; it has no 0 in it where the test of `differences` has p < 0.05.
+def compare_cells(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[str, Gap | None]:
+    """Which of TESTS compares two cells of a column, and their difference on its scale; "" and None: none can.
 
-    Not corrected for the number of differences. Of correlations it is the interval of Fisher's z, scaled to points by
-    the slope between the two values. None where neither test is possible.
+    It is the strongest that what the runs have kept allows.
     """
-    if (welch := _welch(_estimate(a), _estimate(b))) is not None:
-        gap, error, freedom = welch
-        slope = (a.mean - b.mean) / gap if gap else 1 - a.mean**2 if a.metric in CORRELATIONS else 1.0
-        reach = error * (stdtrit(freedom, 1 - LEVEL / 2) if freedom else INTERVAL_WIDTH / 2)
-    elif (paired := _paired(a, b)) is not None:
-        gap, error, freedom = paired
-        slope, reach = 1.0, error * stdtrit(freedom, 1 - LEVEL / 2)
-    else:
+    if (gap := matrix.kept.gap(column, a.metric, a.measured.values(), b.measured.values())) is not None:
+        return "rows", gap
+    if (gap := _welch(_estimate(a), _estimate(b))) is not None:
+        return "intervals", gap
+    gap = _paired(a, b)
+    return ("", None) if gap is None else ("seeds", gap)
+
+
+def difference_interval(matrix: Matrix, column: str, a: Cell, b: Cell) -> tuple[float, float, str] | None:
+    """95 % interval of `a` less `b` in points, ×100, and the test that it is of; 0 is outside of it where p < 0.05.
+
+    Not corrected for the number of differences. Of correlations that are compared by their intervals it is the
+    interval of Fisher's z, scaled to points by the slope between the two values. None where no test is possible.
+    """
+    tested_by, gap = compare_cells(matrix, column, a, b)
+    if gap is None:
         return None
-    return float(100 * slope * (gap - reach)), float(100 * slope * (gap + reach))
-
-
-def _two_sided(tests: np.ndarray) -> np.ndarray:
-    """p of each gap, standard error and degrees of freedom (0: as many as one likes); NaN stays NaN."""
-    gaps, errors, freedoms = tests.T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = -np.abs(gaps / errors)
-    p = 2 * np.where(freedoms > 0, stdtr(np.maximum(freedoms, 1e-300), t), ndtr(t))
-    return np.where(errors == 0, gaps == 0, p)
+    slope = 1.0
+    if tested_by == "intervals":
+        slope = (a.mean - b.mean) / gap.value if gap.value else slope
+        slope = 1 - a.mean**2 if not gap.value and a.metric in CORRELATIONS else slope
+    low, high = gap.interval
+    return 100 * slope * low, 100 * slope * high, tested_by
 
 
 def _estimate(cell: Cell) -> tuple[float, float, float] | None:
@@ -129,17 +129,15 @@ def _estimate(cell: Cell) -> tuple[float, float, float] | None:
     if scale is math.atanh and max(map(abs, (*values, cell.low, cell.high))) >= 1:
         return None
     values = [scale(value) for value in values]
-    variance, doubt = ((scale(cell.high) - scale(cell.low)) / INTERVAL_WIDTH) ** 2, 0.0
+    variance, doubt = ((scale(cell.high) - scale(cell.low)) / (2 * Z)) ** 2, 0.0
     if len(values) > 1:
         of_mean = statistics.variance(values) / len(values)
         variance, doubt = variance + of_mean, of_mean**2 / (len(values) - 1)
     return statistics.fmean(values), variance, doubt
 
 
-def _welch(
-    a: tuple[float, float, float] | None, b: tuple[float, float, float] | None
-) -> tuple[float, float, float] | None:
-    """Difference of two estimates, its standard error and degrees of freedom (0: as many as one likes).
+def _welch(a: tuple[float, float, float] | None, b: tuple[float, float, float] | None) -> Gap | None:
+    """Difference of two estimates.
 
     Rows of a set that are hard for one model are hard for the other, so the true error of the difference is
     smaller than the one used here: the test errs on the side of `undecided`.
@@ -147,25 +145,27 @@ def _welch(
     if a is None or b is None or not (variance := a[1] + b[1]):
         return None
     doubt = a[2] + b[2]
-    return a[0] - b[0], math.sqrt(variance), variance**2 / doubt if doubt else 0.0
+    return Gap(a[0] - b[0], math.sqrt(variance), variance**2 / doubt if doubt else 0.0)
 
 
-def _paired(a: Cell, b: Cell) -> tuple[float, float, int] | None:
-    """Mean, standard error and degrees of freedom of the differences over the seeds that both have."""
+def _paired(a: Cell, b: Cell) -> Gap | None:
+    """The mean difference over the seeds that both have."""
     gaps = [a.values[seed] - b.values[seed] for seed in sorted(a.values.keys() & b.values.keys())]
     if len(gaps) < LEAST_SEEDS:
         return None
-    return statistics.fmean(gaps), statistics.stdev(gaps) / math.sqrt(len(gaps)), len(gaps) - 1
+    return Gap(statistics.fmean(gaps), statistics.stdev(gaps) / math.sqrt(len(gaps)), len(gaps) - 1)
 
 
 def significance_table(matrix: Matrix, frame: pd.DataFrame) -> ReportTable:
     """Each row beside all others: cells in which the difference is more than chance."""
+    counts_of_tests = frame["tested_by"].value_counts()
+    tests = "; ".join(
+        f"{counts_of_tests[name]:,} {about}" for name, about in TESTS.items() if name in counts_of_tests
+    )
     note = (
         "Cells, row against row, in which a difference is certain at 5 % after Holm's correction over all "
-        f"{frame['p'].notna().sum():,} tests of this report. No test here pairs evaluation rows, as `juzhen compare` "
-        "does for a few runs: values are compared by their bootstrap intervals and, with several seeds, their spread "
-        "over seeds (Welch, Fisher's z for correlations); without intervals, paired over three seeds or more. This "
-        "errs on the side of undecided. With one seed, what another seed would change is not seen."
+        f"{frame['p'].notna().sum():,} tests of this report: {tests or 'none'}. With one seed, what another seed would "
+        "change is not seen."
     )
     two_ways = both_ways(frame)
     counts = pd.crosstab(two_ways["first"], two_ways["verdict"]).reindex(

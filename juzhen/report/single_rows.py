@@ -1,7 +1,6 @@
 """Single rows of evaluation sets, for the page's panel: how scores lie by label, and which pairs are worst."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,10 @@ import pandas as pd
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_CLASSES, RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.result import Result
-from juzhen.core.row_scores import RowScores, SetRows
+from juzhen.core.row_scores import SetRows
 from juzhen.core.schema import validated
 from juzhen.core.texts import short
+from juzhen.report.kept_rows import KeptRows
 from juzhen.report.matrix import Row
 
 Plain = dict[str, Any]
@@ -24,7 +24,9 @@ GRADES = ("low grades", "middle grades", "high grades")
 """Thirds of the range of a graded set."""
 
 
-def scored_sets(row: Row, columns: Sequence[str], sentences: "PairTexts", *, worst: int) -> list[Plain]:
+def scored_sets(
+    row: Row, columns: Sequence[str], kept: KeptRows, sentences: "PairTexts", *, worst: int
+) -> list[Plain]:
     """For each column, of the first seed that has them: counts of scores by label, threshold, worst pairs.
 
     worst  so many pairs of each set, whose texts are read from its files; 0: none
@@ -34,26 +36,12 @@ def scored_sets(row: Row, columns: Sequence[str], sentences: "PairTexts", *, wor
         for result in reversed(results):
             if result.trained_on and not row.is_trained:
                 continue  # it measured these weights before it trained them, and its rows are of the others
-            scores = _rows_of(result)
+            scores = kept.of_run(result)
             for column in columns:
                 if column in scores and column not in sets and column in row.cells:
                     made = _scored_set(result, column, scores[column], sentences, worst)
                     sets |= {column: {"column": columns.index(column), "seed": seed, **made}} if made else {}
     return [sets[column] for column in columns if column in sets]
-
-
-def _rows_of(result: Result) -> Mapping[str, SetRows]:
-    folder = folder_of(result)
-    try:
-        return {} if folder is None else RowScores.read(folder).of(result)
-    except UserError:  # a broken file takes nothing from the rest of the page
-        return {}
-
-
-def folder_of(result: Result) -> Path | None:
-    """Where the result was read from; None for one that was made in memory."""
-    place = getattr(result.config, "place", None)
-    return place.parent if isinstance(place, Path) else None
 
 
 def _scored_set(result: Result, column: str, rows: SetRows, sentences: "PairTexts", worst: int) -> Plain:

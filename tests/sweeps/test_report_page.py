@@ -33,7 +33,7 @@ from juzhen.report.frame import PARTS
 from juzhen.report.heat import ink_on, palettes
 from juzhen.report.page import html
 from juzhen.report.questions import row_costs
-from juzhen.report.significance import LEVEL, _estimate, _paired, _two_sided, _welch, difference_interval
+from juzhen.report.significance import LEVEL, compare_cells, difference_interval
 
 EMPTY_TAGS = {"meta", "link", "wbr", "br", "img", "input", "hr"}
 CELL = "#grid tbody tr:nth-child({}) td.cell:nth-of-type({})"
@@ -186,13 +186,12 @@ def test_an_interval_has_no_0_in_it_where_the_test_finds_a_difference(make_resul
         for second in matrix.rows:
             for column in first.cells.keys() & second.cells.keys():
                 a, b = first.cells[column], second.cells[column]
-                ends = difference_interval(a, b)
-                test = _welch(_estimate(a), _estimate(b))
-                if first is second or test is None:
+                tested_by, gap = compare_cells(matrix, column, a, b)
+                if first is second or tested_by != "intervals":
                     continue
-                p = _two_sided(np.array([test]))[0]
-                assert (ends[0] > 0 or ends[1] < 0) == (p < LEVEL)
-                assert ends[0] <= 100 * (a.mean - b.mean) <= ends[1]
+                low, high, _ = difference_interval(matrix, column, a, b)
+                assert (low > 0 or high < 0) == (gap.p < LEVEL)
+                assert low <= 100 * (a.mean - b.mean) <= high
                 compared += 1
     assert compared > 50
 
@@ -204,11 +203,13 @@ def test_without_intervals_the_seeds_that_both_have_are_paired(make_result):
         for seed, values in seeds.items()
         for place, name in enumerate(("csts", "lcqmc"))
     ]
-    a, b = (row.cells["dev/bq"] for row in matrix_of(results).rows)
-    low, high = difference_interval(a, b)
+    matrix = matrix_of(results)
+    a, b = (row.cells["dev/bq"] for row in matrix.rows)
+    low, high, tested_by = difference_interval(matrix, "dev/bq", a, b)
     assert low < 5.0 < high
-    assert (low > 0) == (_two_sided(np.array([_paired(a, b)]))[0] < LEVEL)
-    assert difference_interval(replace(a, values={1: 0.7}), b) is None
+    assert tested_by == "seeds"
+    assert (low > 0) == (compare_cells(matrix, "dev/bq", a, b)[1].p < LEVEL)
+    assert difference_interval(matrix, "dev/bq", replace(a, values={1: 0.7}), b) is None
 
 
 @pytest.fixture

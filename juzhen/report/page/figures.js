@@ -105,6 +105,7 @@ if (DATA.sizes.curves.length) {
 
 // What is not decided.
 const undecidedColumn = document.getElementById("undecided-column");
+const TESTED_BY = { rows: "row by row", intervals: "by the intervals of both, which errs on the side of undecided", seeds: "by seeds" };
 const MOST_DECIDED = 3;  // are drawn beside those that are open, so that a reader sees where the line is
 function drawUndecided() {
   const { column, best, others } = DATA.undecided.find((entry) => String(entry.column) === undecidedColumn.value);
@@ -131,8 +132,8 @@ function drawUndecided() {
   container.replaceChildren();
   addFigure(container, {
     title: `${COLUMNS[column].name}: ${open.length} of ${others.length} rows cannot be told from the best, ${ROWS[best].label}`, name: "undecided", draw,
-    caption: `Hollow: the interval contains 0.${left ? ` Not drawn: ${left} more rows that are certainly lower.` : ""}`,
-    table: { head: ["row", "points", "95 % interval", "decided"], rows: others.map((other) => [ROWS[other.row].label, other.text, other.ends, other.open ? "no" : "yes"]) },
+    caption: `Hollow: the interval contains 0. Compared ${[...new Set(others.map((other) => other.by))].map((by) => TESTED_BY[by]).join(", or ")}.${left ? ` Not drawn: ${left} more rows that are certainly lower.` : ""}`,
+    table: { head: ["row", "points", "95 % interval", "decided", "compared"], rows: others.map((other) => [ROWS[other.row].label, other.text, other.ends, other.open ? "no" : "yes", TESTED_BY[other.by]]) },
   });
   const pick = (entry) => make("button", { type: "button", onclick: () => { undecidedColumn.value = entry.column; drawUndecided(); } }, COLUMNS[entry.column].name);
   const overview = plainTable(["set", "best row", "not decided"], DATA.undecided.map((entry) => [pick(entry), ROWS[entry.best].label, `${entry.others.filter((other) => other.open).length} of ${entry.others.length}`]), "Every set");

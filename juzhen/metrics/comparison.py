@@ -1,0 +1,178 @@
+"""Two models on the same rows: by how much they differ, and how far chance alone could move that.
+
+Rows that are hard for one model are hard for the other, so the difference is measured row by row: it is known far
+better than the two values.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import rankdata
+
+from juzhen.core.examples import NLI_GRADES, Kind
+from juzhen.core.row_scores import PLACES, SetRows
+from juzhen.metrics.correlation import FEW_OTHERS, FEW_ROWS, finite, mean_interval, spearman
+from juzhen.metrics.gap import CONFIDENCE, Gap, Z
+
+SAMPLES = 1000
+"""Of the interval of few rows."""
+ROWS_OF_PAIRS = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
+"""Kinds whose rows have one score and one gold value."""
+
+PerRow = Float[np.ndarray, "rows"]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The rows of a set as one run has scored them.
+
+    threshold  from which score on two sentences count as the same; None: each half of the rows judges the other, as on
+               dev, which thresholds are fitted on
+    """
+
+    rows: SetRows
+    threshold: float | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(self.rows.kind)
+
+    @cached_property
+    def gold(self) -> np.ndarray:
+        """What scores are correlated with."""
+        gold = self.rows["gold"]
+        return np.asarray(NLI_GRADES)[gold.astype(int)] if self.kind is Kind.NLI_PAIR else gold
+
+    @cached_property
+    def right(self) -> np.ndarray | None:
+        """Which decisions are right; None where nothing is decided."""
+        if self.kind is not Kind.LABELLED_PAIR:
+            return None
+        from juzhen.metrics.threshold import accepted_rows  # loads scikit-learn
+
+        accepted = accepted_rows(self.rows["score"], self.rows["gold"], threshold=self.threshold)
+        return None if accepted is None else accepted == (self.rows["gold"] == 1)
+
+    @property
+    def measures(self) -> list[str]:
+        """Those that can be compared, the one that speaks for the set first."""
+        if self.kind in ROWS_OF_PAIRS:
+            return ["spearman", *(["accuracy"] if self.right is not None else [])]
+        return [name for name in self.rows.columns if name not in (*PLACES, "score", "other")]
+
+    @cached_property
+    def error(self) -> np.ndarray:
+        """How wrong each row is, the worst highest, within the set from −1 to 1; of a decision that is right below 0.
+
+        0/1 pairs: the share of rows that lie between the score and where the gold value wants it to be, beyond the
+        threshold · other pairs: the distance of the ranks of score and gold value · others: what is missing to 1
+        """
+        if self.right is not None:
+            ranks = rankdata(self.rows["score"]) / len(self.rows)
+            accepted = self.right == (self.rows["gold"] == 1)
+            border = ((~accepted).sum() + 0.5) / len(ranks)
+            return np.abs(ranks - border) * np.where(self.right, -1, 1)
+        if self.kind in ROWS_OF_PAIRS:
+            return np.abs(rankdata(self.rows["score"]) - rankdata(self.gold)) / len(self.rows)
+        return 1 - np.nan_to_num(self.rows[self.measures[0]], nan=1.0)
+
+    def value(self, measure: str) -> float | None:
+        if measure == "spearman":
+            return self._spearman
+        per_row = self.per_row(measure)
+        return float(per_row.mean()) if len(per_row) else None
+
+    def per_row(self, measure: str) -> PerRow:
+        """What the mean is taken of; rows that do not count are left out. Of Spearman's correlation its influence."""
+        if measure == "spearman":
+            return self._influence
+        values = self.right if measure == "accuracy" else self.rows[measure]
+        assert values is not None  # it is one of its measures
+        values = values.astype(np.float64)
+        return values[np.isfinite(values)]
+
+    @cached_property
+    def _spearman(self) -> float | None:
+        return spearman(self.rows["score"], self.gold)
+
+    @cached_property
+    def _influence(self) -> PerRow:
+        return spearman_influence(self.rows["score"], self.gold)
+
+
+def are_same_rows(first: SetRows, other: SetRows) -> bool:
+    """Whether two runs have scored the same rows of a set, in the same order."""
+    names = [name for name in (*PLACES, "gold") if name in first.columns]
+    return (first.fingerprint, len(first)) == (other.fingerprint, len(other)) and all(
+        name in other.columns and np.array_equal(first[name], other[name]) for name in names
+    )
+
+
+def paired_gap(first: Sequence[Scored], other: Sequence[Scored], measure: str) -> Gap | None:
+    """`first` less `other` in a measure, each the mean over its runs (seeds), on the same rows.
+
+    Its error has two parts: the differences of the rows, and where a side has several runs the spread of their values,
+    which is what another seed would change. Of few rows (see `mean_interval`) the first is as wide as the wider side of
+    the interval of the mean difference. None where the measure of a run is undefined, or rows of it do not count.
+    """
+    values = [[run.value(measure) for run in runs] for runs in (first, other)]
+    known = [[value for value in side if value is not None] for side in values]
+    if known != values:
+        return None
+    per_row = [[run.per_row(measure) for run in runs] for runs in (first, other)]
+    if len({len(row) for side in per_row for row in side}) > 1:
+        return None
+    sides = [np.mean(side, axis=0) for side in per_row]
+    error, freedom = _error_of_rows(sides[0] - sides[1], are_values=measure != "spearman")
+    variance, doubt = error**2, error**4 / freedom
+    for side in known:
+        if len(side) > 1:
+            of_mean = statistics.variance(side) / len(side)
+            variance, doubt = variance + of_mean, doubt + of_mean**2 / (len(side) - 1)
+    gap = statistics.fmean(known[0]) - statistics.fmean(known[1])
+    return Gap(gap, math.sqrt(variance), variance**2 / doubt if doubt else 0.0)
+
+
+def _error_of_rows(gaps: PerRow, *, are_values: bool) -> tuple[float, float]:
+    """Standard error of the mean of differences, and its degrees of freedom."""
+    rows = len(gaps)
+    moved = np.count_nonzero(gaps)
+    if are_values and moved and (rows < FEW_ROWS or moved < FEW_OTHERS):
+        ends = mean_interval(gaps, samples=SAMPLES, confidence=CONFIDENCE, seed=0, bounds=(-1.0, 1.0))
+        return max(abs(float(end or 0) - float(gaps.mean())) for end in ends) / Z, math.inf
+    if rows < 2:
+        return 0.0, math.inf
+    return float(gaps.std(ddof=1) / math.sqrt(rows)), rows - 1.0
+
+
+def spearman_influence(scores: np.ndarray, grades: np.ndarray) -> PerRow:
+    """By how much more of a row would move `spearman`: the derivative by its share (infinitesimal jackknife).
+
+    Its mean is 0, and its variance over the number of rows that of the correlation (Efron 1982, chapter 6).
+    """
+    sides = [finite(scores, "score"), finite(grades, "grade")]
+    ranks = [(rankdata(side) - (len(side) + 1) / 2) / len(side) for side in sides]
+    (x, y), above = ranks, [_Above(side) for side in sides]
+    shared, spread_x, spread_y = (x * y).mean(), (x * x).mean(), (y * y).mean()
+    value = shared / math.sqrt(spread_x * spread_y)
+    of_shared = x * y + above[0].mean(y) + above[1].mean(x) - 3 * shared
+    of_x = x * x + 2 * above[0].mean(x) - 3 * spread_x
+    of_y = y * y + 2 * above[1].mean(y) - 3 * spread_y
+    return of_shared / math.sqrt(spread_x * spread_y) - value / 2 * (of_x / spread_x + of_y / spread_y)
+
+
+class _Above:
+    """Which rows lie above each row, sorted once."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        _, self._group = np.unique(values, return_inverse=True)
+
+    def mean(self, values: np.ndarray) -> PerRow:
+        """For each row the sum of `values` over the rows above it and half of its equals, over all rows."""
+        sums = np.bincount(self._group, weights=values)
+        return ((sums.sum() - np.cumsum(sums) + sums / 2) / len(values))[self._group]
