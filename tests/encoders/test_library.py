@@ -77,6 +77,7 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "MiningOptions",
         "MultiVectorEncoder",
         "PromptEncoder",
+        "QueryDocumentEncoder",
         "SentenceEncoder",
         "SparseEncoder",
         "clusters",
