@@ -10,6 +10,7 @@ from juzhen.core.lazy import lazily
 
 if TYPE_CHECKING:
     from juzhen.data.loading import load_ranking
+    from juzhen.data.search_tables import read_search
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.encoders.generative_reranker import GenerativeReranker
     from juzhen.encoders.multi_vector import MultiVectorEncoder
@@ -45,6 +46,7 @@ __all__ = [
     "mine",
     "paraphrases",
     "quantize",
+    "read_search",
     "space",
 ]
 
@@ -66,6 +68,7 @@ HOMES = {
     "merge": "merging.merge",
     "mine": "mining.negatives",
     "paraphrases": "mining.groups",
+    "read_search": "data.search_tables",
     "space": "evaluation.space",
     "quantize": "encoders.quantized",
 }

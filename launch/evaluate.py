@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from juzhen.cli.options import LongTexts, Overlap
+from juzhen.cli.options import Columns, LongTexts, Overlap
 from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import WITHOUT_LEAKS, Result
+from launch.encoders import asks_for_encoders, measure_encoders
 from launch.long_texts import compare_long_texts, require_no_other
 from launch.two_stages import TOP, asks_for_two_stages, measure_two_stages
 
@@ -30,7 +31,11 @@ ROUNDING = 1e-6
 
 def evaluate(
     runs: Annotated[
-        list[Path] | None, Argument(help="run folders, or folders that hold runs at any depth")
+        list[str] | None,
+        Argument(
+            help="run folders, or folders that hold runs at any depth; to be measured side by side also folders of "
+            "encoders, built-in names, bm25, lexical, and addresses of servers (OpenAI's protocol)"
+        ),
     ] = None,
     *,
     suite: Annotated[str | None, Option(help="also the sets of conf/suite/NAME.yaml")] = None,
@@ -83,6 +88,32 @@ def evaluate(
         Literal["error", "drop"] | None,
         Option(help="what faulty rows do: end the work, or are left out", show_default="error"),
     ] = None,
+    queries: Annotated[
+        Path | None,
+        Option(
+            metavar="TABLE",
+            help="a search of your own: an id and a text in each row, or texts; see --answers",
+        ),
+    ] = None,
+    corpus: Annotated[
+        Path | None,
+        Option(metavar="TABLE", help="its documents: an id and a text, with a title where there is one"),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        Option(
+            metavar="TABLE",
+            help="which document answers which query, with a gain where there are grades; by ids or texts",
+            show_default="a column of the queries names the documents",
+        ),
+    ] = None,
+    columns: Columns = None,
+    metric: Annotated[
+        list[str] | None, Option(metavar="NAME…", help="further measures of rankings, such as R@1 nDCG@5")
+    ] = None,
+    key_variable: Annotated[
+        str, Option(metavar="NAME", help="environment variable with the key of the servers")
+    ] = "JUZHEN_API_KEY",
     long_texts: LongTexts = "cut",
     overlap: Overlap = None,
     out: Annotated[
@@ -112,6 +143,12 @@ def evaluate(
     chunks, side by side; of two stages the first one reads them so.
 
     juzhen evaluate runs/BI --long-texts chunk --dataset t2_retrieval
+
+    Encoders, servers and runs are measured side by side, and no result is touched, where what is named is not of runs
+    alone, or where the tables of a search are given: queries, documents, and which answers which.
+
+    juzhen evaluate builtin/mini_zh bm25 http://127.0.0.1:8000 --dataset demo_retrieval
+    juzhen evaluate runs/NAME --queries queries.csv --corpus documents.csv --answers answers.csv
     """
     runs, dataset = runs or [], dataset or []
     options = SimpleNamespace(**locals())
@@ -119,7 +156,9 @@ def evaluate(
         raise UserError(f"--data-dir {data_dir}: no such folder; give the one that holds the data sets")
     if overlap is not None and long_texts == "cut":
         raise UserError("--overlap is of --long-texts chunk")
-    if long_texts == "chunk" and runs:
+    if runs and asks_for_encoders(options):
+        measure_encoders(options, _today(options))
+    elif long_texts == "chunk" and runs:
         require_no_other(options)
         compare_long_texts(options, _today(options))
     elif asks_for_two_stages(options):
@@ -145,7 +184,7 @@ def _today(options: SimpleNamespace) -> "JobConfig":
 def _add_all(options: SimpleNamespace) -> None:
     from juzhen.evaluation.finished import finished_runs
 
-    runs = finished_runs(options.runs)
+    runs = finished_runs([*map(Path, options.runs)])
     today = _today(options)
     plain = asdict(today)
     columns = cache(partial(_columns, options, today))  # loads torch, for the first run that lacks something

@@ -3,8 +3,8 @@
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO
 
@@ -86,9 +86,33 @@ class Choices:
 
 def new(
     file: Annotated[
-        Path, Argument(help="csv, tsv, txt, jsonl, parquet, arrow or xlsx; text in UTF-8, UTF-16 or GBK")
-    ],
+        Path | None,
+        Argument(
+            help="csv, tsv, txt, jsonl, parquet, arrow or xlsx; text in UTF-8, UTF-16 or GBK. With --queries: the name "
+            "of the set",
+            show_default=False,
+        ),
+    ] = None,
     *,
+    queries: Annotated[
+        Path | None,
+        Option(metavar="TABLE", help="of a search: an id and a text in each row, or texts; see --answers"),
+    ] = None,
+    corpus: Annotated[
+        Path | None,
+        Option(
+            metavar="TABLE",
+            help="of a search: the documents, an id and a text, and a title where there is one",
+        ),
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        Option(
+            metavar="TABLE",
+            help="of a search: a query, a document, and a gain where there are grades; named by ids or texts",
+            show_default="a column of the queries names the documents",
+        ),
+    ] = None,
     name: Annotated[str | None, Option(help="of the set", show_default="that of the file")] = None,
     kind: Annotated[RowKind | None, Option(help="what a row is", show_default="as it looks")] = None,
     columns: options.Columns = None,
@@ -96,8 +120,16 @@ def new(
     quoted: options.Quoted = None,
     sheet: options.Sheet = None,
     split_cells: options.SplitCells = None,
-    dev: Annotated[float, Option(help="share of the rows that chooses the checkpoint")] = Choices.dev,
-    test: Annotated[float, Option(help="share of the rows that gives the final score")] = Choices.test,
+    dev: Annotated[
+        float | None,
+        Option(help="share of the rows that chooses the checkpoint", show_default="0.1; of a search 0"),
+    ] = None,
+    test: Annotated[
+        float | None,
+        Option(
+            help="share of the rows that gives the final score", show_default="0.1; of a search all queries"
+        ),
+    ] = None,
     seed: Annotated[int, Option(min=0, max=LARGEST, help="of the split")] = Choices.seed,
     data_dir: DataDir = None,
     config_dir: Annotated[
@@ -115,17 +147,105 @@ def new(
     The rows become train, dev and test such that no sentence is in two of them, on either side. In a terminal the guess
     is shown and asked about.
 
+    Of a search, which takes two tables or three, the queries are split, and are all for test unless --dev or --test
+    says otherwise.
+
     juzhen new faq.csv
+    juzhen new search --queries queries.csv --corpus documents.csv --answers answers.csv
     juzhen new faq.xlsx --name faq --columns anchor=标准问,positive=相似问
     juzhen new pairs.csv --columns text_a=1,text_b=2,label=3
     """
-    choices = Choices(name, kind, columns, header, quoted, sheet, split_cells, dev, test, seed)
     ask = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     folder = _descriptions(config_dir)
+    is_search = (queries, corpus, answers) != (None, None, None)
+    if dev is None and test is None:
+        dev, test = (0.0, 1.0) if is_search else (Choices.dev, Choices.test)
+    otherwise = 0.0 if is_search else Choices.dev
+    choices = Choices(
+        name,
+        kind,
+        columns,
+        header,
+        quoted,
+        sheet,
+        split_cells,
+        dev=otherwise if dev is None else dev,
+        test=otherwise if test is None else test,
+        seed=seed,
+    )
+    if is_search:
+        tables = _tables(file, queries, corpus, answers)
+        _make_search(file, tables, choices, data_dir=data_dir, config_dir=config_dir, ask=ask)
+        return
+    if file is None:
+        raise UserError(
+            "expected a table, as in juzhen new faq.csv, or the tables of a search: --queries, --corpus"
+        )
     new_set = _make(
         file, choices, data_dir=data_folder(data_dir, may_lack=True), descriptions=folder, ask=ask
     )
     print("\n".join(_next(new_set, config_dir, data_folder(data_dir, may_lack=True))))
+
+
+def _tables(
+    file: Path | None, queries: Path | None, corpus: Path | None, answers: Path | None
+) -> dict[str, Path]:
+    """Part of a search → its table. Raises UserError where queries or documents are missing."""
+    from juzhen.data.tables import is_table
+
+    if queries is None and file is not None and is_table(file):
+        queries = file
+    given = {"queries": queries, "corpus": corpus, "answers": answers}
+    for part in ("queries", "corpus"):
+        if given[part] is None:
+            raise UserError(f"--{part}: missing. A search needs the tables --queries and --corpus")
+    return {part: path for part, path in given.items() if path is not None}
+
+
+def _make_search(
+    file: Path | None,
+    tables: dict[str, Path],
+    choices: Choices,
+    *,
+    data_dir: Path | None,
+    config_dir: Path | None,
+    ask: bool,
+) -> None:
+    from juzhen.data.new_set import Origin, read_origin
+    from juzhen.data.search_tables import content_of, search_of_tables, write_search
+    from juzhen.data.tables import is_table
+
+    if choices.kind is not None:
+        raise UserError(f"--kind {choices.kind}: queries and documents are no rows of one kind. Leave it out")
+    stem = None if file is None or is_table(file) else str(file)
+    name, folder = choices.name or stem or "search", _descriptions(config_dir)
+    shares = {"dev": choices.dev, "test": choices.test}
+    search = search_of_tables(
+        name, tables["queries"], tables["corpus"], tables.get("answers"), choices.reading(None)
+    )
+    print("\n".join(search.taken))
+    if ask and not typer.confirm("Is this right?", default=True):
+        raise UserError("nothing was written; say which column is what: --columns query=…,document=…")
+    words = [word for part, path in tables.items() for word in (f"--{part}", path.resolve())]
+    said = replace(choices, name=None, dev=Choices.dev, test=Choices.test).words()
+    if shares != {"dev": 0.0, "test": 1.0}:
+        said += [word for key, share in shares.items() for word in (f"--{key}", str(share))]
+    origin = Origin(content_of(tables.values()), command("juzhen", "new", name, *words, *said))
+    previous = read_origin(name, folder, tables["queries"])
+    if previous is not None and previous.path != origin.path:
+        raise UserError(f"{name}: a set of this name was made by {previous.command}; choose another name")
+    judged = search.splits(**shares, seed=choices.seed)
+    places = {"data_dir": data_folder(data_dir, may_lack=True), "descriptions": folder}
+    path = write_search(search, judged, **places, origin=origin)
+    path = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    for place, lines in search.left_out.items():
+        print("\n".join(f"{place}: {line}" for line in _left_out(lines)))
+    sizes = ", ".join(f"{split} {len({query for query, *_ in rows}):,}" for split, rows in judged.items())
+    print(f"{name}: {len(search.queries):,} queries ({sizes}) in {len(search.corpus):,} documents")
+    print(f"written: {path}")
+    tree = ["--config-dir", config_dir] if config_dir else []
+    if IS_CLONE:
+        print(f"next: {command('juzhen', 'evaluate', 'builtin/mini_zh', '--dataset', name, *tree)}")
 
 
 class SetOfFile(NamedTuple):
@@ -243,8 +363,16 @@ def _described(table: "RawTable", rows: "Guess") -> Iterator[str]:
 
 def _summary(new_set: "NewSet") -> Iterator[str]:
     """What became of the rows."""
+    yield from _left_out(new_set.left_out)
+    sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in new_set.splits.items())
+    parted = "query or positive" if new_set.guess.kind == "triplet" else "sentence"
+    yield f"{new_set.name}: {sizes} rows; no {parted} is in two splits"
+
+
+def _left_out(lines: Mapping[int, str]) -> Iterator[str]:
+    """How many rows are left out for each reason. lines: line → reason"""
     by_reason: dict[str, list[int]] = {}
-    for line, reason in new_set.left_out.items():
+    for line, reason in lines.items():
         by_reason.setdefault(reason, []).append(line)
     for reason, line_numbers in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:NUM_LINES]:
         numbers = ", ".join(map(str, line_numbers[:NUM_LINES])) + (
@@ -253,9 +381,6 @@ def _summary(new_set: "NewSet") -> Iterator[str]:
         yield f"left out, {reason}: {len(line_numbers):,} rows (line {numbers})"
     if len(by_reason) > NUM_LINES:
         yield f"left out for other reasons: {sum(map(len, by_reason.values())):,} rows in all"
-    sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in new_set.splits.items())
-    parted = "query or positive" if new_set.guess.kind == "triplet" else "sentence"
-    yield f"{new_set.name}: {sizes} rows; no {parted} is in two splits"
 
 
 def _next(new_set: "NewSet", config_dir: Path | None, data_dir: Path) -> Iterator[str]:

@@ -147,6 +147,10 @@ def as_ranking(examples: Examples) -> RankingSet:
     )
 
 
+LONGER = 1.5
+"""From how many times the length of the anchors on positives are answers, and no variants of a question."""
+
+
 @dataclass(frozen=True)
 class StandardQuestions:
     """Positive pairs as questions that look for their standard question among all of the split.
@@ -161,13 +165,15 @@ class StandardQuestions:
 
 
 def as_standard_questions(examples: Examples) -> StandardQuestions:
-    """Reads the column with fewer distinct texts as the standard questions, of equal counts the positives.
+    """Reads the column with fewer distinct texts as the standard questions.
 
-    A file of standard questions and their variants may name either of them first. Rows with `symmetric=False` are read
-    as they are written: the anchor is the question, and the positive is the document that answers it.
+    A file of standard questions and their variants may name either of them first. Of equal counts the anchors are the
+    standard questions, unless the positives are LONGER: then these are answers, which are looked for. Rows with
+    `symmetric=False` are read as they are written: the anchor is the question, and the positive is the document that
+    answers it.
     """
     asked, standard = (examples.columns[name] for name in TEXT_COLUMNS[Kind.POSITIVE_PAIR])
-    if examples.symmetric is not False and len(np.unique(asked)) < len(np.unique(standard)):
+    if examples.symmetric is not False and _anchors_are_standard(examples):
         asked, standard = standard, asked
     texts, queries = np.unique(asked, return_inverse=True)
     corpus, documents = np.unique(standard, return_inverse=True)
@@ -187,6 +193,16 @@ def as_standard_questions(examples: Examples) -> StandardQuestions:
         symmetric=examples.symmetric,
     )
     return StandardQuestions(ranking, queries)
+
+
+def _anchors_are_standard(examples: Examples) -> bool:
+    anchors, positives = (np.unique(column) for column in examples.columns.values())
+    if len(anchors) != len(positives):
+        return len(anchors) < len(positives)
+    lengths = [
+        sum(len(examples.sentences[number]) for number in column.tolist()) for column in (anchors, positives)
+    ]
+    return lengths[1] <= LONGER * lengths[0]
 
 
 def as_judgements(examples: Examples) -> Examples:

@@ -89,6 +89,7 @@ def test_import_is_quick_and_loads_no_torch(tmp_path):
         "mine",
         "paraphrases",
         "quantize",
+        "read_search",
         "space",
     ]
     assert done.stdout == f"True False {names} False\n", done.stderr

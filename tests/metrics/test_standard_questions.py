@@ -83,10 +83,12 @@ def test_what_is_asked_may_be_written_down():
     assert len(questions.ranking.corpus) == len({variant for _, variant in ROWS})
 
 
-def test_of_one_to_one_pairs_the_positives_are_looked_for():
-    rows = [("a", "b"), ("c", "d")]
-    assert as_standard_questions(pairs(rows)).ranking.corpus == ["b", "d"]
+def test_of_one_to_one_pairs_the_anchors_are_looked_for_or_answers_which_are_longer():
+    rows = [("怎么退货", "东西想退掉"), ("几天发货", "何时寄出")]
+    assert as_standard_questions(pairs(rows)).ranking.corpus == ["怎么退货", "几天发货"]
     assert as_standard_questions(pairs(rows)).queries.tolist() == [0, 1]
+    answers = [("怎么退货", "收到后七天内在订单页申请"), ("几天发货", "付款后两天之内从仓库发出")]
+    assert as_standard_questions(pairs(answers)).ranking.corpus == [answer for _, answer in answers]
 
 
 def test_equal_scores_are_worth_their_mean_over_all_orders():

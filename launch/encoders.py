@@ -1,0 +1,173 @@
+"""`juzhen evaluate` of encoders, runs and servers side by side, on sets or on tables; no result is touched."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.measures import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, metric_title
+from juzhen.core.named import LEXICAL
+from juzhen.core.result import RESULT_FILE, Score
+from juzhen.core.whole import write_json
+
+if TYPE_CHECKING:  # they load torch, and --help should not wait for that
+    from conf.job import JobConfig
+    from juzhen.core.examples import Examples
+    from juzhen.data.rankings import RankingSet
+
+TABLES = ("queries", "corpus", "answers")
+OTHERS = ("again", "without_leaks", "retrieve", "rerank", "top")
+SHOWN = 4
+"""Measures of a set that are shown where it is no ranking."""
+
+
+def asks_for_encoders(options: SimpleNamespace) -> bool:
+    """Whether what is named is to be measured alone: tables are given, or some of it is no folder of runs."""
+    return any(getattr(options, name) for name in TABLES) or any(map(_is_no_run, options.runs))
+
+
+def is_address(name: str) -> bool:
+    return "://" in name
+
+
+def _is_no_run(name: str) -> bool:
+    if is_address(name) or name in LEXICAL:
+        return True
+    folder = Path(name)
+    if folder.is_dir() and next(folder.rglob(RESULT_FILE), None) is not None:
+        return False
+    from juzhen.encoders.locate import locate_folder
+
+    found = locate_folder(name)
+    return found is not None and any((found / file).is_file() for file in ("modules.json", "config.json"))
+
+
+def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
+    """Prints a table for each set, a row for each encoder; with --out also writes the numbers.
+
+    Raises UserError without sets, for options of what fills results, and for an encoder that is not there.
+    """
+    for name in OTHERS:
+        if getattr(options, name):
+            raise UserError(f"--{name.replace('_', '-')}: encoders are only compared here. Leave it out")
+    sets = _sets(options, today)
+    if not sets:
+        raise UserError(
+            "nothing to measure on: name sets with --dataset, or --queries, --corpus and --answers"
+        )
+    found: dict[str, dict[str, Score]] = {}
+    for name in options.runs:
+        found[name] = _scores(name, sets, options, today)
+    from juzhen.core.markup import markdown_table
+    from juzhen.report.terminal import console_table, for_people
+
+    console = for_people()
+    for dataset in sets:
+        column = f"{dataset.split}/{dataset.name}"
+        measures = _measures(dataset, options)
+        head = ["encoder", *map(metric_title, measures), "n"]
+        body = [[name, *_cells(scores, column, measures)] for name, scores in found.items()]
+        print(f"{column} ×100, with 95 % intervals")
+        if console:
+            console.print(console_table(head, body, numbers=head[1:]))
+        else:
+            print(markdown_table(head, body, numbers=range(1, len(head))), end="\n\n")
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        numbers = {
+            name: {key: score.as_dict() for key, score in scores.items()} for name, scores in found.items()
+        }
+        write_json(options.out / "encoders.json", numbers)
+
+
+def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | RankingSet]":
+    """The rows of all sets, and the search of the tables; `limit` cuts the queries of rankings."""
+    from juzhen.core.examples import JUDGED
+    from juzhen.data.loading import load_job_data
+    from juzhen.data.rankings import as_ranking
+    from juzhen.data.search_tables import search_of_tables
+    from juzhen.data.tables import Reading, parse_columns
+    from juzhen.evaluation.two_stage import some_queries
+
+    sets: list[Examples | RankingSet] = []
+    if options.dataset or options.suite is not None:
+        settings = _settings(options, today)
+        settings.evaluate = settings.evaluate | settings.dataset
+        settings.dataset = {}
+        for examples in load_job_data(settings, {}).evaluation:
+            sets.append(as_ranking(examples) if examples.kind in JUDGED else examples)
+    if any(getattr(options, name) for name in TABLES):
+        for name in ("queries", "corpus"):
+            if getattr(options, name) is None:
+                raise UserError(f"--{name}: missing. A search needs the tables --queries and --corpus")
+        reading = Reading(columns=parse_columns(options.columns), on_bad_row=options.on_bad_row or "error")
+        search = search_of_tables("search", options.queries, options.corpus, options.answers, reading)
+        print("\n".join(search.taken), end="\n\n")
+        for place, lines in search.left_out.items():
+            line, reason = min(lines.items())
+            if reading.on_bad_row == "error":
+                raise UserError(
+                    f"{place}:{line}: {reason}. Mend it, or leave such rows out: --on-bad-row drop"
+                )
+            print(f"{place}: {len(lines):,} rows left out, such as line {line}: {reason}")
+        sets.append(search.ranking())
+    return [
+        some_queries(one, options.limit, seed=today.seed) if hasattr(one, "relevant") else one for one in sets
+    ]
+
+
+def _settings(options: SimpleNamespace, today: "JobConfig") -> Any:
+    from juzhen.evaluation.settings import EvaluationSettings
+
+    settings = EvaluationSettings.of(asdict(today))
+    settings.data_dir = options.data_dir or settings.data_dir
+    settings.hardware.eval_batch_tokens = options.batch_tokens or settings.hardware.eval_batch_tokens
+    settings.long_texts, settings.chunk_overlap = options.long_texts, options.overlap
+    settings.evaluation.rankings = [*settings.evaluation.rankings, *map(metric_key, options.metric or ())]
+    return settings
+
+
+def _scores(
+    name: str, sets: "Sequence[Examples | RankingSet]", options: SimpleNamespace, today: "JobConfig"
+) -> dict[str, Score]:
+    """Metric key → score, of those sets that the encoder has a measure of."""
+    from juzhen.core.examples import Examples, Kind
+    from juzhen.evaluation.run import Pass, class_tasks
+    from juzhen.export.remote import RemoteServer
+    from juzhen.families import open_encoder
+
+    encoder = (
+        RemoteServer(name, os.environ.get(options.key_variable)) if is_address(name) else open_encoder(name)
+    )
+    run = Pass(encoder, _settings(options, today), today.cache_dir, progress=os.isatty(2))
+    kinds = {id(one): one.kind if isinstance(one, Examples) else Kind.RETRIEVAL for one in sets}
+    scored = [one for one in sets if kinds[id(one)] not in run.evaluator.unscored]
+    evaluation, _ = run(scored, class_tasks(scored), seen={})
+    return evaluation.scores
+
+
+def _measures(dataset: "Examples | RankingSet", options: SimpleNamespace) -> list[str]:
+    """What is shown of a set, what speaks for it first."""
+    from juzhen.core.examples import Examples, Kind
+
+    if not isinstance(dataset, Examples):
+        return list(dict.fromkeys([*RANKINGS[:3], *map(metric_key, options.metric or ()), *RANKINGS[3:]]))
+    if dataset.kind is Kind.POSITIVE_PAIR:
+        return [*STANDARD_RANKS, "ranking_accuracy"]
+    return [*MEASURES[dataset.kind][:SHOWN]]
+
+
+def _cells(scores: Mapping[str, Score], column: str, measures: Sequence[str]) -> list[str]:
+    """The scores of a set ×100, the first with its interval, and the rows or queries."""
+    found = [scores.get(f"{column}/{measure}") for measure in measures]
+    cells = []
+    for number, score in enumerate(found):
+        text = "–" if score is None or score.value is None else f"{100 * score.value:.1f}"
+        if number == 0 and score is not None and score.low is not None and score.high is not None:
+            text += f" [{100 * score.low:.1f}, {100 * score.high:.1f}]"
+        cells.append(text)
+    counts = {score.count for score in found if score is not None and score.count}
+    return [*cells, f"{max(counts, default=0):,}"]
