@@ -20,6 +20,7 @@ from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.kinds import Kind
 from juzhen.core.numerals import is_position
+from juzhen.core.opened import read_bytes
 from juzhen.core.owned import require_ours
 from juzhen.core.texts import name_fault, short, text_fault
 from juzhen.core.whole import write_text
@@ -548,7 +549,7 @@ def write_search(
         table = [[query, document, f"{gain:.10g}"] for query, document, gain in rows]
         texts[files[split]] = csv_text([["query", "document", "gain"], *table])
     if not path.exists() and any(
-        file.is_file() and file.read_bytes() != text.encode() for file, text in texts.items()
+        file.is_file() and read_bytes(file) != text.encode() for file, text in texts.items()
     ):
         raise UserError(
             f"{data_dir / search.name}: holds the rows of another set; choose another: --name {search.name}_2"
@@ -572,7 +573,7 @@ def write_search(
     require_ours(*texts)
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.is_file() or file.read_bytes() != text.encode():
+        if not file.is_file() or read_bytes(file) != text.encode():
             write_text(file, text)
     return path
 
@@ -581,5 +582,5 @@ def content_of(paths: Iterable[Path]) -> str:
     """SHA-256 of several files, one after another."""
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        digest.update(hashlib.sha256(read_bytes(path)).digest())
     return digest.hexdigest()
