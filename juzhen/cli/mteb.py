@@ -33,7 +33,8 @@ def mteb(
     """Scores a run by the package mteb, with the prompts of the run, and writes mteb's own results.
 
     AFQMC, ATEC, BQ, LCQMC, PAWSX, STSB, QBQTC, Ocnli, Cmnli and TNews are read from the files of the data sets where
-    these are there; all others come from the hub. mteb.ResultCache reads what is written.
+    these are there; all others come from the hub. mteb.ResultCache reads what is written. --truncate-dim is part of the
+    model's name, its other settings of its revision; the splits of a task are in one file.
 
     juzhen mteb runs/NAME --tasks AFQMC LCQMC STSB --data-dir data
     """

@@ -1,5 +1,6 @@
 """Tasks of the package mteb: an encoder as it takes one, and tasks whose rows are local files."""
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ from mteb.models.model_meta import ModelMeta, ScoringFunction
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind, Side
 from juzhen.core.network import hub_problem
+from juzhen.core.opened import read_json
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_json
 from juzhen.data.audit.sources import ConfiguredSets
+from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 
 LOCAL_SETS = {
@@ -44,18 +47,38 @@ class RunEncoder:
 
     A text has the same vector in two calls that follow each other, such as those of the two columns of pairs: pairs of
     equal texts tie, where the rounding of batches would put them in some order (72 of 2,000 pairs of PAWSX).
+
+    Args:
+        encoder: What is scored.
+        name: What it is called.
+        weights: Digest of its weights. With one of its settings it is the revision, so that scores under other prompts,
+            lengths or poolings have files of their own.
+        truncate_dim: Dimensions that are kept, which are part of the name; None: all.
     """
 
     def __init__(
-        self, encoder: SentenceEncoder, name: str, revision: str, *, truncate_dim: int | None, **options: Any
+        self, encoder: SentenceEncoder, name: str, weights: str, *, truncate_dim: int | None, **options: Any
     ):
         self._encoder, self._options = encoder, {**options, "truncate_dim": truncate_dim}
+        size = encoder.size_of(truncate_dim)
+        self.settings = {
+            "truncate_dim": None if size == encoder.dim else size,
+            "prompts": dict(encoder.prompts.texts),
+            "max_length": encoder.max_length,
+            "pooling": encoder.pooling,
+            "normalize": encoder.normalize,
+            "weights": weights,
+        }
+        """What decides the scores beside the package, for the files of results."""
+        digests = [encoder_digest(encoder.reading(side), "mteb") for side in SIDES.values()]
+        revision = f"{weights}-{hashlib.sha256(' '.join(digests).encode()).hexdigest()[:8]}"
+        name = name if size == encoder.dim else f"{name}-truncate_dim={size}"
         self._before: tuple[Side, dict[str, np.ndarray]] = Side.EVERY, {}
         self.mteb_model_meta = ModelMeta.create_empty(
             {
                 "name": f"juzhen/{name}",
                 "revision": revision,
-                "embed_dim": truncate_dim or encoder.dim,
+                "embed_dim": size,
                 "max_tokens": encoder.max_length,
                 "n_parameters": sum(weight.numel() for weight in encoder.parameters()),
                 "similarity_fn_name": ScoringFunction.COSINE if encoder.score_head is None else None,
@@ -111,20 +134,36 @@ def open_tasks(names: Sequence[str], sets: ConfiguredSets, *, split: str | None)
 
 
 def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[str, Any]]:
-    """Scores each task by mteb, and writes its result where mteb's ResultCache(out) looks for it.
+    """Score each task by mteb, and write its result where mteb's `ResultCache(out)` looks for it.
 
-    A row for each task and split: task, split, measure, score.
+    Scores of other splits in that file stay.
+
+    Args:
+        model: The encoder.
+        tasks: As `open_tasks` gives them.
+        out: Folder of results.
+
+    Returns:
+        A row for each task and split: task, split, measure, score.
+
+    Raises:
+        UserError: A file in the way that is not ours.
     """
     meta = model.mteb_model_meta
     folder = out / "results" / str(meta.name).replace("/", "__") / str(meta.revision)
-    require_ours(folder / "model_meta.json", *(folder / f"{task.metadata.name}.json" for task in tasks))
+    paths = {task.metadata.name: folder / f"{task.metadata.name}.json" for task in tasks}
+    require_ours(folder / "model_meta.json", *paths.values())
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "model_meta.json", meta.to_dict())
     rows = []
     for task in tasks:
         (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
         written = result.model_dump() | {"date": result.date.timestamp() if result.date else None}
-        write_json(folder / f"{result.task_name}.json", _finite(written))
+        path = paths[result.task_name]
+        earlier = read_json(path) if path.is_file() else {}
+        if all(earlier.get(key) == written[key] for key in ("mteb_version", "dataset_revision")):
+            written["scores"] = earlier["scores"] | written["scores"]
+        write_json(path, _finite(written | {"juzhen": model.settings}))
         for split, scores in result.scores.items():
             measure = task.metadata.main_score
             fields = {"task": result.task_name, "split": split, "measure": measure}

@@ -53,6 +53,50 @@ def test_scores_of_mteb_are_our_own(demo_sets, tmp_path, dim):
     assert scores["cosine_ap"] == pytest.approx(expected, abs=1e-6)
 
 
+def test_other_settings_have_files_of_their_own_and_splits_share_one(demo_sets, tmp_path, capsys):
+    import mteb
+
+    encoder, out = SentenceEncoder.load("builtin/mini_zh").save(tmp_path / "mine"), tmp_path / "out"
+    main_words = ["mteb", str(encoder), "--tasks", "STSB", "--out", str(out), "--split"]
+
+    def values():
+        return {
+            path.parts[-3]: {
+                split: scores[0]["main_score"] for split, scores in json.loads(text)["scores"].items()
+            }
+            for path in out.rglob("STSB.json")
+            if (text := path.read_text())
+        }
+
+    assert main([*main_words, "dev"]) == 0
+    alone = values()["juzhen__mine"]
+    assert main([*main_words, "dev", "--truncate-dim", "16"]) == 0
+    assert main([*main_words, "test"]) == 0
+    found = values()
+    assert found.keys() == {"juzhen__mine", "juzhen__mine-truncate_dim=16"}
+    both = found["juzhen__mine"]
+    assert both.keys() == {"validation", "test"}
+    assert both["validation"] == alone["validation"] != both["test"]
+    assert found["juzhen__mine-truncate_dim=16"]["validation"] < alone["validation"]
+    settings = {
+        path.parts[-3]: json.loads(path.read_text())["juzhen"]["truncate_dim"]
+        for path in out.rglob("STSB.json")
+    }
+    assert settings == {"juzhen__mine": None, "juzhen__mine-truncate_dim=16": 16}
+    read = mteb.ResultCache(out).load_results(tasks=["STSB"], include_remote=False)
+    names = {model.model_name: model.task_results[0].scores.keys() for model in read.model_results}
+    assert names.keys() == {"juzhen/mine", "juzhen/mine-truncate_dim=16"}
+    assert set(names["juzhen/mine"]) == {"validation", "test"}
+
+    other = SentenceEncoder.load(encoder)
+    other.max_length, other.prompts = 8, {"query": "问："}
+    other.save(encoder)  # the same weights
+    assert main([*main_words, "dev"]) == 0
+    revisions = sorted(path.parts[-2] for path in out.rglob("juzhen__mine/*/STSB.json"))
+    assert len(revisions) == 2
+    assert len({revision.partition("-")[0] for revision in revisions}) == 1
+
+
 def demo_rows(name):
     from juzhen.core.places import PACKAGE
 
