@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.texts import short, text_fault
+from juzhen.core.texts import is_unseen, short, text_fault
 
 HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 """What no tokenizer takes: half a surrogate pair is no character."""
@@ -145,7 +145,7 @@ def check_texts(
             raise UserError(f"{called} {position} is {_described(text)}; expected a string{_remedy(text)}")
         if not may_be_empty and (not text or text.isspace()):
             raise UserError(f"{called} {position} is empty; an empty sentence has no embedding")
-        if HALF_A_PAIR.search(text):
+        if HALF_A_PAIR.search(text) or (not may_be_empty and ("\0" in text or is_unseen(text))):
             raise UserError(f"{called} {position} {text_fault(text)}")
 
 

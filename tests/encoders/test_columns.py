@@ -10,7 +10,7 @@ import torch
 
 from juzhen import CrossEncoder, SentenceEncoder
 from juzhen.calibration.calibration import fit_platt
-from juzhen.core.columns import as_column, as_pairs
+from juzhen.core.columns import as_column, as_pairs, as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.rankings import RankingSet
@@ -152,3 +152,10 @@ def test_a_cross_encoder_scores_in_any_dtype(models, dtype):
         models.reader.to(torch.float32)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=0.05 if dtype is torch.bfloat16 else 1e-5)
+
+
+@pytest.mark.parametrize("text", ["\0", "好\0", "\u200b", "\ufeff\u00ad", "\u2028"])
+def test_texts_without_a_sign_that_can_be_seen_are_refused_as_data_refuse_them(text):
+    with pytest.raises(UserError, match=r"text 1 (is empty|holds a NUL)"):
+        as_texts(["好", text])
+    assert as_texts(["好\u200b"])[0] == ["好\u200b"]
