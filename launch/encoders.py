@@ -89,7 +89,7 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
     from juzhen.data.loading import load_job_data
     from juzhen.data.rankings import as_ranking
     from juzhen.data.search_tables import search_of_tables
-    from juzhen.data.tables import Reading, parse_columns
+    from juzhen.data.tables import TableReading, parse_columns
     from juzhen.evaluation.two_stage import some_queries
 
     sets: list[Examples | RankingSet] = []
@@ -103,7 +103,9 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
         for name in ("queries", "corpus"):
             if getattr(options, name) is None:
                 raise UserError(f"--{name}: missing. A search needs the tables --queries and --corpus")
-        reading = Reading(columns=parse_columns(options.columns), on_bad_row=options.on_bad_row or "error")
+        reading = TableReading(
+            columns=parse_columns(options.columns), on_bad_row=options.on_bad_row or "error"
+        )
         search = search_of_tables("search", options.queries, options.corpus, options.answers, reading)
         print("\n".join(search.taken), end="\n\n")
         for place, lines in search.left_out.items():

@@ -331,5 +331,7 @@ def test_what_a_set_does_not_have_chooses_nothing(monitor, message):
 
 
 def test_sets_for_classifiers_are_known_before_anything_is_loaded():
-    with pytest.raises(UserError, match=r"evaluation.transfer=mrpcc: .*did you mean mrpc"):
+    with pytest.raises(
+        UserError, match=r"evaluation.transfer=mrpcc: there is no such set; did you mean mrpc"
+    ):
         read_job(compose_job("evaluation.transfer=[snli,mrpcc]"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
 
     from juzhen.data.readers import FileTable
-    from juzhen.data.tables import Reading
+    from juzhen.data.tables import TableReading
 
 
 SAME = "same"
@@ -163,7 +163,7 @@ class Scorer:
 
 
 def score_table(
-    scorer: Scorer, path: Path, reading: "Reading", *, output: Path | None, score_column: str
+    scorer: Scorer, path: Path, reading: "TableReading", *, output: Path | None, score_column: str
 ) -> Path:
     """Writes a table of pairs with one more column, or two with --decide, and gives its path; complete or not there.
 

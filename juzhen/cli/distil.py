@@ -69,9 +69,9 @@ def distil(
     from juzhen.distillation.teacher import open_teacher
 
     folder = options.data_folder(data_dir)
-    from juzhen.data.tables import Reading, parse_columns
+    from juzhen.data.tables import TableReading, parse_columns
 
-    reading = Reading(parse_columns(columns), header, sheet=sheet, split_cells=split_cells)
+    reading = TableReading(parse_columns(columns), header, sheet=sheet, split_cells=split_cells)
     where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": on_bad_row}
     config, examples = read_set(dataset, split, out=out, reading=reading, **where)
     rows = Triplets.of(examples, limit=limit, seed=seed) if triplets else None

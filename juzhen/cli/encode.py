@@ -94,7 +94,7 @@ def encode(
     """
     from juzhen.data.readers import plain_name
     from juzhen.data.tables import (
-        Reading,
+        TableReading,
         column_values,
         good_texts,
         parse_columns,
@@ -118,7 +118,7 @@ def encode(
     if cut_report is not None and long_texts != "cut":
         raise UserError("--cut-report: with --long-texts chunk nothing is cut; leave out one of the two")
     require_ours(output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else []))
-    reading = Reading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
+    reading = TableReading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
     require_fields(reading, "text")
     table, place = read_texts(file, reading, content=_standard_input() if is_stream else None)
     print("".join(f"note: {note}\n" for note in table.notes), end="", file=sys.stderr)

@@ -116,10 +116,10 @@ def build(
     juzhen index build indexes/laws runs/NAME laws.jsonl --id title --chunk-tokens 200 --overlap 20
     """
     _check_passages(long_texts, chunk_tokens, overlap, late, backend, workers, cache)
-    from juzhen.data.tables import Reading, parse_columns
+    from juzhen.data.tables import TableReading, parse_columns
     from juzhen.index.rows import read_rows
 
-    reading = Reading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
+    reading = TableReading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
     rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
     print("".join(f"note: {note}\n" for note in rows.notes), end="", file=sys.stderr)
     without_hub()
@@ -176,10 +176,10 @@ def add(
 
     juzhen index add indexes/faq runs/NAME more.csv --text question --id number --metadata answer
     """
-    from juzhen.data.tables import Reading, parse_columns
+    from juzhen.data.tables import TableReading, parse_columns
     from juzhen.index.rows import read_rows
 
-    reading = Reading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
+    reading = TableReading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
     rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
     print("".join(f"note: {note}\n" for note in rows.notes), end="", file=sys.stderr)
     without_hub()
@@ -213,11 +213,11 @@ def remove(
     juzhen index remove indexes/faq 17 18
     juzhen index remove indexes/faq --file gone.csv --id number
     """
-    from juzhen.data.tables import Reading, parse_columns
+    from juzhen.data.tables import TableReading, parse_columns
     from juzhen.index.rows import read_ids
 
     said = {"id": id_column} if id_column else parse_columns(columns)
-    names = [*(ids or []), *(read_ids(file, Reading(said, header, sheet=sheet)) if file else [])]
+    names = [*(ids or []), *(read_ids(file, TableReading(said, header, sheet=sheet)) if file else [])]
     if not names:
         raise UserError("expected ids of texts, or --file with one in each line")
     from juzhen.index.writing import remove as remove_ids

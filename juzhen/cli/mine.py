@@ -145,9 +145,9 @@ def mine(
 
     folder = options.data_folder(data_dir)
     where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": on_bad_row}
-    from juzhen.data.tables import Reading, parse_columns
+    from juzhen.data.tables import TableReading, parse_columns
 
-    reading = Reading(parse_columns(columns), header, sheet=sheet, split_cells=split_cells)
+    reading = TableReading(parse_columns(columns), header, sheet=sheet, split_cells=split_cells)
     config, examples = read_set(dataset, split, out=out, reading=reading, **where)
     pairs = None if calibrate_on is None else read_set(calibrate_on, "dev", **where)[1]
     sets = ConfiguredSets(DATASETS, folder, config_dir=config_dir) if keep_out else None

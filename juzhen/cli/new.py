@@ -23,7 +23,7 @@ from juzhen.core.texts import short
 if TYPE_CHECKING:
     from juzhen.data.new_set import NewSet
     from juzhen.data.row_kinds import Guess, RawTable
-    from juzhen.data.tables import Reading
+    from juzhen.data.tables import TableReading
 
 NUM_LINES = 8
 """Lines that a reason for leaving rows out lists."""
@@ -70,11 +70,11 @@ class Choices:
             word for key, value in values.items() for word in (f"--{key.replace('_', '-')}", str(value))
         ]
 
-    def reading(self, spell: Callable[[str, object], str] | None) -> "Reading":
+    def reading(self, spell: Callable[[str, object], str] | None) -> "TableReading":
         """How the table is read. spell: how options are written in messages; None: as those of this verb."""
-        from juzhen.data.tables import Reading, parse_columns, typed
+        from juzhen.data.tables import TableReading, parse_columns, typed
 
-        return Reading(
+        return TableReading(
             columns=parse_columns(self.columns),
             header=self.header,
             quoted=self.quoted,

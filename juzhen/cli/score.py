@@ -119,10 +119,10 @@ def score(
     elif words:
         raise UserError("--words shows the tokens of one pair; give two sentences")
     elif file is not None and not pair:
-        from juzhen.data.tables import Reading, parse_columns
+        from juzhen.data.tables import TableReading, parse_columns
 
         chosen = parse_columns(columns, ("text_a", "text_b"))
-        reading = Reading(chosen, header, quoted, sheet, split_cells, on_bad_row)
+        reading = TableReading(chosen, header, quoted, sheet, split_cells, on_bad_row)
         written = score_table(scorer, file, reading, output=output, score_column=score_column)
         print(f"written to {written}", file=sys.stderr)
     else:

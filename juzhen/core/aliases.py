@@ -392,4 +392,5 @@ def require_set(key: str, name: str, sets: Iterable[str]) -> None:
     known = list(sets)
     if name not in known:
         meant = (option_meant("dataset", name, known) or "").removeprefix("dataset=").partition(" ")[0]
-        raise UserError(f"{key}={name}: {f'type {meant}' if meant in known else nearest(name, known)}")
+        hint = f"type {meant}" if meant in known else nearest(name, known)
+        raise UserError(f"{key}={name}: there is no such set; {hint}")

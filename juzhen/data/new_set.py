@@ -252,16 +252,31 @@ def write_set(new: NewSet, *, data_dir: Path, descriptions: Path, origin: Origin
         file: csv_text([[*new.guess.columns], *new.splits[split].to_numpy().tolist()])
         for split, file in files.items()
     }
-    if not path.exists() and any(
-        file.is_file() and read_bytes(file) != text.encode() for file, text in texts.items()
-    ):
-        raise UserError(
-            f"{data_dir / new.name}: holds the rows of another set; choose another: --name {new.name}_2"
-        )
-    texts[path] = description(new, files, origin)
+    write_described(path, description(new, files, origin), texts, folder=data_dir / new.name)
+    return path
+
+
+def write_described(path: Path, description: str, texts: Mapping[Path, str], *, folder: Path) -> None:
+    """Write the files of a set, then its description. A file that is there with the same text stays untouched.
+
+    Args:
+        path: The description.
+        description: Its text.
+        texts: Text of each file of rows.
+        folder: Where these are, for the message.
+
+    Raises:
+        UserError: Rows of another set, or a file that this program has not written, stand in the way.
+    """
+
+    def differs(file: Path, text: str) -> bool:
+        return read_bytes(file) != text.encode()
+
+    if not path.exists() and any(file.is_file() and differs(file, text) for file, text in texts.items()):
+        raise UserError(f"{folder}: holds the rows of another set; choose another: --name {folder.name}_2")
+    texts = {**texts, path: description}
     require_ours(*texts)
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.is_file() or read_bytes(file) != text.encode():
+        if not file.is_file() or differs(file, text):
             write_text(file, text)
-    return path

@@ -27,7 +27,7 @@ from juzhen.data.headers import (
 from juzhen.data.readers import FileTable
 from juzhen.data.tables import (
     AS_IT_LOOKS,
-    Reading,
+    TableReading,
     as_text,
     column_place,
     column_values,
@@ -79,7 +79,7 @@ class RawTable:
     format: str
     faults: dict[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    reading: Reading = AS_IT_LOOKS
+    reading: TableReading = AS_IT_LOOKS
 
     @property
     def place(self) -> str:
@@ -90,12 +90,12 @@ class RawTable:
         return list(self.cells.columns)
 
 
-def read_raw(path: Path, reading: Reading = AS_IT_LOOKS) -> RawTable:
+def read_raw(path: Path, reading: TableReading = AS_IT_LOOKS) -> RawTable:
     """The cells of a file (`juzhen.data.tables`) as texts. Raises UserError for what is no table, or holds no row."""
     return text_cells(read_own_table(path, reading), reading)
 
 
-def text_cells(table: FileTable, reading: Reading = AS_IT_LOOKS) -> RawTable:
+def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTable:
     """The cells of a table as texts. Of negatives there may be a list.
 
     Rows as FlagEmbedding and ms-swift write them become a row for each positive. A column without name and texts is

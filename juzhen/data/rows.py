@@ -34,7 +34,7 @@ from juzhen.data.row_kinds import (
 )
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig, Source, SplitRequest
-from juzhen.data.tables import Reading, as_text, in_python, names_of, read_own_table, with_split_cells
+from juzhen.data.tables import TableReading, as_text, in_python, names_of, read_own_table, with_split_cells
 from juzhen.data.verify import verified
 
 Rows = Examples | str | Path | Iterable[Any]
@@ -99,7 +99,7 @@ def as_examples(
         )
         assert examples is not None  # it is required
         return examples
-    reading = Reading(
+    reading = TableReading(
         columns=columns or {},
         header=header,
         sheet=sheet,
@@ -125,7 +125,7 @@ def as_examples(
 
 
 def own_set(
-    path: Path, reading: Reading, split: str = "train", *, score_range: Sequence[float] | None = None
+    path: Path, reading: TableReading, split: str = "train", *, score_range: Sequence[float] | None = None
 ) -> tuple[DatasetConfig, Examples]:
     """The rows of a file as a set of its own, and what it is: name and kind.
 

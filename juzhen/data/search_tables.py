@@ -21,18 +21,16 @@ from juzhen.core.errors import UserError, require_number
 from juzhen.core.kinds import Kind
 from juzhen.core.numerals import is_position
 from juzhen.core.opened import read_bytes
-from juzhen.core.owned import require_ours
 from juzhen.core.texts import name_fault, short, text_fault
-from juzhen.core.whole import write_text
 from juzhen.data.headers import NUMBER, language_of, share_of_numbers
 from juzhen.data.leaks.normalize import normalize
-from juzhen.data.new_set import ORIGIN, Origin, connected_groups, split_groups
+from juzhen.data.new_set import ORIGIN, Origin, connected_groups, split_groups, write_described
 from juzhen.data.rankings import RankingSet
 from juzhen.data.readers import FileTable
 from juzhen.data.row_kinds import RawTable, pair_classes, text_cells
 from juzhen.data.rows import table_of_rows
 from juzhen.data.spec import NAME
-from juzhen.data.tables import Reading, column_place, column_values, names_of, read_own_table
+from juzhen.data.tables import TableReading, column_place, column_values, names_of, read_own_table
 from juzhen.data.verify import listed
 
 FIELDS = ("query_id", "query", "document_id", "document", "title", "gain")
@@ -58,7 +56,7 @@ Places = dict[int, str]
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchTables:
     """What is searched for, and in what.
 
     queries   id → text
@@ -168,7 +166,7 @@ def read_search(
     """
     from juzhen.data.tables import in_python
 
-    reading = Reading(
+    reading = TableReading(
         columns=columns or {}, sheet=sheet, split_cells=split_cells, on_bad_row=on_bad_row, spell=in_python
     )
     search = search_of_tables(name, queries, corpus, answers, reading)
@@ -178,7 +176,9 @@ def read_search(
     return search.ranking()
 
 
-def search_of_tables(name: str, queries: Any, corpus: Any, answers: Any, reading: Reading) -> Search:
+def search_of_tables(
+    name: str, queries: Any, corpus: Any, answers: Any, reading: TableReading
+) -> SearchTables:
     """The search of two or three tables. Rows that cannot be read are left out, and named.
 
     Raises UserError for columns that are not clear, and where no document answers any query.
@@ -222,7 +222,7 @@ def search_of_tables(name: str, queries: Any, corpus: Any, answers: Any, reading
     if judged.left_out:
         left_out[judged.place] = left_out.get(judged.place, {}) | judged.left_out
     named = {renamed[query]: text for query, text in texts["queries"].items()}
-    return Search(
+    return SearchTables(
         name,
         {query: text for query, text in named.items() if query in answered},
         texts["corpus"],
@@ -232,7 +232,7 @@ def search_of_tables(name: str, queries: Any, corpus: Any, answers: Any, reading
     )
 
 
-def _raw(given: Any, part: str, reading: Reading) -> RawTable:
+def _raw(given: Any, part: str, reading: TableReading) -> RawTable:
     """The cells of a table; a list in a cell becomes a row for each of its values."""
     plain = replace(reading, columns={}, split_cells=None)
     if isinstance(given, str | Path):
@@ -527,7 +527,7 @@ def files_of(name: str, splits: Iterable[str], data_dir: Path) -> dict[str, Path
 
 
 def write_search(
-    search: Search,
+    search: SearchTables,
     judged: Mapping[str, Sequence[tuple[str, str, float]]],
     *,
     data_dir: Path,
@@ -548,12 +548,6 @@ def write_search(
     for split, rows in judged.items():
         table = [[query, document, f"{gain:.10g}"] for query, document, gain in rows]
         texts[files[split]] = csv_text([["query", "document", "gain"], *table])
-    if not path.exists() and any(
-        file.is_file() and read_bytes(file) != text.encode() for file, text in texts.items()
-    ):
-        raise UserError(
-            f"{data_dir / search.name}: holds the rows of another set; choose another: --name {search.name}_2"
-        )
     keys = {
         "name": search.name,
         "kind": str(Kind.RETRIEVAL),
@@ -569,12 +563,8 @@ def write_search(
         },
     }
     head = f"# @package dataset.{search.name}\n{ORIGIN}{' '.join(origin)}\n"
-    texts[path] = head + yaml.safe_dump(keys, allow_unicode=True, sort_keys=False, width=120)
-    require_ours(*texts)
-    for file, text in texts.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.is_file() or read_bytes(file) != text.encode():
-            write_text(file, text)
+    described = head + yaml.safe_dump(keys, allow_unicode=True, sort_keys=False, width=120)
+    write_described(path, described, texts, folder=data_dir / search.name)
     return path
 
 

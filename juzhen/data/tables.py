@@ -74,7 +74,7 @@ def in_python(option: str, value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TableReading:
     """What a person says of a table; None: as it looks.
 
     columns     field of a row → name of its column, or its number from 1
@@ -95,7 +95,7 @@ class Reading:
     spell: Callable[[str, object], str] = typed
 
 
-AS_IT_LOOKS = Reading()
+AS_IT_LOOKS = TableReading()
 
 
 def is_table(name: str | Path) -> bool:
@@ -127,7 +127,11 @@ def parse_columns(words: str | Sequence[str] | None, fields: Sequence[str] = ())
 
 
 def read_own_table(
-    path: Path, reading: Reading = AS_IT_LOOKS, *, content: bytes | None = None, most_bytes: int | None = None
+    path: Path,
+    reading: TableReading = AS_IT_LOOKS,
+    *,
+    content: bytes | None = None,
+    most_bytes: int | None = None,
 ) -> FileTable:
     """A file as columns, its cells as they are there: of text formats texts, of others also numbers, lists, None.
 
@@ -231,7 +235,7 @@ def _records(
     return [(number, line.split(delimiter)) for number, line in enumerate(lines, 1) if line.strip()], False
 
 
-def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: Reading) -> FileTable:
+def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: TableReading) -> FileTable:
     text = text.replace("\r\n", "\n")
     if "\n" not in text.rstrip("\n"):
         text = text.replace("\r", "\n")  # as the oldest spreadsheets end lines
@@ -256,7 +260,7 @@ def _delimited(path: Path, text: str, encoding: str, candidates: str, reading: R
     return _table(path, rows, faults, reading, form, delimiter=delimiter, quoted=quoted)
 
 
-def _sheet(path: Path, reading: Reading, content: bytes | None, most_bytes: int | None) -> FileTable:
+def _sheet(path: Path, reading: TableReading, content: bytes | None, most_bytes: int | None) -> FileTable:
     """A sheet of an Excel file; a column in which no row holds anything is none."""
     sheet = read_sheet(path, reading.sheet, content=content, most_bytes=most_bytes)
     columns = sorted({column for cells in sheet.rows.values() for column in cells})
@@ -288,7 +292,7 @@ def _table(
     path: Path,
     rows: Sequence[tuple[int, Sequence[Any]]],
     faults: dict[int, str],
-    reading: Reading,
+    reading: TableReading,
     form: str,
     **facts: Any,
 ) -> FileTable:
@@ -332,7 +336,7 @@ def as_text(cell: Any) -> str:
     return "" if cell is None else str(cell).replace("\r\n", "\n").strip()
 
 
-def column_place(table: FileTable, name: str, field: str, reading: Reading) -> int:
+def column_place(table: FileTable, name: str, field: str, reading: TableReading) -> int:
     """Where the column of this name or number, from 1, stands. Raises UserError where there is none."""
     names = names_of(table)
     if table.names and table.names.count(name) > 1:
@@ -356,7 +360,7 @@ def column_values(table: FileTable, place: int) -> list[Any]:
 
 def read_texts(
     path: Path,
-    reading: Reading = AS_IT_LOOKS,
+    reading: TableReading = AS_IT_LOOKS,
     *,
     field: str = "text",
     content: bytes | None = None,
@@ -376,7 +380,7 @@ def read_texts(
     return table, chosen_column(table, field, reading)
 
 
-def require_fields(reading: Reading, *fields: str) -> None:
+def require_fields(reading: TableReading, *fields: str) -> None:
     """Raises UserError where a person names a column for a field that is not read."""
     if wrong := [field for field in reading.columns if field not in fields]:
         example = reading.spell("columns", {field: str(number) for number, field in enumerate(fields, 1)})
@@ -385,12 +389,12 @@ def require_fields(reading: Reading, *fields: str) -> None:
         )
 
 
-def text_values(path: Path, reading: Reading = AS_IT_LOOKS, *, field: str = "text") -> list[Any]:
+def text_values(path: Path, reading: TableReading = AS_IT_LOOKS, *, field: str = "text") -> list[Any]:
     """The values of `read_texts` alone, whatever they are."""
     return column_values(*read_texts(path, reading, field=field))
 
 
-def chosen_column(table: FileTable, field: str, reading: Reading) -> int:
+def chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
     """The column that a person says, else that of the field's name, else the only one. Raises UserError."""
     names = names_of(table)
     if name := reading.columns.get(field):
@@ -425,7 +429,9 @@ def with_split_cells(table: FileTable, places: Sequence[int], sign: str | None) 
     return replace(table, columns=split, lines=np.array(lines, dtype=np.int32))
 
 
-def good_texts(table: FileTable, places: Sequence[int], reading: Reading) -> tuple[list[int], dict[int, str]]:
+def good_texts(
+    table: FileTable, places: Sequence[int], reading: TableReading
+) -> tuple[list[int], dict[int, str]]:
     """Rows whose texts in these columns can all be encoded, and line → what is wrong with each other row.
 
     Raises UserError for the first faulty row, unless such rows are to be left out, and where none is left.
@@ -443,7 +449,7 @@ def good_texts(table: FileTable, places: Sequence[int], reading: Reading) -> tup
     return rows, faults
 
 
-def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading: Reading) -> None:
+def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading: TableReading) -> None:
     """Raises UserError for the first faulty row, unless such rows are to be left out, and where no row is left."""
     if faults and reading.on_bad_row == "error":
         line, others = min(faults), len(faults) - 1

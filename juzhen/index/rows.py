@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.texts import short, text_fault
 from juzhen.data.tables import (
     AS_IT_LOOKS,
-    Reading,
+    TableReading,
     as_text,
     column_place,
     column_values,
@@ -69,7 +69,7 @@ class Rows:
 
 def read_rows(
     path: Path,
-    reading: Reading = AS_IT_LOOKS,
+    reading: TableReading = AS_IT_LOOKS,
     *,
     text: str | None = None,
     id_column: str | None = None,
@@ -126,7 +126,7 @@ def read_rows(
     )
 
 
-def read_ids(path: Path, reading: Reading = AS_IT_LOOKS) -> list[str]:
+def read_ids(path: Path, reading: TableReading = AS_IT_LOOKS) -> list[str]:
     """Ids of a file: its lines, or the column `id` of a table. Raises UserError where that is not clear."""
     return [*map(_as_id, text_values(path, reading, field="id"))]
 

@@ -17,7 +17,7 @@ from juzhen.data.files import files_of
 from juzhen.data.rows import own_set
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LearningConfig, Source
-from juzhen.data.tables import AS_IT_LOOKS, Reading, is_table
+from juzhen.data.tables import AS_IT_LOOKS, TableReading, is_table
 
 
 def read_set(
@@ -28,7 +28,7 @@ def read_set(
     config_dir: Path | None = None,
     out: Path | None = None,
     on_bad_row: str = "error",
-    reading: Reading = AS_IT_LOOKS,
+    reading: TableReading = AS_IT_LOOKS,
 ) -> tuple[DatasetConfig, Examples]:
     """Configuration and rows of a split. Raises UserError for an unknown set, and where there is no file of it.
 

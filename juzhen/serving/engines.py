@@ -36,7 +36,7 @@ SIDES = {
 
 
 @dataclass(frozen=True)
-class Threshold:
+class ServedThreshold:
     """The score of an encoder from which two texts count as the same.
 
     of      the set on whose dev split it was fitted; None: it was given as a number
@@ -85,7 +85,7 @@ class Embedder:
     def __init__(
         self, encoder: SentenceEncoder, name: str, backend: str, *, threshold: str | None = None
     ) -> None:
-        self.threshold = Threshold.of_encoder(encoder, threshold)
+        self.threshold = ServedThreshold.of_encoder(encoder, threshold)
         self.encoder, self.name = encoder.eval(), name
         self.lock = threading.Lock()
         self._backend = open_backend(encoder, backend)
@@ -188,7 +188,7 @@ class Reranker:
     """A cross-encoder and its threshold."""
 
     def __init__(self, encoder: PairEncoder, name: str) -> None:
-        self.threshold = Threshold.of_encoder(encoder)
+        self.threshold = ServedThreshold.of_encoder(encoder)
         self.encoder, self.name = encoder.eval(), name
         self.lock = threading.Lock()
 

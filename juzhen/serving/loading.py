@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from juzhen.core.errors import UserError
-from juzhen.data.tables import Reading, typed
+from juzhen.data.tables import TableReading, typed
 from juzhen.encoders.adapters import base_of, has_adapter
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.locate import ENCODER_FOLDER
@@ -91,6 +91,6 @@ def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
     elif path.is_dir():
         index = Index.open(path, encoder)
     else:
-        index = index_in_memory(encoder, read_rows(path, Reading(spell=_by_build)))
+        index = index_in_memory(encoder, read_rows(path, TableReading(spell=_by_build)))
     index.warm()
     return Corpus(index, path.resolve().name, index.facts()["dimension"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from juzhen.core.errors import nearest
 from juzhen.core.texts import short
-from juzhen.serving.engines import Embedder, Reranker, Threshold
+from juzhen.serving.engines import Embedder, Reranker, ServedThreshold
 from juzhen.serving.errors import RequestError
 from juzhen.serving.searching import Corpus
 
@@ -30,7 +30,7 @@ class ServedModels:
         return {embedder.name: embedder for embedder in (self.embedder, *self.adapters)}
 
     @property
-    def thresholds(self) -> dict[str, Threshold]:
+    def thresholds(self) -> dict[str, ServedThreshold]:
         """By the names of all models."""
         judges: list[Embedder | Reranker] = [*self.embedders.values()]
         judges += [] if self.reranker is None else [self.reranker]

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from juzhen.core.errors import UserError
 from juzhen.data.excel import EXCEL
 from juzhen.data.row_kinds import find_columns, pair_columns, text_cells
-from juzhen.data.tables import DELIMITERS, JSON, Reading, read_own_table
+from juzhen.data.tables import DELIMITERS, JSON, TableReading, read_own_table
 from juzhen.serving.errors import RequestError, naming, written
 
 CONTENT_TYPE = "application/octet-stream"
@@ -57,7 +57,7 @@ def read_pairs(name: str, content: bytes, header: bool | None, sheet: str | None
         raise RequestError(
             400, f"{path.name or 'name'}: this format is not read here; expected {expected}", param="name"
         )
-    reading = Reading(header=header, sheet=sheet, spell=lambda _, value: f"choosing {value}")
+    reading = TableReading(header=header, sheet=sheet, spell=lambda _, value: f"choosing {value}")
     with naming("name"):
         table = read_own_table(path, reading, content=content, most_bytes=MOST_BYTES)
         if len(table.lines) > MOST_ROWS:

@@ -19,7 +19,7 @@ from juzhen.data.new_set import clean, make_set, origin_of, write_set
 from juzhen.data.row_kinds import guess, read_raw, text_cells
 from juzhen.data.rows import as_examples, split_raw
 from juzhen.data.source import load_examples
-from juzhen.data.tables import Reading, column_values, names_of, read_own_table, text_values
+from juzhen.data.tables import TableReading, column_values, names_of, read_own_table, text_values
 from juzhen.encoders.views_text import Translations
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").split("\n")[1:41]
@@ -158,7 +158,7 @@ def test_texts_with_odd_signs_go_through_a_set_and_a_table_of_translations(tmp_p
 
 def test_several_texts_of_one_cell_become_rows(tmp_path):
     rows = [("标准问", "相似问"), ("怎么退货", "退货||想退掉 || 如何退"), ("怎么开票", "开发票")]
-    raw = read_raw(write_csv(tmp_path / "faq.csv", rows), Reading(split_cells="||"))
+    raw = read_raw(write_csv(tmp_path / "faq.csv", rows), TableReading(split_cells="||"))
     cells = split_raw(raw, guess(raw)).cells
     assert cells["相似问"].tolist() == ["退货", "想退掉", "如何退", "开发票"]
     assert cells.index.tolist() == [2, 2, 2, 3]
@@ -179,13 +179,13 @@ def test_sheets_are_named_and_chosen(tmp_path):
     assert table.faults.keys() == {1}
     assert "测试" in table.notes[0]
     for name in ("测试", "3"):
-        assert column_values(read_own_table(path, Reading(sheet=name)), 0) == ["测试问"]
+        assert column_values(read_own_table(path, TableReading(sheet=name)), 0) == ["测试问"]
     with pytest.warns(UserWarning, match="sheet='封面'"):
         assert len(as_examples(path, on_bad_row="drop")) == 5
     with pytest.raises(UserError, match=r"no sheet 练习; known: .*训练"):
-        read_own_table(path, Reading(sheet="练习"))
+        read_own_table(path, TableReading(sheet="练习"))
     with pytest.raises(UserError, match=r"--sheet 1: .*no sheets"):
-        read_own_table(tmp_path / "faq.csv", Reading(sheet="1"))
+        read_own_table(tmp_path / "faq.csv", TableReading(sheet="1"))
 
 
 def test_stray_cells_of_a_sheet_cost_a_cell_each(tmp_path):

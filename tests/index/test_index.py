@@ -17,7 +17,7 @@ from pages import page
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.data.tables import Reading
+from juzhen.data.tables import TableReading
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.search import recall
@@ -128,7 +128,7 @@ def test_metadata_that_no_json_holds_are_refused_with_their_line(tmp_path, numbe
     table.write_text(f'{{"text": "甲", "m": NaN}}\n{{"text": "乙", "m": {{"x": [{number}]}}}}\n')
     with pytest.raises(UserError, match=rf"{table}:2: .*--on-bad-row drop"):
         read_rows(table, metadata=["m"])
-    read = read_rows(table, Reading(on_bad_row="drop"), metadata=["m"])
+    read = read_rows(table, TableReading(on_bad_row="drop"), metadata=["m"])
     assert (read.texts, read.metadata, read.dropped) == (["甲"], [{"m": None}], 1)  # a missing number
     assert read_rows(table).texts == ["甲", "乙"]
 

@@ -259,7 +259,7 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lcqm", "bm25", "--out", "of_tests_x.tsv"], "set=lcqm: did you mean lcqmc"),
+        (["lcqm", "bm25", "--out", "of_tests_x.tsv"], "set=lcqm: there is no such set; did you mean lcqmc"),
         (["demo_sts", "bm25", "--out", "of_tests_x.tsv"], "demo_sts"),
         (
             ["demo_qmc", "bm25", "--out", "x.csv"],
@@ -272,7 +272,7 @@ def test_the_verb_warns_of_such_pairs_in_one_line(tmp_path, encoder_folder, monk
         (["demo_qmc", "nothing", "--out", "of_tests_x.tsv"], "nothing: no such folder"),
         (
             ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--keep-out", "lcqm"],
-            "evaluate=lcqm: did you mean",
+            "evaluate=lcqm: there is no such set; did you mean",
         ),
         (
             ["demo_qmc", "bm25", "--out", "of_tests_x.tsv", "--share", "2"],

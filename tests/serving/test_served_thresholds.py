@@ -13,7 +13,7 @@ from running import serving  # noqa: E402  # needs those packages
 
 from juzhen.core.errors import UserError  # noqa: E402
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder  # noqa: E402
-from juzhen.serving.engines import Threshold  # noqa: E402
+from juzhen.serving.engines import ServedThreshold  # noqa: E402
 from juzhen.serving.loading import load_models  # noqa: E402
 
 TEXTS = ["今天天气很好", "怎么退货", "什么时候发货", "东西想退掉怎么办", "明天天气怎么样", "好"]
@@ -153,9 +153,9 @@ def test_the_server_says_which_threshold_it_uses(folders, models, prompted_folde
 def test_a_threshold_is_chosen_by_a_set_or_a_number(folders):
     options = {"name": None, "device": "cpu", "backend": "torch"}
     for word, threshold in (
-        ("other", Threshold(0.25, "other")),
-        ("0.5", Threshold(0.5)),
-        ("-1", Threshold(-1.0)),
+        ("other", ServedThreshold(0.25, "other")),
+        ("0.5", ServedThreshold(0.5)),
+        ("-1", ServedThreshold(-1.0)),
     ):
         assert (
             load_models(str(folders[0]), None, None, threshold=word, **options).embedder.threshold

@@ -10,7 +10,7 @@ from juzhen.data.configured import described_sets, read_description
 from juzhen.data.rows import own_set
 from juzhen.data.source import load_examples
 from juzhen.data.spec import Source
-from juzhen.data.tables import Reading, as_text, is_table, text_values
+from juzhen.data.tables import TableReading, as_text, is_table, text_values
 
 EVALUATION_SPLITS = ("dev", "test")
 
@@ -43,7 +43,7 @@ class ConfiguredSets:
         sets: dict[str, Examples] = {}
         for name in self._of_rows() if names is None else names:
             if is_table(name):
-                sets[name] = own_set(Path(name), Reading(on_bad_row="drop"), splits[-1])[1]
+                sets[name] = own_set(Path(name), TableReading(on_bad_row="drop"), splits[-1])[1]
                 continue
             key, _, split = name.partition("/")
             require_set(option, key, self.files)
