@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from juzhen.cli.options import Encoder, Numbers
+from juzhen.cli.program import FAILED_STATUS
 from juzhen.core.errors import require_choice
 from juzhen.core.network import without_hub
 from juzhen.core.owned import require_ours
@@ -48,6 +49,9 @@ def parity(
     differs beyond rounding, the first text that does is shown, with the reason where it is known: prompt, special
     tokens, truncation, normalisation, pooling, order, precision.
 
+    The exit status is 1 where texts differ by more than a way's precision explains, where a server or an export gives
+    nothing, and where no way could be computed.
+
     juzhen parity runs/NAME --with http://127.0.0.1:8000
     juzhen parity runs/NAME texts.txt --with out/onnx out/int8
     """
@@ -80,7 +84,7 @@ def parity(
     rows = [
         [
             way.name,
-            "left out" if way.largest is None else f"{way.largest:.1e}",
+            ("failed" if way.failed else "left out") if way.largest is None else f"{way.largest:.1e}",
             "" if way.largest is None else f"{way.differing:,}",
             "" if way.text is None else beginning(way.text),
             way.reason,
@@ -94,6 +98,9 @@ def parity(
     print(f"{len(texts):,} texts, beside transformers, one text at a time")
     if json is not None:
         write_json(json, [way.as_dict() for way in results])
+    none_computed = all(way.largest is None for way in results)
+    if none_computed or any(way.failed for way in results):
+        raise Exit(FAILED_STATUS)
 
 
 def beginning(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from juzhen.core.errors import UserError
+from juzhen.core.shape import Shape, require_shape
 
 MOST_NODES = 100_000
 """Values that a YAML file may spell out with its aliases: nine lines of them can say 10^9."""
@@ -60,10 +61,35 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
 def read_json(path: str | Path) -> Any:
     """The content of a JSON file. Raises OSError as `require_file`, and ValueError for what is no JSON."""
+    return parse_json(read_text(path))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a text of JSON. Raises ValueError for what is none."""
     try:
-        return json.loads(read_text(path))
+        return json.loads(text)
     except RecursionError:
         raise ValueError("brackets in brackets, hundreds deep") from None
+
+
+def read_shaped(path: str | Path, shape: Shape, remedy: str) -> Any:
+    """Read a JSON file that is indexed afterwards.
+
+    Args:
+        path: The file.
+        shape: What it holds, as of `require_shape`.
+        remedy: What to do about a file that holds something else.
+
+    Raises:
+        OSError: As of `require_file`.
+        UserError: No JSON, or a value of another shape, naming the file and the place.
+    """
+    try:
+        content = read_json(path)
+        require_shape(content, shape, "its content")
+    except ValueError as error:
+        raise UserError(f"{path}: {error}. {remedy}.") from error
+    return content
 
 
 class _KeysOnce(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types

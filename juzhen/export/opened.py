@@ -1,7 +1,8 @@
 """Exports opened as others open them: by the files of the folder alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,19 +12,25 @@ import torch
 from jaxtyping import Float
 from tokenizers import Tokenizer
 
-from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json, require_file
+from juzhen.core.errors import UserError, foreign_reason
+from juzhen.core.opened import read_shaped, require_file
+from juzhen.core.shape import Entries, Object
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import scores_pairs
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import quiet
-from juzhen.export.formats import SETTINGS
+from juzhen.export.formats import SETTINGS, Format
 
 Rows = Sequence[str] | Sequence[tuple[str, str]]
 
 BATCH = 64
+
+REMEDY = "Write the export again with juzhen export"
+_GRAPH = {"format": str, "inputs": [str], "outputs": [str]}
+EMBEDDING_SETTINGS = Object(_GRAPH | {"prompt": str}, {"prompts": Entries(str)})
+SCORE_SETTINGS = Object(_GRAPH | {"symmetric": bool, "grades": [float]})
 
 
 class Opened(Protocol):
@@ -41,29 +48,76 @@ class Opened(Protocol):
 
 
 def open_export(folder: str | Path) -> Opened:
-    """What an export holds. Raises UserError for a folder that is none."""
+    """Open what an export holds.
+
+    Raises:
+        UserError: A folder that is none, or one whose files are missing, damaged, or of different exports.
+    """
+    folder = require_export(folder)
+    with _reading(folder):
+        return Graph(folder) if (folder / SETTINGS).is_file() else Modules(folder)
+
+
+def require_export(folder: str | Path) -> Path:
+    """The path of an export. Raises UserError for a folder that is none."""
     folder = Path(folder)
-    if (folder / SETTINGS).is_file():
-        return Graph(folder)
-    if not (folder / "modules.json").is_file():
-        raise UserError(f"{folder}: no export of juzhen: expected {SETTINGS} or modules.json in it")
-    return Modules(folder)
+    if not (folder / SETTINGS).is_file() and not (folder / "modules.json").is_file():
+        raise UserError(
+            f"{folder}: no export of juzhen: expected {SETTINGS} or modules.json in it. {REMEDY}."
+        )
+    return folder
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings of a graph. Raises UserError for settings that nobody can compute with."""
+    path = folder / SETTINGS
+    settings = read_shaped(path, Object({"kind": str}), REMEDY)
+    shapes = {"embeddings": EMBEDDING_SETTINGS, "scores": SCORE_SETTINGS}
+    read_shaped(path, shapes.get(settings["kind"], EMBEDDING_SETTINGS), REMEDY)
+    if settings["kind"] not in shapes or settings["format"] not in [*Format]:
+        raise UserError(
+            f"{path}: kind={settings['kind']} or format={settings['format']} is unknown. {REMEDY}."
+        )
+    return settings
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Turns whatever a library raises about files of an export into a refusal."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # tokenizers and onnxruntime have bases of their own
+        raise UserError(
+            f"{folder}: this export cannot be computed ({foreign_reason(error)}). {REMEDY}."
+        ) from error
 
 
 class Graph:
     """A graph of ONNX or OpenVINO behind its tokenizer.json."""
 
     def __init__(self, folder: Path) -> None:
-        self.settings = read_json(folder / SETTINGS)
+        self._folder = folder
+        self.settings = read_settings(folder)
         self._tokenizer = read_tokenizer(folder)
         self.by, self._calls_at_once, self._run = _opened(folder, self.settings["outputs"])
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
-        return self._outputs(self._prompted(texts), batch_size)[0]
+        if self.settings["kind"] != "embeddings":
+            raise UserError(
+                f"{self._folder}: this export gives scores of pairs and no embeddings. Name another."
+            )
+        with _reading(self._folder):
+            return self._outputs(self._prompted(texts), batch_size)[0]
 
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
     ) -> Float[np.ndarray, "pairs"]:
+        with _reading(self._folder):
+            return self._scores(pairs, batch_size)
+
+    def _scores(self, pairs: Sequence[tuple[str, str]], batch_size: int) -> Float[np.ndarray, "pairs"]:
         if self.settings["kind"] == "embeddings":
             first, second = (self._prompted(side) for side in zip(*pairs, strict=True))
             *_, first_vectors = self._outputs(first, batch_size)  # `firsts`, where there is such an output
@@ -134,6 +188,7 @@ class Modules:
     """A folder of sentence-transformers, computed by it where it is installed, else by juzhen."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._theirs = find_spec("sentence_transformers") is not None
         self.by = "sentence-transformers" if self._theirs else "juzhen"
         self._model: Any
@@ -151,13 +206,18 @@ class Modules:
             self._model = kind(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
 
     def encode(self, texts: Sequence[str], *, batch_size: int = BATCH) -> Float[np.ndarray, "texts dim"]:
-        if not self._theirs:
-            return self._model.encode(list(texts), show_progress=False)
-        return self._model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
+        with _reading(self._folder):
+            if not self._theirs:
+                return self._model.encode(list(texts), show_progress=False)
+            return self._model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
 
     def score(
         self, pairs: Sequence[tuple[str, str]], *, batch_size: int = BATCH
     ) -> Float[np.ndarray, "pairs"]:
+        with _reading(self._folder):
+            return self._scores(pairs, batch_size)
+
+    def _scores(self, pairs: Sequence[tuple[str, str]], batch_size: int) -> Float[np.ndarray, "pairs"]:
         if not self._theirs:
             return self._model.score(list(pairs), show_progress=False)
         if not hasattr(self._model, "predict"):

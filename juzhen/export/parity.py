@@ -15,16 +15,16 @@ import torch
 from juzhen.backends import open_backend
 from juzhen.backends.names import MOST_DIFFERENCE, BackendName
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json
+from juzhen.core.finite import require_finite
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.export.folder import finished
 from juzhen.export.formats import SETTINGS, Format
-from juzhen.export.opened import Modules, open_export
+from juzhen.export.opened import Modules, open_export, read_settings, require_export
 from juzhen.export.proof import reference
-from juzhen.export.reasons import reason_of
+from juzhen.export.reasons import NEAR, reason_of
 from juzhen.export.remote import RemoteServer
 
 Encode = Callable[[list[str]], np.ndarray]
@@ -41,10 +41,14 @@ WAYS = (PADDED, PACKED, *list(BackendName)[1:], THEIRS)
 class Way:
     """What one way gave.
 
-    largest  largest difference of a number of a unit embedding, or of a score as a share of the largest; None: it is
-             left out
-    text     the first text that differs beyond rounding
-    reason   why, where it is known; of a way that is left out, why it is
+    Attributes:
+        name: The name of the way, the folder of an export, or the address of a server.
+        largest: Largest difference of a number of a unit embedding, or of a score as a share of the largest one; None:
+            nothing was computed.
+        differing: How many texts differ beyond rounding.
+        text: The first of them.
+        reason: Why, where it is known; of a way that computed nothing, why not.
+        failed: Whether it differs more than its precision explains, or was asked for and computed nothing.
     """
 
     name: str
@@ -52,6 +56,7 @@ class Way:
     differing: int = 0
     text: str | None = None
     reason: str = ""
+    failed: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -66,16 +71,30 @@ def compare_ways(
     only: Collection[str] | None = None,
     on_way: Callable[[str], None] = lambda name: None,
 ) -> list[Way]:
-    """Each way that is installed, compared with transformers, one text at a time.
+    """Compare each way that is installed with transformers, one text at a time.
 
-    beside  further ways: folders of exports, addresses of servers
-    key     for the servers among them
-    only    the names of WAYS that are computed; None: all
-    on_way  is told the name of each before it is computed
+    Args:
+        encoder: A `SentenceEncoder` or a cross-encoder.
+        texts: What is encoded; a cross-encoder scores each with the one at the same place from the end.
+        beside: Further ways: folders of exports, addresses of servers.
+        key: For the servers among them.
+        only: The names of WAYS that are computed; None: all.
+        on_way: Called with the name of each before it is computed.
 
-    Raises UserError for a family of encoders that has no such ways, and for what of `beside` is neither.
+    Returns:
+        One entry for each way. A server that cannot be reached and an export that cannot be computed have failed.
+
+    Raises:
+        UserError: A family of encoders without such ways, or an entry of `beside` that is neither.
     """
     texts = list(texts)
+    for address in beside:
+        if not _is_server(address):
+            require_export(address)
+        elif isinstance(encoder, PairEncoder):
+            raise UserError(
+                f"{address}: servers give embeddings, and this encoder scores pairs. Name an export."
+            )
     if isinstance(encoder, PairEncoder):
         return _compare_pairs(encoder, texts, beside, only, on_way)
     if not isinstance(encoder, SentenceEncoder) or encoder.templates is not None:
@@ -89,8 +108,8 @@ def compare_ways(
             if only is None or way[0] in only
         ]
         for address in beside:
-            open_way, rounded = _beside(address, key), _rounded(address)
-            ways.append(_compared(encoder, texts, expected, address, open_way, rounded, on_way))
+            opened, rounded = _beside(address, key), _rounded(address)
+            ways.append(_compared(encoder, texts, expected, address, opened, rounded, on_way, asked=True))
     return ways
 
 
@@ -111,18 +130,20 @@ def _compared(
     open_way: Callable[[], Encode],
     rounded: str,
     on_way: Callable[[str], None],
+    *,
+    asked: bool = False,
 ) -> Way:
+    """What a way gives. asked: it was named by its place, and fails if nothing can be computed."""
     on_way(name)
-    try:
-        encode = open_way()
-        vectors = np.asarray(encode(texts), dtype=np.float32)
-    except UserError as error:
-        return Way(name, None, reason=str(error))
+    computed = _computed(name, open_way, texts, axes=2, asked=asked)
+    if isinstance(computed, Way):
+        return computed
+    encode, vectors = computed
     size = min(vectors.shape[1], expected.shape[1])
     apart = np.abs(unit(vectors)[:, :size] - unit(expected[:, :size])).max(1)
     if vectors.shape[1] != expected.shape[1]:
         reason = f"dimensions: {vectors.shape[1]} numbers, the encoder gives {expected.shape[1]}"
-        return Way(name, float(apart.max()), len(texts), texts[0], reason)
+        return Way(name, float(apart.max()), len(texts), texts[0], reason, failed=True)
     rows = np.flatnonzero(~(apart <= MOST_DIFFERENCE))
     largest = float(apart.max())
     if not len(rows):
@@ -131,7 +152,28 @@ def _compared(
     reason = reason_of(
         encoder, texts, row, unit(vectors[row : row + 1])[0], expected, encode, rounded=rounded
     )
-    return Way(name, largest, len(rows), texts[row], reason)
+    failed = reason != rounded or not rounded or largest > NEAR
+    return Way(name, largest, len(rows), texts[row], reason, failed)
+
+
+def _computed(
+    name: str, open_way: Callable[[], Callable[[Any], Any]], rows: Sequence[Any], *, axes: int, asked: bool
+) -> tuple[Callable[[Any], Any], np.ndarray] | Way:
+    """The way, opened, and its vectors or scores; a Way without numbers where it gives no finite ones for each row."""
+    is_open = False
+    try:
+        encode = open_way()
+        is_open = True
+        numbers = np.asarray(encode(rows), dtype=np.float32)
+        if numbers.ndim != axes or len(numbers) != len(rows) or not numbers.size:
+            shape = " × ".join(map(str, numbers.shape)) or "one"
+            raise UserError(
+                f"{name}: it gives {shape} numbers for {len(rows):,} texts. Write or start it again."
+            )
+        require_finite(numbers, rows, giver=name)
+    except UserError as error:
+        return Way(name, None, reason=str(error), failed=asked or is_open)
+    return encode, numbers
 
 
 def _length(encoder: SentenceEncoder, text: str, vector: np.ndarray) -> str:
@@ -184,18 +226,23 @@ def _require_theirs() -> None:
         raise UserError("it is not installed: pip install sentence-transformers")
 
 
+def _is_server(address: str) -> bool:
+    return address.startswith(("http://", "https://"))
+
+
 def _beside(address: str, key: str | None) -> Callable[[], Encode]:
-    """What opens a further way. Raises UserError for what is no address and no export."""
-    if address.startswith(("http://", "https://")):
-        return lambda: RemoteServer(address, key).encode
-    opened = open_export(address)
-    return lambda: opened.encode
+    """What opens a further way."""
+    return lambda: RemoteServer(address, key).encode if _is_server(address) else open_export(address).encode
 
 
 def _rounded(address: str) -> str:
-    """Why an export rounds; "" where it should not, and of a server."""
-    settings = Path(address, SETTINGS)
-    is_rounded = settings.is_file() and Format(read_json(settings)["format"]).is_quantised
+    """Why an export rounds; "" where it should not, of a server, and of settings that cannot be read."""
+    try:
+        is_rounded = (
+            Path(address, SETTINGS).is_file() and Format(read_settings(Path(address))["format"]).is_quantised
+        )
+    except UserError:
+        return ""
     return ROUNDED[BackendName.ONNX_INT8] if is_rounded else ""
 
 
@@ -221,14 +268,17 @@ def _compare_pairs(
         results = []
         for name, open_way in ways.items():
             on_way(name)
-            try:
-                apart = np.abs(open_way()(pairs) - expected) / largest
-            except UserError as error:
-                results.append(Way(name, None, reason=str(error)))
+            computed = _computed(name, open_way, pairs, axes=1, asked=name in beside)
+            if isinstance(computed, Way):
+                results.append(computed)
                 continue
+            scores = computed[1]
+            apart = np.abs(scores - expected) / largest
             rows = np.flatnonzero(~(apart <= MOST_DIFFERENCE))
             text = " | ".join(pairs[rows[0]]) if len(rows) else None
-            results.append(Way(name, float(apart.max()), len(rows), text, _rounded(name) if text else ""))
+            reason = _rounded(name) if text else ""
+            failed = bool(text) and not (reason and apart.max() <= NEAR)
+            results.append(Way(name, float(apart.max()), len(rows), text, reason, failed))
     return results
 
 
