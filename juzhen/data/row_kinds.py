@@ -2,8 +2,10 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +59,15 @@ TEACHER_SCORES = re.compile(TEACHER_SCORE.format(r"(positive|negative(_\d+)?)"))
 
 GOLD_NAMES = re.compile("(?i)(gold[ _]?)?(labels?|scores?)|标签|标注|分数|得分")
 """Columns that hold gold values, whatever they look like: what is no label there is refused with its line."""
+
+GRADE_NAMES = re.compile("(?i)(gold[ _]?)?scores?|分数|得分")
+"""Those of them that hold grades, even where nearly all are 0 and 1."""
+
+MOST_LABELS = 0.99
+"""Share of labels that are classes, from which on the others are faulty rows and no grades."""
+
+MANY_LABELS = 0.9
+"""The same where a person names the kind; without that, a share from which on the reading is worth a remark."""
 
 KINDS: tuple[Kind, ...] = tuple(kind for kind in TEXT_COLUMNS if kind not in JUDGED)
 """What a table of one file can be."""
@@ -192,7 +203,7 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
         target = None
     if target and len(texts) == 2 and kind in (None, Kind.POSITIVE_PAIR):
         values = [value for value in cells[target].unique() if value]
-        classes = pair_classes(values) or {}
+        classes = settled_classes(pair_classes, cells[target]) or {}
         apart = "0" in classes.values() or any(
             re.fullmatch("|".join(NLI_WORDS[1:]), _plain(v)) for v in values
         )
@@ -204,7 +215,10 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
         if len(values) == 1 and classes:
             notes.append(f"{target} is {values[0]} in every row: all pairs belong together")
             kind = Kind.POSITIVE_PAIR
-    kind = kind or _kind(table, texts, target)
+    if kind is None:
+        kind = _kind(table, texts, target)
+        if kind in (Kind.LABELLED_PAIR, Kind.SCORED_PAIR, Kind.NLI_PAIR) and target:
+            notes += odd_labels(table, kind, texts, target)
     if kind in (Kind.TRIPLET, Kind.POSITIVE_PAIR, Kind.NLI_PAIR):
         texts = sorted(texts, key=_role)
     fields = list(TEXT_COLUMNS[kind])
@@ -303,10 +317,36 @@ def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
         return (Kind.SENTENCE, Kind.POSITIVE_PAIR, Kind.TRIPLET)[min(len(texts), 3) - 1]
     if len(texts) == 1:
         return Kind.LABELLED_TEXT
-    values = [value for value in table.cells[target].unique() if value]
-    if nli_classes(values, texts):
+    column = table.cells[target]
+    if settled_classes(partial(nli_classes, texts=texts), column):
         return Kind.NLI_PAIR
-    return Kind.LABELLED_PAIR if pair_classes(values) else Kind.SCORED_PAIR
+    share = 1.0 if GRADE_NAMES.fullmatch(target) else MOST_LABELS
+    return Kind.LABELLED_PAIR if settled_classes(pair_classes, column, share) else Kind.SCORED_PAIR
+
+
+def odd_labels(table: RawTable, kind: Kind, texts: Sequence[str], target: str) -> list[str]:
+    """A remark on labels that are few and unlike the others, with the first line; none where there are no such."""
+    column = table.cells[target]
+    read = partial(nli_classes, texts=texts) if kind is Kind.NLI_PAIR else pair_classes
+    classes = settled_classes(read, column, MANY_LABELS)
+    ignored = NO_LABEL if kind is Kind.NLI_PAIR else [""]
+    odd = column[~column.isin([*(classes or ()), *ignored])]
+    if classes is None or odd.empty:
+        return []
+    found = (
+        f"{len(odd):,} of {(column != '').sum():,} rows hold none of {listed(sorted(classes))}, the first is "
+        f"{odd.iloc[0]} in {table.table.at(odd.index[0])}"
+    )
+    fields = dict(zip(("text_a", "text_b"), texts, strict=True))
+    if kind is Kind.SCORED_PAIR:
+        other = table.reading.spell("columns", fields | {"label": target})
+        return [
+            f"{target}: {found}. The values are read as grades. For labels, with such rows faulty, say {other}"
+        ]
+    if kind is Kind.LABELLED_PAIR:
+        other = table.reading.spell("columns", fields | {"score": target})
+        return [f"{target}: {found}. Such rows are faulty. For grades say {other}"]
+    return [f"{target}: {found}. Such rows are faulty"]
 
 
 def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Sequence[str] = ()) -> Guess:
@@ -330,7 +370,8 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
             )
         return Guess(kind, columns, {value: value for value in sorted(values)}, None, tuple(notes))
     texts = [column for field, column in columns.items() if field != TARGET_COLUMN[kind]]
-    classes = pair_classes(values) if kind is Kind.LABELLED_PAIR else nli_classes(values, texts)
+    read = pair_classes if kind is Kind.LABELLED_PAIR else partial(nli_classes, texts=texts)
+    classes = settled_classes(read, column, MANY_LABELS)
     if not classes and kind is Kind.NLI_PAIR and len(values) == 3:
         classes = dict(zip(sorted(values), NLI_CLASSES, strict=True))
     if not classes:
@@ -344,6 +385,34 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
             f"{name}: " + ", ".join(f"{value} is taken for {meant}" for value, meant in classes.items())
         )
     return Guess(kind, columns, classes, None, tuple(notes))
+
+
+def settled_classes(
+    read: Callable[[Iterable[str]], dict[str, str] | None],
+    column: Iterable[str],
+    share: float = MOST_LABELS,
+) -> dict[str, str] | None:
+    """Classes of a column of labels, a few of which may be none.
+
+    Args:
+        read: `pair_classes` or `nli_classes`.
+        column: The label of each row.
+        share: Of the labels, at least so many must be classes for the others to be faulty rows.
+
+    Returns:
+        Label → its class; None where the column holds something else.
+
+    >>> settled_classes(pair_classes, [*"01" * 100, "2"]), settled_classes(pair_classes, [*"0120"])
+    ({'0': '0', '1': '1'}, None)
+    """
+    counts = Counter(value for value in column if value)
+    if classes := read(counts):
+        return classes
+    patterns = "|".join([YES, NO, *NLI_WORDS])
+    known = [value for value in counts if re.fullmatch(patterns, _plain(value))]
+    classes = read(known) or {}
+    is_settled = sum(counts[value] for value in classes) >= share * counts.total()
+    return classes if is_settled and len({*classes.values()}) > 1 else None
 
 
 def pair_classes(values: Iterable[str]) -> dict[str, str] | None:

@@ -4,6 +4,7 @@
 hold the same are the same rows.
 """
 
+import math
 import re
 import unicodedata
 import warnings
@@ -29,7 +30,9 @@ from juzhen.data.row_kinds import (
     RawTable,
     guess,
     nli_classes,
+    odd_labels,
     pair_classes,
+    settled_classes,
     text_cells,
 )
 from juzhen.data.source import load_examples
@@ -281,16 +284,22 @@ def _by_position(raw: RawTable) -> Guess:
     if len(names) == 2:
         return Guess(Kind.POSITIVE_PAIR, {"anchor": names[0], "positive": names[1]})
     if len(names) == 3:
-        values = [value for value in raw.cells[names[2]].unique() if value]
-        numbers = [number_or_nan(value) for value in values]
-        is_number = [number == number for number in numbers]
+        column = raw.cells[names[2]]
         pair = {"text_a": names[0], "text_b": names[1]}
-        if values and (not all(is_number) or {*numbers} <= {0.0, 1.0}) and (classes := pair_classes(values)):
-            return Guess(Kind.LABELLED_PAIR, pair | {"label": names[2]}, classes)
-        if classes := nli_classes(values):
+
+        def noted(kind: Kind) -> tuple[str, ...]:
+            return tuple(odd_labels(raw, kind, names[:2], names[2]))
+
+        classes = settled_classes(pair_classes, column) or {}
+        numbers = [number_or_nan(value) for value in classes]
+        if classes and (any(map(math.isnan, numbers)) or {*numbers} <= {0.0, 1.0}):
+            return Guess(
+                Kind.LABELLED_PAIR, pair | {"label": names[2]}, classes, notes=noted(Kind.LABELLED_PAIR)
+            )
+        if classes := settled_classes(nli_classes, column):
             premise = {"premise": names[0], "hypothesis": names[1], "label": names[2]}
-            return Guess(Kind.NLI_PAIR, premise, classes)
-        if any(is_number):
-            return Guess(Kind.SCORED_PAIR, pair | {"score": names[2]})
+            return Guess(Kind.NLI_PAIR, premise, classes, notes=noted(Kind.NLI_PAIR))
+        if any(not math.isnan(number_or_nan(value)) for value in column.unique()):
+            return Guess(Kind.SCORED_PAIR, pair | {"score": names[2]}, notes=noted(Kind.SCORED_PAIR))
     fields = ["anchor", "positive", *negative_columns(len(names) - 2)]
     return Guess(Kind.TRIPLET, dict(zip(fields, names, strict=True)))

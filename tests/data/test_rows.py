@@ -107,6 +107,57 @@ def test_labels_are_read_by_their_words(tmp_path, words, held):
     assert read.targets.tolist() == pytest.approx(expected[read.kind])
 
 
+def many_rows(labels, odd, held, folder):
+    """200 rows of these labels in turn, with an odd one in row 120; as they are held."""
+    rows = [
+        (f"怎么办理{n}", f"{n}如何办理", odd if n == 120 else labels[n % len(labels)]) for n in range(1, 201)
+    ]
+    if held == "tuples":
+        return rows
+    (folder / "faq.csv").write_text(
+        "\n".join(["问题,相似问题,标签", *(",".join(row) for row in rows)]), "utf-8"
+    )
+    return folder / "faq.csv"
+
+
+@pytest.mark.parametrize("held", ["file", "tuples"])
+@pytest.mark.parametrize(
+    ("labels", "odd"),
+    [("01", "2"), ("01", "0.5"), ("01", "-1"), ("01", "x"), ("是否", "也许"), ("是否", "2")],
+)
+def test_an_odd_label_is_a_faulty_row_and_makes_no_grades(tmp_path, labels, odd, held):
+    given = many_rows(labels, odd, held, tmp_path)
+    place = "faq.csv:121" if held == "file" else "row 120"
+    refusal = f"{place}: .*label.*{odd}.*on_bad_row=drop"
+    with pytest.warns(UserWarning, match=f"{place}.*score"), pytest.raises(UserError, match=refusal):
+        as_examples(given)
+    with pytest.warns(UserWarning, match=place):
+        read = as_examples(given, on_bad_row="drop")
+    assert (read.kind, len(read), read.num_dropped) == ("labelled_pair", 199, 1)
+
+
+@pytest.mark.parametrize("odd", ["1 ", "1.0", "是", "true"])
+def test_another_spelling_of_a_label_is_no_odd_one(tmp_path, odd, recwarn):
+    read = as_examples(many_rows("01", odd, "file", tmp_path))
+    assert (read.kind, read.targets[119], len(recwarn)) == ("labelled_pair", 1, 0)
+
+
+def test_grades_that_are_mostly_0_and_1_are_read_as_grades_where_that_is_said(tmp_path):
+    given = many_rows("01", "0.5", "file", tmp_path)
+    columns = {"text_a": "问题", "text_b": "相似问题", "score": "标签"}
+    assert as_examples(given, columns=columns).targets[119] == 0.5
+    given.write_text(given.read_text("utf-8").replace("标签", "得分"), "utf-8")
+    with pytest.warns(UserWarning, match="faq.csv:121.*label"):
+        assert as_examples(given).kind == "scored_pair"
+
+
+def test_an_odd_class_of_inference_is_a_faulty_row(tmp_path):
+    given = many_rows(["entailment", "neutral", "contradiction"], "neutrall", "file", tmp_path)
+    with pytest.warns(UserWarning, match="faq.csv:121"):
+        read = as_examples(given, on_bad_row="drop")
+    assert (read.kind, len(read)) == ("nli_pair", 199)
+
+
 def test_fit_learns_labels_and_not_their_words(encoder_folder, tmp_path):
     """A file with 是 and 否, for learning and for dev, leads to the weights that 1 and 0 lead to."""
     lines = ["问题,相似问题,是否同义", *(f"{a},{b},{'是' if label else '否'}" for a, b, label in PAIRS)]
