@@ -39,6 +39,8 @@ class SetWeights(pl.Callback):
     needs_blend: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ("values",)
     """Tensors that go on after a resume."""
+    are_learnt: ClassVar[bool] = False
+    """The weights are parameters of the module: when the best step is loaded, they are of that step."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -106,7 +108,7 @@ class SetWeights(pl.Callback):
         return self.values.detach() * torch.tensor(self._fixed, device=self.values.device)
 
     def summary(self) -> dict[str, float]:
-        """Set → its weight at the end."""
+        """Set → its weight: of the step whose parameters the module holds where weights are learnt, else the last."""
         current = self.current().tolist() if self.names else []
         return {name: float(f"{value:.6g}") for name, value in zip(self.names, current, strict=True)}
 
@@ -193,6 +195,7 @@ class Uncertainty(SetWeights):
     """
 
     kept = ()  # the module has them
+    are_learnt = True
 
     def __init__(self, *, lr: float) -> None:
         super().__init__()

@@ -67,7 +67,7 @@ def wandb_mode(mode: str) -> str:
     if problem and mode == "online":
         raise UserError(f"logger.wandb=online: {problem}. Mend that, or use logger.wandb=offline.")
     if problem:
-        log.info("W&B offline: %s. Send the run later with `wandb sync`.", problem)
+        log.info("W&B offline: %s", problem)
     return "offline" if problem else "online"
 
 

@@ -15,8 +15,11 @@ from datamodules.datamodule import Selection, SentenceDataModule
 from juzhen.encoders.adapters import parameter_counts
 
 
-def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str, Any]:
-    """How long the stage that `trainer` has just fitted took, and what its best validation was."""
+def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_step: int) -> dict[str, Any]:
+    """How long the stage that `trainer` has just fitted took, and what its best validation was.
+
+    kept_step  the one whose weights the module holds
+    """
     if not data.train:
         return {}
     module = trainer.lightning_module
@@ -25,9 +28,14 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
     watch, counts, memory = (by_type.get(kind) for kind in (Throughput, SetCounts, PeakMemory))
     mining = by_type.get(NegativeMining)
     deciding = next((each for each in trainer.callbacks if isinstance(each, SetWeights) and each.names), None)
-    weights = deciding.summary() if deciding else module.loss_weights
-    sets = counts.summary() if counts else {}
     steps = trainer.fit_loop.epoch_loop.global_step
+    weights = {name: {"weight": weight} for name, weight in module.loss_weights.items()}
+    if deciding:
+        step = kept_step if deciding.are_learnt else steps
+        weights = {
+            name: {"weight": weight, "weight_step": step} for name, weight in deciding.summary().items()
+        }
+    sets = counts.summary() if counts else {}
     return {
         "steps": steps,
         "planned_steps": data.total_steps,
@@ -37,10 +45,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule) -> dict[str
         f"best_dev_{data.selection.metric}": None if best is None else float(best),
         "kept": LAST if best is None else BEST,
         **(watch.summary() if watch else {}),
-        "sets": {
-            name: of_set | ({"weight": weights[name]} if name in weights else {})
-            for name, of_set in sets.items()
-        },
+        "sets": {name: of_set | weights.get(name, {}) for name, of_set in sets.items()},
         "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
         **({"mining": mining.summary()} if mining else {}),
         "parameters": parameter_counts(weights for _, weights in module.named_weights()),

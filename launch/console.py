@@ -9,6 +9,7 @@ from juzhen.core.measures import metric_title, speaking, speaking_keys
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.report.decisions import decision_table
 from juzhen.report.terminal import console_table, terminal
+from launch.run_folder import offline_line
 
 
 def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) -> None:
@@ -47,6 +48,8 @@ def show_result(result: Result, *, folder: str, earlier: Sequence[Result] = ()) 
     for line in set_lines(training.get("sets", {})):
         console.print(line)
     console.print(f"result and encoder: {folder}", soft_wrap=True, highlight=False)
+    if (line := offline_line([folder])) is not None:
+        console.print(line, soft_wrap=True, highlight=False)
 
 
 def best_on_dev(training: dict) -> str:
@@ -75,6 +78,7 @@ def set_lines(sets: dict[str, dict[str, float]]) -> list[str]:
         f"{name}: {counts['batches']:,} of {batches:,} batches ({100 * counts['share_of_batches']:.1f} %), "
         f"{counts['rows']:,} of {rows:,} rows ({100 * counts['share_of_rows']:.1f} %)"
         + "".join(f", {word} {counts[key]:.3g}" for key, word in MEASURED.items() if key in counts)
+        + (f" at step {counts['weight_step']}" if "weight_step" in counts else "")
         for name, counts in sets.items()
     ]
 

@@ -3,12 +3,15 @@
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
 from callbacks import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE
+from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.owned import MARKER, own_folder, refuse_links
 from juzhen.core.result import RESULT_FILE, STAGES, Result
@@ -18,6 +21,9 @@ from juzhen.core.whole import KEPT_ASIDE, clear_leftovers, move, remove_file
 from juzhen.encoders.locate import ENCODER_FOLDER
 
 WANDB = "wandb"
+OFFLINE_RUNS = f"{WANDB}/offline-run-*"
+MOST_NAMED = 3
+"""Offline runs of W&B that a command names one by one."""
 
 STAYS = (".hydra", ".lock", "train.log", MARKER, KEPT_ASIDE)
 """What is there, or written to, before a run begins."""
@@ -136,6 +142,39 @@ class RunFolder:
         for item in leftovers:
             move(item, folder)
         print(f"what an earlier run left in {self.path} is kept in {folder}", file=sys.stderr)
+
+
+def offline_line(run_folders: Iterable[str | Path]) -> str | None:
+    """Where the files of W&B wait that were written offline, and what to type to upload them; None without any.
+
+    Args:
+        run_folders: Of one run, or of all runs of a sweep. Uploaded files, and those of an earlier attempt that was set
+            aside, do not count.
+
+    Returns:
+        One line, with the command.
+    """
+    runs = [Path(folder) for folder in run_folders]
+    waiting, patterns = list[Path](), dict[str, None]()
+    for run in runs:
+        whole = shlex.quote(str(run)) if len(runs) == 1 else f"{shlex.quote(str(run.parent))}/*"
+        for below in (OFFLINE_RUNS, f"{STAGES}/*/{OFFLINE_RUNS}"):
+            found = [folder for folder in sorted(run.glob(below)) if _is_to_upload(folder)]
+            waiting += found
+            patterns |= {f"{whole}/{below}": None} if found else {}
+    if not waiting:
+        return None
+    places = dict.fromkeys(str(folder.parent) for folder in waiting)
+    words = [shlex.quote(str(folder)) for folder in waiting]
+    if len(words) > MOST_NAMED:
+        places, words = dict.fromkeys(word.rpartition("/")[0] for word in patterns), [*patterns]
+    sync = command("wandb", "sync", unquoted=words)
+    return f"W&B was offline, its files are in {', '.join(places)}. Upload them: {sync}"
+
+
+def _is_to_upload(folder: Path) -> bool:
+    """W&B leaves a mark beside the file of a run that it has uploaded."""
+    return any(folder.glob("*.wandb")) and not any(folder.glob("*.wandb.synced"))
 
 
 def require_free_space(path: Path, *, needed_bytes: int) -> None:

@@ -132,7 +132,7 @@ class StageRun:
                 _say(line, trainer)
             log.info("stage %s: %s", stage.name, _chooses(data))
             step = self._fit()
-            training = describe_training(trainer, data) | estimate
+            training = describe_training(trainer, data, kept_step=step) | estimate
             _say(early_stop_line(training, job.training.patience), trainer)
             _say(trained_line(training), trainer)
             log.info("stage %s: the weights of step %d are kept: %s", stage.name, step, training["chosen_by"])

@@ -18,6 +18,7 @@ from launch.hydra_internals import flag_parser
 from launch.job import read_job
 from launch.job_record import require_same_job
 from launch.naming import run_key
+from launch.run_folder import offline_line
 from launch.sweep_rows import key_of, keys_of_sweep
 from launch.unread import why_unread
 from launch.words import Groups
@@ -73,6 +74,7 @@ class CellLauncher(Launcher):
         )
         for cell, error in summary.failed.items():
             show(f"failed: {cell.name}: {error} ({ledger.log_of(cell)})")
+        show_offline(ledger)
         if summary.failed:
             raise SystemExit(FAILED_STATUS)
         return []  # a run's result is in its folder
@@ -111,6 +113,13 @@ class RayLauncher(CellLauncher):
         from sweeps.clusters import RayRunner
 
         return RayRunner(program(), ledger, max(cell.devices for cell in cells), **self.resources)
+
+
+def show_offline(ledger: Ledger) -> None:
+    """What to type to upload what the runs of a sweep have written for W&B."""
+    line = offline_line(history.cell.run_dir for history in ledger.histories().values())
+    if line is not None:
+        show(line)
 
 
 def _require_own_folders(cells: Sequence[SweepCell], configs: Sequence[DictConfig]) -> None:

@@ -16,7 +16,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from callbacks.trial import TrialAddress, require_optuna
-from hydra_plugins.juzhen_sweeps.launcher import FAILED_STATUS, cell_of, require_data_of
+from hydra_plugins.juzhen_sweeps.launcher import FAILED_STATUS, cell_of, require_data_of, show_offline
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
@@ -95,6 +95,7 @@ class SearchSweeper(Sweeper):
             text = search_markdown(search, seed=first.seed)
             write_text(search.path.with_suffix(".md"), text, in_own_folder=True)
         print(text, end="")
+        show_offline(ledger)
         if not search.has_score:
             raise SystemExit(FAILED_STATUS)
 

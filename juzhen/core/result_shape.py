@@ -102,7 +102,7 @@ TRAINING = Object(
         "sets": Entries(
             Object(
                 {"batches": int, "rows": int, "share_of_batches": float, "share_of_rows": float},
-                {"loss": NUMBER, "gradient_norm": NUMBER, "weight": NUMBER},
+                {"loss": NUMBER, "gradient_norm": NUMBER, "weight": NUMBER, "weight_step": int},
             )
         ),
     }

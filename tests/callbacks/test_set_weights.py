@@ -12,6 +12,7 @@ from callbacks.set_weights import LossRatio, Uncertainty
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.training.weighing import by_mean_loss
+from launch.console import set_lines
 
 TWO = (
     "dataset=[demo_sts,demo_qmc]",
@@ -45,11 +46,15 @@ def test_a_kill_between_two_updates_changes_no_bit(name, tmp_path, tiny_backbone
     assert interrupt(tmp_path / "cut", tiny_backbone, 3, "SIGKILL", *cut) == -signal.SIGKILL
     again = run_job(tmp_path / "cut", tiny_backbone, *cut)
     assert weights(again) == weights(whole)
-    ends = [
-        {key: sets["weight"] for key, sets in Result.read(run).training["sets"].items()}
-        for run in (whole, again)
-    ]
+    sets = [Result.read(run).training["sets"] for run in (whole, again)]
+    ends = [{key: each["weight"] for key, each in one.items()} for one in sets]
     assert ends[0] == ends[1]
+    step = sets[0]["demo_sts"]["weight_step"]
+    if name == "uncertainty":  # learnt with the encoder, whose best step is kept
+        of_step = logged(whole, "train/demo_sts/weight")[step - 1]
+        assert ends[0]["demo_sts"] == pytest.approx(of_step, rel=1e-5)
+    else:
+        assert step == 6
     if name != "pcgrad":
         assert len(set(logged(whole, "train/demo_sts/weight"))) > 1
         assert len(set(ends[0].values())) == 2
@@ -86,6 +91,12 @@ def test_what_does_not_suit_is_refused_before_rows_are_read(
     forbid_reading(monkeypatch)
     with pytest.raises(UserError, match=told):
         run_job(tmp_path, tiny_backbone, *words)
+
+
+def test_a_weight_is_shown_with_its_step():
+    counts = {"batches": 1, "rows": 4, "share_of_batches": 0.5, "share_of_rows": 0.5, "weight": 0.25}
+    lines = set_lines({"a": counts | {"weight_step": 4}, "b": counts})
+    assert [line.rpartition("weight")[2] for line in lines] == [" 0.25 at step 4", " 0.25"]
 
 
 def test_learnt_weights_of_sets_are_no_weights_of_the_model(tiny_backbone):

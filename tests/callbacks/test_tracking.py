@@ -65,7 +65,10 @@ def test_a_job_with_a_key_and_no_network_does_not_wait(
     assert [one.name.partition("-")[0] for one in (run / "wandb").iterdir() if one.is_dir()].count(
         "offline"
     ) == 1
-    assert "anonymous" not in capfd.readouterr().err
+    printed = capfd.readouterr()
+    assert "anonymous" not in printed.err
+    (offline,) = (run / "wandb").glob("offline-run-*")
+    assert f"wandb sync {offline}" in printed.out
     result = Result.read(run)
     assert places == [(result.name.removesuffix(f"-s{result.seed}"), "train")]
     assert result.config["logger"]["group"] is None

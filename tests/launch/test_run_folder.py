@@ -1,13 +1,15 @@
 """Run folders are locked and never overwritten; run keys change with what decides the numbers, and only then."""
 
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 from forks import python
 
 from juzhen.core.errors import UserError
 from launch.naming import run_key, run_name
-from launch.run_folder import MARKER, RunFolder, require_free_space
+from launch.run_folder import MARKER, RunFolder, offline_line, require_free_space
 
 CONFIG = {
     "name": "x",
@@ -110,3 +112,44 @@ def test_what_a_finished_stage_would_go_on_from_goes_at_the_next_start(tmp_path)
     left = {place: {one.name for one in (tmp_path / place / "checkpoints").iterdir()} for place in stages}
     whole = {"resume.ckpt", "best.ckpt"}
     assert left == {"stages/0-a": {"best.ckpt"}, "stages/1-b": whole, ".": {"best.ckpt"}}
+
+
+def offline_run(folder, name="offline-run-1-a-0", *, is_uploaded=False):
+    where = folder / "wandb" / name
+    where.mkdir(parents=True)
+    (where / "run-a-0.wandb").touch()
+    if is_uploaded:
+        (where / "run-a-0.wandb.synced").touch()
+    return where
+
+
+def synced(line):
+    """What a shell makes of the words behind `wandb sync` of a line."""
+    words = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {line.partition('wandb sync ')[2]}"], capture_output=True, text=True
+    )
+    return {Path(word) for word in words.stdout.splitlines()}
+
+
+def test_the_command_that_uploads_names_the_folders_that_wandb_wrote_offline(tmp_path):
+    run = tmp_path / "my run"
+    assert offline_line([run]) is None
+    first = offline_run(run)
+    offline_run(run, "offline-run-0-a-0", is_uploaded=True)
+    (run / "wandb" / "run-2-a-0").mkdir()
+    offline_run(run / "previous" / "1")
+    assert synced(offline_line([run])) == {first}
+    assert str(first.parent) in offline_line([run])
+    stage = offline_run(run / "stages" / "0-demo_sts")
+    assert synced(offline_line([run])) == {first, stage}
+
+
+def test_many_runs_are_uploaded_by_one_pattern(tmp_path):
+    folders = [tmp_path / "my runs" / str(number) for number in range(40)]
+    waiting = {offline_run(folder) for folder in folders} | {offline_run(folders[0] / "stages" / "0-a")}
+    line = offline_line([*folders, tmp_path / "my runs" / "never began"])
+    assert synced(line) == waiting
+    assert line.count("wandb sync") == 1
+    assert line.count(str(tmp_path)) == 4
+    again = {offline_run(folders[1], f"offline-run-{number}-a-0") for number in range(2, 9)}
+    assert synced(offline_line(folders[1:2])) == again | {folders[1] / "wandb" / "offline-run-1-a-0"}
