@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from chromium import browse, require_chromium
 
+from juzhen.cli.main import main
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 
 httpx = pytest.importorskip("httpx")
@@ -149,6 +150,47 @@ def test_a_browser_searches_compares_and_scores_a_file(address, encoder, tmp_pat
     )
     assert given[20] == ["zh-Hans", 390, None]
     assert all(request.startswith((address, "blob:")) for request in given[21])
+
+
+@pytest.mark.slow
+def test_the_answer_of_a_hit_comes_first_and_a_phone_shows_one_list_at_a_time(prompted_folder, tmp_path):
+    require_chromium()
+    names = ("怎么退货", "什么时候发货", "如何开发票")
+    lines = ["问题,主题,标准答案", *(f"{text},售后,答{place}" for place, text in enumerate(names))]
+    (tmp_path / "faq.csv").write_text("\n".join(lines), encoding="utf-8")
+    described = ["--text", "问题", "--metadata", "主题", "--metadata", "标准答案"]
+    table, index = str(tmp_path / "faq.csv"), tmp_path / "index"
+    assert main(["index", "build", str(index), str(prompted_folder), table, *described]) == 0
+    visible = "[...document.querySelectorAll('#hits ol')].map((list) => list.offsetParent !== null)"
+    tops = "[...document.querySelectorAll('#hits ol')].map((list) => list.getBoundingClientRect().top)"
+    parts = "[...document.querySelector('#hits-left .hit').children].map((part) => part.textContent)"
+    pressed = "[...document.querySelectorAll('.tabs button')].map((tab) => tab.getAttribute('aria-pressed'))"
+    with serving(prompted_folder, index=index, texts=100) as address:
+        given, complaints = browse(
+            f"{address}/",
+            ["until", IS_SHOWN.format("search")],
+            ["fill", ["#query", "怎么退货"]],
+            ["until", "document.querySelectorAll('#hits-right .hit').length"],
+            ["js", parts],
+            ["js", visible],
+            ["size", [390, 844]],
+            ["js", visible],
+            ["js", tops],
+            ["tap", ".tabs button:last-child"],
+            ["js", visible],
+            ["js", tops],
+            ["js", pressed],
+            ["js", "document.documentElement.scrollWidth"],
+        )
+    assert complaints == []
+    assert given[3][2:4] == ["怎么退货", "答0"]
+    assert "主题: 售后" in given[3][4]
+    assert "答0" not in given[3][4]
+    assert given[4] == [True, True]
+    assert (given[6], given[9]) == ([True, False], [False, True])
+    assert given[10][1] == given[7][0]  # the second list is where the first one was
+    assert given[11] == ["false", "true"]
+    assert given[12] == 390
 
 
 @pytest.mark.slow

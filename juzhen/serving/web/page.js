@@ -45,6 +45,16 @@ at("key-form").addEventListener("submit", (event) => {
 
 // Search: two ways side by side.
 const ways = [at("way-left"), at("way-right")], lists = [at("hits-left"), at("hits-right")];
+const tabs = [...document.querySelectorAll(".tabs button")];
+/** Where there is room for one list, the tabs choose which. */
+function showTabs(side = Number(at("hits").dataset.side)) {
+  at("hits").dataset.side = side;
+  tabs.forEach((tab, place) => {
+    tab.textContent = ways[place].selectedOptions[0]?.text ?? "";
+    tab.setAttribute("aria-pressed", place === side);
+  });
+}
+tabs.forEach((tab, side) => tab.addEventListener("click", () => showTabs(side)));
 function fillWays() {
   const modes = index.modes.flatMap((mode) => (index.reranks ? [mode, `${mode}+rerank`] : [mode]));
   const runs = index.models.length > 1 ? index.models : [];
@@ -56,6 +66,7 @@ function fillWays() {
     if (options.includes(before[side])) way.value = before[side];
     else if (side) way.value = [`dense@${runs[1]}`, "dense+rerank", "hybrid", "none"].find((mode) => options.includes(mode));
   });
+  showTabs();
 }
 /** A way of searching in words; with two runs the embeddings have the name of theirs. */
 function wayName(mode, runs) {
@@ -77,17 +88,21 @@ const search = later(120, async (signal) => {
     if (answer && !hits.length) lists[side].append(make("li", { class: "note" }, say("nothing")));
   });
 });
+/** Names of metadata that answers a text, as the columns of FAQ files are called. */
+const ANSWER = /^((the |standard |best )?(answers?|reply|replies|response|solution)( text)?|(标准|参考|最佳)?(答案|答|回答|答复|回复|解答|解决方案))$/i;
 function hitItem(hit, query, share, elsewhere) {
   const fill = make("span", { class: "fill" });
   fill.style.width = `${100 * Math.max(0, share)}%`;
-  const facts = [hit.id === String(hit.index) ? null : hit.id, ...Object.entries(hit.metadata).map(([name, value]) => `${name}: ${value}`), elsewhere === undefined ? say("otherLacks") : elsewhere && say("otherPlace", elsewhere)];
+  const known = Object.entries(hit.metadata), isAnswer = ([name, value]) => ANSWER.test(name.trim()) && typeof value === "string" && value.trim();
+  const answer = known.filter(isAnswer).map(([, value]) => make("span", { class: "answer" }, value));
+  const facts = [hit.id === String(hit.index) ? null : hit.id, ...known.filter((entry) => !isAnswer(entry)).map(([name, value]) => `${name}: ${value}`), elsewhere === undefined ? say("otherLacks") : elsewhere && say("otherPlace", elsewhere)];
   return make("li", {}, make("button", { type: "button", class: "hit", title: say("compare"), onclick: () => compare(query, hit.text) },
-    fill, make("span", { class: "number" }, number(hit.score)), make("span", {}, hit.text), make("span", { class: "facts" }, facts.filter(Boolean).join(" · "))));
+    fill, make("span", { class: "number" }, number(hit.score)), make("span", {}, hit.text), ...answer, make("span", { class: "facts" }, facts.filter(Boolean).join(" · "))));
 }
 at("query").addEventListener("input", search);
-ways.forEach((way) => way.addEventListener("change", search));
+ways.forEach((way) => way.addEventListener("change", () => { showTabs(); search(); }));
 at("search").addEventListener("keydown", (event) => {
-  const steps = { ArrowDown: 1, ArrowUp: -1 }, stops = [at("query"), ...document.querySelectorAll(".hit")];
+  const steps = { ArrowDown: 1, ArrowUp: -1 }, stops = [at("query"), ...[...document.querySelectorAll(".hit")].filter((hit) => hit.offsetParent)];
   const place = stops.indexOf(document.activeElement);
   if (!(event.key in steps) || place < 0) return;
   event.preventDefault();
