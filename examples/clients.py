@@ -16,6 +16,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from juzhen.cli.program import run_program
+from juzhen.core.errors import UserError
+
 TEXTS = ["今天天气很好", "怎么退货", "A man is playing a guitar."]
 
 
@@ -64,7 +67,7 @@ def server() -> Iterator[str]:
                 break
             print(line, end="", file=sys.stderr)
         else:
-            raise SystemExit("the server has not started")
+            raise UserError("the server has not started. Read its lines above")
         yield address
     finally:
         process.terminate()
@@ -78,7 +81,12 @@ def run(url: str, model: str) -> None:
         if find_spec(package) is None:
             print(f"{package}: not installed")
             continue
-        vectors[package] = np.array(embed(url, model))
+        try:
+            vectors[package] = np.array(embed(url, model))
+        except Exception as error:
+            raise UserError(
+                f"--url {url}: {package} got no embeddings ({error}). Start juzhen serve there"
+            ) from error
         first = next(iter(vectors.values()))
         difference = np.abs(vectors[package] - first).max()
         print(f"{package}: {vectors[package].shape}, largest difference to the first client {difference:.1e}")
@@ -104,4 +112,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -8,9 +8,12 @@ Both are scored on the same rows, and the same rows are drawn for both in each r
 """
 
 import argparse
+import sys
 
 import numpy as np
 
+from juzhen.cli.program import run_program
+from juzhen.core.errors import require_number
 from juzhen.data.configured import configured_set
 from juzhen.data.source import load_examples
 from juzhen.evaluation import evaluate
@@ -30,6 +33,7 @@ def main() -> None:
     parser.add_argument("--dataset", default="demo_sts")
     parser.add_argument("--samples", type=int, default=1000)
     options = parser.parse_args()
+    require_number("--samples", options.samples, 1)
 
     rows = load_examples(
         configured_set(options.dataset),
@@ -63,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -5,12 +5,15 @@ python examples/own_loss.py
 
 import argparse
 import csv
+import sys
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from juzhen import SentenceEncoder
+from juzhen.cli.program import run_program
+from juzhen.core.errors import require_number
 from juzhen.core.places import BUILTIN
 from juzhen.losses import contrastive
 from juzhen.metrics.correlation import spearman
@@ -62,6 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Trains with two losses and says what each reaches on dev.")
     parser.add_argument("--steps", type=int, default=16)
     options = parser.parse_args()
+    require_number("--steps", options.steps, 1)
 
     print(f"before       {quality(SentenceEncoder.load('builtin/mini_zh')):.3f}")
     for name in LOSSES:
@@ -71,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -6,12 +6,15 @@ The cross-encoder is trained here for less than a minute, so it shows the way an
 """
 
 import argparse
+import sys
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from juzhen import CrossEncoder, SentenceEncoder, load_ranking
+from juzhen.cli.program import run_program
+from juzhen.core.errors import require_number
 from juzhen.data.rankings import RankingSet
 
 
@@ -49,6 +52,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--queries", type=int, default=50, help="how many queries are measured")
     options = parser.parse_args()
+    require_number("--steps", options.steps, 1)
+    require_number("--queries", options.queries, 1)
 
     encoder = SentenceEncoder.load("builtin/mini_zh")
     inner = SentenceEncoder.load("builtin/mini_zh")
@@ -70,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -8,10 +8,13 @@ From the shell: juzhen score builtin/mini_zh --file pairs.csv --columns question
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 
 from juzhen import SentenceEncoder
+from juzhen.cli.program import run_program
 from juzhen.core.places import BUILTIN
+from juzhen.data.tables import AS_IT_LOOKS, column_place, column_values, good_texts, names_of, read_own_table
 
 
 def main() -> None:
@@ -24,10 +27,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("scored.tsv"))
     options = parser.parse_args()
 
-    with open(options.file, encoding="utf-8", newline="") as file:
-        delimiter = "," if options.file.suffix == ".csv" else "\t"
-        rows = list(csv.DictReader(file, delimiter=delimiter))
     first, second = options.columns
+    table = read_own_table(options.file)
+    places = [
+        column_place(table, first, "text_a", AS_IT_LOOKS),
+        column_place(table, second, "text_b", AS_IT_LOOKS),
+    ]
+    numbers, _ = good_texts(table, places, AS_IT_LOOKS)
+    cells = zip(*(column_values(table, place) for place in range(len(table.columns))), strict=True)
+    rows = [dict(zip(names_of(table), row, strict=True)) for row in cells]
+    rows = [rows[number] for number in numbers]
+    first, second = (names_of(table)[place] for place in places)
     encoder = SentenceEncoder.load(options.encoder)
     scores = encoder.score([(row[first], row[second]) for row in rows])
 
@@ -41,4 +51,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -5,8 +5,11 @@ python examples/search.py "怎么请年假" --top 3
 """
 
 import argparse
+import sys
 
 from juzhen import SentenceEncoder, load_ranking
+from juzhen.cli.program import run_program
+from juzhen.core.errors import require_number
 from juzhen.encoders.embedding_cache import EmbeddingCache
 
 
@@ -16,6 +19,7 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=5)
     parser.add_argument("--cache", default=".cache", help="where embeddings are kept")
     options = parser.parse_args()
+    require_number("--top", options.top, 1)
 
     corpus = load_ranking("demo_retrieval", "test").corpus  # any list of texts will do
     encoder = SentenceEncoder.load("builtin/mini_zh")
@@ -27,4 +31,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

@@ -4,9 +4,11 @@ python examples/train_encoder.py
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 from juzhen import SentenceEncoder, fit
+from juzhen.cli.program import run_program
 from juzhen.data.rows import as_examples
 from juzhen.encoders import save_encoder
 from juzhen.evaluation import evaluate
@@ -33,4 +35,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_program(main))

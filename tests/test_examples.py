@@ -50,6 +50,29 @@ def test_every_script_runs_in_an_empty_folder(name, words, tmp_path, capfd):
     assert said.out
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "way_out"),
+    [
+        ("score_file", ["nowhere.csv"], "nowhere.csv"),
+        ("score_file", ["--columns", "sentence1", "other"], "other"),
+        ("score_file", ["--encoder", "runs/nowhere"], "runs/nowhere"),
+        ("search", ["--top", "0"], "--top"),
+        ("rerank", ["--queries", "0"], "--queries"),
+        ("own_loss", ["--steps", "0"], "--steps"),
+        ("compare_runs", ["--samples", "0"], "--samples"),
+        ("compare_runs", ["--dataset", "nowhere"], "nowhere"),
+        ("compare_runs", ["runs/nowhere"], "runs/nowhere"),
+        ("train_encoder", ["--epochs", "nan"], "epochs"),
+        ("clients", ["--url", "http://127.0.0.1:9"], "127.0.0.1:9"),
+    ],
+)
+def test_a_mistake_is_one_line(name, words, way_out, tmp_path, capfd):
+    assert in_a_fork(run_script, name, words, tmp_path) != 0
+    said = capfd.readouterr().err
+    assert "Traceback" not in said
+    assert [line for line in said.splitlines() if line.startswith("error:") and way_out in line]
+
+
 @pytest.mark.slow
 def test_the_notebook_runs(tmp_path, capfd):
     assert in_a_fork(run_notebook, EXAMPLES / "quickstart.ipynb", tmp_path) == 0, capfd.readouterr().err

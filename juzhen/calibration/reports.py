@@ -10,8 +10,9 @@ from juzhen.calibration.fusion import fit_weight, standardised
 from juzhen.calibration.run_scores import ScoredRun, fitting_and_judging
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.opened import read_json
+from juzhen.core.opened import read_shaped
 from juzhen.core.owned import require_ours
+from juzhen.core.shape import Object
 from juzhen.evaluation.decisions import fitted_threshold
 from juzhen.evaluation.scoring import score_set
 
@@ -43,7 +44,8 @@ def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> Non
     """Raises UserError for a file in the way that is not ours, or tells of other weights: both are to be kept."""
     require_ours(*paths)
     for path in paths:
-        if path.exists() and read_json(path)["weights"] != weights:
+        shape, remedy = Object({"weights": (str, [str])}), "Type --output <another folder>"
+        if path.exists() and read_shaped(path, shape, remedy)["weights"] != weights:
             raise UserError(
                 f"{path}: is of other runs, and would be replaced; type --output <another folder>"
             )

@@ -189,7 +189,7 @@ class Result:
         for fill in reversed(self.filled):
             if name in fill["sets"]:
                 return fill["sets"][name]
-        return self.config["dataset"].get(name) or self.config.get("evaluate", {}).get(name)
+        return self.config["dataset"].get(name) or (self.config.get("evaluate") or {}).get(name)
 
     def write(self, folder: str | Path) -> Path:
         """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""

@@ -186,7 +186,7 @@ def _tables(folder: Path) -> dict[str, list[int]]:
 
 def gives_answers(folder: Path) -> bool:
     """Whether a folder holds a language model that scores pairs by its answer. Broken files: as `gives_tokens`."""
-    with suppress(UserError, KeyError, TypeError, AttributeError):
+    with suppress(UserError, OSError, ValueError, KeyError, TypeError, AttributeError):
         if (folder / MODULES_FILE).is_file():
             modules = read_json(folder / MODULES_FILE)
             return any(str(module["type"]).endswith(f".{ANSWERS}") for module in modules)
@@ -196,7 +196,8 @@ def gives_answers(folder: Path) -> bool:
 def read_modules(folder: Path) -> list[dict[str, Any]]:
     """What modules.json lists. Raises UserError for a key that is not read here."""
     path = folder / MODULES_FILE
-    modules = read_json(path)
+    with naming(str(path)):
+        modules = read_json(path)
     are_modules = isinstance(modules, list) and all(
         isinstance(module, dict)
         and isinstance(module.get("path"), str)
@@ -205,6 +206,8 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
     )
     if not are_modules:
         raise UserError(f"{path}: no list of modules, each with its path and type. Copy the file again")
+    if not modules:
+        raise UserError(f"{path}: lists no module; expected the first one a Transformer. Copy the file again")
     for module in modules:
         require_decided(module, path, MODULES_FILE)
     return list(modules)
@@ -233,7 +236,7 @@ def _is_router(module: Mapping[str, Any]) -> bool:
 
 def gives_routes(folder: Path) -> bool:
     """Whether queries and documents are read by other modules each. Broken files: as `gives_tokens`."""
-    with suppress(UserError, KeyError, TypeError, AttributeError):
+    with suppress(UserError, OSError, ValueError, KeyError, TypeError, AttributeError):
         path = folder / MODULES_FILE
         if path.is_file() and any(_is_router(module) for module in read_json(path)):
             chains = read_chains(folder)

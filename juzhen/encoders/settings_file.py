@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from juzhen.core import opened
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.finite import require_finite_weights
+from juzhen.core.texts import short
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +26,9 @@ def read_settings(path: Path) -> dict[str, Any]:
         UserError: The file is missing, is no JSON or holds no object, or a number in it is NaN or infinite.
     """
     with naming(str(path)):
-        settings = dict(opened.read_json(path))
+        settings = opened.read_json(path)
+        if not isinstance(settings, dict):
+            raise ValueError(f"its content is {short(repr(settings))}, expected an object {{…}}")
     for key, number in _numbers(settings):
         if not math.isfinite(number):
             raise UserError(

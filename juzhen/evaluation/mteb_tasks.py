@@ -15,8 +15,9 @@ from mteb.models.model_meta import ModelMeta, ScoringFunction
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind, Side
 from juzhen.core.network import hub_problem
-from juzhen.core.opened import read_json
+from juzhen.core.opened import read_shaped
 from juzhen.core.owned import require_ours
+from juzhen.core.shape import Object
 from juzhen.core.whole import write_json
 from juzhen.data.audit.sources import ConfiguredSets
 from juzhen.encoders.embedding_cache import encoder_digest
@@ -153,6 +154,11 @@ def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[s
     folder = out / "results" / str(meta.name).replace("/", "__") / str(meta.revision)
     paths = {task.metadata.name: folder / f"{task.metadata.name}.json" for task in tasks}
     require_ours(folder / "model_meta.json", *paths.values())
+    shape = Object(optional={"scores": dict})
+    earlier_results = {
+        name: read_shaped(path, shape, "Take the file away, or type another --out") if path.is_file() else {}
+        for name, path in paths.items()
+    }
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "model_meta.json", meta.to_dict())
     rows = []
@@ -160,9 +166,9 @@ def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[s
         (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
         written = result.model_dump() | {"date": result.date.timestamp() if result.date else None}
         path = paths[result.task_name]
-        earlier = read_json(path) if path.is_file() else {}
+        earlier = earlier_results[result.task_name]
         if all(earlier.get(key) == written[key] for key in ("mteb_version", "dataset_revision")):
-            written["scores"] = earlier["scores"] | written["scores"]
+            written["scores"] = earlier.get("scores", {}) | written["scores"]
         write_json(path, _finite(written | {"juzhen": model.settings}))
         for split, scores in result.scores.items():
             measure = task.metadata.main_score

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.csv_rows import csv_rows
-from juzhen.core.opened import read_json
+from juzhen.core.opened import read_shaped
 from juzhen.core.places import ROOT
+from juzhen.core.shape import Object
 
 TABLE = Path(__file__).parent / "published" / "encoders" / "encoders.csv"
 BENCH = ROOT / "results" / "bench" / "encoding.json"
@@ -90,7 +91,10 @@ class Need:
 
 def load_models(table: Path = TABLE, bench: Path = BENCH) -> list[Model]:
     """Every encoder on file, built-in encoders first."""
-    measured = read_json(bench)["rows"] if bench.is_file() else []
+    row = Object({"model": str, "side": str, "sentences_per_second": float})
+    measured = (
+        read_shaped(bench, Object({"rows": [row]}), "Take the file away")["rows"] if bench.is_file() else []
+    )
     speeds = {row["model"]: row["sentences_per_second"] for row in measured if row["side"] == OURS}
     models = []
     for _, row in csv_rows(table)[1]:

@@ -154,7 +154,7 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings["augmentation"] = {**augmentation, "views": " ".join(views)}
     if settings.pop("filter_leaks", False) and is_trained:
         # Then what is evaluated on decides what was trained on.
-        settings["filter_leaks"] = "+".join(sorted({*config.get("evaluate", {}), *config["dataset"]}))
+        settings["filter_leaks"] = "+".join(sorted({*(config.get("evaluate") or {}), *config["dataset"]}))
     if isinstance(training := settings.get("training"), Mapping):
         # Where no dev set could choose weights, the last ones were taken, wherever validations were.
         chosen = result.training.get("selected_on", True)

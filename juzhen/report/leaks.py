@@ -145,7 +145,7 @@ def parts_of(name: str, config: Mapping[str, Any]) -> list[str]:
     """A set, those whose training files it is joined from, as far as the configuration knows them, and those that our
     verbs have made it of.
     """
-    described = {**config.get("evaluate", {}), **config["dataset"]}
+    described = {**(config.get("evaluate") or {}), **config["dataset"]}
     files = {other: set(train_files(chosen_layout(node))) for other, node in described.items()}
     inside = [other for other, names in files.items() if names and names <= files.get(name, set())]
     made_of = parents(str((described.get(name) or {}).get("origin") or ""))

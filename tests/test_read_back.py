@@ -1,0 +1,130 @@
+"""Each file of JSON or YAML that is read back and indexed: refused with its name, or as if it were not there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from juzhen.calibration.reports import require_same_weights
+from juzhen.core.errors import UserError
+from juzhen.core.fitted import Calibration, Fusion, is_fusion
+from juzhen.core.result import Result
+from juzhen.core.run_progress import RunProgress
+from juzhen.core.whole import write_json
+from juzhen.data.configured import read_description
+from juzhen.encoders import decision
+from juzhen.encoders.adapter_files import read_adapter_settings
+from juzhen.encoders.layout import (
+    gives_answers,
+    gives_routes,
+    gives_tokens,
+    read_model_settings,
+    read_modules,
+)
+from juzhen.encoders.locate import check_weights_index
+from juzhen.encoders.settings_file import read_settings
+from juzhen.export import opened
+from juzhen.mining.negatives import _claim
+from juzhen.report.encoders import load_models
+from juzhen.report.identity import identify
+from juzhen.report.leaks import Audit, parts_of
+from launch import data_record, job_record
+from launch.stage_store import StageEntry
+
+CONTENTS = {
+    "null": "null",
+    "list": "[]",
+    "number": "3",
+    "text": '"x"',
+    "object": "{}",
+    "nested": "[[1], null]",
+    "cut": '{"a": [1, ',
+    "bytes": b'{"a": "\xff"}',
+    "deep": "[" * 1500,
+}
+REFUSED = {
+    "result.json": lambda path: Result.read(path.parent),
+    "calibration.json": Calibration.read,
+    "fusion.json": Fusion.read,
+    "audit.json": Audit.read,
+    "modules.json": lambda path: read_modules(path.parent),
+    "adapter_config.json": lambda path: read_adapter_settings(path.parent),
+    "model.safetensors.index.json": lambda path: check_weights_index(path.parent),
+    "thresholds.json": lambda path: decision._read(path.parent),
+    "export.json": lambda path: opened.read_settings(path.parent),
+    "encoding.json": lambda path: load_models(bench=path),
+    "stage.json": lambda path: StageEntry(path.parent, shared=True).record(),
+    "own.yaml": read_description,
+}
+EMPTY_IS_FINE = {
+    "either.json": is_fusion,
+    "config.json": read_settings,
+    "config_sentence_transformers.json": lambda path: read_model_settings(path.parent),
+}
+FALLBACK = {
+    "progress.json": (lambda path: RunProgress.read(path.parent), None),
+    "data.json": (lambda path: data_record._read(path.parent) or None, None),
+    "job.json": (lambda path: list(job_record._recorded(path.parent)), []),
+    "answers/modules.json": (lambda path: gives_answers(path.parent), False),
+    "routes/modules.json": (lambda path: gives_routes(path.parent), False),
+    "tokens/modules.json": (lambda path: gives_tokens(path.parent), False),
+}
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("name", [*REFUSED, *EMPTY_IS_FINE])
+def test_what_has_another_shape_is_refused_by_its_name(tmp_path, name, content):
+    if (name, content) == ("own.yaml", "deep"):
+        pytest.skip("the parser of YAML takes seconds for it")
+    path = put(tmp_path / name, CONTENTS[content])
+    if content == "object" and name in EMPTY_IS_FINE:
+        assert not EMPTY_IS_FINE[name](path)
+        return
+    with pytest.raises(UserError, match=name):
+        (REFUSED | EMPTY_IS_FINE)[name](path)
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("name", FALLBACK)
+def test_what_is_kept_for_speed_or_hints_is_as_if_it_were_not_there(tmp_path, name, content):
+    read, expected = FALLBACK[name]
+    assert read(put(tmp_path / name, CONTENTS[content])) == expected
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_folder_of_a_mining_with_a_damaged_identity(tmp_path, content):
+    _claim(tmp_path / "mined", {"depth": 3})
+    put(tmp_path / "mined" / "mining.json", CONTENTS[content])
+    with pytest.raises(UserError, match=r"mined|depth"):
+        _claim(tmp_path / "mined", {"depth": 3})
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_calibration_in_the_way(tmp_path, content):
+    path = tmp_path / "lcqmc.json"
+    write_json(path, {"weights": "a"})
+    require_same_weights([path], "a")
+    put(path, CONTENTS[content])
+    with pytest.raises(UserError, match=r"lcqmc\.json"):
+        require_same_weights([path], "a")
+
+
+def test_a_result_without_evaluation_sets_is_read(project_root):
+    path = next(iter(sorted(Path(project_root, "results").rglob("result.json"))))
+    result = Result.read(path)
+    for name, value in result.config.items():
+        if name in ("evaluate", "augmentation", "logger", "sweep_row", "init_from"):
+            result.config[name] = None if name != "logger" else value
+    assert "evaluate" in result.config
+    assert result.described("no_such_set") is None
+    assert parts_of("no_such_set", result.config) == ["no_such_set"]
+    assert identify(result, before_training=False)
+    result.config["filter_leaks"] = True
+    assert identify(result, before_training=False)
+    json.dumps(result.config)
