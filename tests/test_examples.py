@@ -66,6 +66,7 @@ def test_every_script_runs_in_an_empty_folder(name, words, tmp_path, capfd):
         ("clients", ["--url", "http://127.0.0.1:9"], "127.0.0.1:9"),
     ],
 )
+@pytest.mark.slow
 def test_a_mistake_is_one_line(name, words, way_out, tmp_path, capfd):
     assert in_a_fork(run_script, name, words, tmp_path) != 0
     said = capfd.readouterr().err
