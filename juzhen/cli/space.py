@@ -75,6 +75,7 @@ def space(
     require_vectors(*sources)
     configured = ConfiguredSets(DATASETS, options.data_folder(data_dir), config_dir=config_dir)
     sets = read_text_sets(data or ["demo_sts"], configured, split=split, most=texts, seed=seed)
+    configured.tell_dropped()
     methods = tuple(dict.fromkeys(maps or MAPS))
     require_sets(sets, maps=methods, colour=colour)
     encoders: dict[str, Any] = {f"start of {encoder}": starting_encoder(encoder)} if before else {}

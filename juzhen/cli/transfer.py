@@ -39,6 +39,7 @@ def transfer(
 
     configured = ConfiguredSets(DATASETS, options.data_folder(data_dir), config_dir=config_dir)
     splits = {name: dict(configured.splits(name)) for name in sets}
+    configured.tell_dropped()
     loaded = load_encoder(encoder)
     from juzhen.evaluation.transfer import transfer as classify
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
-from juzhen.core.transfer import KINDS
+from juzhen.core.transfer import KINDS, too_few
 from juzhen.data.loading import cut
 from juzhen.data.transfer import TransferTask
 from juzhen.encoders import SentenceEncoder
@@ -38,6 +38,8 @@ def transfer(
             "snli, or texts with a class, such as tnews"
         )
     labels = task.labels
+    if why := too_few(labels):
+        raise UserError(f"{task.name}: {why}. Give rows of two classes or more")
     data = {
         name: (_features(encoder, examples, batch_tokens), labels[name])
         for name, examples in given_splits.items()

@@ -1,6 +1,7 @@
 """Transfer: a classifier on frozen embeddings finds what is in them, and nothing that is not."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.places import DATASETS
+from juzhen.data.audit.sources import ConfiguredSets
 from juzhen.evaluation.transfer import transfer
 
 NUMBERS = {"batch_tokens": 512, "seed": 0, "limit": None}
@@ -101,3 +104,18 @@ def test_the_command_prints_a_row_per_set_and_writes_json(encoder_folder, tmp_pa
 def test_mistakes_are_named(encoder_folder, words, message, capsys):
     assert main(["transfer", str(encoder_folder), *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_rows_of_one_class_are_refused():
+    one = pairs(40, seed=0)
+    one = one.select(np.flatnonzero(one.targets == 1))
+    for splits in ({"train": one, "test": pairs(20, seed=1)}, {"test": one}):
+        with pytest.raises(UserError, match=r"some: .*class"):
+            transfer(Vectors(), splits, **NUMBERS)
+
+
+def test_faulty_rows_that_are_left_out_are_counted(tmp_path, capsys):
+    configured = ConfiguredSets(DATASETS, tmp_path)
+    configured._read["own/train"] = replace(pairs(20, seed=0), num_dropped=3)
+    configured.tell_dropped()
+    assert "own/train: 3" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """What the audit reads: the configured sets that have a file, and lines of running text."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -77,6 +78,12 @@ class ConfiguredSets:
             if self._read[name] is None:
                 self.absent.append(name)
         return self._read[name]
+
+    def tell_dropped(self) -> None:
+        """Print how many faulty rows were left out of the sets that were read."""
+        for name, rows in self._read.items():
+            if rows is not None and rows.num_dropped:
+                print(f"{name}: {rows.num_dropped:,} faulty rows are left out", file=sys.stderr)
 
     def splits(
         self, name: str, splits: Sequence[str] = ("train", "dev", "test"), *, option: str = ""
