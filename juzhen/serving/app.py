@@ -1,9 +1,7 @@
 """The HTTP interface: paths, bodies, answers, and the document that describes them."""
 
-import asyncio
 import html
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -44,10 +42,6 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     500: {"model": ErrorReply, "description": "the server has failed"},
     503: {"model": ErrorReply, "description": "not answered in time, or the server stops"},
 }
-LARGE_BODY = 64 * 1024
-"""Bytes from which on a body is read in a thread of its own."""
-PARSERS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
-"""One large body at a time: others wait."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 ELSEWHERE = ("origin", "x-forwarded-for", "forwarded", "x-real-ip", "via")
 """Headers of a page, or of a proxy of this machine that passes on what others ask."""
@@ -214,11 +208,7 @@ async def _body(request: Request, kind: type[BaseModel]) -> Any:
     sort = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sort != "application/json" and not sort.endswith("+json"):
         raise RequestError(415, "expected a body of JSON: Content-Type: application/json")
-    content = await request.body()
-    if len(content) < LARGE_BODY:
-        return bodies.parsed(kind, content)
-    # Fields are checked text by text, which takes a second for some megabytes: others are answered meanwhile.
-    return await asyncio.get_running_loop().run_in_executor(PARSERS, bodies.parsed, kind, content)
+    return bodies.parsed(kind, await request.body())
 
 
 def _health(service: Service) -> tuple[dict[str, str], int]:

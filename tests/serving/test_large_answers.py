@@ -104,28 +104,3 @@ def test_large_answers_are_whole_and_others_are_answered_meanwhile(prompted_fold
     for each in scores:
         np.testing.assert_allclose(each, expected, atol=1e-5)
     print(f"slowest /health: {slowest:.2f} s")
-
-
-def test_a_large_body_is_read_while_others_are_answered(monkeypatch):
-    """The thread of the event loop reads small bodies alone."""
-    import asyncio
-    import threading
-    from types import SimpleNamespace
-
-    from juzhen.serving import app, bodies
-
-    threads = []
-    monkeypatch.setattr(
-        bodies, "parsed", lambda kind, content: threads.append(threading.current_thread().name)
-    )
-
-    async def body(size):
-        async def content():
-            return b"x" * size
-
-        await app._body(SimpleNamespace(headers={"content-type": "application/json"}, body=content), object)
-
-    for size in (10, app.LARGE_BODY):
-        asyncio.run(body(size))
-    assert threads[0] == threading.current_thread().name
-    assert threads[1].startswith("bodies")
