@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ except ImportError:
     ws = None
 
 SPECIFICATION = "workspace.json"
+MOST_LETTERS = 128
+"""Of the name of a group, as W&B has them."""
 DIMENSIONS = {
     "Model": "model.name",
     "Loss": "loss.name",
@@ -62,17 +65,19 @@ def publish(
 
 
 def group_of(report: Report) -> str:
-    """The group that the runs of the sweep are in. Raises UserError where they are in none, or in several."""
+    """The group that the runs of a sweep are in; single runs go by their names, which is how W&B groups their seeds.
+
+    Raises UserError where they are in several.
+    """
     results = [result for row in report.matrix.rows for column in row.results.values() for result in column]
     groups = {(result.config.get("logger") or {}).get("group") for result in results} - {None}
-    if len(groups) != 1:
-        content = (
-            f"runs of the groups {', '.join(sorted(groups))}" if groups else "no run that says its group"
-        )
+    if len(groups) > 1:
         raise UserError(
-            f"this folder holds {content}; name the one that the summary belongs to: --group NAME"
+            f"these are runs of the groups {', '.join(sorted(groups))}; name the one that the summary belongs to: "
+            "--group NAME"
         )
-    return groups.pop()
+    names = {result.name.removesuffix(f"-s{result.seed}") for result in results}
+    return groups.pop() if groups else ", ".join(sorted(names))[:MOST_LETTERS]
 
 
 def summary_id(group: str) -> str:
@@ -128,7 +133,9 @@ def build_workspace(matrix: Matrix, entity: str, project: str, group: str) -> "w
         ),
         ws.Section(name="Time and memory", panels=_hardware_panels(scores)),
     ]
-    return ws.Workspace(entity=entity, project=project, name=f"juzhen: {group}", sections=sections)
+    # The library refuses names with symbols, such as the + between the sets of a mixture.
+    name = "".join("-" if unicodedata.category(letter)[0] == "S" else letter for letter in group)
+    return ws.Workspace(entity=entity, project=project, name=f"juzhen: {name}", sections=sections)
 
 
 def specification_text(workspace: "ws.Workspace") -> str:

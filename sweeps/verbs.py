@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from juzhen.cli.options import Leaks, Metric, Out, Reference, Runs, Split, Title
 from juzhen.cli.runs import write_page
+from juzhen.core.errors import UserError
 
 
 def status(
@@ -46,7 +47,7 @@ def published(
 
 
 def dashboards(
-    folder: Runs,
+    folders: Annotated[list[Path], Argument(help="runs, or folders that hold runs, at any depth")],
     *,
     metric: Metric = None,
     split: Split = None,
@@ -56,14 +57,20 @@ def dashboards(
     title: Title = "Transfer matrix",
     project: Annotated[str, Option(help="where the runs are")] = "juzhen",
     entity: Annotated[str | None, Option(help="team or user", show_default="the account's own")] = None,
-    group: Annotated[str | None, Option(help="group of runs", show_default="the group of the runs")] = None,
+    group: Annotated[
+        str | None, Option(help="group of runs", show_default="the group of the runs, else their name")
+    ] = None,
 ) -> None:
     """Writes the report and its panels, and publishes both where there is a key and a server.
 
     juzhen dashboards runs --project juzhen
+    juzhen dashboards runs/A runs/B
     """
     from juzhen.report.collect import read_report
     from sweeps.dashboards import publish
 
-    report = read_report(folder, metric=metric, split=split, reference=reference, leaks=leaks)
-    publish(report, out or folder / "report", title=title, project=project, entity=entity, group=group)
+    above = folders[0] if len(folders) == 1 else folders[0].resolve().parent
+    if out is None and any(folder.resolve().parent != above for folder in folders[1:]):
+        raise UserError("--out is missing: the runs lie in several folders. Say where the report is written")
+    report = read_report(*folders, metric=metric, split=split, reference=reference, leaks=leaks)
+    publish(report, out or above / "report", title=title, project=project, entity=entity, group=group)

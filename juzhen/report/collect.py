@@ -23,12 +23,17 @@ NEEDED_CONFIG = ("model", "backbone", "loss", "schedule", "dataset")
 """Configuration by which a result finds its row."""
 
 
-def collect(folder: str | Path, *, report: Callable[[str], None], with_debug: bool = False) -> list[Result]:
-    """The results below `folder`, as `read_all` finds them; those of debug runs only where there are no others.
+def collect(*folders: str | Path, report: Callable[[str], None], with_debug: bool = False) -> list[Result]:
+    """The results below the folders, as `read_all` finds them; those of debug runs only where there are no others.
 
     with_debug  those of debug runs, too
     """
-    results = list(read_all(folder, report=report).values())
+    found = {
+        path.resolve(): result
+        for folder in folders
+        for path, result in read_all(folder, report=report).items()
+    }
+    results = list(found.values())
     whole = [result for result in results if with_debug or not result.is_debug]
     if whole and len(whole) < len(results):
         report(f"left out: results of debug runs ({len(results) - len(whole)}); --debug shows them")
@@ -54,7 +59,9 @@ def read_all(folder: str | Path, *, report: Callable[[str], None]) -> dict[Path,
         except (UserError, OSError) as error:
             report(f"left out: {error}")
     if not results:
-        raise UserError(f"{folder}: no result.json of a run below it")
+        raise UserError(
+            f"{folder}: no result.json of a run below it. Give the folder of a finished run, or of several"
+        )
     return results
 
 
@@ -70,18 +77,17 @@ def _read(path: Path) -> Result:
 
 
 def read_report(
-    folder: Path,
-    *,
+    *folders: Path,
     metric: str | None,
     split: str | None,
     reference: Path | None,
     leaks: Path | None,
     with_debug: bool = False,
 ) -> "Report":
-    """What the runs below `folder` say, beside published numbers and an audit of leaks; None: the shipped ones."""
+    """What the runs below the folders say, beside published numbers and an audit of leaks; None: the shipped ones."""
     audit_file = leaks or (SHIPPED_AUDIT if SHIPPED_AUDIT.exists() else None)
     audit = Audit.read(audit_file) if audit_file else None
-    results = collect(folder, report=tell, with_debug=with_debug)
+    results = collect(*folders, report=tell, with_debug=with_debug)
     numbers = load_reference(reference)
     from juzhen.report.build import build_report  # loads pandas, which a mistake should not wait for
 

@@ -1,6 +1,7 @@
 """The report as one HTML file that needs no other and asks for none."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from juzhen.report.build import Report
@@ -24,8 +25,9 @@ SCRIPTS = ("page.js", "figure.js", "grid.js", "figures.js", "panel.js", "tables.
 
 def html(report: Report, *, title: str, worst: int = 0) -> str:
     """worst: so many pairs of each set with their texts, where the runs and the files of the sets have them."""
-    matrix = report.matrix
-    columns = drawn_columns(matrix)
+    rows = sorted(report.matrix.rows, key=lambda row: not row.is_trained)  # who opens the page asks for these
+    matrix = replace(report.matrix, rows=rows)
+    report, columns = replace(report, matrix=matrix), drawn_columns(matrix)
     data = page_data(report)
     scores = [cell["mean"] for row in data["rows"] for cell in row.get("cells", {}).values()]
     low, high = min(scores, default=0.0), max(scores, default=0.0)

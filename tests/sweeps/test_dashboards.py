@@ -79,8 +79,33 @@ def test_the_group_is_that_of_the_runs(make_result):
     assert group("picture") == "picture"
     with pytest.raises(dashboards.UserError, match=r"groups one, two; name .* --group NAME"):
         group("one", "two")
-    with pytest.raises(dashboards.UserError, match="no run that says its group"):
-        group(None)
+    assert group("picture", None) == "picture"
+
+
+def test_single_runs_are_a_dashboard_by_their_names(tmp_path, make_result, monkeypatch, capsys):
+    pytest.importorskip("wandb_workspaces", reason='pip install -e ".[dashboards]"')
+    logged = []
+    monkeypatch.setattr(dashboards, "wandb_problem", lambda: "no key")
+    monkeypatch.setattr(
+        dashboards, "log_summary", lambda *_, **given: logged.append(given["group"]) or "there"
+    )
+    results = small_picture(make_result)[:3]
+    for number, result in enumerate(results):
+        result.name, result.config["logger"] = f"sts+{number // 2}-s{result.seed}", {"group": None}
+    runs = write_results(tmp_path / "runs", results)
+    folders = sorted(path.parent for path in runs.rglob("result.json"))
+    names = [Result.read(folder).name.rpartition("-s")[0] for folder in folders]
+    assert main(["dashboards", str(folders[0])]) == 0
+    assert (folders[0] / "report" / "workspace.json").exists()
+    assert main(["dashboards", *map(str, folders), "--out", str(tmp_path / "out")]) == 0
+    assert logged == [names[0], ", ".join(sorted({*names}))]
+    capsys.readouterr()
+    (tmp_path / "empty").mkdir()
+    assert main(["dashboards", str(tmp_path / "empty")]) == 2
+    assert "folder of a finished run" in capsys.readouterr().err
+    (tmp_path / "elsewhere" / "run").mkdir(parents=True)
+    assert main(["dashboards", str(folders[0]), str(tmp_path / "elsewhere" / "run")]) == 2
+    assert "--out" in capsys.readouterr().err
 
 
 def test_what_hinders_is_said_with_what_to_do(monkeypatch, tmp_path, closed_port, open_port):

@@ -123,6 +123,16 @@ def test_the_matrix_is_a_coloured_table_in_words_before_any_script_runs(page, ou
     assert re.search(r"no score</span></td>", text)
 
 
+def test_trained_rows_come_first(make_result):
+    report = report_of(small_picture(make_result))
+    assert [row.label for row in report.matrix.rows][:2] == ["lexical", "untrained"]
+    page = html(report, title="T")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    labels = [row["label"] for row in data["rows"]]
+    assert labels == ["csts", "lcqmc", "lcqmc → csts", "lexical", "untrained"]
+    assert re.findall(r'class="row-name" tabindex="-1" title="([^"]*)"', page) == labels
+
+
 def test_rows_of_a_table_are_as_long_as_its_head(page):
     for table in re.findall(r"<table.*?</table>", page.read_text(encoding="utf-8"), re.DOTALL):
         rows = [len(re.findall(r"<t[dh][ >]", row)) for row in table.split("<tr")[1:]]
@@ -229,8 +239,8 @@ def panels_of(page):
 def test_the_panel_has_scores_by_label_curves_and_the_pairs_furthest_from_their_label(run_with_rows):
     report = report_of(collect(run_with_rows, report=print))
     panels = panels_of(html(report, title="T", worst=4))
-    assert list(panels) == ["1"]  # the run measured the untrained weights too, but not row by row
-    (scored,) = panels["1"]["sets"]
+    assert list(panels) == ["0"]  # the run measured the untrained weights too, but not row by row
+    (scored,) = panels["0"]["sets"]
     assert {name: sum(counts) for name, counts in scored["counts"].items()} == {
         "label 0": 300,
         "label 1": 300,
@@ -240,7 +250,7 @@ def test_the_panel_has_scores_by_label_curves_and_the_pairs_furthest_from_their_
         assert len(pair["texts"]) == 2
         assert all(pair["texts"])
         assert (pair["score"] > 0.5) == (pair["gold"] == "0")
-    dev, loss = panels["1"]["curves"]
+    dev, loss = panels["0"]["curves"]
     assert (dev["of"], dev["points"][0], dev["points"][-1]) == (
         "dev/demo_qmc/spearman",
         [1, 50.0],
@@ -251,11 +261,11 @@ def test_the_panel_has_scores_by_label_curves_and_the_pairs_furthest_from_their_
 
 def test_no_sentence_is_quoted_unasked_nor_of_files_that_hold_other_rows(run_with_rows):
     report = report_of(collect(run_with_rows, report=print))
-    (scored,) = panels_of(html(report, title="T"))["1"]["sets"]
+    (scored,) = panels_of(html(report, title="T"))["0"]["sets"]
     assert "worst" not in scored or scored["worst"] == []
     result = report.matrix.rows[1].latest
     result.config["evaluation"] = {"limit": 10}  # other rows than those that were scored
-    (scored,) = panels_of(html(report, title="T", worst=4))["1"]["sets"]
+    (scored,) = panels_of(html(report, title="T", worst=4))["0"]["sets"]
     assert scored["worst"] == []
 
 
@@ -348,9 +358,9 @@ def test_a_pointer_shows_a_cell_and_keys_move_on(browse):
     given = browse(
         ["until", READY],
         ["js", PANEL],
-        ["hover", CELL.format(4, 1)],
+        ["hover", CELL.format(2, 1)],
         ["js", PANEL],
-        ["click", CELL.format(4, 2)],
+        ["click", CELL.format(2, 2)],
         ["js", FOCUS],
         ["js", PANEL],
         ["key", "ArrowUp"],
@@ -492,7 +502,9 @@ def test_the_panel_of_a_run_is_drawn(browse, run_with_rows, tmp_path):
     )
     titles = "[...document.querySelectorAll('#run h3')].map((title) => title.innerText)"
     chinese = "[...document.querySelectorAll('.worst p[lang=zh-Hans]')].length"
-    given = browse(["until", READY], ["js", titles], ["js", chinese], page=path)
+    selected = "document.getElementById('run-row').selectedOptions[0].text"
+    given = browse(["until", READY], ["js", titles], ["js", chinese], ["js", selected], page=path)
+    assert given[3] == "demo_qmc"
     assert given[1] == [
         "Before and after training",
         "Scores by label, demo_qmc (dev)",

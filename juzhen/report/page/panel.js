@@ -158,8 +158,8 @@ fillSelect(runRow, ROWS.map((row, index) => [index, row.label]), 0);
 runRow.addEventListener("change", drawRow);
 // Charts come after the matrix is on the screen.
 function drawCharts() {
-  const trained = ROWS.findIndex((row, index) => PANELS[index]) >= 0 ? ROWS.findIndex((row, index) => PANELS[index]) : ROWS.findIndex((row) => row.kind === "trained");
-  runRow.value = Math.max(0, trained);
+  const shown = ROWS.findIndex((row, index) => row.kind === "trained" && PANELS[index]);
+  runRow.value = Math.max(0, shown);  // trained rows come first
   drawRow();
   if (hasCosts) drawCosts();
   if (DATA.sizes.curves.length) drawSizes();
