@@ -1,7 +1,8 @@
 """How often Python looks for objects that only hold each other, its garbage collector.
 
 Modules are 400,000 objects that stay. As they are loaded the collector looks through all of them seven to nine times, a
-tenth of the time of a start; afterwards each look stops a server, or a step of training, for 0.3 s. Measured in LOG.md.
+tenth of the time of a start; afterwards each look stops a server, or a step of training, for 0.3 s. Measured in
+docs/log/serving.md.
 """
 
 import gc

@@ -1,7 +1,7 @@
 """Kernels of a GPU for sentences of any length: those behind torch's nested tensors, called without these.
 
-What a nested tensor costs the processor, 150 times the call, is paid per layer (LOG.md); torch.nn.attention.varlen
-cannot drop. Dao 2024, https://arxiv.org/abs/2307.08691; Rabe and Staats 2021, https://arxiv.org/abs/2112.05682
+What a nested tensor costs the processor, 150 times the call, is paid per layer (docs/log/training_speed.md);
+torch.nn.attention.varlen cannot drop. Dao 2024, https://arxiv.org/abs/2307.08691; Rabe and Staats 2021, https://arxiv.org/abs/2112.05682
 """
 
 from collections.abc import Callable

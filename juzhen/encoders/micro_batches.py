@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from juzhen.core.batch import Tokens
 
 SLACK_BYTES = 64 << 20
-"""Memory that may pile up before it is given back. What it saves is in LOG.md."""
+"""Memory that may pile up before it is given back. What it saves is in docs/log/memory.md."""
 
 STATUS = Path("/proc/self/statm")
 

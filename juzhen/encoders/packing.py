@@ -91,7 +91,7 @@ LENGTH_RATIO = 1.3
 FILL_FROM, FILL_TO = 512, 64
 """Rows of at least so many tokens are filled up to a multiple of 64: a bf16 product on a CPU has code generated and
 kept for each new shape, and every batch has another number of tokens. Measured: a fifth less time, a third of the
-memory (LOG.md)."""
+memory (docs/log/training_speed.md)."""
 
 
 def pack(token_lists: Sequence[Sequence[int] | np.ndarray], *, max_group_tokens: int | None = None) -> Tokens:
