@@ -97,7 +97,7 @@ def examples_digest(examples: Examples) -> str:
         digest.update("\n".join(examples.sentences).encode())
     for column, rows in examples.columns.items():
         digest.update(column.encode() + np.ascontiguousarray(rows).tobytes())
-    for values in (examples.targets, examples.teacher_scores):
+    for values in (examples.targets, examples.teacher_scores, examples.missing):
         if values is not None:
             digest.update(np.ascontiguousarray(values).tobytes())
     if examples.symmetric is not None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from conf.job import JobConfig
-from juzhen.core.batch import Batch, text_tensors
+from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_TOKENS
@@ -116,7 +116,7 @@ class ColBERT(SentenceModule):
         if "document_scores" in (self.losses[batch.task].reads if batch.task in self.losses else ()):
             scores = [self.encoder.pair_scores(anchors, text) for text in documents]
             tensors["document_scores"] = torch.stack(scores, dim=1)
-        return tensors
+        return without_missing(tensors, batch.tensors.get("missing"))
 
     def whole_batch(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """As of all models, once the texts of all processes have as many places for tokens."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from conf.declared import declared_loss
 from conf.job import JobConfig
 from juzhen.backends.names import BackendName
-from juzhen.core.batch import Batch
+from juzhen.core.batch import Batch, without_missing
 from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
@@ -158,7 +158,8 @@ class CrossEncoderModule(SentenceModule):
         self.watch(logits if reads_logits else scores, are_embeddings=False)
         are_lists = len(scores) > len(batch)  # the documents of a row stand one batch apart
         if are_lists:
-            return batch.tensors | {"document_scores": scores.view(-1, len(batch)).T}
+            tensors = batch.tensors | {"document_scores": scores.view(-1, len(batch)).T}
+            return without_missing(tensors, batch.tensors.get("missing"))
         tensors = batch.tensors | {"scores": scores, "logits": logits}
         return tensors | ({"classes": self._class_numbers(tensors["targets"])} if are_grades else {})
 

@@ -21,6 +21,7 @@ from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from juzhen.metrics.undefined import why_undefined
+from juzhen.training.comparing import require_equal_lists
 from lightning_modules.chosen_losses import Match, class_grades
 from lightning_modules.comparisons import empty_batches
 from lightning_modules.matching import build_loss
@@ -98,6 +99,7 @@ class _Set:
 
     def __call__(self, is_alone: bool) -> list[str]:
         """Lines about the set; `is_alone`: the stage has no other. Raises UserError where it teaches nothing."""
+        require_equal_lists(self.examples, self.loss, self.name)
         warnings = [*self._negatives()]
         match self.loss.contrast:
             case Contrast.ORDER:

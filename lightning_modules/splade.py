@@ -11,7 +11,7 @@ from torch import Tensor
 
 from conf.declared import INNER
 from conf.job import JobConfig
-from juzhen.core.batch import Batch, text_tensors
+from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_WEIGHTS
@@ -122,7 +122,7 @@ class Splade(SentenceModule):
         scores = [self.encoder.pair_scores(anchors.squeeze(1), text.squeeze(1)) for text in documents]
         if scores:
             tensors["scores"], tensors["document_scores"] = scores[0], torch.stack(scores, dim=1)
-        return tensors
+        return without_missing(tensors, batch.tensors.get("missing"))
 
     def loss_of(self, batch: Batch, tensors: Mapping[str, Tensor]) -> LossOutput:
         loss, logs = super().loss_of(batch, tensors)
@@ -143,8 +143,11 @@ class Splade(SentenceModule):
     ) -> tuple[Float[Tensor, "some dim"], Float[Tensor, "some dim"]]:
         """Vectors of the queries and of the documents of all processes."""
         names = [name for name in ("anchors", "positives", "negatives") if name in tensors]
+        names += ["text_ids"] if "missing" in tensors else []
         rows = self.whole_batch({name: tensors[name] for name in names})
-        queries, *documents = (rows[name].flatten(0, -2) for name in names)
+        if (ids := rows.pop("text_ids", None)) is not None:
+            rows["negatives"] = rows["negatives"][ids[:, 2:] >= 0]
+        queries, *documents = (value.flatten(0, -2) for value in rows.values())
         return queries, torch.cat(documents) if documents else queries
 
     def _share(self) -> float:

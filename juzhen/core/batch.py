@@ -212,6 +212,24 @@ def text_tensors(columns: Sequence[Float[Tensor, "batch dim"]]) -> dict[str, Ten
     return tensors
 
 
+def without_missing(
+    tensors: dict[str, Tensor], missing: Bool[Tensor, "batch documents"] | None
+) -> dict[str, Tensor]:
+    """The tensors with the documents that a row lacks marked: −∞ in `document_scores`, −1 in `text_ids`."""
+    if missing is None:
+        return tensors
+    marked = {}
+    if (
+        scores := tensors.get("document_scores")
+    ) is not None:  # documents of other rows come after the row's own
+        marked["document_scores"] = scores.masked_fill(
+            pad(missing, (0, scores.shape[1] - missing.shape[1])), -torch.inf
+        )
+    if (ids := tensors.get("text_ids")) is not None:
+        marked["text_ids"] = ids.masked_fill(pad(missing, (1, 0)), -1)
+    return tensors | marked
+
+
 def row_tensors(
     batch: Batch,
     embeddings: Float[Tensor, "sentences dim"],
@@ -241,7 +259,7 @@ def row_tensors(
         first, second, *_ = batch.columns.values()
         cosines = [cosine_similarity(layer[first].float(), layer[second].float(), dim=-1) for layer in layers]
         tensors["layer_scores"] = torch.stack(cosines, dim=1)
-    return tensors
+    return without_missing(tensors, batch.tensors.get("missing"))
 
 
 def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

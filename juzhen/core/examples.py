@@ -60,6 +60,8 @@ class Examples:
                and documents that have numbers of their own, as they come
     columns    text column → int32 array (rows,), positions in `sentences`
     targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class number, or a gain
+    missing    bool array (rows, documents) or None: documents that a triplet lacks because it has fewer negatives than
+               others, in the order of `teacher_scores`. The row's positive fills their places; no loss counts them
     documents  of kind retrieval, and of positive pairs made of it, int32 array: positions in `sentences` of all that is
                looked through; else None
     lines      int32 array (rows,), line numbers in the file read (1-based), for messages
@@ -86,6 +88,7 @@ class Examples:
     lines: np.ndarray | None = None
     num_classes: int = 0
     teacher_scores: np.ndarray | None = None
+    missing: np.ndarray | None = None
     documents: np.ndarray | None = None
     symmetric: bool | None = None
     sides: np.ndarray | None = None
@@ -139,6 +142,7 @@ class Examples:
             targets=None if self.targets is None else self.targets[rows],
             lines=None if self.lines is None else self.lines[rows],
             teacher_scores=None if self.teacher_scores is None else self.teacher_scores[rows],
+            missing=None if self.missing is None else self.missing[rows],
         )
 
     @property
@@ -197,6 +201,8 @@ class Comparisons:
         if examples.kind is Kind.TRIPLET:
             candidates = np.stack(further, axis=1)
             left_out = np.zeros(candidates.shape, dtype=bool)
+            if examples.missing is not None:
+                left_out |= examples.missing
         else:
             candidates = further[0][neighbours_in_batches(len(examples))]
             left_out = known_answers(first, further[0], candidates)

@@ -41,7 +41,8 @@ TENSORS: dict[str, TensorSpec] = {
     "student": _learnt("batch dim", "single texts, which a teacher has read too"),
     "projected": _learnt("batch teacher", "the student's embeddings, brought to the teacher's space"),
     "document_scores": _learnt(
-        "batch documents", "similarities of the anchor and the texts of its row, the positive first"
+        "batch documents",
+        "similarities of the anchor and the texts of its row, the positive first; −∞ for one that the row lacks",
     ),
     "targets": _given("batch", "the gold value that a score is held to, higher = closer"),
     "classes": _given("batch", "the number of the class of each row, from 0"),
@@ -52,8 +53,8 @@ TENSORS: dict[str, TensorSpec] = {
     ),
     "text_ids": _given(
         "batch texts",
-        "the number of each text of a row, equal for equal texts. With it, texts that come twice in a batch are not "
-        "taken for negatives; without it, all count as different",
+        "the number of each text of a row, equal for equal texts, and −1 for a negative that the row lacks. With it, "
+        "texts that come twice in a batch are not taken for negatives; without it, all count as different",
     ),
 }
 """Name → what it is."""

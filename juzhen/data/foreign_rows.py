@@ -80,10 +80,10 @@ def as_fields(
     """The table with the fields of `kind` as columns.
 
     format  of FORMATS
-    num_negatives   of each row: the first ones, and where there are fewer, these over again; None: as many as every
-                    row has
+    num_negatives   of each row: the first ones, and where there are fewer, these over again; None: all, and a row with
+                    fewer than others has empty cells
     teacher_scores  False: they are not read · True: each row must have them · None: read where the file has them
-    tell    gets a sentence on negatives that are not read
+    tell    gets a sentence where rows have different numbers of negatives
 
     Raises UserError for a kind that such rows are not, and for scores that a kind has no place for.
     """
@@ -106,12 +106,9 @@ def as_fields(
         )
     counts = [len(row.negatives) for row in rows] or [1]
     if kind is Kind.TRIPLET and num_negatives is None and min(counts) < max(counts):
-        tell(
-            f"{table.place}: rows have {min(counts)} to {max(counts)} negatives, and the first {min(counts)} of each "
-            "are read; say negatives: in the layout for another number"
-        )
-    count = (num_negatives or min(counts)) if kind is Kind.TRIPLET else 0
-    return _flat(table, rows, line_numbers, faults, kind, count)
+        tell(f"{table.place}: rows have {min(counts)} to {max(counts)} negatives, and all of each are read")
+    count = (num_negatives or max(counts)) if kind is Kind.TRIPLET else 0
+    return _flat(table, rows, line_numbers, faults, kind, count, again=num_negatives is not None)
 
 
 def _records(table: FileTable) -> Iterator[dict[str, Any]]:
@@ -149,6 +146,8 @@ def _flat(
     faults: dict[int, str],
     kind: Kind,
     count: int,
+    *,
+    again: bool,
 ) -> FileTable:
     """A row of the table for each positive of a row."""
     fields, target = list(TEXT_COLUMNS[kind]), TARGET_COLUMN.get(kind)
@@ -158,20 +157,25 @@ def _flat(
     names += [target] if target else []
     cells, of_rows = list[list[Any]](), list[int]()
     for row, line in zip(rows, line_numbers, strict=True):
-        positions = [number % len(row.negatives) for number in range(count)]
+        negatives = _of_count(row.negatives, count, again=again)
         for number, positive in enumerate(row.positives):
-            cell: list[Any] = [row.anchor, positive, *(row.negatives[position] for position in positions)]
+            cell: list[Any] = [row.anchor, positive, *negatives]
             if row.scores is not None:
-                cell += [
-                    row.scores[number],
-                    *(row.scores[len(row.positives) + position] for position in positions),
-                ]
+                of_negatives = row.scores[len(row.positives) :]
+                cell += [row.scores[number], *_of_count(of_negatives, count, again=again)]
             cells.append(cell + ([row.label] if target else []))
             of_rows.append(line)
     columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in names]
     return replace(
         table, names=names, columns=columns, lines=np.asarray(of_rows, np.int32), faults=faults, classes={}
     )
+
+
+def _of_count(values: Sequence[Any], count: int, *, again: bool) -> list[Any]:
+    """The first `count` values; where there are fewer, these over again, or None."""
+    return [
+        values[number % len(values)] if again or number < len(values) else None for number in range(count)
+    ]
 
 
 def _flag_embedding(record: Mapping[str, Any]) -> ForeignRow:

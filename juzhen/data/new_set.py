@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from juzhen.core.commands import command
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError, require_number
+from juzhen.core.examples import TEACHER_SCORE
 from juzhen.core.kinds import Kind
 from juzhen.core.opened import open_input, read_bytes, read_text
 from juzhen.core.owned import require_ours
@@ -98,17 +99,20 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
     def refuse(where: pd.Series, reason: str | pd.Series) -> None:
         reasons[where & (reasons == "")] = reason
 
+    lacks = _lacking(rows, guess)
     for field in guess.texts:
-        faults = rows[field].map(text_fault)
+        faults = rows[field].map(text_fault).mask(lacks[field], None)
         refuse(faults.notna(), f"{field} " + faults.fillna(""))
     for field in guess.teacher_scores:
         is_number = np.isfinite(pd.to_numeric(rows[field], errors="coerce"))
-        refuse(~is_number, f"{field} is " + rows[field] + ", which is no number")
+        refuse(~is_number & ~lacks[field], f"{field} is " + rows[field] + ", which is no number")
     if guess.target:
         rows = rows.assign(**{guess.target: _written_labels(rows[guess.target], guess, refuse)})
     keys = pd.DataFrame({field: rows[field].map(normalize) for field in guess.texts})
     if guess.kind in (Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR, Kind.TRIPLET):
-        same = sum((keys[a] == keys[b] for a, b in itertools.combinations(keys, 2)), start=False)
+        same = sum(
+            ((keys[a] == keys[b]) & ~lacks[a] for a, b in itertools.combinations(keys, 2)), start=False
+        )
         refuse(same & (rows["label"] == "0" if guess.target else True), "two of its texts are the same")
     if guess.kind in MIRRORED:
         keys = pd.DataFrame(np.sort(keys.to_numpy(object), axis=1), index=keys.index)
@@ -120,6 +124,18 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
     is_good = (reasons == "").to_numpy()
     left_out = table.faults | dict(zip(line_numbers[~is_good].tolist(), reasons[~is_good], strict=True))
     return rows[is_good].set_axis(line_numbers[is_good], axis=0), dict(sorted(left_out.items()))
+
+
+def _lacking(rows: pd.DataFrame, guess: Guess) -> pd.DataFrame:
+    """Which texts, and scores of them, a row may lack: negatives, where it has another one."""
+    negatives = guess.texts[2:] if guess.kind is Kind.TRIPLET else []
+    lacks = rows.eq("") & rows.columns.isin(negatives)
+    lacks.loc[lacks[negatives].all(axis=1)] = False
+    for field in guess.teacher_scores:
+        of = field.removeprefix(TEACHER_SCORE.format(""))
+        lacks[field] = lacks[of] & rows[field].eq("")
+        lacks[of] &= lacks[field]
+    return lacks
 
 
 def _written_labels(labels: pd.Series, guess: Guess, refuse: Any) -> pd.Series:

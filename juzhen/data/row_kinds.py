@@ -128,7 +128,7 @@ def text_cells(table: FileTable, reading: TableReading = AS_IT_LOOKS) -> RawTabl
             ]
         if any(isinstance(cell, list) for cell in cells):
             lists = [cell if isinstance(cell, list) else [cell] for cell in cells]
-            count = min(map(len, lists)) if NEGATIVE_NAMES.fullmatch(name) else max(map(len, lists))
+            count = max(map(len, lists))
             if count > 1 and not NEGATIVE_NAMES.fullmatch(name):
                 raise UserError(
                     f"{table.place}: column {name} holds lists of {count} and fewer; write a row for each text"
@@ -277,9 +277,9 @@ def _named_texts(names: Sequence[str]) -> list[str]:
     for kind in (Kind.TRIPLET, Kind.NLI_PAIR, Kind.LABELLED_PAIR, Kind.POSITIVE_PAIR):
         fields = [*TEXT_COLUMNS[kind]]
         if {*fields} <= by_field.keys():
-            fields += [
-                field for field in by_field if kind is Kind.TRIPLET and re.fullmatch(r"negative_\d+", field)
-            ]
+            if kind is Kind.TRIPLET:
+                further = [field for field in by_field if re.fullmatch(r"negative_\d+", field)]
+                fields += sorted(further, key=lambda field: (len(field), field))
             others = [name for field, name in by_field.items() if field not in fields]
             if not any(
                 _is_called_text(name) and not TARGET_NAMES.fullmatch(name) and not ID_NAMES.fullmatch(name)

@@ -61,7 +61,7 @@ def as_examples(
     Columns are known by their names, as `juzhen new` knows them: two texts and a label (0 and 1, 是 and 否,
     entailment …) or a score, an anchor with its positive and its negatives. Tuples have no names; their columns are a
     text · two texts that belong together · two texts and a label or a score · anchor, positive, negative, and more
-    negatives.
+    negatives, of which some rows may have fewer.
 
     Args:
         rows: Examples; a list or a generator of dicts or tuples; a table of pandas, polars, Arrow or datasets; the path
@@ -122,8 +122,9 @@ def as_examples(
             continue
         values = table.columns[names_of(table).index(found.columns[field])]
         for line, value in zip(table.lines.tolist(), values, strict=True):
-            if not isinstance(value, str) and as_text(value):
-                raw.faults.setdefault(line, f"{field} is {short(repr(value))}, not a text")
+            for cell in value if isinstance(value, list) else [value]:
+                if not isinstance(cell, str) and as_text(cell):
+                    raw.faults.setdefault(line, f"{field} is {short(repr(cell))}, not a text")
     return _examples(raw, found, split, "rows", score_range)[1]
 
 
@@ -245,7 +246,10 @@ def _columns_of(rows: Any, name: str) -> tuple[list[str] | None, list[list[Any]]
         return [*map(str, keys)], [[record.get(key) for record in records] for key in keys], {}
     tuples = [_as_tuple(row, number, name) for number, row in enumerate(listed, 1)]
     widths = {len(row) for row in tuples}
-    if len(widths) != 1:
+    if len(widths) > 1 and min(widths) > 2 and all(isinstance(cell, str) for row in tuples for cell in row):
+        # Anchor, positive and negatives, of which some rows have fewer.
+        tuples = [row + (None,) * (max(widths) - len(row)) for row in tuples]
+    elif len(widths) != 1:
         raise UserError(
             f"{name}: {len(tuples)} rows of {sorted(widths)} columns; expected some, all of as many"
         )

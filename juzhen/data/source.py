@@ -19,6 +19,7 @@ from juzhen.data.readers import FileTable, decompressed, read_table
 from juzhen.data.spec import DatasetConfig, Source, SplitRequest
 from juzhen.data.text import load_text
 from juzhen.data.verify import verified
+from juzhen.data.views import with_equal_columns
 
 ROW_POLICIES = ("error", "drop")
 
@@ -125,6 +126,9 @@ def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples 
         return None
     first = present[0]
     fingerprints = "".join(part.fingerprint for part in present)
+    if first.kind is Kind.TRIPLET:
+        present = with_equal_columns(present)
+        first = present[0]
     return Examples.from_texts(
         first.name,
         split,
@@ -138,6 +142,7 @@ def joined(parts: Sequence[Examples | None], request: SplitRequest) -> Examples 
         teacher_scores=None
         if first.teacher_scores is None
         else np.concatenate([part.teacher_scores for part in present]),
+        missing=None if first.missing is None else np.concatenate([part.missing for part in present]),
     )
 
 

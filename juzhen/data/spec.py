@@ -60,7 +60,7 @@ class LayoutConfig:
     negatives: int | None = Field(
         default=None,
         ge=1,
-        description="with `format`: so many of a row, those of a row with fewer again; null: as many as all rows have",
+        description="with `format`: so many of a row, those of a row with fewer again; null: all that a row has",
     )
     teacher_scores: bool | None = Field(
         default=None,

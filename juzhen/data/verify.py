@@ -49,6 +49,9 @@ def verified(
         targets, keep = read_targets(gold, table, config, key=key, faults=faults)
     documents = [TEACHER_SCORE.format(field) for field in fields[1:]]
     scored = {field: raw_values(table, field, columns[field], key) for field in documents if field in columns}
+    missing = None
+    if kind is Kind.TRIPLET:
+        read, scored, missing = _with_missing(read, scored)
     scores = read_teacher_scores(scored, table, faults=faults) if scored else None
     texts = {field: _stripped(read.pop(field), field, table, keep, faults) for field in fields}
     refuse_faults(table, faults, on_bad_row)
@@ -61,18 +64,69 @@ def verified(
         texts = {field: [values[row] for row in rows] for field, values in texts.items()}
         targets = None if targets is None else targets[keep]
         scores = None if scores is None else scores[keep]
+        missing = None if missing is None or not missing[keep].any() else missing[keep]
     return Examples.from_texts(
         config.name,
         request.split,
         kind=kind,
         texts=texts,
         targets=targets,
-        fingerprint=fingerprint_of(kind, texts, targets if scores is None else scores),
+        fingerprint=fingerprint_of(kind, _blanked(texts, missing), targets if scores is None else scores),
         num_dropped=len(faults),
         lines=table.lines[keep],
         num_classes=1 + max(config.labels.values()) if config.labels else 0,
         teacher_scores=scores,
+        missing=missing,
     )
+
+
+def _with_missing(
+    texts: dict[str, Sequence[Any]], scores: dict[str, Sequence[Any]]
+) -> tuple[dict[str, Sequence[Any]], dict[str, Sequence[Any]], np.ndarray | None]:
+    """Triplets of which some have fewer negatives than others, and which places are empty, as `Examples.missing`.
+
+    Negatives move up, and the row's positive fills the places behind them. A row without any negative, and a score
+    without its text, stay as they are: they are faults.
+    """
+    _, positive, *negatives = texts
+    is_absent = np.array([[_is_absent(value) for value in texts[name]] for name in negatives]).T
+    if scores:
+        names = [TEACHER_SCORE.format(field) for field in negatives]
+        is_absent &= np.array([[_is_absent(value) for value in scores[name]] for name in names]).T
+    is_absent &= ~is_absent.all(axis=1, keepdims=True)
+    if not is_absent.any():
+        return texts, scores, None
+    order = is_absent.argsort(axis=1, kind="stable")
+    missing = np.pad(np.take_along_axis(is_absent, order, axis=1), ((0, 0), (1, 0)))
+
+    def moved_up(columns: dict[str, Sequence[Any]], filler: str, names: Sequence[str]) -> None:
+        cells = [columns[name] for name in names]
+        for place, name in enumerate(names, 1):
+            columns[name] = [
+                columns[filler][row] if missing[row, place] else cells[order[row, place - 1]][row]
+                for row in range(len(order))
+            ]
+
+    texts, scores = {**texts}, {**scores}
+    moved_up(texts, positive, negatives)
+    if scores:
+        moved_up(scores, TEACHER_SCORE.format(positive), names)
+    return texts, scores, missing
+
+
+def _is_absent(value: object) -> bool:
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
+
+
+def _blanked(texts: dict[str, list[str]], missing: np.ndarray | None) -> dict[str, list[str]]:
+    """The texts without what fills the places of missing documents."""
+    if missing is None:
+        return texts
+    anchor, *documents = texts
+    return {anchor: texts[anchor]} | {
+        field: ["" if lacks else text for text, lacks in zip(texts[field], missing[:, place], strict=True)]
+        for place, field in enumerate(documents)
+    }
 
 
 def fingerprint_of(kind: Kind, texts: dict[str, list[str]], targets: np.ndarray | None) -> str:

@@ -4,13 +4,13 @@
 in the order of the file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import NLI_CLASSES, TEXT_COLUMNS, Examples, Kind
+from juzhen.core.examples import NLI_CLASSES, TEXT_COLUMNS, Examples, Kind, negative_columns
 
 ENTAILMENT, CONTRADICTION = NLI_CLASSES.index("entailment"), NLI_CLASSES.index("contradiction")
 SAME, DIFFERENT = 1, 0
@@ -45,11 +45,40 @@ def with_negatives(triplets: Examples, count: int) -> Examples:
             f"{len(columns) - 2}; name more columns negative_2, negative_3, … in its file, or choose a smaller number"
         )
     scores = triplets.teacher_scores
+    missing = None if triplets.missing is None else triplets.missing[:, : 1 + count]
     return replace(
         triplets,
         columns={column: triplets.columns[column] for column in columns[: 2 + count]},
         teacher_scores=None if scores is None else scores[:, : 1 + count],
+        missing=None if missing is None or not missing.any() else missing,
     )
+
+
+def with_equal_columns(parts: Sequence[Examples]) -> list[Examples]:
+    """Triplets with as many columns of negatives each; a part with fewer lacks the others in every row."""
+    most = max(len(part.columns) for part in parts)
+    if all(len(part.columns) == most and part.missing is None for part in parts):
+        return [*parts]
+    equal = []
+    for part in parts:
+        fewer = most - len(part.columns)
+        names = [*part.columns, *negative_columns(most - 2)[len(part.columns) - 2 :]]
+        columns = [*part.columns.values(), *[part.columns["positive"]] * fewer]
+        missing = (
+            np.zeros((len(part), len(part.columns) - 1), dtype=bool) if part.missing is None else part.missing
+        )
+        scores = part.teacher_scores
+        if scores is not None:
+            scores = np.concatenate([scores, np.repeat(scores[:, :1], fewer, axis=1)], axis=1)
+        equal.append(
+            replace(
+                part,
+                columns=dict(zip(names, columns, strict=True)),
+                missing=np.pad(missing, ((0, 0), (0, fewer)), constant_values=True),
+                teacher_scores=scores,
+            )
+        )
+    return equal
 
 
 def _positives(examples: Examples, target: int | None = None) -> Examples:
@@ -118,7 +147,8 @@ def _triplet_pairs(examples: Examples) -> Examples:
     }
     labels = [SAME if column == "positive" else DIFFERENT for column in compared]
     targets = np.tile(np.asarray(labels, dtype=np.float32), len(examples))
-    return replace(_rebuilt(examples, Kind.LABELLED_PAIR, columns, rows), targets=targets, num_classes=2)
+    pairs = replace(_rebuilt(examples, Kind.LABELLED_PAIR, columns, rows), targets=targets, num_classes=2)
+    return pairs if examples.missing is None else pairs.select(~examples.missing.ravel())
 
 
 def _distinct_sentences(examples: Examples) -> Examples:
@@ -143,6 +173,7 @@ def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], row
         num_classes=0,
         documents=None,
         teacher_scores=None,
+        missing=None,
     )
 
 

@@ -194,6 +194,7 @@ def given_tensors(examples: Examples, rows: np.ndarray) -> dict[str, torch.Tenso
     """What a set says of these rows, by the names of `juzhen.core.tensors`."""
     arrays = {
         "teacher_scores": examples.teacher_scores,
+        "missing": examples.missing,
         "classes": examples.targets,
         "targets": examples.targets,
     }

@@ -192,16 +192,24 @@ class CrossEncoderCollator(SentenceCollator):
             drawn = self._documents_of(examples).draw(rows, count, seed=(self._seed, index))
             documents = [*documents, *drawn.T]
         first, second = np.tile(first, len(documents)), np.concatenate(documents)
+        numbers = torch.from_numpy(np.asarray(rows, dtype=np.int64))
+        ids, places = numbers.repeat(len(documents)), torch.arange(len(first))
+        if examples.missing is not None and len(documents) > 1:
+            # A document that the row lacks is not read: its place is that of the row's positive, which comes first.
+            missing = examples.missing[rows].T.ravel()
+            has = np.pad(~missing, (0, len(first) - len(missing)), constant_values=True)
+            places = torch.from_numpy(np.where(has, np.cumsum(has) - 1, np.arange(len(first)) % len(rows)))
+            first, second, ids = first[has], second[has], ids[torch.from_numpy(has)]
+        inputs = [places, places + len(first)]
         if both:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
-        numbers = torch.from_numpy(np.asarray(rows, dtype=np.int64))
-        inputs = torch.arange(len(first)).split(len(rows) * len(documents))
+            ids = ids.repeat(2)
         return Batch(
             task=examples.name,
             kind=examples.kind,
             tokens=self._join(*self._sides_of(examples, first, second, index=index)),
-            sentence_ids=numbers.repeat(len(first) // len(rows)),
-            columns=dict(zip((PAIR, SWAPPED), inputs, strict=False)),
+            sentence_ids=ids,
+            columns=dict(zip((PAIR, SWAPPED), inputs[: 1 + both], strict=False)),
             rows=numbers,
             tensors=given_tensors(examples, rows),
         )

@@ -42,12 +42,13 @@ def false_negatives(
     A candidate is marked when its text is the anchor's own, or the positive of any row with the same anchor text: the
     row's positive repeated in the batch, or another known positive of its anchor. An explicit negative with such a
     text is marked too: the data contradict themselves there. Nothing is inferred beyond that: entailment is not
-    symmetric, so the positives of a positive stay negatives. Ids are 0 or more.
+    symmetric, so the positives of a positive stay negatives. Ids are 0 or more; a candidate below 0 is a negative that
+    its row lacks, and is marked for all.
     """
     is_known = known_pairs(anchor_ids, candidate_ids, anchor_ids, positive_ids)
     is_anchor = anchor_ids[:, None] == candidate_ids
     is_own = torch.eye(*is_known.shape, dtype=torch.bool, device=is_known.device)
-    return (is_known | is_anchor) & ~is_own
+    return (is_known | is_anchor | (candidate_ids < 0)) & ~is_own
 
 
 def own_candidates(scores: Shaped[Tensor, "batch candidates"]) -> Bool[Tensor, "batch candidates"]:
@@ -315,7 +316,7 @@ class InfoNCEOwn(Loss):
         candidates = [positives, *negatives.unbind(dim=1)]
         scores = torch.stack([row_cosine(anchors, text) for text in candidates], dim=1)
         ids = numbers_of_texts(text_ids, anchors=anchors, count=1 + len(candidates))
-        is_same = (ids[:, 2:] == ids[:, :1]) | (ids[:, 2:] == ids[:, 1:2])
+        is_same = (ids[:, 2:] == ids[:, :1]) | (ids[:, 2:] == ids[:, 1:2]) | (ids[:, 2:] < 0)
         excluded = F.pad(is_same, (1, 0))  # never the positive itself
         loss = info_nce_own(scores, excluded, temperature=self.temperature)
         return loss, ranking_summary(scores, excluded, torch.zeros_like(ids[:, 0]))

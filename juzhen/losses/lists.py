@@ -14,13 +14,14 @@ from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, choice, divisor, number, or_none, switch, whole_number
 from juzhen.losses.regression import ACTIVATIONS
-from juzhen.losses.scores import choice_accuracy, full_precision, score_gap
+from juzhen.losses.scores import choice_accuracy, full_precision, mean_of_rows, score_gap
 
 
 class ListLoss(Loss):
     """A loss of one score per document; rows do not meet. Document 0 is the positive, the others are negatives.
 
-    A bi-encoder scores a document as it scores a pair, a cross-encoder reads it with its anchor.
+    A bi-encoder scores a document as it scores a pair, a cross-encoder reads it with its anchor. Rows may differ in
+    their number of documents: one that a row lacks has the score −∞, and does not count.
 
     temperature  divides scores; 1 leaves them as they are, which suits logits
     """
@@ -42,7 +43,7 @@ class ListLoss(Loss):
         """Share of rows whose positive scores highest, mean score of positives, of negatives, and the gap."""
         is_positive = first_document(scores)
         accuracy = choice_accuracy(scores, torch.zeros_like(scores[:, 0]))
-        return {"accuracy": accuracy} | score_gap(scores, is_positive, ~is_positive)
+        return {"accuracy": accuracy} | score_gap(scores, is_positive, ~is_positive & (scores != -torch.inf))
 
 
 def first_document(scores: Float[Tensor, "batch documents"]) -> Bool[Tensor, "batch documents"]:
@@ -63,14 +64,24 @@ def list_mle(
     return order_costs(full_precision(document_scores), grades).sum(dim=1).mean()
 
 
+def present_scores(
+    document_scores: Float[Tensor, "batch documents"],
+) -> tuple[Float[Tensor, "batch documents"], Bool[Tensor, "batch documents"]]:
+    """The scores in full precision, 0 for a document that its row lacks, and which documents it has."""
+    scores = full_precision(document_scores)
+    has = scores != -torch.inf
+    return scores.masked_fill(~has, 0), has
+
+
 def order_costs(
     scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, "batch documents"]:
-    """−log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))] of each document k."""
-    is_lower = grades[:, None, :] < grades[:, :, None]
+    """−log [exp(s_k) / (exp(s_k) + Σ_{m: g_m < g_k} exp(s_m))] of each document k; 0 of one that its row lacks."""
+    scores, has = present_scores(scores)
+    is_lower = (grades[:, None, :] < grades[:, :, None]) & has[:, None, :]
     is_rival = is_lower | torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
     rivals = scores[:, None, :].expand(is_rival.shape).masked_fill(~is_rival, -torch.inf)
-    return rivals.logsumexp(dim=2) - scores
+    return (rivals.logsumexp(dim=2) - scores).masked_fill(~has, 0)
 
 
 class ListMLE(ListLoss):
@@ -99,11 +110,13 @@ def position_list_mle(
     α(r) = (2^(n−r) − 1) / Σ_r (2^(n−r) − 1) for n documents. (Lan et al. 2014, section 4, which leaves the sum open,
     https://auai.org/uai2014/proceedings/individuals/164.pdf)
     """
-    scores = full_precision(document_scores)
-    count = scores.shape[1]
-    ranks = 1 + (grades[:, None, :] > grades[:, :, None]).sum(dim=2)
-    shares = 2.0 ** -torch.arange(1, count + 1, device=scores.device, dtype=scores.dtype) - 2.0**-count
-    return ((shares / shares.sum())[ranks - 1] * order_costs(scores, grades)).sum(dim=1).mean()
+    scores, has = present_scores(document_scores)
+    ranks = 1 + ((grades[:, None, :] > grades[:, :, None]) & has[:, None, :]).sum(dim=2)
+    powers = 2.0 ** -torch.arange(1, 1 + scores.shape[1], device=scores.device, dtype=scores.dtype)
+    shares = (powers - powers[has.sum(dim=1) - 1][:, None]).clamp(min=0)
+    whole = shares.sum(dim=1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
+    weights = (shares / whole).gather(1, ranks - 1)
+    return (weights * order_costs(document_scores, grades)).sum(dim=1).mean()
 
 
 class PositionListMLE(ListLoss):
@@ -134,8 +147,8 @@ def rank_net(
     RankNetLoss is the mean over the P pairs of a batch of N rows with g_i > g_j: theirs is N/P times ours, so that a
     learning rate that suits theirs suits ours divided by the pairs of a row.
     """
-    scores = full_precision(document_scores)
-    is_above = grades[:, :, None] > grades[:, None, :]
+    scores, has = present_scores(document_scores)
+    is_above = (grades[:, :, None] > grades[:, None, :]) & has[:, :, None] & has[:, None, :]
     costs = F.softplus(scores[:, None, :] - scores[:, :, None])
     return torch.where(is_above, costs, 0).sum(dim=(1, 2)).mean()
 
@@ -237,9 +250,8 @@ def lambda_loss(
             documents; None: all.
     """
     require_choice("weighting", weighting, WEIGHTINGS)
-    scores = full_precision(document_scores)
-    is_missing = scores == -torch.inf
-    scores = scores.masked_fill(is_missing, 0)
+    scores, has = present_scores(document_scores)
+    is_missing = ~has
     positions = torch.arange(1, 1 + scores.shape[1], device=scores.device, dtype=scores.dtype)
     placed = scores.detach().masked_fill(is_missing, -torch.inf)
     ranks = positions[placed.argsort(dim=1, descending=True, stable=True).argsort(dim=1)]
@@ -348,6 +360,7 @@ class InfoNCEDrawn(ListLoss):
 
     def with_logs(self, document_scores: Tensor) -> LossOutput:
         scores = self.tempered(ACTIVATIONS[self.activation](full_precision(document_scores)))
+        scores = scores.masked_fill(document_scores == -torch.inf, -torch.inf)
         loss = F.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
         return loss, self.list_summary(document_scores)
 
@@ -356,12 +369,13 @@ class InfoNCEDrawn(ListLoss):
 def margin_mse(
     document_scores: Float[Tensor, "batch documents"], teacher_scores: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, ""]:
-    """Mean of ((s_0 − s_k) − (t_0 − t_k))² over rows and their negatives k, s our scores and t the teacher's.
+    """Mean of ((s_0 − s_k) − (t_0 − t_k))² over the negatives k of a row, and over rows; t are the teacher's scores.
 
     (Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666, who have one negative in a row)
     """
-    ours, theirs = full_precision(document_scores), full_precision(teacher_scores)
-    return F.mse_loss(ours[:, :1] - ours[:, 1:], theirs[:, :1] - theirs[:, 1:])
+    (ours, has), theirs = present_scores(document_scores), full_precision(teacher_scores)
+    errors = F.mse_loss(ours[:, :1] - ours[:, 1:], theirs[:, :1] - theirs[:, 1:], reduction="none")
+    return mean_of_rows(errors, has[:, 1:])
 
 
 class MarginMSE(ListLoss):
@@ -386,19 +400,23 @@ class MarginMSE(ListLoss):
 def adr_mse(
     document_scores: Float[Tensor, "batch documents"], grades: Float[Tensor, "batch documents"]
 ) -> Float[Tensor, ""]:
-    """Mean over documents of (r_k − r̂_k)² / log₂(1 + r_k): the squared error of a smooth rank, the first ranks most.
+    """Mean of (r_k − r̂_k)² / log₂(1 + r_k) over the documents of a row, and over rows.
 
+    The squared error of a smooth rank, the first ranks most.
     r_k the rank by the grades g, of equal ones the mean: Σ_m [g_m > g_k] + (1 + Σ_m [g_m = g_k])/2;
     r̂_k = 1 + Σ_{m≠k} σ(s_m − s_k) by the scores s. (Schlatt et al. 2025, https://arxiv.org/abs/2405.07920; mean ranks
-    are those of sentence-transformers' ADRMSELoss, so that equal scores can reach them)
+    are those of sentence-transformers' ADRMSELoss, so that equal scores can reach them. Theirs is the mean over the
+    documents of all rows, where a row of more documents counts for more.)
     """
-    scores = full_precision(document_scores)
+    scores, has = present_scores(document_scores)
+    others = has[:, None, :]
     other_grades, document = grades[:, None, :], grades[:, :, None]
-    ranks = (other_grades > document).sum(dim=2) + (
-        1 + (other_grades == document).sum(dim=2).to(scores.dtype)
+    ranks = ((other_grades > document) & others).sum(dim=2) + (
+        1 + ((other_grades == document) & others).sum(dim=2).to(scores.dtype)
     ) / 2
-    smooth = 0.5 + (scores[:, None, :] - scores[:, :, None]).sigmoid().sum(dim=2)  # σ(0) of itself is 0.5
-    return ((ranks - smooth).square() / torch.log2(1 + ranks)).mean()
+    above = (scores[:, None, :] - scores[:, :, None]).sigmoid().masked_fill(~others, 0)
+    smooth = 0.5 + above.sum(dim=2)  # σ(0) of itself is 0.5
+    return mean_of_rows((ranks - smooth).square() / torch.log2(1 + ranks), has)
 
 
 class ADRMSE(ListLoss):

@@ -92,7 +92,8 @@ class InfoNCEQueue(Loss):
             everything, torch.cat([excluded, is_own | ~counts], dim=1), temperature=self.temperature
         )
         if self.training:
-            self.keep(candidates.detach(), numbers, owners)
+            present = numbers >= 0  # a row may have fewer negatives than others
+            self.keep(candidates.detach()[present], numbers[present], owners[present])
         positions = torch.arange(len(scores), device=scores.device)
         share = {"queue_share": counts.float().mean()}
         return loss, share | ranking_summary(scores, excluded, positions)

@@ -28,7 +28,7 @@ from juzhen.losses.scores import full_precision, row_cosine
 
 MADE_OF = {
     "scores": ("first", "second"),
-    "document_scores": ("anchors", "positives", "negatives"),
+    "document_scores": ("anchors", "positives", "negatives", "text_ids"),
 }
 """What is computed again of shorter embeddings → what it is made of."""
 
@@ -99,6 +99,9 @@ class Modifier(Loss):
             read["document_scores"] = torch.stack(
                 [row_cosine(tensors["anchors"], text) for text in documents], dim=1
             )
+            if "text_ids" in tensors:
+                is_missing = tensors["text_ids"][:, 1:] < 0
+                read["document_scores"] = read["document_scores"].masked_fill(is_missing, -torch.inf)
         return self.inner.with_logs(**read)
 
 
@@ -245,20 +248,25 @@ class NestedLayers(Modifier):
 
     def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
         names = [name for name in super().tensors_for(reads) if not TENSORS[name].is_learnt]
-        return ("layer_embeddings", *names)
+        return (*dict.fromkeys(("layer_embeddings", *names, "text_ids")),)
 
     def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
         values = self.named(tensors, named)
-        layers = full_precision(values.pop("layer_embeddings")).unbind(dim=2)
+        states = full_precision(values.pop("layer_embeddings"))
+        ids = values.get("text_ids")
+        counts = (
+            torch.ones_like(states[:, :, 0, :1], dtype=torch.bool) if ids is None else ids[..., None] >= 0
+        )
+        counts, layers = counts.flatten(0, 1), states.unbind(dim=2)
         total, logs = self._at(layers[-1], values)
         logs = logs | {"loss_at_1": total.detach()}
         chosen = drawn(len(layers) - 1, self.depths_per_step)
-        final = (layers[-1].detach() / self.divergence_temperature).softmax(dim=-1).flatten(0, 1)
+        final = (layers[-1].detach() / self.divergence_temperature).softmax(dim=-1).flatten(0, 1) * counts
         for position in chosen:
             value, _ = self._at(layers[position], values)
             total = total + self.layer_weight / len(chosen) * value
             states = (layers[position] / self.divergence_temperature).log_softmax(dim=-1).flatten(0, 1)
-            divergence = F.kl_div(states, final, reduction="batchmean") * self.divergence_temperature
+            divergence = F.kl_div(states, final, reduction="sum") / counts.sum() * self.divergence_temperature
             total = total + self.divergence_weight * divergence
             depth = f"{self.depths[position]:g}"
             logs |= {f"loss_at_{depth}": value.detach(), f"divergence_at_{depth}": divergence.detach()}

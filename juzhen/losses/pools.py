@@ -60,7 +60,8 @@ class CandidatePool(Loss):
             sums.append(of_positives | torch.eye(len(first), dtype=torch.bool, device=first.device))
         if self.positive_to_negatives and extra:
             of_extra = torch.cat(extra)
-            sums.append((of_extra == positives[:, None]) | (of_extra == anchors[:, None]))
+            is_missing = of_extra < 0
+            sums.append((of_extra == positives[:, None]) | (of_extra == anchors[:, None]) | is_missing)
         return torch.cat(sums, dim=1)
 
     def outcome(

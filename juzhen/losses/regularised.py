@@ -27,7 +27,7 @@ def spread_out(
     """
     cosines = all_cosines(embeddings, embeddings)
     ids = torch.arange(len(cosines), device=cosines.device) if text_ids is None else text_ids
-    differ = ids[:, None] != ids
+    differ = (ids[:, None] != ids) & (ids[:, None] >= 0) & (ids >= 0)  # −1: a negative that the row lacks
     count = differ.sum().clamp(min=1)
     mean = torch.where(differ, cosines, 0).sum() / count
     square = torch.where(differ, cosines.square(), 0).sum() / count
@@ -71,7 +71,8 @@ class SpreadOut(Modifier):
         columns += values["negatives"].unbind(dim=1) if "negatives" in values else []
         ids = values["text_ids"].unbind(dim=1) if "text_ids" in values else [None] * len(columns)
         parts = [spread_out(column, numbers) for column, numbers in zip(columns, ids, strict=False)]
-        mean, square = (torch.stack(part).mean() for part in zip(*parts, strict=True))
+        count: Any = len(columns) if ids[0] is None else (values["text_ids"] >= 0).any(dim=0).sum()
+        mean, square = (torch.stack(part).sum() / count for part in zip(*parts, strict=True))
         logs = logs | {"spread_mean": mean.detach(), "spread_square": square.detach()}
         total = loss + self.mean_weight * mean + self.square_weight * square
         return total, logs | {"loss_alone": loss.detach()}
@@ -82,7 +83,8 @@ def symmetric_divergence(
 ) -> Float[Tensor, ""]:
     """Mean over rows of ½ KL(p ‖ q) + ½ KL(q ‖ p), p and q the softmax of the two."""
     first, second = full_precision(first).log_softmax(dim=1), full_precision(second).log_softmax(dim=1)
-    return ((first.exp() - second.exp()) * (first - second)).sum(dim=1).mean() / 2
+    apart = (first - second).masked_fill(first == -torch.inf, 0)  # a document that the row lacks
+    return ((first.exp() - second.exp()) * apart).sum(dim=1).mean() / 2
 
 
 class RDrop(Modifier):
@@ -145,6 +147,16 @@ class RDrop(Modifier):
                     for name in first
                     if name in ("embeddings", "first", "second", "anchors", "positives", "negatives")
                 ]
-                pairs = [(first[name].flatten(0, -2), second[name].flatten(0, -2)) for name in names]
-                return torch.stack([1 - row_cosine(*pair).mean() for pair in pairs]).mean()
+                return torch.stack(
+                    [self._apart(name, first[name], second[name], first.get("text_ids")) for name in names]
+                ).mean()
         return F.mse_loss(full_precision(first["scores"]), full_precision(second["scores"]))
+
+    @staticmethod
+    def _apart(name: str, first: Tensor, second: Tensor, text_ids: Tensor | None) -> Float[Tensor, ""]:
+        """1 − the mean cosine of two encodings of the texts that rows have."""
+        cosines = row_cosine(first.flatten(0, -2), second.flatten(0, -2))
+        if name != "negatives" or text_ids is None:
+            return 1 - cosines.mean()
+        present = (text_ids[:, 2:] >= 0).flatten()
+        return 1 - cosines.masked_fill(~present, 0).sum() / present.sum()

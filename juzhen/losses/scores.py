@@ -52,6 +52,17 @@ def mean_where(values: Float[Tensor, "*axes"], chosen: Bool[Tensor, "*axes"]) ->
     return torch.where(chosen, full_precision(values), 0).sum() / chosen.sum()
 
 
+def mean_of_rows(
+    values: Float[Tensor, "batch columns"], chosen: Bool[Tensor, "batch columns"]
+) -> Float[Tensor, ""]:
+    """Mean over rows of the mean of the chosen values of a row, which has one at least.
+
+    Where all are chosen it is `values.mean()`, bit for bit: each value then counts 1.
+    """
+    weights = values.shape[1] / chosen.sum(dim=1, keepdim=True).to(values.dtype)
+    return (values.masked_fill(~chosen, 0) * weights).mean()
+
+
 @torch.no_grad()
 def choice_accuracy(
     scores: Float[Tensor, "batch candidates"], right: Shaped[Tensor, "batch"]

@@ -9,7 +9,7 @@ from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.contrast import batch_candidates, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import checked, choice, number
-from juzhen.losses.scores import full_precision, row_cosine
+from juzhen.losses.scores import full_precision, mean_of_rows, mean_where, row_cosine
 
 
 def row_nearness(
@@ -29,14 +29,16 @@ def triplet_margin(
     negative_scores: Float[Tensor, "batch negatives"],
     *,
     margin: float | Float[Tensor, ""] = 0.2,
+    missing: Bool[Tensor, "batch negatives"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Violation of the margin, averaged over rows and their negatives.
+    """Violation of the margin, averaged over the negatives of a row that are not `missing`, and then over rows.
 
     loss = mean of max(0, m + d(a, p) − d(a, n)). (Schroff et al. 2015, section 3.1, who square the distances; Reimers
     and Gurevych 2019, section 3, do not, nor does this.) Written in scores, higher = closer: d = 1 − cosine, or d =
     −score for the Euclidean distance; the 1 cancels.
     """
-    return (margin + negative_scores - positive_scores[:, None]).relu().mean()
+    costs = (margin + negative_scores - positive_scores[:, None]).relu()
+    return costs.mean() if missing is None else mean_of_rows(costs, ~missing)
 
 
 @torch.no_grad()
@@ -79,22 +81,28 @@ class TripletMargin(Loss):
         super().__post_init__()
         self.couples = self.adaptive_margin > 0
 
-    def with_logs(self, anchors: Tensor, positives: Tensor, negatives: Tensor) -> LossOutput:
+    def with_logs(
+        self, anchors: Tensor, positives: Tensor, negatives: Tensor, *, text_ids: Tensor | None = None
+    ) -> LossOutput:
+        missing = None if text_ids is None else text_ids[:, 2:] < 0
         score = DISTANCES[self.distance]
         positive_scores = score(anchors, positives)
         negative_scores = torch.stack([score(anchors, text) for text in negatives.unbind(dim=1)], dim=-1)
         logs = {
             "positive_score": positive_scores.detach().mean(),
-            "negative_score": negative_scores.detach().mean(),
+            "negative_score": negative_scores.detach().mean()
+            if missing is None
+            else mean_where(negative_scores, ~missing),
         }
         margin: float | Tensor = self.margin
         if self.adaptive_margin:
             gap = logs["positive_score"] - logs["negative_score"]
             margin = logs["margin"] = adapted_margin(gap, margin=self.margin, share=self.adaptive_margin)
-        loss = triplet_margin(positive_scores, negative_scores, margin=margin)
+        loss = triplet_margin(positive_scores, negative_scores, margin=margin, missing=missing)
         with torch.no_grad():
-            violates = margin + negative_scores > positive_scores[:, None]
-        return loss, {"violating_share": violates.float().mean()} | logs
+            violates = (margin + negative_scores > positive_scores[:, None]).float()
+            share = violates.mean() if missing is None else mean_where(violates, ~missing)
+        return loss, {"violating_share": share} | logs
 
 
 MINING = ("batch_hard", "semi_hard")

@@ -160,7 +160,7 @@ class MinedRows:
         numbers = np.where(documents < 0, columns["positive"][:, None], self._corpus[documents])
         names = negative_columns(numbers.shape[1])
         negatives = dict(zip(names, np.ascontiguousarray(numbers.T, dtype=np.int32), strict=True))
-        return replace(self.examples, kind=Kind.TRIPLET, columns=columns | negatives)
+        return replace(self.examples, kind=Kind.TRIPLET, columns=columns | negatives, missing=None)
 
     def changed(self, before: InForce | None, after: InForce) -> float:
         """The share of rows that have other negatives than before."""

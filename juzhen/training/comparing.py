@@ -1,7 +1,8 @@
-"""Whether a batch can move a weight: its rows must differ in what the loss compares."""
+"""Whether rows suit a loss: a batch moves a weight only where its rows differ in what the loss compares."""
 
 import numpy as np
 
+from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.losses.lists import ListMLE
 from juzhen.losses.loss import Contrast, Loss
@@ -27,6 +28,21 @@ def compares(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
             _, positive, *negatives = columns
             return any((negative != positive).any() for negative in negatives)
     return True
+
+
+def require_equal_lists(examples: Examples, loss: Loss, said: str) -> None:
+    """Raises UserError where rows have different numbers of negatives, and a loss does not read which are there.
+
+    said  how the loss was named, such as loss=triplet
+    """
+    if examples.missing is None or "negatives" not in loss.reads or "text_ids" in loss.reads:
+        return
+    counts = (~examples.missing[:, 1:]).sum(axis=1)
+    raise UserError(
+        f"{said}: it takes as many negatives of each row, and rows of {examples.name} have {counts.min()} to "
+        f"{counts.max()}. Choose info_nce, info_nce_own, triplet or list_mle, which take rows of different lengths, or "
+        f"give each row {counts.min()}"
+    )
 
 
 def differ(values: np.ndarray) -> bool:

@@ -36,7 +36,7 @@ from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.losses.loss import Loss
 from juzhen.losses.nested import Nested
-from juzhen.training.comparing import compares
+from juzhen.training.comparing import compares, require_equal_lists
 from juzhen.training.optimizer import adamw, learning_rates
 
 PROVIDES = ("scores", "cosines", "embeddings", "layers", "lists")
@@ -130,6 +130,7 @@ def fit(
     sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_head else {}
     learner = nn.ModuleList([kind if isinstance(kind, Loss) else kind(**sizes), encoder]).to(device).train()
     criterion: Loss = learner[0]  # type: ignore[assignment]
+    require_equal_lists(examples, criterion, f"loss={name}")
     nested = [part.dims_of(encoder.dim) for part in criterion.modules() if isinstance(part, Nested)]
     encoder.nested_dims = nested[0] if nested else ()
 

@@ -59,16 +59,26 @@ def texts(examples):
     return [*zip(*(examples.texts(column) for column in examples.columns), strict=True)]
 
 
+def present(examples):
+    """The texts that each row has."""
+    has = np.pad(~examples.missing, ((0, 0), (1, 0)), constant_values=True)
+    return [
+        tuple(text for text, is_there in zip(row, there, strict=True) if is_there)
+        for row, there in zip(texts(examples), has, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_each_positive_of_flag_embedding_is_a_row_with_the_same_negatives(tmp_path, suffix):
     rows = read(tmp_path, FLAG, "flag_embedding", suffix=suffix)
-    assert texts(rows) == [
+    assert present(rows) == [
         ("问：怎么退款", "如何退货", "天气", "下雨吗"),
         ("问：怎么退款", "退款流程", "天气", "下雨吗"),
-        ("账单日", "几号出账单", "天气", "吃饭"),
+        ("账单日", "几号出账单", "天气", "吃饭", "睡觉"),
     ]
     assert rows.lines.tolist() == [1, 1, 2]
     more = read(tmp_path, FLAG, "flag_embedding", suffix=suffix, negatives=3)
+    assert more.missing is None
     assert texts(more)[0] == ("问：怎么退款", "如何退货", "天气", "下雨吗", "天气")  # over again
     assert texts(read(tmp_path, FLAG, "flag_embedding", kind="positive_pair"))[2] == ("账单日", "几号出账单")
 
@@ -154,7 +164,7 @@ def test_a_layout_is_read_by_columns_or_by_a_format(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "kind", "columns"),
     [
-        (FLAG, Kind.TRIPLET, ["anchor", "positive", "negative", "negative_2"]),
+        (FLAG, Kind.TRIPLET, ["anchor", "positive", "negative", "negative_2", "negative_3"]),
         (SCORED, Kind.TRIPLET, ["anchor", "positive", "negative", "score_positive", "score_negative"]),
         (SWIFT, Kind.TRIPLET, ["anchor", "positive", "negative"]),
     ],

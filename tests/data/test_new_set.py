@@ -142,11 +142,13 @@ def test_lists_of_negatives_become_columns_and_lists_of_others_are_refused(tmp_p
         "positive": "positive",
         "negative": "negatives",
         "negative_2": "negatives 2",
+        "negative_3": "negatives 3",
     }
     assert clean(table, guess(table))[0].iloc[0].tolist() == [
         *PAIRS[0][:2],
         f"{PAIRS[0][1]}吗",
         f"{PAIRS[0][0]}呢",
+        "",  # every other row has a third one
     ]
     path.write_text(json.dumps({"question": "好", "positive": ["a", "b"], "negatives": ["c"]}))
     with pytest.raises(UserError, match="column positive holds lists of 2"):

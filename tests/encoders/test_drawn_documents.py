@@ -64,3 +64,31 @@ def test_joint_inputs_of_drawn_documents_follow_those_of_the_row():
     assert len(batch.sentence_ids) == 6
     collator(examples, np.array([0, 3]))
     assert seen[-1] == ([97, 99], [101, 103])  # evaluation reads the rows alone
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_documents_that_a_row_lacks_are_not_read(both):
+    """Their places are those of the row's positive, so that scores come out in the order of rows and documents."""
+    seen = []
+
+    def join(first, second):
+        seen.extend(zip(first.flat().tolist(), second.flat().tolist(), strict=True))
+
+    examples = Examples.from_texts(
+        "set", "train", kind=Kind.TRIPLET,
+        texts={"anchor": [*"ab"], "positive": [*"cd"], "negative": [*"ef"], "negative_2": [*"cg"]},
+        missing=np.array([[False, False, True], [False, False, False]]),
+    )  # fmt: skip
+    collator = CrossEncoderCollator(
+        lambda some: TokenTable.of([[ord(text)] for text in some]),
+        join=join, room=np.add, both_in_training=both, both_in_evaluation=False, drawn={"set": 1},
+    )  # fmt: skip
+    batch = collator.training_batch(examples, np.array([0, 1]), index=0)
+    pairs = [(chr(first), chr(second)) for first, second in seen]
+    drawn = [second for _, second in pairs[5:7]]
+    rows = [("a", "c"), ("b", "d"), ("a", "e"), ("b", "f"), ("b", "g"), ("a", drawn[0]), ("b", drawn[1])]
+    assert pairs == rows + [(second, first) for first, second in rows] * both
+    assert batch.sentence_ids.tolist() == [0, 1, 0, 1, 1, 0, 1] * (1 + both)
+    documents = [[pairs[place] for place in places] for places in batch.columns.values()]
+    assert documents[0] == [*rows[:4], rows[0], *rows[4:]]
+    assert documents[1:] == [[(second, first) for first, second in documents[0]]] * both

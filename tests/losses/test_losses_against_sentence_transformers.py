@@ -297,3 +297,54 @@ def test_spread_out():
     assert added.item() == pytest.approx(expected.item(), rel=1e-9)
     for own, other in zip(gradients(added, embeddings), gradients(expected, embeddings), strict=True):
         torch.testing.assert_close(own, other, rtol=1e-8, atol=1e-10)
+
+
+UNEQUAL = [5, 2, 3, 1, 4]
+
+
+@pytest.fixture
+def unequal():
+    """Scores and grades of five rows with different numbers of documents: as we have them, and as lists."""
+    scores, grades = torch.randn(5, 5, dtype=torch.float64), torch.randint(0, 4, (5, 5)).double()
+    missing = torch.arange(5)[None] >= torch.tensor(UNEQUAL)[:, None]
+    lists = [row[:count] for row, count in zip(scores.tolist(), UNEQUAL, strict=True)]
+    labels = [row[:count] for row, count in zip(grades, UNEQUAL, strict=True)]
+    return scores.masked_fill(missing, -torch.inf), grades, [["q"] * 5, lists], labels
+
+
+@pytest.mark.parametrize("weighting", ["ndcg_loss2pp", "ndcg_loss2", "lambda_rank", "none"])
+def test_lambda_loss_of_lists_of_unequal_length(unequal, weighting):
+    from sentence_transformers.cross_encoder.losses import lambda_loss as of_pairs
+
+    scores, grades, inputs, labels = unequal
+    schemes = {
+        "ndcg_loss2pp": of_pairs.NDCGLoss2PPScheme(mu=10.0),
+        "ndcg_loss2": of_pairs.NDCGLoss2Scheme(),
+        "lambda_rank": of_pairs.LambdaRankScheme(),
+        "none": of_pairs.NoWeightingScheme(),
+    }
+    expected = of_pairs.LambdaLoss(GivenScores(), weighting_scheme=schemes[weighting])(inputs, labels)
+    value = losses.lambda_loss(scores, grades, weighting=weighting)
+    pairs = sum((row[:, None] > row[None]).sum().item() for row in labels)
+    assert value.item() * 5 / pairs == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_losses_of_lists_of_unequal_length(unequal):
+    from sentence_transformers.cross_encoder import losses as of_pairs
+
+    scores, _, inputs, _ = unequal
+    grades = torch.randn(5, 5, dtype=torch.float64)
+    labels = [row[:count] for row, count in zip(grades, UNEQUAL, strict=True)]
+    expected = of_pairs.RankNetLoss(GivenScores(), reduction_log="natural", eps=0)(inputs, labels)
+    pairs = sum(count * (count - 1) // 2 for count in UNEQUAL)
+    assert losses.rank_net(scores, grades).item() * 5 / pairs == pytest.approx(expected.item(), rel=1e-5)
+    options = {"respect_input_order": False}
+    expected = of_pairs.ListMLELoss(GivenScores(), **options)(inputs, labels)
+    assert losses.list_mle(scores, grades).item() == pytest.approx(expected.item(), rel=1e-5)
+    place = of_pairs.PListMLELoss(GivenScores(), lambda_weight=of_pairs.PListMLELambdaWeight(), **options)
+    value = losses.position_list_mle(scores, grades)
+    assert value.item() == pytest.approx(place(inputs, labels).item(), rel=1e-5)
+    expected = of_pairs.ADRMSELoss(GivenScores())(inputs, labels)
+    rows = [losses.adr_mse(scores[row : row + 1], grades[row : row + 1]).item() for row in range(5)]
+    of_documents = sum(value * count for value, count in zip(rows, UNEQUAL, strict=True)) / sum(UNEQUAL)
+    assert of_documents == pytest.approx(expected.item(), rel=1e-5)
