@@ -230,6 +230,21 @@ def test_the_file_structure_names_what_is_there_and_all_of_it():
     assert packages | programs | {"tests/"} <= set(named)
 
 
+def test_the_functions_that_decide_are_where_the_page_says():
+    _, _, section = page("ARCHITECTURE.md").partition("## Where it is decided")
+    answers = re.findall(r"^\| [^|]+\? \| (.*) \|$", section.partition("\n## ")[0], flags=re.MULTILINE)
+    assert len(answers) >= 10
+    for answer in answers:
+        places = re.split(r"`([\w/]+\.py)`", answer)[1:]
+        for path, text in zip(places[::2], places[1::2], strict=True):
+            source = page(path)
+            names = [part for name in re.findall(r"`([\w.]+)`", text) for part in name.split(".")]
+            assert names, path
+            for name in names:
+                known = rf"^\s*(?:async )?(?:def|class) {name}\b|^{name}\b.* = "
+                assert re.search(known, source, flags=re.MULTILINE), f"{path}: {name}"
+
+
 def test_contributing_shows_whole_files_of_a_readable_length():
     shown, ends = examples(), appended("CONTRIBUTING.md")
     assert [Path(path).suffix for path in shown] == [".tsv", ".yaml", ".yaml", ".py", ".yaml"]
