@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE ?= 1
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test check docs docs-serve bench dashboards data clean
+.PHONY: help install demo serve test same check docs docs-serve bench dashboards data clean
 
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ build/serve/.ready: $(READY)
 
 test: $(READY) ## Run the tests (minutes, no network)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+same: $(READY) ## Compare keys, rows, tables, embeddings, curves and weights with what is recorded in tests/same (minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.same
 
 check: $(READY) ## Lint, format check, and the types of the library
 	$(BIN)/ruff check .
