@@ -1,0 +1,191 @@
+"""The inner ring imports no outer room, and an outer room at most one other: by imports, and by names as strings."""
+
+import ast
+import tomllib
+from fnmatch import fnmatchcase
+
+import pytest
+from sources import import_statements
+from test_import_circles import module_name
+
+PACKAGES = (
+    "callbacks",
+    "conf",
+    "datamodules",
+    "hydra_plugins",
+    "juzhen",
+    "launch",
+    "lightning_modules",
+    "sweeps",
+    "tools",
+)
+
+INNER = "inner"
+
+
+def rooms(root):
+    return tomllib.loads((root / "juzhen" / "rooms.toml").read_text(encoding="utf-8"))
+
+
+def room_of(module, table):
+    for room, about in table.items():
+        for pattern in about["modules"]:
+            if fnmatchcase(module, pattern) or fnmatchcase(module, f"{pattern}.*"):
+                return room
+    return INNER
+
+
+def strings(path):
+    return {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value
+    }
+
+
+def named_as_string(path, modules):
+    """Modules that a file names in strings: by their whole name, with a class behind it, or below juzhen."""
+    for text in strings(path):
+        for name in (text, text.rpartition(".")[0], f"juzhen.{text}"):
+            if name in modules and "." in name:
+                yield name
+
+
+@pytest.fixture(scope="module")
+def house(project_root):
+    """The table of rooms, and each module of the product with the modules that it names."""
+    table = rooms(project_root)
+    paths = [*project_root.glob("*.py")]
+    paths += [path for package in PACKAGES for path in (project_root / package).rglob("*.py")]
+    modules = {module_name(path, project_root): path for path in paths}
+    needs = {
+        name: {part for statement in import_statements(path) for part in statement if part in modules}
+        | {*named_as_string(path, modules)}
+        for name, path in modules.items()
+    }
+    return table, needs
+
+
+def arrows(house, start):
+    """Arrows from a ring or room to other outer rooms: (module, outer room)."""
+    table, needs = house
+    return {
+        (name, room)
+        for name, others in needs.items()
+        if room_of(name, table) == start
+        for room in {room_of(other, table) for other in others} - {start, INNER}
+    }
+
+
+def test_every_room_has_modules(house):
+    table, needs = house
+    for room, about in table.items():
+        for pattern in about["modules"]:
+            assert any(fnmatchcase(name, pattern) for name in needs), f"{room}: {pattern} names no module"
+
+
+INWARD = {
+    ("callbacks.trainer", "averages"),
+    ("callbacks.training_record", "adapters"),
+    ("callbacks.training_record", "mining"),
+    ("callbacks.training_record", "task_weights"),
+    ("juzhen", "answers"),
+    ("juzhen", "back_ends"),
+    ("juzhen", "fit"),
+    ("juzhen", "late"),
+    ("juzhen", "merging"),
+    ("juzhen", "mining"),
+    ("juzhen", "space"),
+    ("juzhen", "sparse"),
+    ("juzhen.backends", "back_ends"),
+    ("juzhen.cli.compare", "calibration"),
+    ("juzhen.cli.encode", "back_ends"),
+    ("juzhen.cli.score", "calibration"),
+    ("juzhen.core.reading", "mining"),
+    ("juzhen.data.search_tables", "own_tables"),
+    ("juzhen.encoders.backbone", "adapters"),
+    ("juzhen.encoders.bundle", "adapters"),
+    ("juzhen.encoders.classifier", "adapters"),
+    ("juzhen.encoders.cross_encoder", "answers"),
+    ("juzhen.encoders.cut", "long_texts"),
+    ("juzhen.encoders.first_look", "adapters"),
+    ("juzhen.encoders.model_card", "adapters"),
+    ("juzhen.encoders.pair_encoder", "hub"),
+    ("juzhen.encoders.pair_encoder", "long_texts"),
+    ("juzhen.encoders.parts", "adapters"),
+    ("juzhen.encoders.query_document", "late"),
+    ("juzhen.encoders.sentence_encoder", "back_ends"),
+    ("juzhen.encoders.sentence_encoder", "hub"),
+    ("juzhen.encoders.sentence_encoder", "long_texts"),
+    ("juzhen.evaluation.describe", "long_texts"),
+    ("juzhen.evaluation.late", "adapters"),
+    ("juzhen.evaluation.plan", "long_texts"),
+    ("juzhen.evaluation.text_sets", "space"),
+    ("juzhen.families", "answers"),
+    ("juzhen.families", "back_ends"),
+    ("juzhen.families", "late"),
+    ("juzhen.families", "sparse"),
+    ("juzhen.losses.scores", "late"),
+    ("juzhen.report.files", "report_page"),
+    ("juzhen.training.memory", "adapters"),
+    ("juzhen.training.memory", "sparse"),
+    ("launch.data_file", "own_tables"),
+    ("launch.encoders", "export"),
+    ("launch.evaluate", "long_texts"),
+    ("launch.memory", "adapters"),
+    ("launch.memory", "distillation"),
+    ("launch.naming", "adapters"),
+    ("launch.stage_run", "adapters"),
+    ("launch.words", "mining"),
+    ("lightning_modules.base", "adapters"),
+    ("lightning_modules.sharding", "adapters"),
+    ("lightning_modules.starts", "adapters"),
+    ("lightning_modules.views", "text_only"),
+}
+"""Arrows of the inner ring that are still to be removed."""
+
+
+def test_the_inner_ring_imports_no_outer_room(house):
+    found = arrows(house, INNER)
+    assert sorted(found - INWARD) == []
+    assert sorted(INWARD - found) == [], "these arrows are gone: take them out of the list"
+
+
+SIDEWAYS = {
+    ("juzhen.backends.opening", "adapters"),
+    ("juzhen.cli.push", "adapters"),
+    ("juzhen.distillation.student", "adapters"),
+    ("juzhen.encoders.answer_layout", "adapters"),
+    ("juzhen.encoders.generative_reranker", "adapters"),
+    ("juzhen.encoders.multi_vector", "adapters"),
+    ("juzhen.encoders.multi_vector", "hub"),
+    ("juzhen.encoders.multi_vector", "long_texts"),
+    ("juzhen.encoders.sharing", "adapters"),
+    ("juzhen.encoders.sparse", "adapters"),
+    ("juzhen.encoders.sparse", "hub"),
+    ("juzhen.encoders.sparse", "long_texts"),
+    ("juzhen.evaluation.sparse", "late"),
+    ("juzhen.export.folder", "adapters"),
+    ("juzhen.index.dense", "back_ends"),
+    ("juzhen.index.store", "long_texts"),
+    ("juzhen.index.writing", "long_texts"),
+    ("juzhen.merging.models", "adapters"),
+    ("juzhen.mining.in_training", "sparse"),
+    ("juzhen.mining.token_candidates", "late"),
+    ("juzhen.mining.token_candidates", "sparse"),
+    ("juzhen.serving.loading", "adapters"),
+    ("juzhen.training.fit", "adapters"),
+}
+"""Arrows between outer rooms beyond the one that each may have, still to be removed."""
+
+
+def test_an_outer_room_imports_one_other_at_most(house):
+    table = house[0]
+    found = {
+        (name, room)
+        for start, about in table.items()
+        for name, room in arrows(house, start)
+        if start != "tools" and room != about.get("room")
+    }
+    assert sorted(found - SIDEWAYS) == []
+    assert sorted(SIDEWAYS - found) == [], "these arrows are gone: take them out of the list"
