@@ -5,7 +5,8 @@ import pytest
 
 from juzhen.core.folding import fold, script_table
 from juzhen.data.leaks.normalize import normalize
-from juzhen.metrics.bm25 import BM25
+from juzhen.index.size import folding_of
+from juzhen.metrics.bm25 import BM25, FOLDED, FOLDINGS
 from juzhen.metrics.lexical import METHODS, lexical_scores
 
 FORMS = [
@@ -43,3 +44,13 @@ def test_kept_terms_are_searched_by_the_folding_that_made_them():
     assert BM25.of(made.arrays()).scores("订单 a").tolist() == made.scores("订单 a").tolist()
     older = {name: values for name, values in made.arrays().items() if name != "folding"}
     assert np.count_nonzero(BM25.of(older).scores("訂單")) == 0  # its terms were folded, this query is not
+
+
+def test_an_index_names_its_folding_and_how_to_fold_anew():
+    arrays = BM25(["订单"]).arrays()
+    assert folding_of(arrays) == folding_of(None)
+    assert "index build" not in folding_of(arrays)
+    older = {name: values for name, values in arrays.items() if name != "folding"}
+    assert "index build" in folding_of(older)
+    assert folding_of(older).startswith("lower case")
+    assert len({*FOLDED}) == len(FOLDINGS)

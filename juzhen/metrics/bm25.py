@@ -23,6 +23,12 @@ TOKENS = (CHARACTERS, JIEBA)
 FOLDINGS: tuple[Callable[[str], str], ...] = (str.lower, fold, partial(fold, script=False))
 """How texts are folded before they are cut, by the number that kept arrays hold; arrays without a number have 0."""
 
+FOLDED = ("lower case", "NFKC, lower case, simplified characters", "NFKC, lower case")
+"""The same in words."""
+
+FOLDS_NOW = 1
+"""The number that new arrays get, where nothing else is asked for."""
+
 # Ideographs with their extensions, and kana.
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _RUN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
@@ -83,7 +89,7 @@ class BM25:
         b: float = B,
     ) -> None:
         texts = as_text_list(corpus, "corpus", may_be_empty=True)
-        self._folding = 1 if script else 2
+        self._folding = FOLDS_NOW if script else 2
         self._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[self._folding])
         self._numbers: dict[str, int] = {}
         counts, lengths = self._counted(texts)
