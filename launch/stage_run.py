@@ -30,6 +30,7 @@ from juzhen.core.numerals import percent
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.core.threads import limit_threads
+from juzhen.core.unknown import Unknown
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import remove_file
 from juzhen.data.leaks import SeenRows
@@ -38,7 +39,17 @@ from juzhen.encoders.adapters import parameter_counts
 from juzhen.encoders.cut import Cut
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.evaluation.decisions import fitted_thresholds
-from juzhen.evaluation.describe import cut_in_evaluation, cut_in_training, cut_line, describe_rows, with_leaks
+from juzhen.evaluation.describe import (
+    cut_in_evaluation,
+    cut_in_training,
+    cut_line,
+    describe_rows,
+    read_in_evaluation,
+    unknown_in_evaluation,
+    unknown_in_training,
+    unknown_line,
+    with_leaks,
+)
 from juzhen.evaluation.devices import device_name
 from launch.digests import evaluation_digest
 from launch.memory import fit_memory
@@ -124,6 +135,8 @@ class StageRun:
             _say(f"backbone: {line}", trainer)
         cut = cut_in_training(module.encoder, module.collate, data.train)
         _say(cut_line(cut, "training"), trainer)
+        unknown = unknown_in_training(module.encoder, module.collate, data.train)
+        _say(unknown_line(unknown, "training"), trainer)
         if self.entry.finished:
             training = self._take_over()
         elif data.train:
@@ -144,7 +157,11 @@ class StageRun:
             evaluated = cut_in_evaluation(module.encoder, module.collate, data.test_plan)
             _say(cut_line(evaluated, "evaluation"), trainer)
             cut |= evaluated
-        self._finish(untrained, training, cut)
+            read = read_in_evaluation(module.encoder, module.collate, data.test_plan)
+            unread = unknown_in_evaluation(module.encoder, data.test_plan, read)
+            _say(unknown_line(unread, "evaluation"), trainer)
+            unknown |= unread
+        self._finish(untrained, training, cut, unknown)
         finish_wandb()
 
     @property
@@ -193,7 +210,13 @@ class StageRun:
         )
         return fit_memory(self.job, self.module.encoder, self.data, chosen)
 
-    def _finish(self, untrained: dict[str, Score], training: dict[str, Any], cut: Mapping[str, Cut]) -> None:
+    def _finish(
+        self,
+        untrained: dict[str, Score],
+        training: dict[str, Any],
+        cut: Mapping[str, Cut],
+        unknown: Mapping[str, Unknown],
+    ) -> None:
         """Tells everything measured in the stage that was just tested; `training` as `describe_training` gives it."""
         job, data, read = self.job, self.data, self.rows
         rows: dict[str, Examples] = {}
@@ -202,7 +225,7 @@ class StageRun:
         for examples in read.evaluation:
             rows[f"{examples.split}/{examples.name}"] = examples
         temperature = None if data.test_plan is None else data.test_plan.temperature
-        described = describe_rows(rows, cut, temperature=temperature)
+        described = describe_rows(rows, cut, unknown, temperature=temperature)
         result = Result(
             name=job.name,
             key=self.key,

@@ -86,6 +86,7 @@ DATA = Entries(
             "rows": int,
             "kind": str,
             "fingerprint": str,
+            "unknown": Object({"looked_at": int, "texts": int, "pairs": int, "share": float}),
             "leaked": Object({"rows": int, "share": float}, {"by_set": Entries(int)}),
         }
     ),

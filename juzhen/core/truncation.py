@@ -1,9 +1,9 @@
-"""What is left out of texts: counted while an encoder works, and one warning per call."""
+"""What an encoder leaves out of texts, and does not know: counted while it works, and one warning per call."""
 
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.texts import short
+from juzhen.core.unknown import Readings, UnknownWarning
 
 PACKAGE = str(Path(__file__).resolve().parents[1])
 
@@ -23,10 +24,11 @@ class TruncationWarning(UserWarning):
 
 
 class Truncations:
-    """What a call has left out.
+    """What a call has left out, and what it has read.
 
-    strict  it raises instead of counting
+    strict  it raises instead of counting what is left out
     weights  how often each text was given, where equal texts are encoded once
+    readings  what each tokenizer has read, by its `id`
     """
 
     def __init__(self, *, strict: bool = False) -> None:
@@ -34,6 +36,7 @@ class Truncations:
         self.weights: Counter[str] = Counter()
         self.counts: dict[tuple[str, int], list[int]] = {}
         self.notes: dict[str, None] = {}
+        self.readings: dict[int, Readings] = {}
 
     def count(
         self, truncated: Sequence[Any], texts: Sequence[Any], *, max_length: int, unit: str = "texts"
@@ -60,6 +63,24 @@ class Truncations:
         counts[0] += truncated
         counts[1] += total
 
+    def read(
+        self,
+        tokenizer: Any,
+        texts: Sequence[str],
+        is_unknown: Any,
+        codes: Any,
+        characters: Callable[[Sequence[str]], Counter[str]],
+    ) -> None:
+        """Add texts that a tokenizer has read.
+
+        Args:
+            tokenizer: Of which encoder they are told.
+            texts, is_unknown, codes: As of `Readings.add`.
+            characters: As of `Readings`. It keeps the tokenizer, so that no other one gets its `id`.
+        """
+        readings = self.readings.setdefault(id(tokenizer), Readings(characters))
+        readings.add(texts, is_unknown, codes, self.weights)
+
     def note(self, line: str) -> None:
         """Add what else a user must know.
 
@@ -85,15 +106,24 @@ class Truncations:
                 )
         return " ".join([*told, *([advice] if told else []), *self.notes])
 
+    def unknown_lines(self) -> list[str]:
+        """What each encoder does not know; none where it knows all."""
+        return [line for readings in self.readings.values() if (line := readings.counted().line())]
+
     def show(self, advice: str = ELSEWHERE) -> None:
-        """Print that line on stderr, as programs do."""
-        if line := self.line(advice):
+        """Print these lines on stderr, as programs do."""
+        for line in filter(None, [self.line(advice), *self.unknown_lines()]):
             print(f"warning: {line}", file=sys.stderr)
 
     def merge(self, other: "Truncations") -> None:
         for key, counts in other.counts.items():
             self.add(*key, *counts)
         self.notes |= other.notes
+        for number, readings in other.readings.items():
+            if number in self.readings:
+                self.readings[number].merge(readings)
+            else:
+                self.readings[number] = readings
 
 
 _current: ContextVar[Truncations | None] = ContextVar("truncations", default=None)
@@ -106,7 +136,7 @@ def current() -> Truncations | None:
 
 @contextmanager
 def collected(*, strict: bool = False) -> Iterator[Truncations]:
-    """Count what is left out inside, and leave it to the caller to say so."""
+    """Count what is left out and not known inside, and leave it to the caller to say so."""
     seen = Truncations(strict=strict)
     token = _current.set(seen)
     try:
@@ -117,10 +147,10 @@ def collected(*, strict: bool = False) -> Iterator[Truncations]:
 
 @contextmanager
 def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Truncations]:
-    """Count what is left out inside; the outermost of such calls warns.
+    """Count what is left out and not known inside; the outermost of such calls warns.
 
     Args:
-        strict: Raise UserError instead.
+        strict: Raise UserError for what is left out instead.
         advice: What can be done about truncated texts.
     """
     outer = current()
@@ -128,8 +158,11 @@ def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Trunc
         yield seen
     if outer is not None:
         outer.merge(seen)
-    elif line := seen.line(advice):
+        return
+    if line := seen.line(advice):
         warnings.warn(line, TruncationWarning, stacklevel=_caller())
+    for line in seen.unknown_lines():
+        warnings.warn(line, UnknownWarning, stacklevel=_caller())
 
 
 def _caller() -> int:

@@ -21,6 +21,7 @@ from juzhen.encoders.settable import check_count
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.texts import batches_by_length
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
+from juzhen.encoders.unknown import note_unknown
 from juzhen.encoders.workers import Workers
 
 LongTexts = Literal["cut", "chunk"]
@@ -162,6 +163,7 @@ class ChunkTable:
         frame, room, overlap = Wrapping.of(encoder), room_of(encoder), encoder.chunk_overlap or 0
         check_count("overlap", overlap, least=0, most=room - 1)  # a longer prompt leaves less room
         table = uncut(encoder, texts)
+        note_unknown(encoder, texts, table, is_whole=True)
         rows: list[np.ndarray] = []
         counts: list[list[int]] = []
         for ids in table:
@@ -193,7 +195,7 @@ def computed(
     embeddings = np.zeros((len(texts), encoder.dim), dtype=np.float32)
     if encoder.chunk_overlap is None:
         table = encoder.tokenize(texts)
-        note_truncated(encoder, texts, table.lengths)
+        note_read(encoder, texts, table)
         for rows, vectors in encoded(encoder, table, compute, workers, batch_tokens):
             embeddings[rows] = vectors
             advance(len(rows))
@@ -229,6 +231,16 @@ def encoded(
         else workers.encode(tables, unpooled=encoder.unpooled)
     )
     yield from zip(batches, vectors, strict=True)
+
+
+def note_read(encoder: PooledEncoder, texts: Sequence[str], table: TokenTable) -> None:
+    """Count, for the call at work, texts that are truncated and texts that the encoder does not know all of.
+
+    Raises:
+        UserError: As of `note_truncated`.
+    """
+    note_truncated(encoder, texts, table.lengths)
+    note_unknown(encoder, texts, table)
 
 
 def note_truncated(encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None) -> None:

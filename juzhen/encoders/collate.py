@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from juzhen.core.batch import Batch, Sharing, Tokens
 from juzhen.core.examples import NLI_GRADES, Examples, Kind, Side
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.token_table import CachedTokenizer, TokenTable
+from juzhen.encoders.unknown import ReadSentences
 
 ALL = slice(None)
 
@@ -113,6 +115,22 @@ class SentenceCollator:
         """Tokens per sentence of the table as they are, int64 (sentences,); by the prompt that makes it longest."""
         lengths = self.token_lists(examples).lengths
         return lengths.reshape(-1, max(len(examples.sentences), 1)).max(axis=0, initial=0)
+
+    def read_sentences(self, examples: Examples) -> ReadSentences:
+        """What the tokenizer knows of every sentence of the table, read by each side that these rows ask for."""
+        size, table = len(examples.sentences), self.token_lists(examples)
+        read = ReadSentences.none(size)
+        for start in range(0, len(table), max(size, 1)):
+            read.put(np.arange(size), self._reader(Side(start // size)), table[start : start + size])
+        return read
+
+    def _reader(self, side: Side) -> Any:
+        """The encoder whose tokenizer reads texts of that side."""
+        if self._sides is not None:
+            return self._sides.reading(side).encoder
+        if isinstance(self._tokenize, CachedTokenizer):
+            return self._tokenize.encoder
+        return getattr(self._tokenize, "__self__")  # noqa: B009  # `encoder.tokenize` itself
 
     def lengths(self, examples: Examples) -> np.ndarray:
         """Tokens per sentence that the encoder sees, int64 (sentences,)."""

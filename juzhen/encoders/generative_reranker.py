@@ -229,8 +229,12 @@ class GenerativeReranker(PairEncoder):
     def tables(
         self, first: Sequence[str], second: Sequence[str], *, progress: bool | None = False
     ) -> tuple[TokenTable, TokenTable]:
-        queries = SideReader(self, is_query=True).tokenize(first, progress=progress)
-        return queries, self.reader.tokenize(second, progress=progress)
+        asking, answering = self.readers
+        return asking.tokenize(first, progress=progress), answering.tokenize(second, progress=progress)
+
+    @property
+    def readers(self) -> tuple[SideReader, SideReader]:
+        return SideReader(self, is_query=True), self.reader
 
     def forward(self, tokens: Tokens) -> Float[Tensor, "pairs 1"]:
         """Scores in float32, also under autocast."""

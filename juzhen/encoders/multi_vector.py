@@ -26,7 +26,7 @@ from juzhen.core.threads import tell_of_fork
 from juzhen.core.truncation import STRICT, reported
 from juzhen.encoders.adapters import merged
 from juzhen.encoders.asking import AskingEncoder
-from juzhen.encoders.chunks import note_truncated
+from juzhen.encoders.chunks import note_read
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_tokens
 from juzhen.encoders.licence import licence_of
@@ -298,7 +298,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         tell_of_fork()
         reader = self.reading(side)
         vectors, table = TokenVectors(len(texts), sums=self.sums), reader.tokenize(texts)
-        note_truncated(reader, texts, table.lengths)
+        note_read(reader, texts, table)
         with progress_bar("encoding texts", len(texts), shown=progress) as advance:
             for rows in batches_by_length(table.lengths, batch_tokens=batch_tokens):
                 found, counts = reader.infer_tokens(reader.collate(table[rows]))

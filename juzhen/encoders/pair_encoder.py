@@ -29,6 +29,7 @@ from juzhen.encoders.settable import Settable
 from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
 from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.unknown import note_unknown
 
 
 class PairEncoder(Decides, Shareable, Settable):
@@ -90,6 +91,18 @@ class PairEncoder(Decides, Shareable, Settable):
         """Token numbers of first and of second texts, as `join` takes them; as many of each, or not."""
         table = self.inner.tokenize([*first, *second], progress=progress)
         return table[: len(first)], table[len(first) :]
+
+    def note_unknown(
+        self, first: Sequence[str], second: Sequence[str], sides: tuple[TokenTable, TokenTable]
+    ) -> None:
+        """Count, for the call at work, texts that the encoder does not know all of; `sides` as `tables` gives them."""
+        for reader, texts, table in zip(self.readers, (first, second), sides, strict=True):
+            note_unknown(reader, texts, table)
+
+    @property
+    def readers(self) -> tuple[Any, Any]:
+        """What tokenises first and second texts."""
+        return self.inner, self.inner
 
     def room(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Tokens of the joint inputs of sentences of these lengths."""
@@ -183,6 +196,7 @@ class PairEncoder(Decides, Shareable, Settable):
             is_cut = self.is_cut(sides[0].lengths, sides[1].lengths)
             cut = [(first[row], second[row]) for row in np.flatnonzero(is_cut)]
             seen.count(cut, first, max_length=self.inner.max_length, unit="pairs")
+            self.note_unknown(first, second, sides)
         logits = np.empty((len(first), self.outputs), dtype=np.float32)
         was_training, device = self.training, self.inner.device
         self.eval()

@@ -20,6 +20,7 @@ from juzhen.encoders.pooling import cut_to, unit
 from juzhen.encoders.settable import check_count
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable, runs
+from juzhen.encoders.unknown import note_unknown
 from juzhen.encoders.workers import Workers, started
 
 CONTEXT = 8
@@ -122,6 +123,7 @@ class EncodesPassages(ReadsLongTexts):
             started(self, workers) as processes,
             progress_bar("encoding passages", len(vectors), shown=show_progress) as advance,
         ):
+            note_unknown(encoder, sentences, split.tokens, is_whole=True)
             if late:
                 batches = _late(encoder, split, batch_tokens)
             else:

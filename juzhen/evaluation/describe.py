@@ -1,4 +1,4 @@
-"""What a result says of the rows that were read: how many, of which kind, how many are cut, how many were seen."""
+"""What a result says of the rows that were read: how many, of which kind, how many are cut, not known, or seen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.neighbours import NUM_CANDIDATES
+from juzhen.core.unknown import Unknown, added
 from juzhen.data.leaks import Seen
 from juzhen.data.text import TextTable
-from juzhen.encoders.chunks import most_tokens
+from juzhen.encoders.chunks import most_tokens, uncut
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cut import Cut
 from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.unknown import ReadSentences
 from juzhen.evaluation.plan import EvaluationPlan
 from juzhen.families import family_of
 
@@ -21,7 +23,11 @@ Described = dict[str, dict[str, Any]]
 
 
 def describe_rows(
-    sets: Mapping[str, Examples], cut: Mapping[str, Cut], *, temperature: float | None
+    sets: Mapping[str, Examples],
+    cut: Mapping[str, Cut],
+    unknown: Mapping[str, Unknown],
+    *,
+    temperature: float | None,
 ) -> Described:
     """`split/dataset` → what is known of its rows.
 
@@ -32,6 +38,8 @@ def describe_rows(
         described[key] = {}
         if (left_out := cut.get(key)) is not None:
             described[key]["cut"] = asdict(left_out) | {"share": round(left_out.share, 6)}
+        if (counted := unknown.get(key)) is not None:
+            described[key]["unknown"] = counted.facts()
         described[key] |= {
             "rows": len(examples),
             "kind": str(examples.kind),
@@ -81,6 +89,72 @@ def cut_in_evaluation(encoder: Any, collate: SentenceCollator, plan: EvaluationP
         )
         for dataset, numbers in plan.tables()
     }
+
+
+def unknown_in_training(
+    encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]
+) -> dict[str, Unknown]:
+    """`train/set` → what the encoder does not know of its texts, from the tokens that training reads.
+
+    Of running text, whose tokens are not kept, nothing is said.
+    """
+    if encoder is None or not family_of(encoder).cuts:
+        return {}
+    counts = {}
+    for name, examples in sets.items():
+        if not isinstance(examples.sentences, TextTable):
+            used, read = (
+                np.unique(np.stack(list(examples.columns.values()))),
+                collate.read_sentences(examples),
+            )
+            counts[f"train/{name}"] = read.counted(examples.sentences, used, encoder.inner.tokenizer)
+    return counts
+
+
+def read_in_evaluation(
+    encoder: Any, collate: SentenceCollator, plan: EvaluationPlan | None
+) -> ReadSentences | None:
+    """What the encoder knows of the sentences of a plan, from the tokens that were encoded; None without an encoder.
+
+    Sentences whose embeddings came from a cache, or were read in chunks, have no tokens by now: they are tokenised.
+    """
+    if encoder is None or plan is None or not family_of(encoder).cuts:
+        return None
+    count, inner = len(plan.sentences), encoder.inner
+    read, is_chunked = ReadSentences.none(count), getattr(encoder, "chunk_overlap", None) is not None
+    absent = np.arange(count)
+    if not is_chunked:
+        found, pending = collate.read_sentences(plan.examples), plan.pending
+        read.is_unknown[pending] = found.is_unknown[: len(pending)]
+        read.codes[pending] = found.codes[: len(pending)]
+        absent = np.setdiff1d(absent, pending)
+    sides = getattr(plan, "read", np.zeros(count, dtype=np.int8))
+    for side in np.unique(sides[absent]).tolist():
+        numbers, reader = absent[sides[absent] == side], inner.reading(Side(side))
+        texts = [plan.sentences[number] for number in numbers.tolist()]
+        table = uncut(reader, texts) if is_chunked else reader.tokenize(texts)
+        read.put(numbers, reader, table, is_whole=is_chunked)
+    return read
+
+
+def unknown_in_evaluation(
+    encoder: Any, plan: EvaluationPlan | None, read: ReadSentences | None
+) -> dict[str, Unknown]:
+    """`split/set` → what the encoder does not know of its texts; `read` as `read_in_evaluation` gives it."""
+    if plan is None or read is None:
+        return {}
+    return {
+        f"{dataset.split}/{dataset.name}": read.counted(
+            plan.sentences, np.unique(numbers[numbers >= 0]), encoder.inner.tokenizer
+        )
+        for dataset, numbers in plan.tables()
+    }
+
+
+def unknown_line(counts: Mapping[str, Unknown], where: str) -> str | None:
+    """One line about all of them; None where all characters are known, and no two texts are one."""
+    line = added([*counts.values()]).line()
+    return f"{where}: {line}" if line else None
 
 
 def _lengths(counts: np.ndarray, sentences: Sequence[str], encoder: SentenceEncoder) -> np.ndarray:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import limit_threads
 from juzhen.core.transfer import too_few
-from juzhen.core.truncation import collected, reported
+from juzhen.core.truncation import collected, current, reported
 from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
@@ -31,7 +31,15 @@ from juzhen.data.transfer import TransferTask
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.evaluation.describe import Described, cut_in_evaluation, describe_rows, with_leaks
+from juzhen.encoders.unknown import characters
+from juzhen.evaluation.describe import (
+    Described,
+    cut_in_evaluation,
+    describe_rows,
+    read_in_evaluation,
+    unknown_in_evaluation,
+    with_leaks,
+)
 from juzhen.evaluation.devices import require_device
 from juzhen.evaluation.evaluators import VectorEvaluator, embedding_cache_dir
 from juzhen.evaluation.plan import (
@@ -86,7 +94,18 @@ class Pass:
         }
         is_ours = not isinstance(self.evaluator, VectorEvaluator)
         cut = cut_in_evaluation(self._reader, self._collate, plan) if is_ours else {}
-        return scored, with_leaks(describe_rows(rows, cut, temperature=plan.temperature), seen)
+        read = read_in_evaluation(self._reader, self._collate, plan) if is_ours else None
+        unknown = unknown_in_evaluation(self._reader, plan, read)
+        if (call := current()) is not None and read is not None and self.settings.long_texts == "cut":
+            tokenizer = self._reader.inner.tokenizer  # what reads long texts in chunks has told of them
+            call.read(
+                tokenizer,
+                plan.sentences,
+                read.is_unknown,
+                read.codes,
+                partial(characters, tokenizer),
+            )
+        return scored, with_leaks(describe_rows(rows, cut, unknown, temperature=plan.temperature), seen)
 
     def lists(self, ranking: RankingSet, *, depth: int) -> tuple[RankedLists, Callable[[int], float]]:
         """The documents of every query, best first; and what finds those of one again, and gives the seconds."""
@@ -228,8 +247,8 @@ def evaluate(
     rows.learn({str(number): dataset for number, dataset in enumerate(trained_on)})
     tasks = [*data.tasks, *class_tasks(loaded)]
     leaks = rows.seen() if trained_on else {}
-    evaluation, described = run([*data.evaluation, *loaded], tasks, seen=leaks)
     with reported() as seen:
+        evaluation, described = run([*data.evaluation, *loaded], tasks, seen=leaks)
         for cut in [about["cut"] for about in described.values() if "cut" in about]:
             seen.add(cut["unit"], cut["max_length"], cut["cut"], cut["looked_at"])
     return replace(evaluation, scores=evaluation.scores | data.missing)

@@ -19,6 +19,7 @@ from juzhen.report.questions import (
     row_costs,
     rows_table,
     single_set_rows,
+    unknown_table,
 )
 from juzhen.report.significance import differences, significance_table
 from juzhen.report.sizes import size_tables
@@ -75,6 +76,7 @@ def build_report(
         *([ReportTable("unknown", "Not compared", note, ("name",), unknown)] if unknown else []),
         significance_table(matrix, tested),
         leak_table(matrix),
+        *unknown_table(matrix),
         cost_table(costs),
     ]
     return Report(matrix, costs, fidelity, tested, tables, len(results))

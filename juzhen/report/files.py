@@ -33,7 +33,7 @@ from juzhen.report.table import (
 
 KEYS = (
     "matrix", "rows", "sizes", "averages", "helpers", "targets", "pairs", "greedy", "fidelity", "published", "unlike",
-    "claims", "significance", "leaks", "costs",
+    "claims", "significance", "leaks", "unknown_texts", "costs",
 )  # fmt: skip
 """Words that may stand in <!-- result:… -->; `published` is all sources."""
 

@@ -209,6 +209,29 @@ def leak_table(matrix: Matrix) -> ReportTable:
     return ReportTable("leaks", "Leaks", note, head, body, empty="None found.")
 
 
+def unknown_table(matrix: Matrix) -> list[ReportTable]:
+    """Texts of evaluation sets that encoders do not know all of; none where no result has counted them."""
+    note = (
+        "Texts of an evaluation set that hold characters which the tokenizer of the row does not know, and pairs of "
+        "different texts that are one to it. Several seeds have one tokenizer."
+    )
+    body = []
+    for row in matrix.rows:
+        for column in matrix.columns:
+            counts = [
+                result.data[column]["unknown"]
+                for result in row.all_results
+                if "unknown" in result.data.get(column, {})
+            ]
+            if counts:
+                found = counts[-1]
+                numbers = (f"{found['texts']:,}", f"{100 * found['share']:.1f}", f"{found['pairs']:,}")
+                body.append((row.label, heading(column), *numbers))
+    head = ("trained on", "set", "unknown texts", "% of the texts", "equal pairs")
+    title = "Which texts do encoders not know?"
+    return [ReportTable("unknown_texts", title, note, head, body)] if body else []
+
+
 def without_leaks(leak: Leak) -> str:
     """The score on the rows that training has not seen, with its interval; in words where there is none."""
     if leak.unseen is None:

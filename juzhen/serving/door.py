@@ -30,6 +30,9 @@ OPEN_PATHS = (*PROBES, *PAGE_FILES)
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
+UNKNOWN_HEADER = b"x-unknown-texts"
+"""How many texts of a request hold characters that the model does not know; absent where it knows all."""
+
 LOGGERS = ("uvicorn", "asyncio", "py.warnings")
 
 
@@ -95,6 +98,8 @@ class Door:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", number.encode())]
+                if facts.unknown:
+                    message["headers"].append((UNKNOWN_HEADER, str(facts.unknown).encode()))
                 if self._service.is_draining:
                     message["headers"].append((b"connection", b"close"))
             await send(message)
@@ -144,6 +149,7 @@ class Door:
                     texts=facts.texts,
                     tokens=facts.tokens,
                     cut=facts.cut,
+                    unknown=facts.unknown,
                 )
 
     def _check(self, scope: Scope, facts: RequestLog) -> None:

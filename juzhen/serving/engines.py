@@ -23,6 +23,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import token_embeddings
+from juzhen.encoders.unknown import note_unknown
 from juzhen.serving.errors import RequestError
 
 SIDES = {
@@ -124,6 +125,7 @@ class Embedder:
         check_texts(texts, called=f"{param}: text")
         table = reader.tokenize(texts)
         is_cut = cut_texts(reader, texts, table.lengths)
+        note_unknown(reader, texts, table)
         if not truncate and is_cut.any():
             raise RequestError(
                 400,
@@ -197,6 +199,7 @@ class Reranker:
         check_texts([query], called="query: text")
         check_texts(documents, called="documents: text")
         query_table, table = self.encoder.tables([query], documents)
+        self.encoder.note_unknown([query], documents, (query_table, table))
         first, second = np.full(len(documents), query_table.lengths[0]), table.lengths
         lengths = self.encoder.room(first, second)
         num_cut = int(self.encoder.is_cut(first, second).sum())

@@ -32,6 +32,11 @@ class Metrics:
             "juzhen_request_seconds", "from the first byte to the last", ["path"], registry=registry
         )
         self.texts = Counter("juzhen_texts", "texts or pairs that were computed", registry=registry)
+        self.unknown = Counter(
+            "juzhen_unknown_texts",
+            "texts that hold characters the model does not know",
+            registry=registry,
+        )
         self.tokens = Counter("juzhen_tokens", "tokens that were computed", registry=registry)
         self.batch_texts = Histogram(
             "juzhen_batch_texts", "texts of a batch", buckets=SIZES, registry=registry

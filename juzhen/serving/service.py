@@ -11,6 +11,7 @@ import numpy as np
 
 from juzhen.core.environment import package_version
 from juzhen.core.places import DISTRIBUTION
+from juzhen.core.truncation import collected
 from juzhen.encoders.pooling import cut_to
 from juzhen.encoders.token_table import TokenTable
 from juzhen.index import IndexHit
@@ -52,6 +53,7 @@ class RequestLog:
     """Of one request, for the log: never a text.
 
     cut   texts that are longer than the model reads
+    unknown  texts that hold characters which the model does not know
 
     gone  waits until the client has closed its connection, once the body was read
     """
@@ -61,6 +63,7 @@ class RequestLog:
     texts: int = 0
     tokens: int = 0
     cut: int = 0
+    unknown: int = 0
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,9 @@ class Service:
             )
         else:
             _refuse_prompt(body, "a cross-encoder reads no prompt", param="model")
-            inputs, lengths, num_cut = await self._tokenized(judge, texts, lambda: judge.pair_tokens(pairs))
+            inputs, lengths, num_cut = await self._tokenized(
+                judge, texts, lambda: judge.pair_tokens(pairs), facts
+            )
             _require_whole(num_cut, body, "pairs", judge.encoder.inner.max_length)
             facts.cut += num_cut
             scores = judge.shares(await self._computed(judge, inputs, lengths, facts))
@@ -212,7 +217,7 @@ class Service:
                 words_of(reader, text, param=side) for side, text in zip(SIDES_OF_PAIR, texts, strict=True)
             ]
 
-        ids, parts = zip(*await self._tokenized(embedder, texts, tokenized), strict=True)
+        ids, parts = zip(*await self._tokenized(embedder, texts, tokenized, facts), strict=True)
         inputs = [without_each(*half) for half in zip(ids, parts, strict=True)]
         encoded = [(tokens, reader.unpooled) for half in inputs for tokens in half]
         lengths = embedder.encoder.input_lengths(TokenTable.of([tokens for tokens, _ in encoded]))
@@ -286,7 +291,7 @@ class Service:
             return []
         texts = [hit.text for hit in hits]
         inputs, lengths, num_cut = await self._tokenized(
-            reranker, [query, *texts], lambda: reranker.tokens(query, texts)
+            reranker, [query, *texts], lambda: reranker.tokens(query, texts), facts
         )
         facts.cut += num_cut
         scores = await self._computed(reranker, inputs, lengths, facts)
@@ -303,7 +308,7 @@ class Service:
         else:
             require_model(body.model, [reranker.name])
             inputs, lengths, num_cut = await self._tokenized(
-                reranker, [body.query, *texts], lambda: reranker.tokens(body.query, texts)
+                reranker, [body.query, *texts], lambda: reranker.tokens(body.query, texts), facts
             )
             _require_whole(num_cut, body, "documents", reranker.encoder.inner.max_length)
             scores = await self._computed(reranker, inputs, lengths, facts)
@@ -390,23 +395,36 @@ class Service:
         embedder, cut = models.embedder, body.truncate in (True, "END")
         reader = embedder.reader(body.prompt_name, body.input_type)
         inputs, lengths, num_cut = await self._tokenized(
-            embedder, texts, lambda: embedder.tokens(texts, reader, param=param, truncate=cut)
+            embedder, texts, lambda: embedder.tokens(texts, reader, param=param, truncate=cut), facts
         )
         facts.cut += num_cut
         return await self._computed(embedder, inputs, lengths, facts)
 
-    async def _tokenized(self, engine: Any, texts: Sequence[str], work: Callable[[], Any]) -> Any:
-        """What `work` makes of texts, in a thread where it takes long, or where the tokenizer is at work already."""
+    async def _tokenized(
+        self, engine: Any, texts: Sequence[str], work: Callable[[], Any], facts: RequestLog
+    ) -> Any:
+        """What `work` makes of texts, in a thread where it takes long, or where the tokenizer is at work already.
+
+        What the model does not know of them is counted.
+        """
+
+        def counted() -> Any:
+            with collected() as seen:
+                made = work()
+            unknown = sum(readings.unknown for readings in seen.readings.values())
+            facts.unknown += unknown
+            self.metrics.unknown.inc(unknown)
+            return made
 
         def locked() -> Any:
             with engine.lock:
-                return work()
+                return counted()
 
         with naming("inputs", "input", "texts", "pairs", "query", "documents", "first and second"):
             if sum(map(len, texts)) > QUICK_CHARACTERS or not engine.lock.acquire(blocking=False):
                 return await asyncio.to_thread(locked)
             try:
-                return work()
+                return counted()
             finally:
                 engine.lock.release()
 

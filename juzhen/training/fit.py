@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.spec import AdapterConfig
 from juzhen.encoders.token_table import CachedTokenizer
+from juzhen.encoders.unknown import characters
 from juzhen.evaluation.run import Pass, class_tasks, rows_to_score
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
@@ -148,6 +150,9 @@ def fit(
         for each in (examples, *(() if best is None else (best.dev,))):
             cut = cut_sentences(encoder, each)
             seen.add(cut.unit, cut.max_length, cut.cut, cut.looked_at)
+            read = collate.read_sentences(each)
+            characters_of = partial(characters, encoder.tokenizer)
+            seen.read(encoder.tokenizer, each.sentences, read.is_unknown, read.codes, characters_of)
     encoder.keep_fit(None, {})  # what was fitted to other weights no longer holds
     learner.to(device)  # an evaluation puts the encoder where it computes
     with progress_bar("training", stream.num_batches, shown=progress) as advance:

@@ -460,3 +460,18 @@ def test_at_the_end_new_connections_are_refused_and_those_taken_before_are_answe
         with taken:
             taken.sendall(b"answer")
         assert waiting.recv(9) == b"answer"
+
+
+def test_unknown_characters_are_a_header_and_a_metric(client):
+    def counted():
+        page = client.get("/metrics").text
+        return float(re.search(r"^juzhen_unknown_texts_total (\S+)", page, re.MULTILINE)[1])
+
+    before = counted()
+    known = client.post("/v1/embeddings", json={"input": TEXTS})
+    assert "x-unknown-texts" not in known.headers
+    reply = client.post("/v1/embeddings", json={"input": [*TEXTS, "𓀀", "𓀁好"]})
+    assert reply.headers["x-unknown-texts"] == "2"
+    reply = client.post("/rerank", json={"query": TEXTS[0], "texts": ["𓀀", TEXTS[1]]})
+    assert reply.headers["x-unknown-texts"] == "1"
+    assert counted() - before == 3

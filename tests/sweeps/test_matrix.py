@@ -341,3 +341,13 @@ def test_rows_of_which_some_rank_a_few_texts_alone_are_compared_by_that(make_res
 def test_hidden_tokens_speak_where_nothing_else_does(make_result):
     matrix = build_matrix([make_result(["text"], {"dev/text/mlm_accuracy": 0.3})], metric=None)
     assert matrix.rows[0].cells["dev/text"].mean == 0.3
+
+
+def test_texts_that_an_encoder_does_not_know_have_a_table_where_results_count_them(make_result):
+    old, new = make_result(["csts"], SCORES), make_result(["bq"], SCORES)
+    reference = Reference([], [])
+    keys = [table.key for table in build_report([old], metric=None, reference=reference, audit=None).tables]
+    assert "unknown_texts" not in keys
+    new.data["dev/bq"] = {"unknown": {"looked_at": 200, "texts": 3, "pairs": 2, "share": 0.015}}
+    report = build_report([old, new], metric=None, reference=reference, audit=None)
+    assert [line[1:] for line in report.table("unknown_texts").body] == [("bq (dev)", "3", "1.5", "2")]

@@ -1,0 +1,186 @@
+"""Characters that an encoder does not know, and different texts that are one to it: counts of a call."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from juzhen.core.folding import fold
+
+if TYPE_CHECKING:
+    import numpy as np
+
+NAMED = 5
+"""Characters that a line names."""
+
+SAMPLED = 20
+"""Texts in which these are looked up: they are tokenised once more."""
+
+
+class UnknownWarning(UserWarning):
+    """Texts hold characters that an encoder does not know, or different texts are one to it."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """What an encoder does not know of some texts.
+
+    texts  that hold a piece which it does not know
+    pairs  of different texts with equal token numbers, see `equal_pairs`
+    characters  some of those that it does not know
+    """
+
+    looked_at: int
+    texts: int
+    pairs: int
+    characters: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> float:
+        return self.texts / self.looked_at if self.looked_at else 0.0
+
+    def facts(self) -> dict[str, Any]:
+        """As a result holds them."""
+        counts = {name: getattr(self, name) for name in ("looked_at", "texts", "pairs")}
+        return counts | {"share": round(self.share, 6)}
+
+    def line(self, encoder: str = "this encoder") -> str:
+        """In a sentence; "" where every character is known, and no two texts are one."""
+        parts, whose = [], encoder
+        if self.texts:
+            holds = "holds" if self.texts == 1 else "hold"
+            named = " ".join([*self.characters[:NAMED], *(["…"] if self.characters[NAMED:] else [])])
+            parts.append(
+                f"{self.texts:,} of {self.looked_at:,} texts {holds} characters that {encoder} does not know"
+                + f": {named}" * bool(named)
+            )
+            whose = "it"
+        if self.pairs:
+            are = "pair of different texts is" if self.pairs == 1 else "pairs of different texts are"
+            parts.append(f"{self.pairs:,} {are} one to {whose}")
+        return "; ".join(parts) + "." * bool(parts)
+
+
+def added(counts: Sequence[Unknown]) -> Unknown:
+    """The sums of several counts."""
+    looked_at, texts, pairs = (
+        sum(getattr(one, name) for one in counts) for name in ("looked_at", "texts", "pairs")
+    )
+    found = dict.fromkeys(character for one in counts for character in one.characters)
+    return Unknown(looked_at, texts, pairs, tuple(found))
+
+
+def equal_pairs(texts: Sequence[str], codes: "np.ndarray") -> int:
+    """Count the pairs of different texts with equal codes.
+
+    Two texts are different where they differ after `juzhen.core.folding.fold`: an encoder may read full-width signs,
+    letters of both cases and both scripts as one. White space at the ends of a text and repeated white space make no
+    difference either. Texts of code 0 are left out.
+
+    Args:
+        texts: Equal ones count once.
+        codes: uint64 of each text; equal where its token numbers are.
+    """
+    import numpy as np
+
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    is_equal = (ordered[1:] == ordered[:-1]) & (ordered[1:] != 0)
+    # Most texts are equal to none: a group begins where a text is equal to the next one, and not to the one before.
+    ends = np.diff(np.concatenate([[False], is_equal, [False]]).astype(np.int8))
+    pairs = 0
+    for first, last in zip(np.flatnonzero(ends == 1), np.flatnonzero(ends == -1), strict=True):
+        group = {texts[row] for row in order[first : last + 1].tolist()}
+        forms = {" ".join(fold(text).split()) for text in group}
+        pairs += len(forms) * (len(forms) - 1) // 2
+    return pairs
+
+
+def number_in(model: Mapping[str, Any]) -> int | None:
+    """Token number of what is not known, of the model in a `tokenizer.json`; None: there is none."""
+    number = model.get("unk_id")
+    if number is None and (token := model.get("unk_token")) is not None:
+        number = model["vocab"].get(token)
+    return number
+
+
+Encode = Callable[[Sequence[str]], Iterable[tuple[Sequence[int], Sequence[tuple[int, int]] | None]]]
+"""Texts → of each its token numbers without special ones, and where each token is in it; None: nobody knows."""
+
+
+def unknown_characters(texts: Sequence[str], number: int | None, encode: Encode) -> Counter[str]:
+    """Count what a tokenizer does not know of texts, most of it first.
+
+    These are characters. Where a tokenizer knows each character of a piece, and not the piece, it is the piece.
+
+    Args:
+        texts: They are tokenised for it.
+        number: Token number of what is not known; None: the tokenizer knows everything.
+        encode: What tokenises.
+    """
+    pieces: list[str] = []
+    for text, (ids, spans) in zip(texts, encode(texts), strict=True) if number is not None else ():
+        if spans is None:
+            pieces += text.split() if number in ids else []
+        else:
+            of_text = (
+                text[first:end] for token, (first, end) in zip(ids, spans, strict=True) if token == number
+            )
+            pieces += filter(None, map(str.strip, of_text))
+    single = [*dict.fromkeys(character for piece in pieces for character in piece)]
+    unknown = {one for one, (ids, _) in zip(single, encode(single), strict=True) if number in ids}
+    found: Counter[str] = Counter()
+    for piece in pieces:
+        found.update([character for character in piece if character in unknown] or [piece])
+    return Counter(dict(found.most_common()))
+
+
+class Readings:
+    """Texts that one encoder reads in a call.
+
+    characters  of texts those that it does not know, by their number, most of them first
+    """
+
+    def __init__(self, characters: Callable[[Sequence[str]], Counter[str]]) -> None:
+        self.characters = characters
+        self.looked_at = self.unknown = 0
+        self.texts: list[str] = []
+        self.codes: list[np.ndarray] = []
+        self.examples: list[str] = []
+
+    def add(
+        self,
+        texts: Sequence[str],
+        is_unknown: "np.ndarray",
+        codes: "np.ndarray",
+        weights: Mapping[str, int],
+    ) -> None:
+        """Add texts.
+
+        Args:
+            texts: In their order.
+            is_unknown: Whether each holds a piece that is not known.
+            codes: As of `equal_pairs`.
+            weights: How often each text was given; empty: as often as it comes.
+        """
+        unknown = [texts[row] for row in is_unknown.nonzero()[0].tolist()]
+        weighed = (sum(map(weights.__getitem__, part)) if weights else len(part) for part in (texts, unknown))
+        self.looked_at, self.unknown = (
+            one + more for one, more in zip((self.looked_at, self.unknown), weighed, strict=True)
+        )
+        self.texts += texts
+        self.codes.append(codes)
+        self.examples += unknown[: SAMPLED - len(self.examples)]
+
+    def merge(self, other: "Readings") -> None:
+        self.looked_at, self.unknown = self.looked_at + other.looked_at, self.unknown + other.unknown
+        self.texts += other.texts
+        self.codes += other.codes
+        self.examples += other.examples[: SAMPLED - len(self.examples)]
+
+    def counted(self) -> Unknown:
+        import numpy as np
+
+        pairs = equal_pairs(self.texts, np.concatenate(self.codes)) if self.codes else 0
+        found = tuple(self.characters(self.examples)) if self.examples else ()
+        return Unknown(self.looked_at, self.unknown, pairs, found)
