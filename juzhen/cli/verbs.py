@@ -34,6 +34,7 @@ GROUPS = {
         "leaks": "evaluation rows that also stand in training sets or running text",
     },
     "study a model": {
+        "characters": "what an encoder makes of characters: unknown ones, both scripts, full-width signs, case",
         "calibrate": "scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         "fuse": "two runs as one score, weighted by what does best on dev",
         "curves": "learning curves of runs side by side, as a picture and a table",

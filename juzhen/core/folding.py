@@ -36,5 +36,19 @@ def script_table() -> dict[str, str]:
 
 
 @cache
+def inverse_table() -> dict[str, str]:
+    """Read the table the other way: each simplified character with the traditional one that it most often stands for.
+
+    Several traditional characters fold to one (髮 and 發 to 发). Of those with equal counts the first one is taken.
+    """
+    lines = TABLE.read_text(encoding="utf-8").split("\n")[1:]
+    counts: dict[str, tuple[int, str]] = {}
+    for character, simple, agree, *_ in (line.split("\t") for line in lines if line):
+        if simple not in counts or int(agree) > counts[simple][0]:
+            counts[simple] = int(agree), character
+    return {simple: character for simple, (_, character) in counts.items()}
+
+
+@cache
 def _translation() -> dict[int, str]:
     return str.maketrans(script_table())

@@ -1,0 +1,139 @@
+"""`juzhen characters`: what an encoder makes of characters, of both scripts, and of other forms of texts."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from juzhen.cli.options import Columns, Encoder, Header, OnBadRow, Quoted, Sheet
+from juzhen.core.network import without_hub
+from juzhen.core.numerals import percent
+
+if TYPE_CHECKING:
+    from juzhen.evaluation.known_characters import KnownCharacters
+    from juzhen.report.table import ReportTable
+
+LIMIT = 2_000
+"""Texts that are looked at where nothing else is said."""
+
+SHOWN = 40
+"""Characters that are named."""
+
+
+def characters(
+    encoder: Encoder,
+    file: Annotated[
+        Path | None,
+        Argument(
+            help="texts: .txt with one in each line, or a table", show_default="lists of single characters"
+        ),
+    ] = None,
+    *,
+    limit: Annotated[int, Option(min=1, help="texts that are looked at, spread over the file")] = LIMIT,
+    columns: Columns = None,
+    header: Header = None,
+    quoted: Quoted = None,
+    sheet: Sheet = None,
+    on_bad_row: OnBadRow = "error",
+    as_json: Annotated[bool, Option("--json", help="one object of JSON with all characters")] = False,
+) -> None:
+    """Which characters an encoder does not know, and what it makes of other forms of a text.
+
+    Of a file it counts texts with unknown pieces and pairs of different texts with equal token numbers. It converts the
+    texts to simplified and traditional characters, to full-width signs and to both cases, and counts how many keep
+    their token numbers. The score of a text with its other form is the cosine of embeddings; of a cross-encoder it is
+    its own. The scripts are converted by OpenCC where it is installed. Without a file it reads the two levels of
+    GB 2312, traditional characters, kana, Latin letters and emoji one by one.
+
+    juzhen characters builtin/mini_zh
+    juzhen characters runs/NAME questions.txt
+    juzhen characters runs/NAME faq.csv --columns text=问题 --json
+    """
+    texts = None if file is None else _texts(file, limit, columns, header, quoted, sheet, on_bad_row)
+    without_hub()
+    from juzhen.evaluation.known_characters import known_characters, known_groups
+    from juzhen.families import open_encoder
+
+    opened = open_encoder(encoder)
+    found = known_groups(opened) if texts is None else known_characters(opened, texts)
+    if as_json:
+        print(json.dumps({"encoder": encoder, **found.facts()}, ensure_ascii=False))
+        return
+    from juzhen.report.table import show_tables
+
+    show_tables(_tables(found), _notes(found))
+
+
+def _texts(
+    file: Path,
+    limit: int,
+    columns: str | None,
+    header: bool | None,
+    quoted: bool | None,
+    sheet: str | None,
+    on_bad_row: OnBadRow,
+) -> list[str]:
+    """Texts of a file, each once, spread over it."""
+    from juzhen.data.tables import (
+        TableReading,
+        column_values,
+        good_texts,
+        parse_columns,
+        read_texts,
+        require_fields,
+    )
+
+    reading = TableReading(parse_columns(columns), header, quoted, sheet, None, on_bad_row)
+    require_fields(reading, "text")
+    table, place = read_texts(file, reading)
+    chosen, _ = good_texts(table, [place], reading)
+    values = column_values(table, place)
+    texts = [*dict.fromkeys(values[row] for row in chosen)]
+    step = max(len(texts) / limit, 1.0)
+    return [texts[int(number * step)] for number in range(min(limit, len(texts)))]
+
+
+def _tables(found: "KnownCharacters") -> Iterator["ReportTable"]:
+    from juzhen.report.table import MISSING, ReportTable
+
+    def share(value: float | None) -> str:
+        return MISSING if value is None else f"{100 * value:.1f}"
+
+    if found.groups:
+        body = [
+            (name, f"{group.characters:,}", f"{len(group.unknown):,}", _named(group.unknown, 8))
+            for name, group in found.groups.items()
+        ]
+        head = ("characters", "number", "unknown", "such as")
+        yield ReportTable("groups", "", "", head, body)
+    if found.forms:
+        forms = [
+            (
+                name,
+                form.by,
+                f"{form.changed:,}",
+                share(form.equal),
+                MISSING if form.score is None else f"{form.score:.3f}",
+            )
+            for name, form in found.forms.items()
+        ]
+        yield ReportTable("forms", "", "", ("form", "by", "changed", "equal %", "score"), forms)
+
+
+def _notes(found: "KnownCharacters") -> Iterator[str]:
+    unknown = found.unknown
+    if unknown is None:
+        return
+    yield (
+        f"{unknown.texts:,} of {unknown.looked_at:,} texts ({percent(unknown.texts, unknown.looked_at)}) hold pieces "
+        f"that this encoder does not know; {unknown.pairs:,} pairs of different texts have equal token numbers"
+    )
+    if found.characters:
+        counts = [f"{one} {count:,}" for one, count in found.characters.items()]
+        yield f"unknown, with how often each comes: {_named(counts, SHOWN)}"
+
+
+def _named(values: list[str], most: int) -> str:
+    return " ".join([*values[:most], *(["…"] if values[most:] else [])])

@@ -1,0 +1,181 @@
+"""What an encoder makes of characters: unknown ones, texts that are one to it, and other forms of texts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from juzhen.core.errors import UserError
+from juzhen.core.folding import inverse_table, script_table
+from juzhen.core.truncation import collected
+from juzhen.core.unknown import Unknown
+from juzhen.encoders.pooling import unit
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.unknown import ReadSentences, characters
+from juzhen.families import family_of
+
+WIDE = str.maketrans({chr(number): chr(number + 0xFEE0) for number in range(0x21, 0x7F)} | {" ": "\u3000"})
+"""Signs of ASCII with their full-width forms."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Another form of texts, such as the other script.
+
+    by       what makes it
+    changed  texts that it changes
+    equal    share of these whose token numbers stay; None: none is changed
+    score    mean score of a text with its other form: the cosine of embeddings; None likewise
+    """
+
+    by: str
+    changed: int
+    equal: float | None
+    score: float | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Characters of one sort, each read alone.
+
+    unknown  those that the encoder does not know
+    """
+
+    characters: int
+    unknown: list[str]
+
+
+@dataclass(frozen=True)
+class KnownCharacters:
+    """What an encoder makes of texts, or of lists of characters.
+
+    unknown     counts of the texts; None: lists of characters were read
+    characters  what it does not know of the texts → how often it comes, most often first
+    forms       name of another form of the texts → what becomes of them
+    groups      sort of characters → how many of them it knows
+    """
+
+    unknown: Unknown | None = None
+    characters: Mapping[str, int] = field(default_factory=dict)
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON; what was not asked is left out."""
+        parts: dict[str, Any] = {}
+        if self.unknown is not None:
+            parts |= self.unknown.facts() | {"characters": dict(self.characters)}
+        kinds: dict[str, Mapping[str, Any]] = {"forms": self.forms, "groups": self.groups}
+        for name, found in kinds.items():
+            parts |= {name: {key: asdict(one) for key, one in found.items()}} if found else {}
+        return parts
+
+
+def known_characters(encoder: Any, texts: Sequence[str]) -> KnownCharacters:
+    """Look at what an encoder makes of texts, and of their other forms.
+
+    Args:
+        encoder: Of any of `juzhen.families` that has a tokenizer.
+        texts: Equal ones count once.
+
+    Raises:
+        UserError: A lexical baseline, or no text.
+    """
+    inner, texts = _inner(encoder), [*dict.fromkeys(texts)]
+    read, numbers = ReadSentences.none(len(texts)), np.arange(len(texts))
+    table = inner.tokenize(texts)
+    read.put(numbers, inner, table)
+    unknown = [texts[row] for row in np.flatnonzero(read.is_unknown).tolist()]
+    forms = {}
+    for name, (by, change) in changes().items():
+        others = [change(text) for text in texts]
+        rows = [row for row, text in enumerate(texts) if others[row] != text]
+        if not rows:
+            forms[name] = Form(by, 0, None, None)
+            continue
+        changed = [others[row] for row in rows]
+        new = inner.tokenize(changed)
+        is_equal = [np.array_equal(table[row], ids) for row, ids in zip(rows, new, strict=True)]
+        score = _score(encoder, [texts[row] for row in rows], changed)
+        forms[name] = Form(by, len(rows), round(float(np.mean(is_equal)), 6), round(score, 6))
+    counted = read.counted(texts, numbers, inner.tokenizer)
+    return KnownCharacters(counted, characters(inner.tokenizer, unknown), forms)
+
+
+def known_groups(encoder: Any) -> KnownCharacters:
+    """Look at which characters of `groups` an encoder knows. Raises UserError for a lexical baseline."""
+    tokenizer, found = _inner(encoder).tokenizer, dict[str, Group]()
+    for name, members in groups().items():
+        unknown = characters(tokenizer, members)
+        found[name] = Group(len(members), [one for one in members if one in unknown])
+    return KnownCharacters(groups=found)
+
+
+def groups() -> dict[str, list[str]]:
+    """Sorts of characters: the two levels of GB 2312, with which GB 18030 begins, and what stands beside them."""
+
+    def hanzi(first: int, last: int) -> list[str]:
+        cells = (bytes([row, cell]) for row in range(first, last + 1) for cell in range(0xA1, 0xFF))
+        return [*filter(None, (cell.decode("gb2312", "ignore") for cell in cells))]
+
+    def between(*spans: tuple[int, int]) -> list[str]:
+        return [chr(number) for first, last in spans for number in range(first, last + 1)]
+
+    return {
+        "hanzi, level 1": hanzi(0xB0, 0xD7),
+        "hanzi, level 2": hanzi(0xD8, 0xF7),
+        "traditional": [*script_table()],
+        "kana": between((0x3041, 0x3096), (0x30A1, 0x30FA)),
+        "Latin": between((0x21, 0x7E), (0xA1, 0xAC), (0xAE, 0x17F)),
+        "emoji": between((0x1F300, 0x1F64F), (0x1F680, 0x1F6C5), (0x1F90C, 0x1F93A), (0x1F970, 0x1F97A)),
+    }
+
+
+def changes() -> dict[str, tuple[str, Callable[[str], str]]]:
+    """Name of another form of texts → what makes it, in words, and the function.
+
+    The scripts are those of OpenCC where it is installed, which looks at words. The table of juzhen looks at each
+    character by itself, and takes for a simplified one the traditional one that it most often stands for.
+    """
+    try:
+        import opencc
+
+        scripts = {
+            name: (f"OpenCC {config}", opencc.OpenCC(config).convert)
+            for name, config in (("simplified", "t2s"), ("traditional", "s2t"))
+        }
+    except ImportError:
+        tables = {"simplified": script_table(), "traditional": inverse_table()}
+        inverse = {"simplified": "", "traditional": ", the most frequent inverse"}
+        scripts = {
+            name: (f"table of juzhen{inverse[name]}", _translated(table)) for name, table in tables.items()
+        }
+    return {
+        **scripts,
+        "full-width": ("signs of ASCII", lambda text: text.translate(WIDE)),
+        "upper case": ("str.upper", str.upper),
+        "lower case": ("str.lower", str.lower),
+    }
+
+
+def _translated(table: Mapping[str, str]) -> Callable[[str], str]:
+    signs = str.maketrans(dict(table))
+    return lambda text: text.translate(signs)
+
+
+def _inner(encoder: Any) -> Any:
+    if not family_of(encoder).cuts:
+        raise UserError(
+            "encoder: a lexical baseline reads every character. Name a run, or the folder of an encoder."
+        )
+    return encoder.inner
+
+
+def _score(encoder: Any, first: Sequence[str], second: Sequence[str]) -> float:
+    """The mean cosine of embeddings; of other encoders the mean of their scores."""
+    with collected():  # the caller tells what is not known
+        if isinstance(encoder, SentenceEncoder):
+            vectors = unit(encoder.encode([*first, *second]))
+            return float(np.einsum("rd,rd->r", vectors[: len(first)], vectors[len(first) :]).mean())
+        return float(np.mean(encoder.score(list(zip(first, second, strict=True)))))
