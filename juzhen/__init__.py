@@ -4,77 +4,30 @@ What is named here is loaded, and torch with it, when it is first asked for.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Any
 
 from juzhen.core.lazy import lazily
-
-if TYPE_CHECKING:
-    from juzhen.data.loading import load_ranking
-    from juzhen.data.search_tables import read_search
-    from juzhen.encoders.cross_encoder import CrossEncoder
-    from juzhen.encoders.generative_reranker import GenerativeReranker
-    from juzhen.encoders.multi_vector import MultiVectorEncoder
-    from juzhen.encoders.quantized import quantize
-    from juzhen.encoders.query_document import QueryDocumentEncoder
-    from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
-    from juzhen.encoders.sparse import SparseEncoder
-    from juzhen.encoders.spec import AdapterConfig
-    from juzhen.evaluation.run import evaluate
-    from juzhen.evaluation.space import space
-    from juzhen.merging.merge import merge
-    from juzhen.mining.groups import clusters, communities, paraphrases
-    from juzhen.mining.negatives import mine
-    from juzhen.mining.options import MiningOptions
-    from juzhen.training.fit import fit
-
-__all__ = [
-    "AdapterConfig",
-    "CrossEncoder",
-    "GenerativeReranker",
-    "MiningOptions",
-    "MultiVectorEncoder",
-    "PromptEncoder",
-    "QueryDocumentEncoder",
-    "SentenceEncoder",
-    "SparseEncoder",
-    "clusters",
-    "communities",
-    "evaluate",
-    "fit",
-    "load_ranking",
-    "merge",
-    "mine",
-    "paraphrases",
-    "quantize",
-    "read_search",
-    "space",
-]
+from juzhen.core.rooms import offered, offers
 
 HOMES = {
     "AdapterConfig": "encoders.spec",
     "CrossEncoder": "encoders.cross_encoder",
-    "GenerativeReranker": "encoders.generative_reranker",
-    "MiningOptions": "mining.options",
-    "MultiVectorEncoder": "encoders.multi_vector",
     "PromptEncoder": "encoders.sentence_encoder",
-    "QueryDocumentEncoder": "encoders.query_document",
     "SentenceEncoder": "encoders.sentence_encoder",
-    "SparseEncoder": "encoders.sparse",
-    "clusters": "mining.groups",
-    "communities": "mining.groups",
     "evaluate": "evaluation.run",
-    "fit": "training.fit",
     "load_ranking": "data.loading",
-    "merge": "merging.merge",
-    "mine": "mining.negatives",
-    "paraphrases": "mining.groups",
     "read_search": "data.search_tables",
-    "space": "evaluation.space",
-    "quantize": "encoders.quantized",
 }
-"""Name → the module of this package that defines it."""
+"""Name of the inner ring → the module of this package that defines it."""
 
-__getattr__ = lazily(__name__, HOMES)
+__all__ = sorted([*HOMES, *offers("names")])
+
+_load = lazily(__name__, HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    return offered("names", name) if name in offers("names") else _load(name)
+
 
 # transformers loads torchao where it is installed, which tells each process of kernels that are not used here.
 for _name in ("torchao", "torch.utils._pytree"):

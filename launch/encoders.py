@@ -139,7 +139,7 @@ def _scores(
     from juzhen.core.examples import Examples, Kind
     from juzhen.evaluation.run import Pass, class_tasks
     from juzhen.export.remote import RemoteServer
-    from juzhen.families import open_encoder
+    from juzhen.families.registry import open_encoder
 
     encoder = (
         RemoteServer(name, os.environ.get(options.key_variable)) if is_address(name) else open_encoder(name)

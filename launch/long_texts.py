@@ -42,7 +42,7 @@ def compare_long_texts(options: SimpleNamespace, today: "JobConfig") -> None:
         )
     from juzhen.data.loading import load_job_data
     from juzhen.evaluation.run import Pass
-    from juzhen.families import open_encoder
+    from juzhen.families.registry import open_encoder
 
     settings = _settings(options, today)
     data = load_job_data(settings, {})

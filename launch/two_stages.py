@@ -59,7 +59,7 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
     from juzhen.data.rankings import as_ranking
     from juzhen.encoders.cross_encoder import CrossEncoder
     from juzhen.evaluation.two_stage import DEPTHS, check_depths, some_queries, two_stage
-    from juzhen.families import open_encoder
+    from juzhen.families.registry import open_encoder
 
     settings = _settings(options, today)
     sets = load_job_data(settings, {}).evaluation

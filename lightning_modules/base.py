@@ -29,7 +29,7 @@ from juzhen.encoders.adapters import beside_adapters
 from juzhen.encoders.transformer import has_dropout
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
-from juzhen.families import family_of
+from juzhen.families.registry import family_of
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.training.optimizer import adamw, learning_rates
 from lightning_modules.chosen_losses import Match

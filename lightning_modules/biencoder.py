@@ -32,7 +32,7 @@ from juzhen.encoders.views import TokenViews, Views
 from juzhen.encoders.views_text import TextViews
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
-from juzhen.families import family_of
+from juzhen.families.registry import family_of
 from juzhen.losses.nested import Nested
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.chosen_losses import Match, chosen_losses

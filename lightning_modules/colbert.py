@@ -14,11 +14,11 @@ from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_TOKENS
-from juzhen.encoders.multi_vector import MultiVectorEncoder, is_multi_vector, load_multi_vector
-from juzhen.encoders.multi_vector_layout import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
 from juzhen.encoders.parts import num_positions
-from juzhen.evaluation.multi_vector import MaxSimEvaluator
-from juzhen.families import family_of
+from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector, load_multi_vector
+from juzhen.families.late.evaluator import MaxSimEvaluator
+from juzhen.families.late.layout import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
+from juzhen.families.registry import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match

@@ -25,7 +25,7 @@ from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
-from juzhen.families import family_of
+from juzhen.families.registry import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.chosen_losses import Match, chosen_losses, class_grades

@@ -10,7 +10,7 @@ from juzhen.core.errors import require_number
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_BM25
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator
-from juzhen.families import FAMILIES
+from juzhen.families.registry import FAMILIES
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.chosen_losses import Match
 

@@ -9,11 +9,11 @@ from conf.job import JobConfig
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.first_look import prompt_at_start
-from juzhen.encoders.generative_reranker import READER, GenerativeReranker
 from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.locate import download, encoder_folder, locate_folder
 from juzhen.encoders.prompts import JOINT, refuse_prompt
-from juzhen.families import family_of
+from juzhen.families.answers.encoder import READER, GenerativeReranker
+from juzhen.families.registry import family_of
 from lightning_modules.base import ModelSettings, SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match

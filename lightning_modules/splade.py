@@ -16,10 +16,10 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.measures import UNSCORED_BY_WEIGHTS
 from juzhen.core.named import name_of
-from juzhen.encoders.sparse import SparseEncoder, is_sparse, load_sparse
-from juzhen.encoders.sparse_pooling import ACTIVATIONS, POOLINGS
-from juzhen.evaluation.sparse import SparseEvaluator
-from juzhen.families import family_of
+from juzhen.families.registry import family_of
+from juzhen.families.sparse.encoder import SparseEncoder, is_sparse, load_sparse
+from juzhen.families.sparse.evaluator import SparseEvaluator
+from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.sparsity import flops, mean_nonzero, warmed_up
 from lightning_modules.base import ModelSettings, SentenceModule

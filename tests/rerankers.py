@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, tra
 from tokenizers import decoders as decoding
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from juzhen.encoders.answer_prompt import CHAT, chat_template
+from juzhen.families.answers.prompt import CHAT, chat_template
 
 TURNS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 SPLIT = (

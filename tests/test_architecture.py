@@ -24,7 +24,7 @@ LIBRARY = {
     "serving": {"core", "data", "encoders", "backends", "index"},
     "export": {"core", "data", "encoders", "backends", "metrics", "families"},
 }
-"""Room of the library → the rooms that it may import; families.py, a file, stands between parts of evaluation."""
+"""Room of the library → the rooms that it may import."""
 
 LIBRARY["cli"] = LIBRARY.keys() - {"losses"}
 

@@ -182,9 +182,9 @@ def runs_file(result):
 def test_nothing_is_computed_where_rows_were_kept_and_other_rows_are_not_compared(
     runs, tmp_path, capsys, monkeypatch
 ):
-    import juzhen.families
+    import juzhen.families.registry
 
-    monkeypatch.setattr(juzhen.families, "PairScorer", None)
+    monkeypatch.setattr(juzhen.families.registry, "PairScorer", None)
     assert PairedRuns(runs, data_dir=None, batch_tokens=512).scored("dev/demo_qmc")
     copy = tmp_path / "copy"
     shutil.copytree(runs[1], copy)

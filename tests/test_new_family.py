@@ -14,7 +14,8 @@ from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.packing import pack
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.describe import cut_in_training
-from juzhen.families import FAMILIES, Family, PairScorer, family_of, find_family, open_encoder
+from juzhen.families.family import Family
+from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family, open_encoder
 
 TEXTS = ["今天天气很好", "今天是个好天气", "怎么还花呗"]
 SIZE, DIM = 512, 16

@@ -17,8 +17,8 @@ from juzhen import CrossEncoder, MultiVectorEncoder, SparseEncoder
 from juzhen.core.row_scores import ROWS_FILE
 from juzhen.encoders import load_backbone
 from juzhen.encoders.bundle import save_encoder
-from juzhen.encoders.multi_vector_layout import Reading
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.families.late.layout import Reading
 from tools.docs import measured
 from tools.docs.site import pages as generated_pages
 from tools.generated import users_files

@@ -8,6 +8,8 @@ import pytest
 from sources import import_statements
 from test_import_circles import module_name
 
+from juzhen.core.errors import UserError
+
 PACKAGES = (
     "callbacks",
     "conf",
@@ -89,14 +91,6 @@ INWARD = {
     ("callbacks.training_record", "adapters"),
     ("callbacks.training_record", "mining"),
     ("callbacks.training_record", "task_weights"),
-    ("juzhen", "answers"),
-    ("juzhen", "back_ends"),
-    ("juzhen", "fit"),
-    ("juzhen", "late"),
-    ("juzhen", "merging"),
-    ("juzhen", "mining"),
-    ("juzhen", "space"),
-    ("juzhen", "sparse"),
     ("juzhen.backends", "back_ends"),
     ("juzhen.cli.compare", "calibration"),
     ("juzhen.cli.encode", "back_ends"),
@@ -106,14 +100,12 @@ INWARD = {
     ("juzhen.encoders.backbone", "adapters"),
     ("juzhen.encoders.bundle", "adapters"),
     ("juzhen.encoders.classifier", "adapters"),
-    ("juzhen.encoders.cross_encoder", "answers"),
     ("juzhen.encoders.cut", "long_texts"),
     ("juzhen.encoders.first_look", "adapters"),
     ("juzhen.encoders.model_card", "adapters"),
     ("juzhen.encoders.pair_encoder", "hub"),
     ("juzhen.encoders.pair_encoder", "long_texts"),
     ("juzhen.encoders.parts", "adapters"),
-    ("juzhen.encoders.query_document", "late"),
     ("juzhen.encoders.sentence_encoder", "back_ends"),
     ("juzhen.encoders.sentence_encoder", "hub"),
     ("juzhen.encoders.sentence_encoder", "long_texts"),
@@ -121,14 +113,9 @@ INWARD = {
     ("juzhen.evaluation.late", "adapters"),
     ("juzhen.evaluation.plan", "long_texts"),
     ("juzhen.evaluation.text_sets", "space"),
-    ("juzhen.families", "answers"),
-    ("juzhen.families", "back_ends"),
-    ("juzhen.families", "late"),
-    ("juzhen.families", "sparse"),
-    ("juzhen.losses.scores", "late"),
+    ("juzhen.families.family", "back_ends"),
     ("juzhen.report.files", "report_page"),
     ("juzhen.training.memory", "adapters"),
-    ("juzhen.training.memory", "sparse"),
     ("launch.data_file", "own_tables"),
     ("launch.encoders", "export"),
     ("launch.evaluate", "long_texts"),
@@ -155,22 +142,20 @@ SIDEWAYS = {
     ("juzhen.backends.opening", "adapters"),
     ("juzhen.cli.push", "adapters"),
     ("juzhen.distillation.student", "adapters"),
-    ("juzhen.encoders.answer_layout", "adapters"),
-    ("juzhen.encoders.generative_reranker", "adapters"),
-    ("juzhen.encoders.multi_vector", "adapters"),
-    ("juzhen.encoders.multi_vector", "hub"),
-    ("juzhen.encoders.multi_vector", "long_texts"),
     ("juzhen.encoders.sharing", "adapters"),
-    ("juzhen.encoders.sparse", "adapters"),
-    ("juzhen.encoders.sparse", "hub"),
-    ("juzhen.encoders.sparse", "long_texts"),
-    ("juzhen.evaluation.sparse", "late"),
     ("juzhen.export.folder", "adapters"),
+    ("juzhen.families.answers.encoder", "adapters"),
+    ("juzhen.families.answers.folder", "adapters"),
+    ("juzhen.families.late.encoder", "adapters"),
+    ("juzhen.families.late.encoder", "hub"),
+    ("juzhen.families.late.encoder", "long_texts"),
+    ("juzhen.families.sparse.encoder", "adapters"),
+    ("juzhen.families.sparse.encoder", "hub"),
+    ("juzhen.families.sparse.encoder", "long_texts"),
     ("juzhen.index.dense", "back_ends"),
     ("juzhen.index.store", "long_texts"),
     ("juzhen.index.writing", "long_texts"),
     ("juzhen.merging.models", "adapters"),
-    ("juzhen.mining.in_training", "sparse"),
     ("juzhen.mining.token_candidates", "late"),
     ("juzhen.mining.token_candidates", "sparse"),
     ("juzhen.serving.loading", "adapters"),
@@ -189,3 +174,23 @@ def test_an_outer_room_imports_one_other_at_most(house):
     }
     assert sorted(found - SIDEWAYS) == []
     assert sorted(SIDEWAYS - found) == [], "these arrows are gone: take them out of the list"
+
+
+def test_the_door_offers_what_type_checkers_see(project_root):
+    import juzhen
+
+    stub = import_statements(project_root / "juzhen" / "__init__.pyi")
+    assert sorted(part.rpartition(".")[2] for _, *parts in stub for part in parts) == juzhen.__all__
+
+
+def test_what_a_missing_room_offers_is_not_offered(monkeypatch, tmp_path):
+    from juzhen.core import rooms
+
+    table = '[kept]\nnames.kept = "kept:run"\n[gone]\nnames.gone = "gone.part:run"\n'
+    (tmp_path / "rooms.toml").write_text(table, encoding="utf-8")
+    (tmp_path / "kept.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(rooms, "ROOT", tmp_path)
+    monkeypatch.setattr(rooms, "PACKAGE", tmp_path)
+    assert rooms.offers.__wrapped__("names") == {"kept": "kept:run"}
+    with pytest.raises(UserError, match="gone_name"):
+        rooms.offered("names", "gone_name")

@@ -90,7 +90,7 @@ class Scorer:
         from juzhen.backends import Deferred
         from juzhen.core.examples import TEXT_COLUMNS, Kind
         from juzhen.encoders.embedding_cache import EmbeddingCache
-        from juzhen.families import PairScorer
+        from juzhen.families.registry import PairScorer
 
         options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "show_progress": progress}
         if self.fuse is not None:
@@ -155,7 +155,7 @@ class Scorer:
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         """The family and the encoder."""
-        from juzhen.families import find_family
+        from juzhen.families.registry import find_family
 
         assert self.encoder is not None
         family = find_family(self.encoder)

@@ -19,7 +19,7 @@ from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.metrics.threshold import halves
 
 if TYPE_CHECKING:  # it loads torch, which scores that were kept have no need of
-    from juzhen.families import PairScorer
+    from juzhen.families.registry import PairScorer
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class ScoredRun:
 
     @cached_property
     def _scorer(self) -> "PairScorer":
-        from juzhen.families import PairScorer
+        from juzhen.families.registry import PairScorer
 
         return PairScorer(self.folder)
 

@@ -54,7 +54,7 @@ def characters(
     texts = None if file is None else _texts(file, limit, columns, header, quoted, sheet, on_bad_row)
     without_hub()
     from juzhen.evaluation.known_characters import known_characters, known_groups
-    from juzhen.families import open_encoder
+    from juzhen.families.registry import open_encoder
 
     opened = open_encoder(encoder)
     found = known_groups(opened) if texts is None else known_characters(opened, texts)

@@ -55,7 +55,7 @@ def export(
     from juzhen.core.places import DATASETS
     from juzhen.data.configured import configured_set, described_sets, read_description
     from juzhen.export import export_encoder
-    from juzhen.families import find_family
+    from juzhen.families.registry import find_family
     from juzhen.report.terminal import console_table, for_people
 
     files = described_sets(DATASETS, config_dir)

@@ -64,7 +64,7 @@ def parity(
     from juzhen.core.markup import markdown_table
     from juzhen.export.parity import WAYS, compare_ways
     from juzhen.export.proof import proof_texts, special_texts
-    from juzhen.families import find_family
+    from juzhen.families.registry import find_family
     from juzhen.report.terminal import console_table, for_people
 
     loaded = find_family(encoder).load(encoder)

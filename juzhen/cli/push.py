@@ -35,7 +35,7 @@ def push(
     from juzhen.encoders.bundle import write_encoder
     from juzhen.encoders.locate import encoder_folder
     from juzhen.encoders.sharing import file_lines, require_hub_token, upload
-    from juzhen.families import find_family
+    from juzhen.families.registry import find_family
 
     is_tried = dry_run or get_token() is None
     if not is_tried:

@@ -10,7 +10,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.fitted import Fusion
 from juzhen.encoders.locate import encoder_folder
-from juzhen.families import PairScorer
+from juzhen.families.registry import PairScorer
 
 
 @dataclass(frozen=True)

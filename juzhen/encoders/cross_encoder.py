@@ -15,9 +15,9 @@ from juzhen.core.contract import sorts_of_texts
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.rooms import offered
 from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate
-from juzhen.encoders.generative_reranker import GenerativeReranker
 from juzhen.encoders.grades import checked_grades
 from juzhen.encoders.layout import PAIRS_FILE, gives_answers, inside
 from juzhen.encoders.locate import (
@@ -125,7 +125,7 @@ class CrossEncoder(PairEncoder):
                 "a run of a cross-encoder, or a cross-encoder of sentence-transformers"
             )
         if gives_answers(folder):
-            return GenerativeReranker.load(source, revision=revision, device=device)
+            return offered("families", "generative_reranker")().load(source, revision=revision, device=device)
         if not (folder / HEAD_FILE).is_file():
             inner, head = read_theirs(folder, path, revision)
             encoder = cls(

@@ -17,7 +17,7 @@ from juzhen.encoders.cut import Cut
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.unknown import ReadSentences
 from juzhen.evaluation.plan import EvaluationPlan
-from juzhen.families import family_of
+from juzhen.families.registry import family_of
 
 Described = dict[str, dict[str, Any]]
 

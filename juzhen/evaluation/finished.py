@@ -66,7 +66,7 @@ def load_start(result: Result) -> Any:
     Raises UserError where it is gone.
     """
     from juzhen.encoders import load_backbone
-    from juzhen.families import open_encoder
+    from juzhen.families.registry import open_encoder
 
     if path := result.config.get("init_from"):
         return open_encoder(path)

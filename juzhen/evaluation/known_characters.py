@@ -13,7 +13,7 @@ from juzhen.core.unknown import Unknown
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.unknown import ReadSentences, characters
-from juzhen.families import family_of
+from juzhen.families.registry import family_of
 
 WIDE = str.maketrans({chr(number): chr(number + 0xFEE0) for number in range(0x21, 0x7F)} | {" ": "\u3000"})
 """Signs of ASCII with their full-width forms."""

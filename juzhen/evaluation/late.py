@@ -25,7 +25,7 @@ from juzhen.evaluation.scoring import STS_SETS, Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.evaluation.spec import HardwareConfig
 from juzhen.evaluation.trained_rows import trained_rows
-from juzhen.families import FAMILIES, family_in, open_encoder
+from juzhen.families.registry import FAMILIES, family_in, open_encoder
 
 Start = Callable[[FinishedRun, Result], Any]
 """Gives the encoder that a stage began with. Raises UserError when it is gone."""

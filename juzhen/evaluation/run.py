@@ -52,7 +52,7 @@ from juzhen.evaluation.plan import (
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.evaluation.spec import HardwareConfig
-from juzhen.families import family_of, open_encoder
+from juzhen.families.registry import family_of, open_encoder
 from juzhen.metrics.ranking import RankedLists
 
 HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.half}
@@ -62,7 +62,7 @@ HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.half}
 class Pass:
     """Encodes and scores with one encoder.
 
-    encoder    of any of `juzhen.families`
+    encoder    of any family
     cache_dir  token numbers of large sets are kept below it, and embeddings where `settings` ask for it
     progress   bars are shown
     """

@@ -15,7 +15,7 @@ from juzhen.data.probe import Probe
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.evaluation.finished import load_start
-from juzhen.families import FAMILIES, family_in, find_family, open_encoder
+from juzhen.families.registry import FAMILIES, family_in, find_family, open_encoder
 from juzhen.metrics import agreement, geometry
 from juzhen.metrics.classes import v_measure
 from juzhen.metrics.correlation import partial_spearman, spearman

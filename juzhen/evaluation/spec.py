@@ -38,7 +38,9 @@ class HardwareConfig:
     threads: int | None = Field(
         default=None, ge=1, lt=1025, description="CPU threads per process; null: all cores"
     )
-    compile: bool = Field(description="torch.compile the layers; pays on few machines, see docs/log/training_speed.md")
+    compile: bool = Field(
+        description="torch.compile the layers; pays on few machines, see docs/log/training_speed.md"
+    )
     num_workers: int = Field(ge=0, description="processes that prepare batches; 0: none")
     eval_batch_tokens: int = Field(ge=1, description="tokens per batch when nothing is learnt")
     micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(

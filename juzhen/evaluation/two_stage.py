@@ -18,7 +18,7 @@ from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.scoring import score_ranking_set
 from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.families import open_encoder
+from juzhen.families.registry import open_encoder
 from juzhen.metrics.ranking import RankedLists, order_numbers
 
 DEPTHS = (10, 20, 50, 100)

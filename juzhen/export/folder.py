@@ -27,7 +27,7 @@ from juzhen.export.opened import open_export
 from juzhen.export.proof import ROWS, Proof, prove
 from juzhen.export.static import write_static
 from juzhen.export.usage import usage
-from juzhen.families import family_of
+from juzhen.families.registry import family_of
 
 
 def export_encoder(

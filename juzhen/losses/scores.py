@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from juzhen.core.maxsim import all_maxsims, row_maxsims
+from juzhen.core.rooms import offered
 
 ROUNDING = 1e-6
 """Largest difference between the products of equal texts, which round by their place in a batch; of scores up to 1."""
@@ -21,11 +21,11 @@ def row_cosine(
 ) -> Float[Tensor, "batch"]:
     """Cosine of each row of `first` with the same row of `second`, in [-1, 1].
 
-    Of texts with a vector per token, (batch, length, dim), it is `row_maxsims`: the first asks, the second answers.
+    Of texts with a vector per token, (batch, length, dim), it is their MaxSim: the first asks, the second answers.
     """
     if first.ndim == 3:
         with torch.autocast(first.device.type, enabled=False):
-            return row_maxsims(full_precision(first), full_precision(second))
+            return offered("scores", "row_maxsims")(full_precision(first), full_precision(second))
     return (F.normalize(full_precision(first), dim=-1) * F.normalize(full_precision(second), dim=-1)).sum(
         dim=-1
     )
@@ -36,11 +36,11 @@ def all_cosines(
 ) -> Float[Tensor, "batch candidates"]:
     """Cosine of every anchor with every candidate: one matrix product, which autocast may not round.
 
-    Of texts with a vector per token, (batch, length, dim), it is `all_maxsims`.
+    Of texts with a vector per token, (batch, length, dim), it is their MaxSim.
     """
     with torch.autocast(anchors.device.type, enabled=False):
         if anchors.ndim == 3:
-            return all_maxsims(full_precision(anchors), full_precision(candidates))
+            return offered("scores", "all_maxsims")(full_precision(anchors), full_precision(candidates))
         return (
             F.normalize(full_precision(anchors), dim=-1) @ F.normalize(full_precision(candidates), dim=-1).T
         )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.data.configured import configured_set
 from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.families import open_encoder
+from juzhen.families.registry import open_encoder
 from juzhen.merging.choosing import DevScore, chosen_weights
 from juzhen.merging.methods import METHODS
 from juzhen.merging.models import Models

@@ -10,7 +10,6 @@ from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.data.rankings import as_ranking, as_retrieval
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.sparse import SparseEncoder
 from juzhen.mining.candidates import Advance, DenseRetriever, Found, Numbers, Retriever, Scores
 from juzhen.mining.filters import REASONS, Known, Reason, chosen
 from juzhen.mining.negatives import PORTION
@@ -123,7 +122,7 @@ class MinedRows:
         )
         miner = Miner(self.ranking, sources, self._known, options, None)
         starts = range(0, len(self.ranking.queries), PORTION)
-        far = np.inf if isinstance(encoder, SparseEncoder) else FAR
+        far = np.inf if getattr(encoder, "family", None) == "sparse" else FAR
         parts = [self._portion(miner, start, before, far=far) for start in starts]
         return InForce(*map(np.concatenate, zip(*map(astuple, parts), strict=True)))
 

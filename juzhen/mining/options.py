@@ -11,7 +11,7 @@ CENTROIDS = "centroids"
 
 INDEXES = ("exact", "flat", "hnsw", "ivf_pq", CENTROIDS)
 """How documents are looked for: among all, by an index of FAISS (`juzhen.encoders.search`), or for
-token vectors by centroids (`juzhen.encoders.token_index`)."""
+token vectors by centroids (`juzhen.families.late.token_index`)."""
 
 FALSE_NEGATIVES = ("drop", "relabel", "mask")
 

@@ -12,12 +12,12 @@ from juzhen.core.examples import Side
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.embedding_cache import encoder_digest
-from juzhen.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.sparse import SparseEncoder, is_sparse
 from juzhen.encoders.texts import BATCH_TOKENS
-from juzhen.encoders.token_index import TokenIndex
+from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector
+from juzhen.families.late.token_index import TokenIndex
+from juzhen.families.sparse.encoder import SparseEncoder, is_sparse
 from juzhen.mining.candidates import SAMPLE, Advance, Found, Numbers, Scores
 from juzhen.mining.options import CENTROIDS
 

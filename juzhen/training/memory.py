@@ -23,12 +23,12 @@ from torch.utils._pytree import tree_leaves
 from transformers import PretrainedConfig
 
 from juzhen.core.batch import Tokens, mapped
+from juzhen.core.rooms import offered
 from juzhen.encoders import packing
 from juzhen.encoders.adapters import add_merged_adapter, parameter_bytes
 from juzhen.encoders.masking import MaskedTokenHead
 from juzhen.encoders.packing import pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.sparse import SparseEncoder
 from juzhen.encoders.spec import AdapterConfig
 from juzhen.encoders.transformer import checkpoint_layers, from_scratch, quiet
 from juzhen.losses.sparsity import flops
@@ -81,7 +81,7 @@ class StepPlan:
     micro_batch_tokens, checkpointing, precision  as of `HardwareConfig`
     optimizer_bytes  of the states of a number that learns
     on_cuda          attention keeps no weights there
-    sparse           pooling of vectors over the vocabulary (`SparseEncoder`): the head and its tensors count
+    sparse           pooling of vectors over the vocabulary of the family sparse: the head and its tensors count
     sharing          processes that share out weights, gradients and states (hardware.strategy=fsdp); 1: none do
     """
 
@@ -238,9 +238,8 @@ def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEnco
     limit = getattr(architecture, "max_position_embeddings", None) or 2**20
     encoder: PooledEncoder
     if plan.sparse is not None:
-        encoder = SparseEncoder(
-            backbone, reader, MaskedTokenHead(backbone), strategy=plan.sparse, max_length=limit
-        )
+        made = offered("encoders", "sparse")
+        encoder = made(backbone, reader, MaskedTokenHead(backbone), strategy=plan.sparse, max_length=limit)
     else:
         encoder = PooledEncoder(
             backbone, reader, pooling=plan.pooling, normalize=False, max_length=limit, projections=[]

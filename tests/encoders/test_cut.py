@@ -15,7 +15,7 @@ from juzhen.encoders import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.cut import Cut, cut_texts
 from juzhen.evaluation.describe import cut_line
-from juzhen.families import family_of
+from juzhen.families.registry import family_of
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,14 @@ from juzhen.core.errors import UserError
 from juzhen.core.finite import require_finite, sound_rows
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.generative_reranker import GenerativeReranker
-from juzhen.encoders.multi_vector import MultiVectorEncoder
-from juzhen.encoders.multi_vector_layout import Reading
 from juzhen.encoders.projection import IDENTITY, BilinearScore, OutputNorm, Projection
-from juzhen.encoders.sparse import SparseEncoder
 from juzhen.export.formats import Format
 from juzhen.export.opened import Opened
 from juzhen.export.proof import prove
+from juzhen.families.answers.encoder import GenerativeReranker
+from juzhen.families.late.encoder import MultiVectorEncoder
+from juzhen.families.late.layout import Reading
+from juzhen.families.sparse.encoder import SparseEncoder
 from juzhen.merging.merge import merge
 
 TEXTS = ["今天天气很好", "我", "ab cd"]

@@ -18,10 +18,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone
-from juzhen.encoders.answer_prompt import CHAT, AnswerPrompt, chat_template
-from juzhen.encoders.generative_reranker import GenerativeReranker
 from juzhen.encoders.spec import AdapterConfig, BackboneConfig
-from juzhen.families import FAMILIES, family_in, family_of
+from juzhen.families.answers.encoder import GenerativeReranker
+from juzhen.families.answers.prompt import CHAT, AnswerPrompt, chat_template
+from juzhen.families.registry import FAMILIES, family_in, family_of
 
 
 def load(folder, **settings):

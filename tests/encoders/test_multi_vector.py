@@ -10,14 +10,13 @@ from torch import nn
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, Side
-from juzhen.core.maxsim import all_maxsims, row_maxsims
-from juzhen.encoders.multi_vector import MultiVectorEncoder
-from juzhen.encoders.multi_vector_layout import PUNCTUATION, Reading
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.token_index import TokenIndex
-from juzhen.encoders.token_vectors import TokenVectors
 from juzhen.evaluation import evaluate
-from juzhen.families import FAMILIES, PairScorer, family_of, find_family
+from juzhen.families.late.encoder import MultiVectorEncoder
+from juzhen.families.late.layout import PUNCTUATION, Reading
+from juzhen.families.late.scores import TokenVectors, all_maxsims, row_maxsims
+from juzhen.families.late.token_index import TokenIndex
+from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family
 from juzhen.losses import InfoNCE, SpreadOut
 
 QUERIES = [

@@ -7,8 +7,8 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.multi_vector import MultiVectorEncoder
-from juzhen.encoders.sparse import SparseEncoder
+from juzhen.families.late.encoder import MultiVectorEncoder
+from juzhen.families.sparse.encoder import SparseEncoder
 
 pytestmark = pytest.mark.oracle
 TEXTS = ["今天天气很好 ab cd", "我", "A dog runs through the tall grass now", "x Y z 我们他们"]

@@ -13,7 +13,7 @@ from juzhen.encoders import SentenceEncoder, load_backbone
 from juzhen.encoders.routes import modules_of
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation import evaluate
-from juzhen.families import FAMILIES, PairScorer, find_family
+from juzhen.families.registry import FAMILIES, PairScorer, find_family
 
 TEXTS = ["今天天气很好", "我", "ab cd 你们", "的在不了 ab"]
 PROMPTS = {"query": "ab ", "document": "今天", "other": "我 "}

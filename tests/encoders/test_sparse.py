@@ -11,15 +11,15 @@ from torch.nn import functional
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.maxsim import all_maxsims, row_maxsims
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders.multi_vector import MultiVectorEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.sparse import NEW_HEAD, SparseEncoder
-from juzhen.encoders.sparse_pooling import pooled_texts
-from juzhen.encoders.sparse_vectors import SparseVectors
 from juzhen.evaluation import evaluate
-from juzhen.families import FAMILIES, PairScorer, family_of, find_family
+from juzhen.families.late.encoder import MultiVectorEncoder
+from juzhen.families.late.scores import all_maxsims, row_maxsims
+from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family
+from juzhen.families.sparse.encoder import NEW_HEAD, SparseEncoder
+from juzhen.families.sparse.pooling import pooled_texts
+from juzhen.families.sparse.vectors import SparseVectors
 from juzhen.losses import InfoNCE
 from juzhen.losses.sparsity import flops
 

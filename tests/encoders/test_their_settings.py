@@ -10,10 +10,10 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
-from juzhen.encoders.multi_vector import MultiVectorEncoder
-from juzhen.encoders.multi_vector_layout import Reading
-from juzhen.encoders.sparse import SparseEncoder
 from juzhen.encoders.their_settings import KEYS, LENGTH_FILE
+from juzhen.families.late.encoder import MultiVectorEncoder
+from juzhen.families.late.layout import Reading
+from juzhen.families.sparse.encoder import SparseEncoder
 
 TEXTS = ["今天天气很好", "我们去上学 ab cd", "A 我"]
 PAIRS = [("今天天气很好", "我"), ("A cd", "今天")]

@@ -12,11 +12,11 @@ from juzhen.core.errors import UserError
 from juzhen.core.truncation import TruncationWarning
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.generative_reranker import GenerativeReranker
-from juzhen.encoders.multi_vector import MultiVectorEncoder
-from juzhen.encoders.multi_vector_layout import Reading
-from juzhen.encoders.sparse import SparseEncoder
 from juzhen.evaluation import evaluate
+from juzhen.families.answers.encoder import GenerativeReranker
+from juzhen.families.late.encoder import MultiVectorEncoder
+from juzhen.families.late.layout import Reading
+from juzhen.families.sparse.encoder import SparseEncoder
 
 LONG = "今天天气很好" * 20
 TEXTS = ["今天", "我", LONG, "你们", LONG]

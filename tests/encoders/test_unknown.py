@@ -19,9 +19,6 @@ from juzhen.core.places import BUILTIN
 from juzhen.core.unknown import UnknownWarning, equal_pairs, number_in
 from juzhen.data.rows import as_examples
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder
-from juzhen.encoders.multi_vector import MultiVectorEncoder
-from juzhen.encoders.multi_vector_layout import Reading
-from juzhen.encoders.sparse import SparseEncoder
 from juzhen.encoders.templates import Templates
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.unknown import characters, token_codes, unknown_number, unknown_texts
@@ -29,7 +26,10 @@ from juzhen.evaluation import evaluate
 from juzhen.evaluation.known_characters import changes, groups, known_characters, known_groups
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.families import open_encoder
+from juzhen.families.late.encoder import MultiVectorEncoder
+from juzhen.families.late.layout import Reading
+from juzhen.families.registry import open_encoder
+from juzhen.families.sparse.encoder import SparseEncoder
 
 TEXTS = ["我養貓", "今天", "我養馬", "我們", "我養貓"]
 

@@ -8,7 +8,7 @@ from jobs import logged, ranked_rows, run_job, typed_job, weights
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from juzhen.encoders.multi_vector import MultiVectorEncoder
+from juzhen.families.late.encoder import MultiVectorEncoder
 from lightning_modules.colbert import ColBERT
 from lightning_modules.matching import match_losses
 

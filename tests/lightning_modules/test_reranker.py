@@ -12,8 +12,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.encoders import CrossEncoder
 from juzhen.encoders.adapters import merged
-from juzhen.encoders.generative_reranker import GenerativeReranker
-from juzhen.families import PairScorer
+from juzhen.families.answers.encoder import GenerativeReranker
+from juzhen.families.registry import PairScorer
 from launch.unread import why_unread
 from lightning_modules.matching import match_losses
 from lightning_modules.reranker import RerankerModule

@@ -8,7 +8,7 @@ from jobs import logged, module_of, ranked_rows, run_job, typed_job, weights
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from juzhen.encoders.sparse import SparseEncoder
+from juzhen.families.sparse.encoder import SparseEncoder
 from juzhen.losses.sparsity import flops, warmed_up
 from lightning_modules.matching import match_losses
 from lightning_modules.splade import Splade

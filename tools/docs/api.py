@@ -14,7 +14,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     "encoders": (
         "Encoders",
         "encoders.sentence_encoder.SentenceEncoder encoders.cross_encoder.CrossEncoder "
-        "encoders.pair_encoder.PairEncoder encoders.generative_reranker.GenerativeReranker "
+        "encoders.pair_encoder.PairEncoder families.answers.encoder.GenerativeReranker "
         "encoders.sentence_encoder.PromptEncoder encoders.search.Hit encoders.sentence_encoder.load_encoder "
         "encoders.bundle.save_encoder encoders.backbone.load_backbone encoders.transformer.compile_layers "
         "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.spec.BackboneConfig "

@@ -35,12 +35,12 @@ from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.proof import prove
 from juzhen.encoders.settable import check_count
 from juzhen.encoders.sharing import Shareable
-from juzhen.encoders.sparse_layout import read_sparse, write_sparse
-from juzhen.encoders.sparse_pooling import ACTIVATIONS, POOLINGS, pooled_texts
-from juzhen.encoders.sparse_start import name_what_is_there
-from juzhen.encoders.sparse_vectors import SparseVectors
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
 from juzhen.encoders.transformer import quiet
+from juzhen.families.sparse.folder import read_sparse, write_sparse
+from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS, pooled_texts
+from juzhen.families.sparse.start import name_what_is_there
+from juzhen.families.sparse.vectors import SparseVectors
 
 NEW_HEAD = (
     "the encoder holds no head for masked tokens; a new one is trained, whose matrix is the table of tokens where the "
@@ -107,7 +107,7 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         Of an encoder with an adapter the merged weights are taken.
 
         The head is that of the folder which the transformer is from; where it has none, one is drawn with `seed`, and
-        begins as `juzhen.encoders.sparse_start` says.
+        begins as `juzhen.families.sparse.start` says.
         Raises UserError for an architecture without such a head.
         """
         encoder = merged(encoder)

@@ -1,11 +1,7 @@
-"""The families of models: one object each for what training, an evaluation and every verb ask of a kind of encoder.
+"""What training, an evaluation and every verb ask of a kind of encoder, and the families of the inner ring."""
 
-A new kind is a class of encoders that names its family, and one object in FAMILIES under that name.
-"""
-
-import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,42 +9,30 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, Side
-from juzhen.core.fitted import Fusion
 from juzhen.core.measures import UNSCORED
-from juzhen.core.named import LEXICAL, TF_IDF
+from juzhen.core.named import TF_IDF
 from juzhen.encoders.asking_collate import AskingCollator, as_asked
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cross_encoder_input import AskedPairCollator, CrossEncoderCollator
-from juzhen.encoders.cut import Cut, cut_asked_pairs, cut_pairs, cut_sentences
-from juzhen.encoders.generative_reranker import GenerativeReranker
+from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
+from juzhen.encoders.cut import Cut, cut_pairs, cut_sentences
 from juzhen.encoders.layout import (
     MODULES_FILE,
-    gives_answers,
-    gives_routes,
-    gives_tokens,
-    gives_weights,
     read_layout,
 )
-from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder, scores_pairs
-from juzhen.encoders.multi_vector import MultiVectorEncoder
+from juzhen.encoders.locate import scores_pairs
 from juzhen.encoders.packing import pack
 from juzhen.encoders.pair_encoder import PairEncoder
-from juzhen.encoders.query_document import QueryDocumentEncoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
-from juzhen.encoders.sparse import SparseEncoder
 from juzhen.encoders.text_collate import TemplateCollator
 from juzhen.encoders.token_table import CachedTokenizer
 from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
-from juzhen.evaluation.multi_vector import MaxSimEvaluator, QueryDocumentEvaluator
 from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
-from juzhen.evaluation.sparse import SparseEvaluator
 from juzhen.evaluation.spec import HardwareConfig
 
 
@@ -196,52 +180,6 @@ class AskingEncoders(Family):
         return replace(most, looked_at=sum(c.looked_at for c in cuts), cut=sum(c.cut for c in cuts))
 
 
-class MultiVectorEncoders(AskingEncoders):
-    """Texts to a vector for each token; the first text of a row asks, the others answer."""
-
-    unscored = MaxSimEvaluator.unscored
-
-    def holds(self, folder: Path) -> bool:
-        return gives_tokens(folder)
-
-    def load(self, source: str | Path, **options: Any) -> MultiVectorEncoder:
-        return MultiVectorEncoder.load(source, **options)
-
-    def evaluator(self, encoder: MultiVectorEncoder, **options: Any) -> MaxSimEvaluator:
-        return MaxSimEvaluator(encoder)
-
-
-class SparseEncoders(AskingEncoders):
-    """Texts to a weight for each token of the vocabulary; the first text of a row asks, the others answer."""
-
-    unscored = SparseEvaluator.unscored
-
-    def holds(self, folder: Path) -> bool:
-        return gives_weights(folder)
-
-    def load(self, source: str | Path, **options: Any) -> SparseEncoder:
-        return SparseEncoder.load(source, **options)
-
-    def evaluator(self, encoder: SparseEncoder, **options: Any) -> SparseEvaluator:
-        return SparseEvaluator(encoder)
-
-
-class QueryDocumentEncoders(AskingEncoders):
-    """Queries and documents by weights of their own; the first text of a row asks, the others answer."""
-
-    unscored = QueryDocumentEvaluator.unscored
-    save = Family.save
-
-    def holds(self, folder: Path) -> bool:
-        return gives_routes(folder)
-
-    def load(self, source: str | Path, **options: Any) -> QueryDocumentEncoder:
-        return QueryDocumentEncoder.load(source, **options)
-
-    def evaluator(self, encoder: QueryDocumentEncoder, **options: Any) -> QueryDocumentEvaluator:
-        return QueryDocumentEvaluator(encoder)
-
-
 class CrossEncoders(Family):
     """Two sentences as one input."""
 
@@ -279,33 +217,6 @@ class CrossEncoders(Family):
         encoder.require_order(name, kind, symmetric)
 
 
-class GenerativeRerankers(CrossEncoders):
-    """A query and a document as one question to a language model; the first text of a row asks."""
-
-    def holds(self, folder: Path) -> bool:
-        return gives_answers(folder)
-
-    def load(self, source: str | Path, **options: Any) -> GenerativeReranker:
-        return GenerativeReranker.load(source, **options)
-
-    def _collator(self, encoder: Any, tokenize: CachedTokenizer, options: dict[str, Any]) -> SentenceCollator:
-        reading = copy.copy(tokenize)
-        reading.encoder = encoder.reader
-        orders = {"both_in_training": False, "both_in_evaluation": False} | options
-        return AskedPairCollator(reading, join=encoder.join, room=encoder.room, **orders)
-
-    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
-        if len(examples.columns) == 1:
-            return cut_sentences(encoder.inner, examples, None)
-        return cut_asked_pairs(encoder, examples)
-
-    def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
-        raise UserError(
-            "a language model that scores pairs by its answer is not exported as a graph; use --format "
-            "sentence-transformers, whose folder servers of language models read"
-        )
-
-
 class LexicalBaselines(Family):
     """TF-IDF, word overlap and BM25: no encoder and no folder; the evaluator stands for it."""
 
@@ -324,79 +235,3 @@ class LexicalBaselines(Family):
 
     def evaluator(self, encoder: LexicalEvaluator, **options: Any) -> LexicalEvaluator:
         return encoder
-
-
-FAMILIES: dict[str, Family] = {
-    "bi_encoder": BiEncoders(),
-    "template": TemplateEncoders(),
-    "multi_vector": MultiVectorEncoders(),
-    "sparse": SparseEncoders(),
-    "query_document": QueryDocumentEncoders(),
-    "cross_encoder": CrossEncoders(),
-    "generative_reranker": GenerativeRerankers(),
-    "lexical": LexicalBaselines(),
-}
-"""What the `family` of an encoder's class names. Of those that hold a folder, the last one is meant."""
-
-
-def family_of(encoder: Any) -> Family:
-    return FAMILIES[encoder.family]
-
-
-def family_in(folder: Path) -> Family | None:
-    """The family of the encoder in a folder, or of a run; None where there is none."""
-    folder = folder / ENCODER_FOLDER if (folder / ENCODER_FOLDER).is_dir() else folder
-    return next((family for family in reversed(FAMILIES.values()) if family.holds(folder)), None)
-
-
-def find_family(source: str | Path) -> Family:
-    """The family of a run, a folder, a built-in name, or of a name in LEXICAL. Raises UserError where there is none."""
-    if str(source) in LEXICAL:
-        return FAMILIES["lexical"]
-    folder = locate_folder(str(source))
-    if folder is not None and (family := family_in(folder)) is not None:
-        return family
-    encoder_folder(source)  # which says what there is instead
-    raise UserError(f"{source}: holds no encoder that is known here")
-
-
-def open_encoder(encoder: Any) -> Any:
-    """An encoder by the path of a run or a folder, a built-in name, or a name in LEXICAL; one that is loaded as it is.
-
-    Raises UserError where there is none.
-    """
-    return find_family(encoder).load(encoder) if isinstance(encoder, str | Path) else encoder
-
-
-class PairScorer:
-    """The scores of a finished run, or of two as one, computed without gradients in float32.
-
-    folders  of a run, or of an encoder; a cross-encoder gives logits, every other one the cosine or its learnt form
-    fusion   how `juzhen fuse` weighs two runs, which are given in the order in which they were fitted. Raises
-             UserError for others
-    """
-
-    def __init__(self, *folders: str | Path, fusion: Fusion | None = None) -> None:
-        if fusion is not None:
-            fusion.require(folders)
-        self._fusion = fusion
-        self._encoders = [open_encoder(folder) for folder in folders]
-        self.family: str = self._encoders[0].family
-        self.has_embeddings = family_of(self._encoders[0]).has_embeddings
-
-    def require_order(self, examples: Examples) -> None:
-        """Raises UserError for a set whose two sides may not be exchanged, where a cross-encoder reads both orders."""
-        for encoder in self._encoders:
-            name = f"{examples.split}/{examples.name}"
-            family_of(encoder).require_order(encoder, name, examples.kind, examples.symmetric)
-
-    def __call__(
-        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, show_progress: bool
-    ) -> Float[np.ndarray, "pairs"]:
-        """One score per pair, float64; of two runs, 0 is the mean of the set that was fitted on."""
-        pairs = list(zip(first, second, strict=True))
-        scores = [
-            encoder.score(pairs, batch_tokens=batch_tokens, show_progress=show_progress).astype(np.float64)
-            for encoder in self._encoders
-        ]
-        return scores[0] if self._fusion is None else self._fusion.fused(*scores)

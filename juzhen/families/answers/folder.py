@@ -21,7 +21,6 @@ from juzhen.core.texts import short
 from juzhen.core.whole import write_json, write_text
 from juzhen.encoders.adapter_files import weight_files
 from juzhen.encoders.adapters import has_adapter, is_ours_alone
-from juzhen.encoders.answer_prompt import Format
 from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead
 from juzhen.encoders.bundle import save_tokenizer, save_transformer
 from juzhen.encoders.decision import write_thresholds
@@ -32,6 +31,7 @@ from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.their_settings import ANSWERS, LENGTH_FILE, read_module, read_transformer_settings
 from juzhen.encoders.transformer import quiet
+from juzhen.families.answers.prompt import Format
 
 TASK, LOGITS = "text-generation", "causal_logits"
 FOLDER = "1_LogitScore"

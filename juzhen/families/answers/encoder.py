@@ -16,17 +16,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.texts import short
 from juzhen.encoders.adapter_files import BASE_FILE
 from juzhen.encoders.adapters import has_adapter, source_folder
-from juzhen.encoders.answer_layout import read_answers, require_answering, stored_head, write_answers
-from juzhen.encoders.answer_prompt import (
-    CHAT,
-    INSTRUCTION,
-    LINES,
-    AnswerPrompt,
-    Format,
-    PlainPair,
-    SideReader,
-    chat_template,
-)
 from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.locate import download, encoder_source, locate_folder
 from juzhen.encoders.pair_encoder import PairEncoder
@@ -38,6 +27,17 @@ from juzhen.encoders.settings_file import naming
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.token_table import TokenTable
 from juzhen.encoders.transformer import token_embeddings
+from juzhen.families.answers.folder import read_answers, require_answering, stored_head, write_answers
+from juzhen.families.answers.prompt import (
+    CHAT,
+    INSTRUCTION,
+    LINES,
+    AnswerPrompt,
+    Format,
+    PlainPair,
+    SideReader,
+    chat_template,
+)
 
 READER = "CrossEncoder"
 """What opens its folders, also in sentence-transformers."""

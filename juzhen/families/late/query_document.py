@@ -27,7 +27,7 @@ from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.encoders.token_table import TokenTable
-from juzhen.encoders.token_vectors import TokenVectors
+from juzhen.families.late.scores import TokenVectors
 
 ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8)
 """Sides: what is no query is read as a document."""

@@ -16,9 +16,9 @@ from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.layout import MODULES_FILE
 from juzhen.encoders.licence import licence_note
 from juzhen.encoders.model_card import fact_table
-from juzhen.encoders.multi_vector_layout import TOKENS, written_settings
 from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.their_settings import LENGTH_FILE
+from juzhen.families.late.layout import TOKENS, written_settings
 
 PACKAGE = "sentence_transformers"
 TYPES = {

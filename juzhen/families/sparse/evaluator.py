@@ -11,10 +11,10 @@ from torch import Tensor
 from juzhen.core.batch import Batch
 from juzhen.core.measures import UNSCORED_BY_WEIGHTS
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.sparse import SparseEncoder
-from juzhen.encoders.sparse_vectors import SparseVectors
-from juzhen.evaluation.multi_vector import MaxSimPlan
 from juzhen.evaluation.plan import NOTHING, Evaluator, Sets
+from juzhen.families.late.evaluator import MaxSimPlan
+from juzhen.families.sparse.encoder import SparseEncoder
+from juzhen.families.sparse.vectors import SparseVectors
 
 
 class SparsePlan(MaxSimPlan):

@@ -18,8 +18,8 @@ from juzhen.encoders.licence import licence_note
 from juzhen.encoders.model_card import fact_table
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.settings_file import naming
-from juzhen.encoders.sparse_pooling import ACTIVATIONS, POOLINGS
 from juzhen.encoders.their_settings import LENGTH_FILE, SPARSE, read_module, read_transformer_settings
+from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS
 
 PACKAGE = "sentence_transformers"
 TASK = {

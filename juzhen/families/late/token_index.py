@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.search import on_one_thread, require_encoder
 from juzhen.encoders.token_table import runs
-from juzhen.encoders.token_vectors import TokenVectors
+from juzhen.families.late.scores import TokenVectors
 
 PROBED = (2, 4)
 """Centroids that are looked at for each token of a query: where at most FEW documents are asked for, and where more."""

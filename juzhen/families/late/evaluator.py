@@ -15,11 +15,11 @@ from juzhen.core.batch import Batch
 from juzhen.core.examples import SentenceUnion, Side
 from juzhen.core.measures import UNSCORED_BY_SIDES, UNSCORED_BY_TOKENS
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.multi_vector import MultiVectorEncoder
-from juzhen.encoders.query_document import QueryDocumentEncoder
-from juzhen.encoders.token_vectors import TokenVectors
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
+from juzhen.families.late.encoder import MultiVectorEncoder
+from juzhen.families.late.query_document import QueryDocumentEncoder
+from juzhen.families.late.scores import TokenVectors
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 
 

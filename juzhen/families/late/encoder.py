@@ -20,7 +20,6 @@ from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.finite import require_finite
-from juzhen.core.maxsim import row_maxsims
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.core.truncation import STRICT, reported
@@ -31,8 +30,6 @@ from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import gives_tokens
 from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_folder, encoder_source, locate_folder
-from juzhen.encoders.multi_vector_bundle import write_multi_vector
-from juzhen.encoders.multi_vector_layout import Reading, read_multi_vector, require_reading
 from juzhen.encoders.parts import num_positions, read_transformer
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import Places, PooledEncoder
@@ -44,10 +41,12 @@ from juzhen.encoders.settings_file import naming
 from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.static import StaticTokens
 from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
-from juzhen.encoders.token_index import TokenIndex
 from juzhen.encoders.token_table import TokenTable
-from juzhen.encoders.token_vectors import TokenVectors, filled_up, hiding
 from juzhen.encoders.transformer import quiet
+from juzhen.families.late.folder import write_multi_vector
+from juzhen.families.late.layout import Reading, read_multi_vector, require_reading
+from juzhen.families.late.scores import TokenVectors, filled_up, hiding, row_maxsims
+from juzhen.families.late.token_index import TokenIndex
 
 MARKERS = {"query": "[Q] ", "document": "[D] "}
 """What stands before queries and documents, a token of its own each."""

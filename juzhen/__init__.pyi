@@ -1,0 +1,22 @@
+"""What type checkers see; `juzhen/__init__.py` loads each name when it is first asked for."""
+
+from juzhen.data.loading import load_ranking as load_ranking
+from juzhen.data.search_tables import read_search as read_search
+from juzhen.encoders.cross_encoder import CrossEncoder as CrossEncoder
+from juzhen.encoders.quantized import quantize as quantize
+from juzhen.encoders.sentence_encoder import PromptEncoder as PromptEncoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder as SentenceEncoder
+from juzhen.encoders.spec import AdapterConfig as AdapterConfig
+from juzhen.evaluation.run import evaluate as evaluate
+from juzhen.evaluation.space import space as space
+from juzhen.families.answers.encoder import GenerativeReranker as GenerativeReranker
+from juzhen.families.late.encoder import MultiVectorEncoder as MultiVectorEncoder
+from juzhen.families.late.query_document import QueryDocumentEncoder as QueryDocumentEncoder
+from juzhen.families.sparse.encoder import SparseEncoder as SparseEncoder
+from juzhen.merging.merge import merge as merge
+from juzhen.mining.groups import clusters as clusters
+from juzhen.mining.groups import communities as communities
+from juzhen.mining.groups import paraphrases as paraphrases
+from juzhen.mining.negatives import mine as mine
+from juzhen.mining.options import MiningOptions as MiningOptions
+from juzhen.training.fit import fit as fit

@@ -1,0 +1,1 @@
+"""Language models that score a query and a document by their answer."""

@@ -1,0 +1,92 @@
+"""The families of models by name: one object each.
+
+A new kind is a class of encoders that names its family, and one object in FAMILIES under that name: here, or offered
+by an outer room in rooms.toml.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Examples
+from juzhen.core.fitted import Fusion
+from juzhen.core.named import LEXICAL
+from juzhen.core.rooms import offered, offers
+from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder
+from juzhen.families.family import BiEncoders, CrossEncoders, Family, LexicalBaselines, TemplateEncoders
+
+FAMILIES: dict[str, Family] = {
+    "bi_encoder": BiEncoders(),
+    "template": TemplateEncoders(),
+    "cross_encoder": CrossEncoders(),
+    "lexical": LexicalBaselines(),
+    **{name: offered("families", name)() for name in offers("families")},
+}
+"""What the `family` of an encoder's class names. Of those that hold a folder, the last one is meant."""
+
+
+def family_of(encoder: Any) -> Family:
+    return FAMILIES[encoder.family]
+
+
+def family_in(folder: Path) -> Family | None:
+    """The family of the encoder in a folder, or of a run; None where there is none."""
+    folder = folder / ENCODER_FOLDER if (folder / ENCODER_FOLDER).is_dir() else folder
+    return next((family for family in reversed(FAMILIES.values()) if family.holds(folder)), None)
+
+
+def find_family(source: str | Path) -> Family:
+    """The family of a run, a folder, a built-in name, or of a name in LEXICAL. Raises UserError where there is none."""
+    if str(source) in LEXICAL:
+        return FAMILIES["lexical"]
+    folder = locate_folder(str(source))
+    if folder is not None and (family := family_in(folder)) is not None:
+        return family
+    encoder_folder(source)  # which says what there is instead
+    raise UserError(f"{source}: holds no encoder that is known here")
+
+
+def open_encoder(encoder: Any) -> Any:
+    """An encoder by the path of a run or a folder, a built-in name, or a name in LEXICAL; one that is loaded as it is.
+
+    Raises UserError where there is none.
+    """
+    return find_family(encoder).load(encoder) if isinstance(encoder, str | Path) else encoder
+
+
+class PairScorer:
+    """The scores of a finished run, or of two as one, computed without gradients in float32.
+
+    folders  of a run, or of an encoder; a cross-encoder gives logits, every other one the cosine or its learnt form
+    fusion   how `juzhen fuse` weighs two runs, which are given in the order in which they were fitted. Raises
+             UserError for others
+    """
+
+    def __init__(self, *folders: str | Path, fusion: Fusion | None = None) -> None:
+        if fusion is not None:
+            fusion.require(folders)
+        self._fusion = fusion
+        self._encoders = [open_encoder(folder) for folder in folders]
+        self.family: str = self._encoders[0].family
+        self.has_embeddings = family_of(self._encoders[0]).has_embeddings
+
+    def require_order(self, examples: Examples) -> None:
+        """Raises UserError for a set whose two sides may not be exchanged, where a cross-encoder reads both orders."""
+        for encoder in self._encoders:
+            name = f"{examples.split}/{examples.name}"
+            family_of(encoder).require_order(encoder, name, examples.kind, examples.symmetric)
+
+    def __call__(
+        self, first: Sequence[str], second: Sequence[str], *, batch_tokens: int, show_progress: bool
+    ) -> Float[np.ndarray, "pairs"]:
+        """One score per pair, float64; of two runs, 0 is the mean of the set that was fitted on."""
+        pairs = list(zip(first, second, strict=True))
+        scores = [
+            encoder.score(pairs, batch_tokens=batch_tokens, show_progress=show_progress).astype(np.float64)
+            for encoder in self._encoders
+        ]
+        return scores[0] if self._fusion is None else self._fusion.fused(*scores)

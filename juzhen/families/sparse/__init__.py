@@ -1,0 +1,1 @@
+"""Sparse encoders: a weight for each token of the vocabulary (SPLADE)."""
