@@ -10,6 +10,9 @@ from forks import ROOT
 
 EDITIONS = ("README.md", "README.zh.md")
 WRITTEN_BY_PROGRAMS = ("docs/losses.md", "docs/published.md", "docs/reference/", "docs/results/")
+WORKED_CHANGES = "docs/project/changes.md"
+"""Its blocks are files and parts of files: tests/test_docs.py puts them where they belong."""
+
 TRANSLATED = ("docs/index", "docs/start/", "docs/guides/")
 """What is there in Chinese too."""
 

@@ -14,7 +14,7 @@ import torch
 from forks import ROOT, in_a_fork, python
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from pages import EDITIONS, appended, commands, page, programs, shown_files, site_pages
+from pages import EDITIONS, WORKED_CHANGES, appended, commands, page, programs, shown_files, site_pages
 
 import callbacks
 import juzhen.losses
@@ -29,7 +29,7 @@ from launch.job import read_job
 from launch.naming import register_resolvers
 from tools.generated import users_files
 
-PAGES = (*EDITIONS, "ARCHITECTURE.md", "CONTRIBUTING.md")
+PAGES = (*EDITIONS, "ARCHITECTURE.md", "CONTRIBUTING.md", WORKED_CHANGES)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 WITH_COMMANDS = (*EDITIONS, "CONTRIBUTING.md", *site_pages())
 PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w.-]+\.\w+)?|[\w-]+\.(?:py|md|txt|toml))`")
@@ -63,8 +63,8 @@ MADE_BY_RUNS = ("runs/", "encoder/", "encoder/model.safetensors", "previous/")
 
 
 def examples():
-    """Path → text of the files that CONTRIBUTING.md shows whole."""
-    return shown_files("CONTRIBUTING.md")
+    """Path → text of the files that the page of worked changes shows whole."""
+    return shown_files(WORKED_CHANGES)
 
 
 def tree():
@@ -77,7 +77,7 @@ def tree():
 
 @pytest.fixture(scope="module")
 def extended_root(tmp_path_factory):
-    """A copy of the project with the examples of CONTRIBUTING.md where they say they go, and nothing else."""
+    """A copy of the project with the examples of the worked changes where they say they go, and nothing else."""
     root = tmp_path_factory.mktemp("extended") / "project"
 
     def hidden(folder, names):
@@ -92,7 +92,7 @@ def extended_root(tmp_path_factory):
         assert not (root / path).exists(), f"a page would overwrite {path}"
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    ends = appended("CONTRIBUTING.md")
+    ends = appended(WORKED_CHANGES)
     for path, text in ends.items():
         with (root / path).open("a", encoding="utf-8") as file:
             file.write(f"\n\n{text}")
@@ -246,7 +246,7 @@ def test_the_functions_that_decide_are_where_the_page_says():
 
 
 def test_contributing_shows_whole_files_of_a_readable_length():
-    shown, ends = examples(), appended("CONTRIBUTING.md")
+    shown, ends = examples(), appended(WORKED_CHANGES)
     assert [Path(path).suffix for path in shown] == [".tsv", ".yaml", ".yaml", ".py", ".yaml"]
     assert [(ROOT / path).is_file() for path in ends] == [True]
     assert all(text.count("\n") <= 40 for text in (shown | ends).values())
@@ -309,7 +309,7 @@ def test_the_loss_of_contributing_takes_a_step(extended_root, capfd):
 PLACED = re.compile(
     r"^In `([^`\n]+)`, (after `([^`\n]+)`|at the end|a new file):\n\n```\w+\n(.*?)^```$", re.M | re.S
 )
-"""Where CONTRIBUTING.md puts lines into a file that is there, or beside it."""
+"""Where the worked changes put lines into a file that is there, or beside it."""
 
 
 def train_there(root, backbone, folder):
@@ -320,7 +320,7 @@ def train_there(root, backbone, folder):
 
 @pytest.mark.slow
 def test_a_loss_over_a_new_tensor_is_four_files_and_trains(tmp_path, tiny_backbone, capfd):
-    places = PLACED.findall(page("CONTRIBUTING.md"))
+    places = PLACED.findall(page(WORKED_CHANGES))
     assert len({path for path, *_ in places}) == len(places) <= 4
     root = tmp_path / "project"
     for folder in (one for one in tree() if one.endswith("/") and one != "tests/"):
@@ -364,7 +364,7 @@ def test_the_callback_of_contributing_watches_a_run(extended_root, tiny_backbone
 
 @pytest.mark.slow
 def test_the_loss_of_contributing_needs_one_line_of_test_data(extended_root):
-    (line,) = [body for _, body in FENCE.findall(page("CONTRIBUTING.md")) if body.startswith("        ")]
+    (line,) = [body for _, body in FENCE.findall(page(WORKED_CHANGES)) if body.startswith("        ")]
     shutil.copytree(ROOT / "tests" / "losses", extended_root / "tests" / "losses", dirs_exist_ok=True)
     for path in (*ROOT.glob("tests/*.py"), ROOT / "pyproject.toml"):
         shutil.copy(path, extended_root / path.relative_to(ROOT))

@@ -11,7 +11,17 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 from forks import ROOT, in_a_fork
-from pages import Block, blocks, chinese, commands, page, programs, site_pages, translated_pages
+from pages import (
+    WORKED_CHANGES,
+    Block,
+    blocks,
+    chinese,
+    commands,
+    page,
+    programs,
+    site_pages,
+    translated_pages,
+)
 
 from juzhen import CrossEncoder, MultiVectorEncoder, SparseEncoder
 from juzhen.core.row_scores import ROWS_FILE
@@ -29,7 +39,8 @@ FENCES = re.compile(r"^ *```.*?^ *```$", flags=re.MULTILINE | re.DOTALL)
 
 
 def with_programs():
-    return [name for name in site_pages() if any(one.language == "python" for one in blocks(name))]
+    pages = [name for name in site_pages() if name != WORKED_CHANGES]
+    return [name for name in pages if any(one.language == "python" for one in blocks(name))]
 
 
 def stand_in(kind, run, backbone):

@@ -16,6 +16,7 @@ MESSAGES = ("error:", "warning:", "[callbacks")
 NO_OUTPUT = (
     "runs/",
     "query-id",
+    "question\t",
     "from ",
     "import ",
     "juzhen parity ",
