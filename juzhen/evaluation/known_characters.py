@@ -138,6 +138,7 @@ def changes() -> dict[str, tuple[str, Callable[[str], str]]]:
     The scripts are those of OpenCC where it is installed, which looks at words. The table of juzhen looks at each
     character by itself, and takes for a simplified one the traditional one that it most often stands for.
     """
+    scripts: dict[str, tuple[str, Callable[[str], str]]]
     try:
         import opencc
 
