@@ -12,7 +12,7 @@ from callbacks.set_weights import SetWeights
 from callbacks.throughput import Throughput
 from callbacks.trainer import BEST, LAST, BestOnDev
 from datamodules.datamodule import Selection, SentenceDataModule
-from juzhen.encoders.adapters import parameter_counts
+from juzhen.encoders.frozen import parameter_counts
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_step: int) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def fit_memory(
 
     chosen  micro-batches that a run which is continued has chosen before: with others it would end with other weights
     """
-    from juzhen.encoders.adapters import has_adapter
+    from juzhen.encoders.frozen import has_adapter
     from juzhen.training.memory import largest_micro_batch, rough_bytes, step_memory
 
     inner, is_auto = encoder.inner, job.hardware.micro_batch_tokens == "auto"

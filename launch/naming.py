@@ -26,7 +26,7 @@ from juzhen.core.named import (
 )
 from juzhen.core.opened import open_input, read_yaml
 from juzhen.core.reading import as_read
-from juzhen.encoders.adapter_files import BASE_FILE
+from juzhen.encoders.base import BASE_FILE
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, encoder_source
 

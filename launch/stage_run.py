@@ -35,8 +35,8 @@ from juzhen.core.weights import weights_digest
 from juzhen.core.whole import remove_file
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
-from juzhen.encoders.adapters import parameter_counts
 from juzhen.encoders.cut import Cut
+from juzhen.encoders.frozen import parameter_counts
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import (

@@ -25,7 +25,7 @@ from juzhen.core.row_scores import SetRows
 from juzhen.core.tensors import TENSORS
 from juzhen.data.leaks import Seen
 from juzhen.data.transfer import TransferTask
-from juzhen.encoders.adapters import beside_adapters
+from juzhen.encoders.frozen import beside_adapters
 from juzhen.encoders.transformer import has_dropout
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure

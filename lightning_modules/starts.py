@@ -9,8 +9,8 @@ from typing import Any
 from conf.job import JobConfig
 from juzhen.core.commands import setting
 from juzhen.core.errors import UserError
+from juzhen.core.rooms import offered
 from juzhen.encoders import SentenceEncoder, load_backbone, load_encoder
-from juzhen.encoders.adapters import add_merged_adapter
 from juzhen.encoders.layout import gives_answers, gives_tokens, gives_weights, read_layout
 from juzhen.encoders.locate import encoder_folder, scores_pairs
 
@@ -58,7 +58,7 @@ def start_without_adapter(job: JobConfig, start: str | Path | None) -> SentenceE
 def put_adapter(encoder: Any, job: JobConfig) -> Any:
     """The encoder with a new adapter where the job has one; its folder will hold it merged into the weights."""
     if job.backbone.adapter is not None:
-        add_merged_adapter(encoder.backbone, job.backbone.adapter, seed=job.seed)
+        offered("adapters", "add_merged")(encoder.backbone, job.backbone.adapter, seed=job.seed)
     return encoder
 
 

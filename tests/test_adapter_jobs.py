@@ -15,7 +15,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.places import BUILTIN
 from juzhen.core.row_scores import RowScores
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.adapters import has_adapter
+from juzhen.encoders.frozen import has_adapter
 from juzhen.encoders.locate import ADAPTER_WEIGHTS
 
 pytest.importorskip("peft")

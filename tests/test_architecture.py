@@ -13,6 +13,7 @@ LIBRARY = {
     "losses": {"core"},
     "metrics": {"core"},
     "encoders": {"core", "data"},
+    "adapters": {"core", "encoders"},
     "backends": {"core", "encoders"},
     "evaluation": {"core", "data", "encoders", "backends", "metrics", "families"},
     "families": {"core", "data", "encoders", "backends", "metrics", "evaluation"},

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from juzhen.adapters.settings import read_adapter_settings
 from juzhen.calibration.reports import require_same_weights
 from juzhen.core.errors import UserError
 from juzhen.core.fitted import Calibration, Fusion, is_fusion
@@ -13,7 +14,6 @@ from juzhen.core.run_progress import RunProgress
 from juzhen.core.whole import write_json
 from juzhen.data.configured import read_description
 from juzhen.encoders import decision
-from juzhen.encoders.adapter_files import read_adapter_settings
 from juzhen.encoders.layout import (
     gives_answers,
     gives_routes,

@@ -13,7 +13,7 @@ from juzhen.core import commands
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
-from juzhen.encoders.adapters import merged
+from juzhen.encoders.frozen import merged
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.sentence_encoder import Backend
 

@@ -31,8 +31,8 @@ def push(
     """
     from huggingface_hub import get_token
 
-    from juzhen.encoders.adapters import for_others
     from juzhen.encoders.bundle import write_encoder
+    from juzhen.encoders.frozen import for_others
     from juzhen.encoders.locate import encoder_folder
     from juzhen.encoders.sharing import file_lines, require_hub_token, upload
     from juzhen.families.registry import find_family

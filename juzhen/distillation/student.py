@@ -13,8 +13,8 @@ from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError, require_number
 from juzhen.distillation.characters import BYTES, complete_tokenizer, shared_tokens
 from juzhen.distillation.vocabulary import most_needed, with_tokens
-from juzhen.encoders.adapters import merged
 from juzhen.encoders.backbone import with_layers
+from juzhen.encoders.frozen import merged
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.transformer import from_scratch, quiet, token_embeddings
 

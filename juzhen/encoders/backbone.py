@@ -4,7 +4,8 @@ A shallow encoder that learnt fast is the start of a deeper one.
 """
 
 from juzhen.core.errors import UserError
-from juzhen.encoders.adapters import add_adapter, has_adapter, remember_layers
+from juzhen.core.rooms import offered
+from juzhen.encoders.frozen import has_adapter, remember_layers
 from juzhen.encoders.layers import other_layers, require_growing
 from juzhen.encoders.parts import read_parts
 from juzhen.encoders.sentence_encoder import SentenceEncoder
@@ -23,7 +24,7 @@ def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = Non
     if config.layers is not None:
         encoder = with_layers(encoder, config.layers, seed=seed)
     if config.adapter is not None:
-        add_adapter(encoder.backbone, config.adapter, seed=seed)
+        offered("adapters", "add")(encoder.backbone, config.adapter, seed=seed)
     return encoder
 
 

@@ -12,10 +12,10 @@ import torch
 import transformers
 from safetensors.torch import save_file, save_model
 
+from juzhen.core.rooms import offered
 from juzhen.core.whole import whole_folder, write_json, write_text
-from juzhen.encoders.adapter_folder import save_adapter
-from juzhen.encoders.adapters import has_adapter, is_ours_alone
 from juzhen.encoders.decision import write_thresholds
+from juzhen.encoders.frozen import has_adapter, is_ours_alone
 from juzhen.encoders.grades import GRADES
 from juzhen.encoders.layout import MODULES_FILE, OWN_FILE, PAIRS_FILE, TOKEN_STATES
 from juzhen.encoders.locate import HEAD_FILE
@@ -105,7 +105,7 @@ def save_transformer(encoder: PooledEncoder, folder: Path, *, segments: bool | N
     segments  the tokenizer says which of two sentences a token belongs to; None: as it does now
     """
     if has_adapter(encoder.backbone):
-        save_adapter(encoder.backbone, folder)
+        offered("adapters", "save")(encoder.backbone, folder)
     else:
         with quiet():
             encoder.backbone.save_pretrained(folder)

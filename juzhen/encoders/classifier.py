@@ -11,8 +11,8 @@ from transformers import PretrainedConfig
 
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.finite import require_finite_weights
-from juzhen.encoders.adapter_files import weight_files
-from juzhen.encoders.adapter_folder import adapted_layers
+from juzhen.core.rooms import offered
+from juzhen.encoders.base import weight_files
 from juzhen.encoders.first_look import EncoderFiles, find_encoder
 from juzhen.encoders.layout import Layout
 from juzhen.encoders.locate import CLASSIFIER
@@ -126,7 +126,7 @@ def _of_classifier(files: EncoderFiles, architecture: PretrainedConfig) -> Seque
                 if _is_of_head(known, family):
                     stored[known] = file.get_tensor(name)
     if files.adapter is not None:
-        stored = adapted_layers(stored, files.adapter, lambda name: _is_of_head(name, family))
+        stored = offered("adapters", "layers")(stored, files.adapter, lambda name: _is_of_head(name, family))
     missing = [name for name, _ in HEADS[family] if f"{name}.weight" not in stored]
     if missing:
         raise UserError(

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any
 from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
-from juzhen.encoders.adapter_files import (
-    BASE_FILE,
-    Base,
-    base_digest,
-    is_adapter,
-    read_adapter_settings,
-    read_base,
-    require_base,
-)
+from juzhen.core.rooms import offered
+from juzhen.encoders.base import BASE_FILE, Base, base_digest, is_adapter, read_base, require_base
 from juzhen.encoders.layout import (
     MODULES_FILE,
     OWN_FILE,
@@ -114,7 +107,7 @@ def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> Encode
     """The files of an adapter and of its base. Raises UserError where the base is gone, or another one."""
     adapter = layout.transformer
     base = read_base(adapter)
-    read_adapter_settings(adapter)
+    offered("adapters", "settings")(adapter)
     is_silent = not any((folder / name).is_file() for name in (MODULES_FILE, OWN_FILE, PAIRS_FILE))
     try:
         start = BackboneConfig(path=base.path, revision=base.revision)

@@ -5,8 +5,8 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from juzhen.core.markup import in_markdown
-from juzhen.encoders.adapters import adapter_facts
 from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead, why_padded
+from juzhen.encoders.frozen import adapter_facts
 from juzhen.encoders.licence import licence_note
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pooled_encoder import PooledEncoder

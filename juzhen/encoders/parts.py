@@ -11,11 +11,10 @@ from transformers import BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError, require_number
+from juzhen.core.rooms import offered
 from juzhen.core.threads import limit_threads
-from juzhen.encoders.adapter_files import Base
-from juzhen.encoders.adapter_folder import load_adapter
-from juzhen.encoders.adapters import remember_base, sharing_weights
 from juzhen.encoders.architectures import set_attention
+from juzhen.encoders.base import Base
 from juzhen.encoders.first_look import (
     EncoderFiles,
     check_vocabulary,
@@ -24,6 +23,7 @@ from juzhen.encoders.first_look import (
     most_positions,
     without_added,
 )
+from juzhen.encoders.frozen import remember_base, sharing_weights
 from juzhen.encoders.layers import other_layers
 from juzhen.encoders.layout import ROUTED, Layout
 from juzhen.encoders.locate import check_files, encoder_source, is_built_in, locate_folder, scores_pairs
@@ -166,7 +166,7 @@ def _with_adapter(
         backbone = sharing_weights((folder, base, dropout), load)
     else:  # a token is added to the table of its own
         backbone = load()
-    load_adapter(backbone, cast(Path, files.adapter), base, folder, has_head=has_head)
+    offered("adapters", "load")(backbone, cast(Path, files.adapter), base, folder, has_head=has_head)
     return backbone
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from juzhen.core.errors import UserError
 from juzhen.core.network import hub_problem
 from juzhen.core.owned import LIST
-from juzhen.encoders.adapters import for_others
 from juzhen.encoders.bundle import save_encoder, write_encoder
+from juzhen.encoders.frozen import for_others
 from juzhen.encoders.peer_options import PeerNames, takes_peer_options
 
 

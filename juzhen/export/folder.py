@@ -13,8 +13,8 @@ from juzhen.core.markup import in_markdown
 from juzhen.core.opened import read_text
 from juzhen.core.whole import whole_folder, write_json, write_text
 from juzhen.data.spec import DatasetConfig
-from juzhen.encoders.adapters import merged
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
+from juzhen.encoders.frozen import merged
 from juzhen.encoders.model_card import fact_table
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import TYPES

@@ -8,7 +8,7 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.core.finite import require_finite_weights
-from juzhen.encoders.adapters import merged
+from juzhen.encoders.frozen import merged
 from juzhen.merging.methods import METHODS
 
 EXACTLY = ("pooling", "normalize", "max_length", "prompts", "templates")

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from juzhen.core.errors import UserError
 from juzhen.data.tables import TableReading, typed
-from juzhen.encoders.adapters import base_of, has_adapter
 from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.frozen import base_of, has_adapter
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index import Index, index_in_memory, read_rows

@@ -22,11 +22,11 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind
 from juzhen.core.measures import UNSCORED, chooses, metric_title
 from juzhen.core.progress import progress_bar
+from juzhen.core.rooms import offered
 from juzhen.core.truncation import reported
 from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
 from juzhen.data.views import apply_view
-from juzhen.encoders.adapters import add_adapter
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
@@ -111,7 +111,7 @@ def fit(
         encoder = SentenceEncoder.load(encoder)
     if adapter is not None:
         config = AdapterConfig(kind=adapter) if isinstance(adapter, str) else adapter
-        add_adapter(encoder.backbone, config, seed=seed)
+        offered("adapters", "add")(encoder.backbone, config, seed=seed)
     if isinstance(encoder, PromptEncoder):
         raise UserError(
             "an encoder that reads sentences through templates is trained by the suite, not by fit"

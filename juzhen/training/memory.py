@@ -25,7 +25,7 @@ from transformers import PretrainedConfig
 from juzhen.core.batch import Tokens, mapped
 from juzhen.core.rooms import offered
 from juzhen.encoders import packing
-from juzhen.encoders.adapters import add_merged_adapter, parameter_bytes
+from juzhen.encoders.frozen import parameter_bytes
 from juzhen.encoders.masking import MaskedTokenHead
 from juzhen.encoders.packing import pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
@@ -233,7 +233,7 @@ def random_encoder(architecture: PretrainedConfig, plan: StepPlan) -> PooledEnco
     backbone = from_scratch(copy.deepcopy(architecture), shown="config.json")
     backbone.name_or_path = ""  # else its head would be read from there
     if plan.adapter is not None:
-        add_merged_adapter(backbone, plan.adapter)
+        offered("adapters", "add_merged")(backbone, plan.adapter)
     reader: Any = SimpleNamespace(model_input_names=[], pad_token_id=0, is_fast=False)
     limit = getattr(architecture, "max_position_embeddings", None) or 2**20
     encoder: PooledEncoder

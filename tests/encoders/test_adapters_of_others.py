@@ -13,10 +13,10 @@ from decoders import write
 from safetensors.torch import load_file, save_file
 
 import juzhen
+from juzhen.adapters.settings import KEYS, NEUTRAL
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
-from juzhen.encoders.adapter_files import KEYS, NEUTRAL
-from juzhen.encoders.adapters import merged
+from juzhen.encoders.frozen import merged
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")

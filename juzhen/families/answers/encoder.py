@@ -14,8 +14,8 @@ from juzhen.core.batch import Tokens
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.texts import short
-from juzhen.encoders.adapter_files import BASE_FILE
-from juzhen.encoders.adapters import has_adapter, source_folder
+from juzhen.encoders.base import BASE_FILE
+from juzhen.encoders.frozen import has_adapter, source_folder
 from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.locate import download, encoder_source, locate_folder
 from juzhen.encoders.pair_encoder import PairEncoder

@@ -19,11 +19,11 @@ from juzhen.core.errors import UserError
 from juzhen.core.finite import require_finite_weights
 from juzhen.core.texts import short
 from juzhen.core.whole import write_json, write_text
-from juzhen.encoders.adapter_files import weight_files
-from juzhen.encoders.adapters import has_adapter, is_ours_alone
 from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead
+from juzhen.encoders.base import weight_files
 from juzhen.encoders.bundle import save_tokenizer, save_transformer
 from juzhen.encoders.decision import write_thresholds
+from juzhen.encoders.frozen import has_adapter, is_ours_alone
 from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
 from juzhen.encoders.model_card import pair_card
 from juzhen.encoders.projection import IDENTITY

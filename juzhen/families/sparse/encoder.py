@@ -20,10 +20,10 @@ from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
 from juzhen.core.truncation import STRICT, reported
-from juzhen.encoders.adapters import merged
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.chunks import note_read
 from juzhen.encoders.decision import Decides
+from juzhen.encoders.frozen import merged
 from juzhen.encoders.layout import gives_weights
 from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_folder, encoder_source, locate_folder

@@ -8,65 +8,38 @@ are replaced in place.
 import copy
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
-from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 
 from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError, nearest
-from juzhen.encoders.adapter_files import Base, base_digest
-from juzhen.encoders.locate import locate_folder
+from juzhen.encoders.base import base_digest
+from juzhen.encoders.frozen import (
+    HOLDER,
+    NAME,
+    SOURCE,
+    WRITTEN,
+    base_of,
+    changes,
+    has_adapter,
+    is_learnt,
+    linear_layers,
+    remember_base,
+)
 from juzhen.encoders.packing import use_cheap_dropout
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.spec import AdapterConfig
 
-NAME = "default"
-"""What peft calls the one adapter of a backbone."""
-
 ATTENTION = re.compile(r"(?:^|[._])(?:\w*attention\w*|\w*attn\w*)\.", re.IGNORECASE)
 """In the name of a linear layer that belongs to attention."""
-
-SOURCE = "_juzhen_base"
-"""Attribute of a backbone that says where its weights are from: (Base, folder of the transformer)."""
-
-BYTES_IN_4_BITS = 0.5 + 0.127 / 8
-"""Of a number, with the constants of its block in 8 bits (Dettmers et al. 2023, section 3)."""
-
-WRITTEN = "_juzhen_written"
-"""Attribute with the changes of the frozen weights by which they last were those of their files."""
-
-_HOLDER = "_juzhen_shared"
-"""Attribute of a backbone whose weights several may have: what keeps them."""
 
 
 def require_peft() -> None:
     require_packages("an adapter", "peft", extra="peft")
-
-
-def remember_base(backbone: PreTrainedModel, base: Base, folder: Path) -> None:
-    """Says where the weights of a backbone are from, so that an adapter can name them."""
-    vars(backbone)[SOURCE] = base, folder, _changes(backbone)
-
-
-def remember_layers(backbone: PreTrainedModel, whole: PreTrainedModel, layers: int) -> None:
-    """The same of a backbone that has the first layers of another one; new layers are from nowhere."""
-    if SOURCE in vars(whole) and layers < whole.config.num_hidden_layers:
-        base, folder, _ = vars(whole)[SOURCE]
-        remember_base(backbone, replace(base, layers=layers), folder)
-
-
-def _changes(backbone: nn.Module) -> int:
-    return sum(values._version for values in backbone.parameters())
-
-
-def has_adapter(backbone: nn.Module | None) -> bool:
-    return "peft_config" in getattr(backbone, "__dict__", {})
 
 
 def is_ours_alone(backbone: nn.Module) -> bool:
@@ -75,21 +48,10 @@ def is_ours_alone(backbone: nn.Module) -> bool:
     It knows neither the first layers of a base, nor another attention, nor fewer bits. transformers leaves DoRA's
     lengths out, with a warning (5.20), and does not load VeRA.
     """
-    if not has_adapter(backbone):
-        return False
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
     is_plain = config.peft_type.value == "LORA" and not config.use_dora
     is_whole = base.layers is None and base.attention is None and base.precision == "float32"
     return not (is_plain and is_whole)
-
-
-def source_folder(backbone: nn.Module) -> Path | None:
-    """Where the files of the weights lie; None: nowhere."""
-    return vars(backbone)[SOURCE][1] if SOURCE in vars(backbone) else None
-
-
-def base_of(backbone: nn.Module) -> Base:
-    return cast(Base, vars(backbone)[SOURCE][0])
 
 
 def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) -> None:
@@ -110,8 +72,8 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
             "adapter: the weights beside it are saved nowhere (drawn at random, or new layers), so that it could not "
             "be loaded again; save the encoder, and start from its folder"
         )
-    base, folder, changes = vars(backbone)[SOURCE]
-    if _changes(backbone) != changes:
+    base, folder, as_read = vars(backbone)[SOURCE]
+    if changes(backbone) != as_read:
         raise UserError(
             "adapter: the weights have learnt since they were loaded; save the encoder, and load it again"
         )
@@ -132,17 +94,6 @@ def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed
     settings = _settings(backbone, config, seed)
     hold(backbone, config.base)
     inject(backbone, settings, seed=seed)
-
-
-def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[float, float]:
-    """Bytes of all parameters, and of those that learn. precision: as of `Base`, of linear layers with 4 bits."""
-    of_linear = {f"{name}.weight" for name in linear_layers(module)} if precision == "nf4" else set()
-    sizes = {
-        name: values.numel() * (BYTES_IN_4_BITS if name in of_linear else values.element_size())
-        for name, values in module.named_parameters()
-    }
-    num_learnt = sum(sizes[name] for name, values in module.named_parameters() if values.requires_grad)
-    return sum(sizes.values()), num_learnt
 
 
 def hold(backbone: PreTrainedModel, precision: str) -> None:
@@ -173,16 +124,6 @@ def _settings(backbone: PreTrainedModel, config: AdapterConfig, seed: int) -> di
     alpha = 2 * config.rank if config.alpha is None else config.alpha
     lora = {"lora_alpha": alpha, "lora_dropout": config.dropout, "use_dora": config.kind == "dora"}
     return {"peft_type": "LORA", **numbers, **lora}
-
-
-def linear_layers(backbone: nn.Module) -> dict[str, nn.Module]:
-    """Name → each linear layer; GPT-2's Conv1D is one."""
-    return {
-        name: module
-        for name, module in backbone.named_modules()
-        if (isinstance(module, nn.Linear) or type(module).__name__ in ("Conv1D", "Linear4bit"))
-        and "lora_" not in name
-    }
 
 
 def attention_layers(backbone: nn.Module) -> list[str]:
@@ -275,22 +216,8 @@ def _name_layers_alone(backbone: nn.Module, config: Any) -> None:
             setattr(config, pattern, {name: number for name, number in numbers.items() if number != usual})
 
 
-def is_learnt(name: str) -> bool:
-    """Whether a parameter of a backbone with an adapter is the adapter's."""
-    return f".{NAME}" in name and ("lora_" in name or "vera_lambda" in name)
-
-
-def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The weights beside the adapter, by the names that they have without it."""
-    for name, values in backbone.named_parameters():
-        if not is_learnt(name):
-            yield name.replace(".base_layer.", "."), values.detach()
-
-
 def adapter_facts(backbone: nn.Module) -> dict[str, str]:
-    """Of an adapter what a card says; {} of whole weights."""
-    if not has_adapter(backbone):
-        return {}
+    """Of an adapter what a card says."""
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
     kind = (
         "DoRA"
@@ -301,26 +228,13 @@ def adapter_facts(backbone: nn.Module) -> dict[str, str]:
     return {"adapter": f"{kind} of rank {config.r}", "beside the weights of": source}
 
 
-def beside_adapters(module: nn.Module) -> set[str]:
-    """Names of the parameters of a module that are frozen beside an adapter."""
-    return {
-        f"{path}.{name}"
-        for path, backbone in module.named_modules()
-        if "peft_config" in vars(backbone)
-        for name, _ in backbone.named_parameters()
-        if not is_learnt(name)
-    }
-
-
 @torch.no_grad()
-def merged(encoder: Any) -> Any:
-    """A copy of an encoder in whose weights the adapter is folded, in float32; the encoder itself where it has none."""
-    if not has_adapter(encoder.inner.backbone):
-        return encoder
+def merged_copy(encoder: Any) -> Any:
+    """A copy of an encoder in whose weights the adapter is folded, in float32."""
     full = copy.deepcopy(encoder)
     backbone = full.inner.backbone.float()
     merge_layers(backbone)
-    for attribute in ("peft_config", SOURCE, _HOLDER, WRITTEN):
+    for attribute in ("peft_config", SOURCE, HOLDER, WRITTEN):
         vars(backbone).pop(attribute, None)
     return full.requires_grad_(True)
 
@@ -335,43 +249,3 @@ def merge_layers(model: nn.Module) -> None:
             layer.merge()
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, layer.get_base_layer())
-
-
-def for_others(encoder: Any) -> Any:
-    """What is uploaded of an encoder: an adapter alone where its base is on the hub, else the merged weights."""
-    backbone = encoder.inner.backbone
-    is_here = has_adapter(backbone) and locate_folder(base_of(backbone).path) is not None
-    return merged(encoder) if is_here else encoder
-
-
-class _Holder:
-    """Weights that several encoders have in common; a copy of an encoder has its own."""
-
-    def __init__(self, backbone: PreTrainedModel) -> None:
-        self.backbone = backbone
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        return None
-
-
-_shared: WeakValueDictionary[tuple[Any, ...], _Holder] = WeakValueDictionary()
-
-
-def sharing_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -> PreTrainedModel:
-    """A backbone with the very weights of those that were loaded under the same key and still are in use.
-
-    Each has layers of its own, around the same tensors: adapters beside them do not meet.
-    """
-    holder = _shared.get(key)
-    if holder is None or any(values.device.type != "cpu" for values in holder.backbone.parameters()):
-        holder = _shared[key] = _Holder(load())
-    same = {id(values): values for values in holder.backbone.parameters()}
-    backbone = copy.deepcopy(holder.backbone, memo=cast(Any, dict(same)))
-    vars(backbone)[_HOLDER] = holder
-    return backbone
-
-
-def parameter_counts(parameters: Iterable[nn.Parameter]) -> dict[str, int]:
-    """How many numbers of some parameters learn, and how many there are."""
-    sizes = [(values.numel(), values.requires_grad) for values in parameters]
-    return {"learnt": sum(size for size, learns in sizes if learns), "all": sum(size for size, _ in sizes)}

@@ -13,27 +13,12 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from juzhen.adapters.injected import hold, inject, merge_layers, require_peft
+from juzhen.adapters.settings import MERGE, read_adapter_settings
 from juzhen.core.errors import UserError
 from juzhen.core.whole import write_json
-from juzhen.encoders.adapter_files import (
-    BASE_FILE,
-    MERGE,
-    Base,
-    read_adapter_settings,
-    weight_files,
-)
-from juzhen.encoders.adapters import (
-    NAME,
-    SOURCE,
-    WRITTEN,
-    base_weights,
-    hold,
-    inject,
-    is_learnt,
-    merge_layers,
-    remember_base,
-    require_peft,
-)
+from juzhen.encoders.base import BASE_FILE, Base, weight_files
+from juzhen.encoders.frozen import NAME, SOURCE, WRITTEN, base_weights, is_learnt, remember_base
 from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, locate_folder
 from juzhen.encoders.settings_file import naming, read_tensors
 

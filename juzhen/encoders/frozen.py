@@ -1,0 +1,161 @@
+"""Weights that are frozen beside an adapter: what they are, how they are counted, shared and merged.
+
+The adapters themselves, and peft, are an outer room.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from juzhen.core.rooms import offered
+from juzhen.encoders.base import Base
+from juzhen.encoders.locate import locate_folder
+
+NAME = "default"
+"""What peft calls the one adapter of a backbone."""
+
+SOURCE = "_juzhen_base"
+"""Attribute of a backbone that says where its weights are from: (Base, folder of the transformer)."""
+
+BYTES_IN_4_BITS = 0.5 + 0.127 / 8
+"""Of a number, with the constants of its block in 8 bits (Dettmers et al. 2023, section 3)."""
+
+WRITTEN = "_juzhen_written"
+"""Attribute with the changes of the frozen weights by which they last were those of their files."""
+
+HOLDER = "_juzhen_shared"
+"""Attribute of a backbone whose weights several may have: what keeps them."""
+
+
+def remember_base(backbone: PreTrainedModel, base: Base, folder: Path) -> None:
+    """Says where the weights of a backbone are from, so that an adapter can name them."""
+    vars(backbone)[SOURCE] = base, folder, changes(backbone)
+
+
+def remember_layers(backbone: PreTrainedModel, whole: PreTrainedModel, layers: int) -> None:
+    """The same of a backbone that has the first layers of another one; new layers are from nowhere."""
+    if SOURCE in vars(whole) and layers < whole.config.num_hidden_layers:
+        base, folder, _ = vars(whole)[SOURCE]
+        remember_base(backbone, replace(base, layers=layers), folder)
+
+
+def changes(backbone: nn.Module) -> int:
+    return sum(values._version for values in backbone.parameters())
+
+
+def has_adapter(backbone: nn.Module | None) -> bool:
+    return "peft_config" in getattr(backbone, "__dict__", {})
+
+
+def source_folder(backbone: nn.Module) -> Path | None:
+    """Where the files of the weights lie; None: nowhere."""
+    return vars(backbone)[SOURCE][1] if SOURCE in vars(backbone) else None
+
+
+def base_of(backbone: nn.Module) -> Base:
+    return cast(Base, vars(backbone)[SOURCE][0])
+
+
+def parameter_bytes(module: nn.Module, *, precision: str = "float32") -> tuple[float, float]:
+    """Bytes of all parameters, and of those that learn. precision: as of `Base`, of linear layers with 4 bits."""
+    of_linear = {f"{name}.weight" for name in linear_layers(module)} if precision == "nf4" else set()
+    sizes = {
+        name: values.numel() * (BYTES_IN_4_BITS if name in of_linear else values.element_size())
+        for name, values in module.named_parameters()
+    }
+    num_learnt = sum(sizes[name] for name, values in module.named_parameters() if values.requires_grad)
+    return sum(sizes.values()), num_learnt
+
+
+def linear_layers(backbone: nn.Module) -> dict[str, nn.Module]:
+    """Name → each linear layer; GPT-2's Conv1D is one."""
+    return {
+        name: module
+        for name, module in backbone.named_modules()
+        if (isinstance(module, nn.Linear) or type(module).__name__ in ("Conv1D", "Linear4bit"))
+        and "lora_" not in name
+    }
+
+
+def is_learnt(name: str) -> bool:
+    """Whether a parameter of a backbone with an adapter is the adapter's."""
+    return f".{NAME}" in name and ("lora_" in name or "vera_lambda" in name)
+
+
+def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The weights beside the adapter, by the names that they have without it."""
+    for name, values in backbone.named_parameters():
+        if not is_learnt(name):
+            yield name.replace(".base_layer.", "."), values.detach()
+
+
+def beside_adapters(module: nn.Module) -> set[str]:
+    """Names of the parameters of a module that are frozen beside an adapter."""
+    return {
+        f"{path}.{name}"
+        for path, backbone in module.named_modules()
+        if "peft_config" in vars(backbone)
+        for name, _ in backbone.named_parameters()
+        if not is_learnt(name)
+    }
+
+
+def is_ours_alone(backbone: nn.Module) -> bool:
+    """Whether sentence-transformers would load an adapter as another one, or not at all."""
+    return has_adapter(backbone) and offered("adapters", "is_ours_alone")(backbone)
+
+
+def adapter_facts(backbone: nn.Module) -> dict[str, str]:
+    """Of an adapter what a card says; {} of whole weights."""
+    return offered("adapters", "facts")(backbone) if has_adapter(backbone) else {}
+
+
+def merged(encoder: Any) -> Any:
+    """A copy of an encoder in whose weights the adapter is folded, in float32; the encoder itself where it has none."""
+    return offered("adapters", "merged")(encoder) if has_adapter(encoder.inner.backbone) else encoder
+
+
+def for_others(encoder: Any) -> Any:
+    """What is uploaded of an encoder: an adapter alone where its base is on the hub, else the merged weights."""
+    backbone = encoder.inner.backbone
+    is_here = has_adapter(backbone) and locate_folder(base_of(backbone).path) is not None
+    return merged(encoder) if is_here else encoder
+
+
+class _Holder:
+    """Weights that several encoders have in common; a copy of an encoder has its own."""
+
+    def __init__(self, backbone: PreTrainedModel) -> None:
+        self.backbone = backbone
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None
+
+
+_shared: WeakValueDictionary[tuple[Any, ...], _Holder] = WeakValueDictionary()
+
+
+def sharing_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -> PreTrainedModel:
+    """A backbone with the very weights of those that were loaded under the same key and still are in use.
+
+    Each has layers of its own, around the same tensors: adapters beside them do not meet.
+    """
+    holder = _shared.get(key)
+    if holder is None or any(values.device.type != "cpu" for values in holder.backbone.parameters()):
+        holder = _shared[key] = _Holder(load())
+    same = {id(values): values for values in holder.backbone.parameters()}
+    backbone = copy.deepcopy(holder.backbone, memo=cast(Any, dict(same)))
+    vars(backbone)[HOLDER] = holder
+    return backbone
+
+
+def parameter_counts(parameters: Iterable[nn.Parameter]) -> dict[str, int]:
+    """How many numbers of some parameters learn, and how many there are."""
+    sizes = [(values.numel(), values.requires_grad) for values in parameters]
+    return {"learnt": sum(size for size, learns in sizes if learns), "all": sum(size for size, _ in sizes)}
