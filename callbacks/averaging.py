@@ -5,7 +5,7 @@ rest of the state, so with it weights would be kept that were never validated.
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import pytorch_lightning as pl
 import torch
@@ -23,6 +23,9 @@ class WeightAverage(pl.Callback):
     start_percent  of the steps, after which the average begins
     every_steps    steps between two weights that are averaged
     """
+
+    replaces_weights: ClassVar[bool] = True
+    """In validations, so that it is called before callbacks that look at weights."""
 
     def __init__(self, *, start_percent: float, every_steps: int) -> None:
         require_number("start_percent", start_percent, 0, 100, open_high=True)

@@ -218,6 +218,10 @@ class NegativeMining(pl.Callback):
             for name, columns in state["found"].items()
         }
 
+    def training_facts(self) -> dict[str, Any]:
+        """What the record of a training says of mining."""
+        return {"mining": self.summary()}
+
     def summary(self) -> dict[str, float]:
         """How often negatives were mined, and how long that took, over all sessions of the stage."""
         return {"times": self.times, "seconds": round(self.seconds, 2)}

@@ -107,6 +107,11 @@ class SetWeights(pl.Callback):
         """What multiplies the loss of each set now, its fixed weight among it."""
         return self.values.detach() * torch.tensor(self._fixed, device=self.values.device)
 
+    def weights_at(self, kept_step: int, steps: int) -> dict[str, dict[str, float]]:
+        """Dataset key → its weight, and the step that it is of: that of the kept weights, or the last one."""
+        step = kept_step if self.are_learnt else steps
+        return {name: {"weight": weight, "weight_step": step} for name, weight in self.summary().items()}
+
     def summary(self) -> dict[str, float]:
         """Set → its weight: of the step whose parameters the module holds where weights are learnt, else the last."""
         current = self.current().tolist() if self.names else []

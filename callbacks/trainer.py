@@ -14,7 +14,6 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch import Tensor
 
 from callbacks import CHECKPOINTS
-from callbacks.averaging import WeightAverage
 from callbacks.lightning_internals import FreshLogs
 from callbacks.progress import StageProgress
 from callbacks.pruning import pruning
@@ -209,4 +208,4 @@ def chosen_callbacks(chosen: Mapping[str, Mapping[str, Any] | None]) -> list[Cal
             }
             callbacks.append(own_class(node["_target_"])(**numbers))
     # What looks at weights, or mines with them, finds the right ones in their place.
-    return sorted(callbacks, key=lambda callback: not isinstance(callback, WeightAverage))
+    return sorted(callbacks, key=lambda callback: not getattr(callback, "replaces_weights", False))

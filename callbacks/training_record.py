@@ -5,10 +5,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from callbacks.mining import NegativeMining
 from callbacks.peak_memory import PeakMemory
 from callbacks.set_counts import SetCounts
-from callbacks.set_weights import SetWeights
 from callbacks.throughput import Throughput
 from callbacks.trainer import BEST, LAST, BestOnDev
 from datamodules.datamodule import Selection, SentenceDataModule
@@ -26,15 +24,14 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_ste
     by_type = {type(callback): callback for callback in trainer.callbacks}
     best = by_type[BestOnDev].best_model_score if BestOnDev in by_type else None
     watch, counts, memory = (by_type.get(kind) for kind in (Throughput, SetCounts, PeakMemory))
-    mining = by_type.get(NegativeMining)
-    deciding = next((each for each in trainer.callbacks if isinstance(each, SetWeights) and each.names), None)
     steps = trainer.fit_loop.epoch_loop.global_step
     weights = {name: {"weight": weight} for name, weight in module.loss_weights.items()}
-    if deciding:
-        step = kept_step if deciding.are_learnt else steps
-        weights = {
-            name: {"weight": weight, "weight_step": step} for name, weight in deciding.summary().items()
-        }
+    facts: dict[str, Any] = {}
+    for callback in trainer.callbacks:
+        if hasattr(callback, "weights_at"):
+            weights = callback.weights_at(kept_step, steps) or weights
+        if hasattr(callback, "training_facts"):
+            facts |= callback.training_facts()
     sets = counts.summary() if counts else {}
     return {
         "steps": steps,
@@ -47,7 +44,7 @@ def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_ste
         **(watch.summary() if watch else {}),
         "sets": {name: of_set | weights.get(name, {}) for name, of_set in sets.items()},
         "seconds_per_step": round(watch.train_seconds / steps, 4) if watch and steps else None,
-        **({"mining": mining.summary()} if mining else {}),
+        **facts,
         "parameters": parameter_counts(weights for _, weights in module.named_weights()),
         "memory_before_mib": memory.before_mib if memory else None,
         "peak_memory_mib": memory.mib if memory else None,

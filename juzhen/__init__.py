@@ -16,7 +16,7 @@ HOMES = {
     "SentenceEncoder": "encoders.sentence_encoder",
     "evaluate": "evaluation.run",
     "load_ranking": "data.loading",
-    "read_search": "data.search_tables",
+    "quantize": "encoders.quantized",
 }
 """Name of the inner ring → the module of this package that defines it."""
 

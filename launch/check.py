@@ -25,9 +25,9 @@ from juzhen.core.opened import read_text, read_yaml, require_yaml
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
 from juzhen.core.progress import progress_bar
+from juzhen.core.rooms import offered, offers
 from juzhen.core.schema import ConfigError
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from launch.data_file import DATA_WORD, with_data_set
 from launch.explain import explain_composition, option_hint, place_of
 from launch.hydra_internals import Hydra, opened, run_composed, show
 from launch.job import read_job
@@ -102,8 +102,10 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     flags = parse_flags(as_typed(arguments))
     # Nothing is written for who asks what there is.
     if flags.help or flags.hydra_help or flags.info or flags.shell_completion:
-        flags.overrides = [word for word in flags.overrides if not word.startswith(DATA_WORD)]
-    words = with_data_set(flags.overrides, config_dir=flags.config_dir, write=not flags.cfg)
+        flags.overrides = [word for word in flags.overrides if not word.startswith("data=")]
+    words: Sequence[str] = flags.overrides
+    for name in offers("job_words"):
+        words = offered("job_words", name)(words, config_dir=flags.config_dir, write=not flags.cfg)
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
     flags.overrides = with_backbone(with_set_words(words), trees=[folder, Path(flags.config_dir or folder)])
     name, overrides = flags.config_name or "train", flags.overrides

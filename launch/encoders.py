@@ -11,6 +11,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.measures import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, metric_title
 from juzhen.core.named import LEXICAL
 from juzhen.core.result import RESULT_FILE, Score
+from juzhen.core.rooms import offered
 from juzhen.core.whole import write_json
 
 if TYPE_CHECKING:  # they load torch, and --help should not wait for that
@@ -88,10 +89,10 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
     from juzhen.core.examples import JUDGED
     from juzhen.data.loading import load_job_data
     from juzhen.data.rankings import as_ranking
-    from juzhen.data.search_tables import search_of_tables
     from juzhen.data.tables import TableReading, parse_columns
     from juzhen.evaluation.two_stage import some_queries
 
+    search_of_tables = offered("tables", "search_of_tables")
     sets: list[Examples | RankingSet] = []
     if options.dataset or options.suite is not None:
         settings = _settings(options, today)
@@ -138,11 +139,12 @@ def _scores(
     """Metric key → score, of those sets that the encoder has a measure of."""
     from juzhen.core.examples import Examples, Kind
     from juzhen.evaluation.run import Pass, class_tasks
-    from juzhen.export.remote import RemoteServer
     from juzhen.families.registry import open_encoder
 
     encoder = (
-        RemoteServer(name, os.environ.get(options.key_variable)) if is_address(name) else open_encoder(name)
+        offered("encoders", "server")(name, os.environ.get(options.key_variable))
+        if is_address(name)
+        else open_encoder(name)
     )
     run = Pass(encoder, _settings(options, today), today.cache_dir, progress=os.isatty(2))
     kinds = {id(one): one.kind if isinstance(one, Examples) else Kind.RETRIEVAL for one in sets}

@@ -16,8 +16,8 @@ from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.result import WITHOUT_LEAKS, Result
+from juzhen.core.rooms import offered
 from launch.encoders import asks_for_encoders, measure_encoders
-from launch.long_texts import compare_long_texts, require_no_other
 from launch.two_stages import TOP, asks_for_two_stages, measure_two_stages
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
@@ -159,8 +159,7 @@ def evaluate(
     if runs and asks_for_encoders(options):
         measure_encoders(options, _today(options))
     elif long_texts == "chunk" and runs:
-        require_no_other(options)
-        compare_long_texts(options, _today(options))
+        offered("long_texts", "compare")(options, lambda: _today(options))
     elif asks_for_two_stages(options):
         measure_two_stages(options, _today(options))
     elif runs:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,11 +31,13 @@ def require_no_other(options: SimpleNamespace) -> None:
         raise UserError(f"{others[0]}: runs are only compared with --long-texts chunk; leave it out")
 
 
-def compare_long_texts(options: SimpleNamespace, today: "JobConfig") -> None:
+def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfig"]) -> None:
     """Prints a table for each run, and writes its numbers as JSON; no result is touched: that is of texts that are cut.
 
     Raises UserError without sets, and for an encoder that gives no vectors.
     """
+    require_no_other(options)
+    today = compose()
     if not options.dataset and options.suite is None:
         raise UserError(
             "--long-texts chunk is measured on a set: --dataset <name>, such as --dataset demo_retrieval"

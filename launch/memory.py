@@ -159,10 +159,9 @@ def _words(count: float | None) -> str:
 def heaviest(data: "SentenceDataModule", processes: int = 1) -> list[int]:
     """Tokens of each text that one process encodes of the batch with the most of them, of the first of a stage."""
     from juzhen.encoders.collate import SentenceCollator
-    from juzhen.encoders.kept_vectors import TaughtCollator
 
     make = data.collate.training_batch
-    if isinstance(data.collate, TaughtCollator):  # what the teacher says is not known yet
+    if getattr(data.collate, "asks_teacher", False):  # what the teacher says is not known yet
         make = partial(SentenceCollator.training_batch, data.collate)
     lengths: list[int] = []
     for number, chosen in enumerate(data.stream):

@@ -13,6 +13,7 @@ from juzhen.core import commands
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.processor import lacks_bf16, slow_bf16_warning
+from juzhen.core.rooms import offered
 from juzhen.encoders.frozen import merged
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.sentence_encoder import Backend
@@ -53,13 +54,8 @@ def open_backend(encoder: PooledEncoder, name: str) -> Backend:
                 f"backend {name}: an encoder with templates is not exported; use torch or torch_bf16"
             )
         encoder = merged(encoder)
-        if name is BackendName.OPENVINO:  # their packages may be missing
-            from juzhen.backends.openvino_backend import OpenVinoBackend
-
-            return OpenVinoBackend(encoder, name)
-        from juzhen.backends.onnx_backend import OnnxBackend
-
-        return OnnxBackend(encoder, name)
+        opened: Backend = offered("back_ends", name)(encoder, name)  # whose packages may be missing
+        return opened
     if name is BackendName.TORCH_BF16 and encoder.device.type == "cpu" and lacks_bf16():
         _say_once(slow_bf16_warning("backend torch_bf16", "torch"))
     return TorchBackend(encoder, name)

@@ -34,7 +34,7 @@ def push(
     from juzhen.encoders.bundle import write_encoder
     from juzhen.encoders.frozen import for_others
     from juzhen.encoders.locate import encoder_folder
-    from juzhen.encoders.sharing import file_lines, require_hub_token, upload
+    from juzhen.encoders.upload import file_lines, require_hub_token, upload
     from juzhen.families.registry import find_family
 
     is_tried = dry_run or get_token() is None

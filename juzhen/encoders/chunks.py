@@ -4,22 +4,24 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 from unicodedata import normalize
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.finite import require_finite
+from juzhen.core.rooms import offered
 from juzhen.core.truncation import STRICT, Truncations, current, reported
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.settable import check_count
 from juzhen.encoders.special_tokens import special_around
-from juzhen.encoders.texts import batches_by_length
+from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
 from juzhen.encoders.unknown import note_unknown
 from juzhen.encoders.workers import Workers
@@ -84,6 +86,61 @@ class ReadsLongTexts(PooledEncoder):
         sentences, _ = as_texts(texts, may_be_empty=True)
         lost = lost_tokens(encoder, sentences)
         return lost if self.chunk_overlap is None else np.zeros_like(lost)
+
+
+@dataclass(frozen=True)
+class Passages:
+    """Passages of some texts, text by text, in order.
+
+    vectors  float32
+    texts    number of the text that each is of
+    spans    where it begins and ends among the characters of its text; together they cover the text
+    """
+
+    vectors: Float[np.ndarray, "passages dim"]
+    texts: Int[np.ndarray, "passages"]
+    spans: Int[np.ndarray, "passages 2"]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+class EncodesPassages(ReadsLongTexts):
+    """An encoder that gives several vectors of a long text."""
+
+    def encode_chunks(
+        self,
+        texts: str | Iterable[str],
+        *,
+        chunk_tokens: int | None = None,
+        overlap: int = 0,
+        late: bool = False,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        normalize: bool | None = None,
+        truncate_dim: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+        show_progress: bool | None = None,
+        workers: int | Sequence[str | torch.device] | Workers | None = None,
+        backend: Any = None,
+        strict: bool = False,
+    ) -> Passages:
+        """Passages of the texts, which cover them, with their vectors.
+
+        chunk_tokens  of a passage at most, without special tokens and prompt; it ends early, in its last quarter,
+                      behind a sentence or else a space. None: what the encoder reads at a time
+        overlap       tokens that neighbours share
+        late          the whole text goes through the transformer once, as far as that has positions, and each passage
+                      is the mean of the states of its tokens (Günther et al. 2024, https://arxiv.org/abs/2409.04701);
+                      special tokens count in the first and the last one. Longer texts take several passes, each of
+                      which begins with tokens before its first passage
+
+        Other options: as of `encode`. Raises UserError for a slow tokenizer, which tells no places of characters, and
+        with `late` for another pooling than mean, for a causal transformer, for workers and back ends.
+        """
+        options = {name: value for name, value in locals().items() if name not in ("self", "texts")}
+        passages: Passages = offered("long_texts", "encode_chunks")(self, texts, **options)
+        return passages
 
 
 def require_plain(encoder: PooledEncoder, what: str) -> None:

@@ -1,6 +1,7 @@
 """What a teacher says: vectors of many texts, computed once and read from the disk, and batches that hold them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -137,6 +138,7 @@ class TaughtCollator(SentenceCollator):
     """In training, adds what the teacher gives for the first sentence of each row; `targets` must be there by then."""
 
     targets: Targets
+    asks_teacher: ClassVar[bool] = True
 
     def read(
         self, examples: Examples, rows: np.ndarray | slice = slice(None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +13,12 @@ from juzhen.core.columns import as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
-from juzhen.encoders.chunks import ReadsLongTexts, Wrapping, encoded, require_plain, room_of
+from juzhen.encoders.chunks import Passages, Wrapping, encoded, require_plain, room_of
 from juzhen.encoders.parts import num_positions
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, unit
 from juzhen.encoders.settable import check_count
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
+from juzhen.encoders.texts import batches_by_length
 from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable, runs
 from juzhen.encoders.unknown import note_unknown
 from juzhen.encoders.workers import Workers, started
@@ -32,23 +32,6 @@ ENDS = "。！？；…\n.!?;"
 
 LATEST = 0.75
 """Share of a passage from which on it may end early for that."""
-
-
-@dataclass(frozen=True)
-class Passages:
-    """Passages of some texts, text by text, in order.
-
-    vectors  float32
-    texts    number of the text that each is of
-    spans    where it begins and ends among the characters of its text; together they cover the text
-    """
-
-    vectors: Float[np.ndarray, "passages dim"]
-    texts: Int[np.ndarray, "passages"]
-    spans: Int[np.ndarray, "passages 2"]
-
-    def __len__(self) -> int:
-        return len(self.vectors)
 
 
 @dataclass(frozen=True)
@@ -67,76 +50,57 @@ class Split:
     spans: Int[np.ndarray, "passages 2"]
 
 
-class EncodesPassages(ReadsLongTexts):
-    """An encoder that gives several vectors of a long text."""
-
-    if TYPE_CHECKING:  # of SentenceEncoder
-
-        def size_of(self, truncate_dim: int | None = None) -> int: ...
-
-    def encode_chunks(
-        self,
-        texts: str | Iterable[str],
-        *,
-        chunk_tokens: int | None = None,
-        overlap: int = 0,
-        late: bool = False,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        normalize: bool | None = None,
-        truncate_dim: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
-        show_progress: bool | None = None,
-        workers: int | Sequence[str | torch.device] | Workers | None = None,
-        backend: Any = None,
-        strict: bool = False,
-    ) -> Passages:
-        """Passages of the texts, which cover them, with their vectors.
-
-        chunk_tokens  of a passage at most, without special tokens and prompt; it ends early, in its last quarter,
-                      behind a sentence or else a space. None: what the encoder reads at a time
-        overlap       tokens that neighbours share
-        late          the whole text goes through the transformer once, as far as that has positions, and each passage
-                      is the mean of the states of its tokens (Günther et al. 2024, https://arxiv.org/abs/2409.04701);
-                      special tokens count in the first and the last one. Longer texts take several passes, each of
-                      which begins with tokens before its first passage
-
-        Other options: as of `encode`. Raises UserError for a slow tokenizer, which tells no places of characters, and
-        with `late` for another pooling than mean, for a causal transformer, for workers and back ends.
-        """
-        chosen = prompt_name is not None or prompt is not None
-        encoder = self.with_prompt(prompt_name, prompt) if chosen else self
-        require_chunks(encoder, chunk_tokens, overlap, late=late)
-        if late and (workers is not None or (backend is not None and backend.name != "torch")):
-            raise UserError(
-                "late=True: reads the states of tokens, which workers and back ends do not give; leave them out, or "
-                "late=True"
-            )
-        if workers is not None and backend is not None:
-            raise UserError("workers, backend: give one of the two")
-        sentences, _ = as_texts(texts)
-        size = self.size_of(truncate_dim)
-        split = split_texts(encoder, sentences, chunk_tokens or room_of(encoder), overlap)
-        vectors = np.empty((len(split.texts), self.dim), dtype=np.float32)
-        with (
-            self._reported(strict=strict, size=size),
-            started(self, workers) as processes,
-            progress_bar("encoding passages", len(vectors), shown=show_progress) as advance,
-        ):
-            note_unknown(encoder, sentences, split.tokens, is_whole=True)
-            if late:
-                batches = _late(encoder, split, batch_tokens)
-            else:
-                compute = encoder.infer if backend is None else backend.encode
-                table = _alone(encoder, split)
-                batches = encoded(encoder, table, compute, processes, batch_tokens)
-            for rows, of_batch in batches:
-                vectors[rows] = of_batch
-                advance(len(rows))
-        require_finite(vectors, sentences, owners=split.texts, may_be_zero=self.may_be_zero)
-        if size < self.dim:
-            vectors = cut_to(vectors, size, normalize=self.normalize)
-        return Passages(unit(vectors) if normalize else vectors, split.texts, split.spans)
+def encode_chunks(
+    given: Any,
+    texts: str | Iterable[str],
+    *,
+    chunk_tokens: int | None,
+    overlap: int,
+    late: bool,
+    prompt_name: str | None,
+    prompt: str | None,
+    normalize: bool | None,
+    truncate_dim: int | None,
+    batch_tokens: int,
+    show_progress: bool | None,
+    workers: int | Sequence[str | torch.device] | Workers | None,
+    backend: Any,
+    strict: bool,
+) -> Passages:
+    """As `EncodesPassages.encode_chunks`."""
+    chosen = prompt_name is not None or prompt is not None
+    encoder = given.with_prompt(prompt_name, prompt) if chosen else given
+    require_chunks(encoder, chunk_tokens, overlap, late=late)
+    if late and (workers is not None or (backend is not None and backend.name != "torch")):
+        raise UserError(
+            "late=True: reads the states of tokens, which workers and back ends do not give; leave them out, or "
+            "late=True"
+        )
+    if workers is not None and backend is not None:
+        raise UserError("workers, backend: give one of the two")
+    sentences, _ = as_texts(texts)
+    size = given.size_of(truncate_dim)
+    split = split_texts(encoder, sentences, chunk_tokens or room_of(encoder), overlap)
+    vectors = np.empty((len(split.texts), given.dim), dtype=np.float32)
+    with (
+        given._reported(strict=strict, size=size),
+        started(given, workers) as processes,
+        progress_bar("encoding passages", len(vectors), shown=show_progress) as advance,
+    ):
+        note_unknown(encoder, sentences, split.tokens, is_whole=True)
+        if late:
+            batches = _late(encoder, split, batch_tokens)
+        else:
+            compute = encoder.infer if backend is None else backend.encode
+            table = _alone(encoder, split)
+            batches = encoded(encoder, table, compute, processes, batch_tokens)
+        for rows, of_batch in batches:
+            vectors[rows] = of_batch
+            advance(len(rows))
+    require_finite(vectors, sentences, owners=split.texts, may_be_zero=given.may_be_zero)
+    if size < given.dim:
+        vectors = cut_to(vectors, size, normalize=given.normalize)
+    return Passages(unit(vectors) if normalize else vectors, split.texts, split.spans)
 
 
 def require_chunks(encoder: PooledEncoder, chunk_tokens: int | None, overlap: int, *, late: bool) -> None:

@@ -18,13 +18,12 @@ from juzhen.core.examples import Side
 from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.core.threads import tell_of_fork
-from juzhen.encoders.chunks import LongTexts, computed, note_truncated
+from juzhen.encoders.chunks import EncodesPassages, LongTexts, computed, note_truncated
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.licence import licence_of
 from juzhen.encoders.locate import encoder_folder, encoder_source, scores_pairs
 from juzhen.encoders.parts import Parts, read_parts
-from juzhen.encoders.passages import EncodesPassages
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, pair_scores, sides, unit

@@ -14,6 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.measures import UNSCORED
 from juzhen.core.named import TF_IDF
+from juzhen.core.rooms import offered
 from juzhen.encoders.asking_collate import AskingCollator, as_asked
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.collate import SentenceCollator
@@ -136,9 +137,8 @@ class BiEncoders(Family):
         return save_encoder(encoder, folder, card=card)
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
-        from juzhen.backends.onnx_backend import export_onnx  # its packages may be missing
-
-        return export_onnx(encoder, path, quantised=quantised)
+        written: Path = offered("exports", "onnx")(encoder, path, quantised=quantised)
+        return written
 
 
 class TemplateEncoders(BiEncoders):

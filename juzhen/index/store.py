@@ -18,7 +18,7 @@ from juzhen.core.errors import UserError, require_choice
 from juzhen.core.opened import require_file
 from juzhen.core.texts import short
 from juzhen.core.whole import open_database, require_room
-from juzhen.encoders.passages import Passages
+from juzhen.encoders.chunks import Passages
 from juzhen.index.dense import KINDS
 
 DATABASE = "index.sqlite"

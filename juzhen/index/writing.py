@@ -20,7 +20,8 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.texts import short
 from juzhen.core.truncation import reported
 from juzhen.core.whole import require_room
-from juzhen.encoders.passages import Passages, require_chunks
+from juzhen.encoders.chunks import Passages
+from juzhen.encoders.passages import require_chunks
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.workers import started

@@ -12,11 +12,11 @@ from juzhen.core.errors import UserError
 from juzhen.core.markup import in_markdown, markdown_table
 from juzhen.core.opened import read_text
 from juzhen.core.owned import require_ours
+from juzhen.core.rooms import offered, offers
 from juzhen.core.whole import write_text
 from juzhen.report.build import Report
 from juzhen.report.collect import tell
 from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
-from juzhen.report.page import html
 from juzhen.report.profiles import clustered
 from juzhen.report.table import (
     LEGEND,
@@ -58,7 +58,10 @@ def write_report(report: Report, folder: Path, *, title: str, worst: int = 0) ->
     worst  as of `html`
     """
     texts = {
-        "index.html": html(report, title=title, worst=worst),
+        **{
+            name: offered("report_files", name)(report, title=title, worst=worst)
+            for name in offers("report_files")
+        },
         "report.md": markdown(report),
         "matrix.csv": to_csv(report.matrix),
         "matrix.tex": latex(report.matrix),

@@ -1,0 +1,71 @@
+"""An encoder as a repository of the Hugging Face hub."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.network import hub_problem
+from juzhen.core.owned import LIST
+from juzhen.encoders.bundle import write_encoder
+from juzhen.encoders.frozen import for_others
+
+
+def push(
+    encoder: Any,
+    repo_id: str,
+    *,
+    facts: dict[str, Any],
+    dry_run: bool,
+    private: bool,
+    revision: str | None,
+    token: str | None,
+    message: str,
+) -> str:
+    """As `Shareable.push_to_hub`; facts: of its card."""
+    if not dry_run:
+        require_hub_token(repo_id, token)
+    with tempfile.TemporaryDirectory() as folder:
+        name = repo_id.rpartition("/")[2]
+        write_encoder(for_others(encoder), Path(folder), {"name": name} | facts, place=repo_id)
+        if dry_run:
+            print("\n".join([*file_lines(Path(folder)), f"nothing was uploaded to {repo_id}: dry_run"]))
+            return ""
+        return upload(Path(folder), repo_id, private=private, revision=revision, token=token, message=message)
+
+
+def require_hub_token(repo_id: str, token: str | None = None) -> None:
+    """Raises UserError without a network and without a token."""
+    from huggingface_hub import get_token
+
+    if (problem := hub_problem()) is not None:
+        raise UserError(f"push_to_hub({repo_id!r}): {problem}; nothing was uploaded")
+    if not (token or get_token()):
+        raise UserError(
+            f"push_to_hub({repo_id!r}): no token of the hub. Make one that may write at "
+            "https://huggingface.co/settings/tokens, then `hf auth login`, or set HF_TOKEN"
+        )
+
+
+def file_lines(folder: Path) -> list[str]:
+    """Size and name of each file that `upload` sends."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != LIST]
+    return [f"{file.stat().st_size / 1e6:9.2f} MB  {file.relative_to(folder)}" for file in files]
+
+
+def upload(
+    folder: Path, repo_id: str, *, private: bool, revision: str | None, token: str | None, message: str
+) -> str:
+    """Uploads the files of a folder; options, answer and errors as of `Shareable.push_to_hub`."""
+    from huggingface_hub import HfApi
+
+    hub = HfApi(token=token)
+    hub.create_repo(repo_id, private=private, exist_ok=True)
+    commit = hub.upload_folder(
+        repo_id=repo_id,
+        folder_path=folder,
+        revision=revision,
+        commit_message=message,
+        ignore_patterns=[LIST],
+    )
+    return str(commit.commit_url)
