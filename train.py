@@ -28,10 +28,11 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
     from omegaconf import OmegaConf
 
     from juzhen.core.caches import caches_below
+    from juzhen.identity import key_of_settings
     from launch.data_record import show_finished
     from launch.job import read_job
     from launch.job_record import remember_job, require_same_job
-    from launch.naming import deciding_settings, key_of_settings
+    from launch.naming import deciding_settings
 
     job = read_job(config)
     require_same_job(config, job)
@@ -67,21 +68,20 @@ def first_look(job: "JobConfig") -> None:
     """
     from dataclasses import replace
 
-    from conf.declared import declared
     from juzhen.core.accelerator import require_accelerator
     from juzhen.data.loading import look_at_data
     from juzhen.encoders.first_look import look_at_encoder
+    from juzhen.models import settings_of
     from launch.stages import plan_job
     from lightning_modules.chosen_losses import chosen_losses
 
-    model = declared(job.model["_target_"])
-    learns = model.trains is not False
+    model = settings_of(job.model)
     require_accelerator(job.hardware)
-    if learns:
+    if model.trains:
         for plan in plan_job(job):
             chosen_losses(plan.job)
         look_at_encoder(job.backbone, start=job.init_from)
-    look_at_data(job if learns else replace(job, dataset={}), unscored=model.unscored)
+    look_at_data(job if model.trains else replace(job, dataset={}), unscored=model.unscored)
 
 
 def main() -> None:

@@ -14,17 +14,17 @@ import torch
 from callbacks.health import append_line
 from callbacks.lightning_internals import is_between_steps
 from callbacks.resume import stage_folder
-from conf.declared import declared, declared_loss
 from conf.job import JobConfig
 from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.examples import Kind
-from juzhen.core.named import name_of
+from juzhen.core.nodes import name_of
 from juzhen.losses.options import number, whole_number
 from juzhen.mining.beside import MiningBeside
 from juzhen.mining.in_training import InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
+from juzhen.models import settings_of
 from lightning_modules.biencoder import BiEncoder
-from lightning_modules.chosen_losses import Match
+from lightning_modules.chosen_losses import Match, declared_loss
 
 
 class Phases:
@@ -140,9 +140,9 @@ class NegativeMining(pl.Callback):
 
     def check_job(self, job: JobConfig, stages: Sequence[Mapping[str, Match]]) -> None:
         """Raises UserError for what cannot be mined for, before rows are read."""
-        model = declared(job.model["_target_"])
+        model = settings_of(job.model)
         finds = {"embeddings", "tokens"} & {*model.provides}
-        if model.trains is False or model.input_kind is not None or not finds:
+        if not model.trains or model.input_kind is not None or not finds:
             raise UserError(
                 f"{KEY}: {model.name} does not learn embeddings from anchors and positives; type model=biencoder, or "
                 "leave mining out"

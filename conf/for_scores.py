@@ -10,8 +10,8 @@ from typing import Any
 
 from omegaconf import Container, DictConfig, OmegaConf
 
-from conf.declared import declared
 from juzhen.core.errors import UserError
+from juzhen.models import settings_of
 
 COSINE, LOGIT, SPREAD = "cosine", "logit", "spread"
 """Units of a score: from −1 to 1 · of any size · standard deviations of the scores in a batch."""
@@ -20,13 +20,10 @@ COSINE, LOGIT, SPREAD = "cosine", "logit", "spread"
 def unit_of_scores(model: str) -> str:
     """COSINE or LOGIT: what a model, given by the dotted path of its class, scores a pair by.
 
-    The class says so itself: one that `provides` cosines to a loss scores by them. A path that leads to no class counts
-    as COSINE; the check of targets refuses it in better words.
+    Its settings say so: one that `provides` cosines to a loss scores by them. A path that leads to no class counts as
+    COSINE; the check of targets refuses it in better words.
     """
-    try:
-        return COSINE if "cosines" in declared(model).provides else LOGIT
-    except UserError:
-        return COSINE
+    return COSINE if "cosines" in settings_of({"_target_": model}).provides else LOGIT
 
 
 def for_scores(numbers: DictConfig, *, _root_: DictConfig, _parent_: Container) -> Any:

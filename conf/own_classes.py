@@ -6,10 +6,18 @@ what a package that is installed here declares as an entry point of the group `j
 """
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import Parameter, signature
+from pkgutil import iter_modules
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from pydantic import BaseModel, ConfigDict, create_model
+
+from juzhen import models
 from juzhen.core.errors import UserError
 
 BASES = {
@@ -72,3 +80,70 @@ def own_class(target: object) -> type:
 
 def _named(module: str, name: str) -> object:
     return getattr(import_module(module), name, None)
+
+
+HEAD = ("dim", "num_classes")
+"""What the code gives to a loss that owns a head."""
+
+STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+"""A value is handed to the class as it is, so nothing is converted."""
+
+
+@cache
+def keys_of(target: str) -> type[BaseModel]:
+    """The keys that a configuration may set of a model, a loss or a callback, with their types.
+
+    Losses and callbacks are loaded for it, models are not. Raises UserError for a path to no class of juzhen's.
+    """
+    if target.startswith("lightning_modules."):
+        owner: type | None = next((k for k in models.all_settings().values() if k.target() == target), None)
+        if owner is None:
+            raise UserError(refusal(target))
+    else:
+        owner = own_class(target)
+    keys: dict[str, Any] = {}
+    for base in (each for each in owner.__mro__ if "__init__" in vars(each)):
+        _, *parameters = signature(base.__init__).parameters.values()  # type: ignore[misc]
+        named = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        hints = get_type_hints(base.__init__)  # type: ignore[misc]
+        keys = {each.name: (_spelt(hints.get(each.name)), _default(each)) for each in named} | keys
+        if len(named) == len(parameters):  # nothing is handed on to a base
+            break
+    taken = {
+        key: kind for key, kind in keys.items() if key not in HEAD or not getattr(owner, "has_head", False)
+    }
+    return create_model(owner.__name__, __config__=STRICT, **taken)
+
+
+def _default(parameter: Parameter) -> Any:
+    return ... if parameter.default is Parameter.empty else None
+
+
+PLAIN = (float, int, bool, str, NoneType, dict, list, Sequence, Mapping)
+
+
+def _spelt(kind: Any) -> Any:
+    """A type as far as a configuration can spell it; else Any."""
+    kind = NoneType if kind is None else kind
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        kinds = [_spelt(part) for part in parts]
+        kinds = [each for each in kinds if each is not int] if float in kinds else kinds
+        return Any if Any in kinds else Union[tuple(kinds)]  # noqa: UP007  the kinds are not known here
+    if origin is Literal or kind in PLAIN:
+        return kind
+    if origin in (Sequence, list):
+        return origin[_spelt(parts[0])]
+    return origin if origin in PLAIN else Any
+
+
+def own_targets(package: str) -> Iterator[str]:
+    """Dotted paths of the classes of a package that a configuration may name."""
+    if package == "lightning_modules":
+        yield from models.targets()
+        return
+    for module in iter_modules(import_module(package).__path__, f"{package}."):
+        for name, kind in sorted(vars(import_module(module.name)).items()):
+            target = f"{module.name}.{name}"
+            if isinstance(kind, type) and kind.__module__ == module.name and is_own(target):
+                yield target

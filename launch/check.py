@@ -28,6 +28,7 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.rooms import offered, offers
 from juzhen.core.schema import ConfigError
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
+from juzhen.identity import why_unread
 from launch.explain import explain_composition, option_hint, place_of
 from launch.hydra_internals import Hydra, opened, run_composed, show
 from launch.job import read_job
@@ -48,7 +49,6 @@ from launch.sweep_rows import (
     with_row,
 )
 from launch.tree_files import check_own_names, check_set_files
-from launch.unread import why_unread
 from launch.words import Groups, as_typed, parse_flags, several_values, with_backbone, with_set_words
 
 DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")

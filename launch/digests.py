@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from conf.declared import INNER
 from conf.job import JobConfig
 from conf.own_classes import declared_losses, own_class
 from datamodules.datamodule import Stage, loss_weights, select
 from juzhen.core.examples import Examples, Side
-from juzhen.core.named import deciding_callbacks, deciding_optimizer, without_paths
+from juzhen.core.nodes import INNER
 from juzhen.data.loading import JobData
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from launch.naming import deciding_augmentation, deciding_model
+from juzhen.identity import deciding_model, stage_settings
+from juzhen.models import settings_of
 from lightning_modules.chosen_losses import Match
 
 ALREADY_IN_THE_START = ("name", "path", "revision", "learning_rate", "initialize")
@@ -36,47 +36,18 @@ def stage_digest(
     parent: str, stage: Stage, job: JobConfig, matches: Mapping[str, Match], data: JobData
 ) -> str:
     """Hex digits over all that decides the weights after a stage."""
-    training = {key: value for key, value in vars(job.training).items() if key != "checkpoint_every"}
-    schedule = job.schedule
-    selection = select(
-        data.evaluation,
-        stage.datasets,
-        monitor=job.training.monitor,
-        metric=own_class(job.model["_target_"]).metric,
-    )
-    deciding = {
-        "maths": maths(),
-        "parent": parent,
-        "index": stage.index,
-        "seed": job.seed,
-        "precision": job.hardware.precision,
-        "compile": job.hardware.compile,
-        "model": deciding_model(job.model),
-        "loss": {name: [match.kind, without_paths(match.loss)] for name, match in matches.items()},
-        "training": training,
-        "optimizer": deciding_optimizer(vars(job.optimizer)),
-        "sampling": [
-            schedule.sample_by,
-            schedule.temperature,
-            {
-                name: [own_numbers.weight, own_numbers.batch_size]
-                for name, own_numbers in schedule.sets.items()
-            },
-        ]
-        if len(stage.datasets) > 1 or schedule.sets
-        else [],
+    model = settings_of(job.model)
+    selection = select(data.evaluation, stage.datasets, monitor=job.training.monitor, metric=model.metric)
+    rows = {
         "train": {name: examples_digest(data.train[name]) for name in stage.datasets},
         "selecting": [
             [key, examples_digest(examples)]
             for key, examples in zip(selection.columns, selection.sets, strict=True)
         ],
     }
-    if weights := loss_weights(job, stage.datasets):
-        deciding["loss_weights"] = weights
-    if augmentation := deciding_augmentation(vars(job.augmentation)):
-        deciding["augmentation"] = augmentation
-    if callbacks := deciding_callbacks(job.callbacks):
-        deciding["callbacks"] = callbacks
+    losses = {name: (match.kind, match.loss) for name, match in matches.items()}
+    deciding = {"maths": maths(), "parent": parent, "index": stage.index}
+    deciding |= stage_settings(job, losses, rows, loss_weights(job, stage.datasets))
     targets = {target for match in matches.values() for target in _targets(match.loss)} & declared_losses()
     if targets:  # whoever edits a loss of their own does not raise a version
         deciding["sources"] = [

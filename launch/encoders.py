@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.measures import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, metric_title
-from juzhen.core.named import LEXICAL
 from juzhen.core.result import RESULT_FILE, Score
 from juzhen.core.rooms import offered
 from juzhen.core.whole import write_json
+from juzhen.models.lexical import LEXICAL
 
 if TYPE_CHECKING:  # they load torch, and --help should not wait for that
     from conf.job import JobConfig

@@ -9,18 +9,20 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from callbacks.trial import TrialAddress
-from conf.declared import INNER, declared, declared_targets
 from conf.job import JobConfig
-from conf.own_classes import LOSSES, declared_losses, refusal
+from conf.own_classes import LOSSES, declared_losses, keys_of, own_targets, refusal
 from juzhen.core.aliases import require_set
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
+from juzhen.core.nodes import INNER
 from juzhen.core.places import DATASETS
 from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
+from juzhen.identity import with_language
+from juzhen.models import settings_of
 from launch.explain import broken_reference
-from launch.naming import register_resolvers, with_language
+from launch.naming import register_resolvers
 from launch.stages import plan_job
 
 EXAMPLES = {
@@ -130,9 +132,9 @@ def check_target(node: Mapping[str, Any], key: str) -> None:
         of_others = package == LOSSES and target in declared_losses()
         if not (of_others or target.startswith(f"{package}.")):
             raise UserError(refusal(target))
-        settings = declared(target).settings
+        settings = keys_of(target)
     except UserError as error:
-        classes = list(declared_targets(package))
+        classes = list(own_targets(package))
         namesakes = [path for path in classes if path.rpartition(".")[2] == target.rpartition(".")[2]]
         raise ConfigError(f"{key}._target_={error}; {nearest(target, namesakes or classes)}") from error
     validated(settings, {name: value for name, value in node.items() if name not in NOT_OF_THE_CLASS}, key)
@@ -171,9 +173,9 @@ def _check_monitor(job: JobConfig) -> None:
         raise ConfigError(f"{key}: {hint}")
     if name not in sets:
         raise ConfigError(f"{key}: this job does not score {name}; {nearest(name, sets)}")
-    kind, model = Kind(sets[name].kind), declared(job.model["_target_"])
+    kind, model = Kind(sets[name].kind), settings_of(job.model)
     measures = [measure for measure in MEASURES[kind] if measure in MONITORED]
-    if kind is Kind.NLI_PAIR and "logits" not in (model.provides or ()):
+    if kind is Kind.NLI_PAIR and "logits" not in model.provides:
         measures = [*CORRELATIONS]  # the others are of a model that names classes
     if kind is Kind.LABELLED_TEXT:
         measures = [CLASS_MEANS]

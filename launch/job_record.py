@@ -17,7 +17,8 @@ from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.run_progress import PROGRESS_FILE
 from juzhen.core.texts import short
 from juzhen.core.whole import KEPT_ASIDE, write_json
-from launch.naming import deciding_settings, key_of_settings
+from juzhen.identity import key_of_settings
+from launch.naming import deciding_settings
 from launch.run_folder import RunFolder
 
 JOB_FILE = "job.json"

@@ -25,7 +25,7 @@ from datamodules.datamodule import SentenceDataModule, Stage, loss_weights
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.examples import Examples
-from juzhen.core.named import name_of
+from juzhen.core.nodes import name_of
 from juzhen.core.numerals import percent
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores

@@ -13,11 +13,11 @@ from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
 from juzhen.core.markup import markdown_table
 from juzhen.core.measures import metric_title
-from juzhen.core.named import LEXICAL
 from juzhen.core.owned import require_ours
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import write_json
+from juzhen.models.lexical import LEXICAL
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that

@@ -14,12 +14,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
-from conf.declared import declared, declared_targets
 from conf.job import JobConfig
+from conf.own_classes import keys_of
 from juzhen.core.aliases import setting_meant
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.places import CONFIGURATION
+from juzhen.models import targets
 from launch.explain import first_line, leaves
 from launch.hydra_internals import flag_parser, known_flags
 
@@ -250,21 +251,16 @@ def _is_text(key: str) -> bool:
         elif isinstance(kind, type) and get_origin(kind) is None:
             kind = get_type_hints(kind).get(part)
         if kind is Any or kind is None:
-            package = {"model": "lightning_modules", "callbacks": "callbacks"}.get(parts[0], "juzhen.losses")
-            return kind is Any and parts[-1] in _texts_of_classes(package)
+            return kind is Any and parts[0] == "model" and parts[-1] in _texts_of_models()
     return set(_types_in(kind)) <= {str, NoneType}
 
 
 @cache
-def _texts_of_classes(package: str) -> frozenset[str]:
-    """Settings that hold text in every class of a package which has them."""
+def _texts_of_models() -> frozenset[str]:
+    """Settings that hold text in every model which has them."""
     texts: dict[str, bool] = {}
-    for target in declared_targets(package):
-        try:
-            settings = declared(target).settings.model_fields
-        except UserError:  # a class beside them
-            continue
-        for name, field in settings.items():
+    for target in targets():
+        for name, field in keys_of(target).model_fields.items():
             is_text = str in _types_in(field.annotation) and not {int, float, bool} & {
                 *_types_in(field.annotation)
             }

@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +19,6 @@ from datamodules.datamodule import blends, loss_weights
 from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.measures import UNSCORED
 from juzhen.core.result import Score
 from juzhen.core.row_scores import SetRows
 from juzhen.core.tensors import TENSORS
@@ -31,6 +30,7 @@ from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
 from juzhen.families.registry import family_of
 from juzhen.losses.loss import Loss, LossOutput
+from juzhen.models.settings import ATTRIBUTES, ModelSettings
 from juzhen.training.optimizer import adamw, learning_rates
 from lightning_modules.chosen_losses import Match
 from lightning_modules.metrics import RowOutputs
@@ -41,11 +41,6 @@ NUMBERS = ("lr", "weight_decay", "betas", "eps", "layer_decay", "state_bits")
 
 NORMS_KEPT = 1000
 """Lengths of the last gradients, before clipping, that are remembered."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSettings:
-    """What conf/model may set of a model: name, type and, where the key may be left out, a default."""
 
 
 class SentenceModule(pl.LightningModule):
@@ -64,19 +59,19 @@ class SentenceModule(pl.LightningModule):
                  before the test at the end of a stage
     """
 
-    Settings = ModelSettings
+    Settings: ClassVar[type[ModelSettings]] = ModelSettings
+    """What the model says of itself, without torch. The attributes that follow are its."""
+    trains: ClassVar[bool]
+    provides: ClassVar[tuple[str, ...]]
+    input_kind: ClassVar[Kind | None]
+    loss_kind: ClassVar[Kind | None]
+    unscored: ClassVar[Mapping[Kind, str]]
+    metric: ClassVar[str]
 
-    trains = True
-    provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers", "lists")
-    """What a loss may consume of the model."""
-    input_kind: ClassVar[Kind | None] = None
-    """Kind of examples that the model learns from, whatever the loss takes; None: what the loss takes."""
-    loss_kind: ClassVar[Kind | None] = None
-    """Where `input_kind` is set: kind that the loss is handed; None: the model's objective needs no loss."""
-    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED
-    """Kinds of sets that the model has no measure of, and why."""
-    metric: ClassVar[str] = "spearman"
-    """The dev metric that chooses a checkpoint, higher = better."""
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in ATTRIBUTES:
+            setattr(cls, name, getattr(cls.Settings, name))
 
     def __init__(self, *, losses: nn.ModuleDict, job: JobConfig, total_steps: int, warmup_steps: int) -> None:
         super().__init__()

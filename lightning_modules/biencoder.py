@@ -1,21 +1,19 @@
 """The bi-encoder: both sentences through one encoder, the cosine of the embeddings, or a learnt form, as similarity."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jaxtyping import Float
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
-from conf.declared import declared_loss
 from conf.job import JobConfig
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, row_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.core.named import name_of
+from juzhen.core.nodes import name_of
 from juzhen.encoders import (
     SentenceEncoder,
     checkpoint_layers,
@@ -34,8 +32,9 @@ from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.families.registry import family_of
 from juzhen.losses.nested import Nested
-from lightning_modules.base import ModelSettings, SentenceModule
-from lightning_modules.chosen_losses import Match, chosen_losses
+from juzhen.models.biencoder import BiEncoderSettings
+from lightning_modules.base import SentenceModule
+from lightning_modules.chosen_losses import Match, chosen_losses, declared_loss
 from lightning_modules.matching import build_loss
 from lightning_modules.starts import require_start, tell_of_templates
 
@@ -82,11 +81,6 @@ def augmentation_of(job: JobConfig, encoder: SentenceEncoder) -> Augmentation | 
 def nested_losses(losses: Iterable[nn.Module]) -> list[Nested]:
     """Those that teach several sizes of embeddings, also inside of others."""
     return [part for loss in losses for part in loss.modules() if isinstance(part, Nested)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BiEncoderSettings(ModelSettings):
-    score: Literal["cosine", "bilinear"] | None = None  # text models have none
 
 
 class BiEncoder(SentenceModule):

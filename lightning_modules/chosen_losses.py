@@ -1,22 +1,23 @@
-"""Which loss trains on which dataset, in which reading: decided by what classes declare, without loading torch."""
+"""Which loss trains on which dataset, in which reading: decided by what models and losses say of themselves."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from conf.declared import INNER, Declared, declared, declared_loss
 from conf.job import JobConfig
+from conf.own_classes import keys_of, own_class
 from juzhen.core.contract import VIEWS, choose_view
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_GRADES, Kind
-from juzhen.core.named import WITHOUT_BATCH, name_of
+from juzhen.core.nodes import INNER, WITHOUT_BATCH, name_of
 from juzhen.core.places import CONFIGURATION
 from juzhen.data.spec import DatasetConfig, LearningConfig
+from juzhen.models import settings_of
+from juzhen.models.settings import ModelSettings
 
-MODEL = "lightning_modules.biencoder.BiEncoder"
 LOSS_FOLDER = CONFIGURATION / "loss"
 OWN_NEGATIVES = "juzhen.losses.contrast.InfoNCEOwn"
 
@@ -34,12 +35,60 @@ class Match:
     loss: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a loss asks of data and model, as `juzhen.losses.loss.Loss` explains it."""
+
+    input_kinds: tuple[Kind, ...]
+    consumes: str
+    reads_tokens: bool
+    needs_teacher_scores: bool
+    has_head: bool
+
+    def suits(self, provided: Sequence[str]) -> bool:
+        """A model that provides these can give it what it consumes."""
+        return self.consumes in provided or (self.reads_tokens and "tokens" in provided)
+
+
+def _needs(loss: Any) -> Needs:
+    return Needs(**{field.name: getattr(loss, field.name) for field in fields(Needs)})
+
+
+def declared_loss(node: Mapping[str, Any]) -> Needs:
+    """What a loss asks, by its settings; of one around another loss, what that one learns from.
+
+    Raises UserError where it cannot be made around that one, and for a path to no class of juzhen's.
+    """
+    outer: Any = own_class(node["_target_"])
+    takes = getattr(outer, "takes", None)
+    if takes is None:
+        return _needs(outer)
+    inner_node = node.get(INNER)
+    if not isinstance(inner_node, Mapping) or "_target_" not in inner_node:
+        raise UserError(f"loss={name_of(node)}: expected one loss inside; type loss@loss.{INNER}=cosent")
+    inner = declared_loss(inner_node)
+    is_fixed = inner.has_head and not outer.takes_heads
+    if is_fixed or inner.consumes not in takes:
+        reason = "it owns a head of one size of embedding" if is_fixed else f"it reads {inner.consumes}"
+        raise UserError(
+            f"loss={name_of(node)}: loss={name_of(inner_node)} cannot be inside, as {reason}; "
+            f"choose a loss of scores or of embeddings, as in loss@loss.{INNER}=cosent"
+        )
+    takes_over = not outer.consumes or inner.consumes in ("teacher", "guide")
+    return replace(
+        _needs(outer),
+        input_kinds=inner.input_kinds,
+        needs_teacher_scores=inner.needs_teacher_scores,
+        consumes=inner.consumes if takes_over else outer.consumes,
+    )
+
+
 def chosen_losses(job: JobConfig) -> dict[str, Match]:
     """One match per trained dataset, in order. Raises UserError when a loss cannot learn from a set.
 
     The numbers of losses are not tried: see `lightning_modules.matching`.
     """
-    model = declared(job.model["_target_"])
+    model = settings_of(job.model)
     if model.input_kind is not None and model.loss_kind is None:
         _refuse_losses(job, model)
     matches = {}
@@ -52,7 +101,7 @@ def chosen_losses(job: JobConfig) -> dict[str, Match]:
     return matches
 
 
-def _refuse_losses(job: JobConfig, model: Declared) -> None:
+def _refuse_losses(job: JobConfig, model: type[ModelSettings]) -> None:
     """Raises UserError where a set or a stage is given a loss of its own, and the model would read none.
 
     The loss of the job is there whether anybody asked for it or not, and is left unread.
@@ -61,17 +110,17 @@ def _refuse_losses(job: JobConfig, model: Declared) -> None:
         for name, owner in owners.items():
             if owner.loss is not None:
                 raise UserError(
-                    f"schedule.{group}.{name}.loss: {model.name} learns without a loss; leave it out"
+                    f"schedule.{group}.{name}.loss: {model.class_name()} learns without a loss; leave it out"
                 )
 
 
 def _for_what_is_made(
-    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: Declared
+    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: type[ModelSettings]
 ) -> tuple[Kind, Mapping[str, Any]]:
     """Kind that rows are read as, and the loss for what the model makes of them, {} where it needs none."""
     kinds_needed = (model.input_kind,)
     view = choose_view(
-        name, Kind(dataset.kind), model.name, kinds_needed, wanted=dataset.view, chooser="model"
+        name, Kind(dataset.kind), model.class_name(), kinds_needed, wanted=dataset.view, chooser="model"
     )
     kind_made = model.loss_kind
     if kind_made is None:
@@ -85,14 +134,14 @@ def _for_what_is_made(
             loss_name for loss_name, kinds in _losses_on_file(model.provides).items() if kind_made in kinds
         ]
         raise UserError(
-            f"loss={name_of(chosen)}: {model.name} makes {kind_made.replace('_', ' ')}s, which this loss does not "
-            f"take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
+            f"loss={name_of(chosen)}: {model.class_name()} makes {kind_made.replace('_', ' ')}s, which this loss "
+            f"does not take; choose one of {', '.join(fitting)}, as in loss={fitting[0]}"
         )
     return view, chosen
 
 
 def _for_the_rows(
-    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: Declared
+    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: type[ModelSettings]
 ) -> tuple[Kind, Mapping[str, Any]]:
     """Kind that rows are read as, which is what the loss is fed, and the loss."""
     kind = Kind(dataset.kind)
@@ -104,7 +153,7 @@ def _for_the_rows(
 
 
 def _of_kind(
-    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: Declared
+    name: str, dataset: DatasetConfig, losses: Mapping[str, Any], model: type[ModelSettings]
 ) -> Mapping[str, Any]:
     """The loss of a table by kinds: that of the set's kind, else of the first kind that a view leads to.
 
@@ -125,7 +174,7 @@ def _of_kind(
 
 
 def _as_the_set_says(
-    loss: Mapping[str, Any], dataset: DatasetConfig, kind: Kind, model: Declared
+    loss: Mapping[str, Any], dataset: DatasetConfig, kind: Kind, model: type[ModelSettings]
 ) -> Mapping[str, Any]:
     """The loss with what the set says of its own. Raises UserError for what would not be as it says.
 
@@ -148,11 +197,13 @@ def _as_the_set_says(
     return loss if learning.temperature is None else {**loss, "temperature": learning.temperature}
 
 
-def _obstacle(key: str, value: Any, loss: Mapping[str, Any], kind: Kind, model: Declared) -> str | None:
+def _obstacle(
+    key: str, value: Any, loss: Mapping[str, Any], kind: Kind, model: type[ModelSettings]
+) -> str | None:
     """Why a value would not be what it says, and what to do about it; None where nothing is in its way."""
-    learner = f"loss={name_of(loss)}" if loss else model.name
+    learner = f"loss={name_of(loss)}" if loss else model.class_name()
     if key == "temperature":
-        if not loss or "temperature" not in declared(loss["_target_"]).settings.model_fields:
+        if not loss or "temperature" not in keys_of(loss["_target_"]).model_fields:
             return f"{learner} has none; choose a loss with a temperature, such as loss=info_nce"
         if "cosines" not in model.provides or loss.get("temperature_unit", "score") != "score":
             return f"it divides cosines, and {learner} gets other numbers here; type loss.temperature=…"
@@ -189,7 +240,7 @@ TAUGHT = {"teacher": "distill", "guide": "guided"}
 """What a loss consumes of another encoder → the model that gives it."""
 
 
-def _require_readable(name: str, loss: Declared, kind: Kind, model: Declared) -> None:
+def _require_readable(name: str, loss: Needs, kind: Kind, model: type[ModelSettings]) -> None:
     """Raises UserError, with losses that can, where a loss cannot learn from what a model gives."""
     if loss.suits(model.provides):
         return
@@ -203,7 +254,7 @@ def _require_readable(name: str, loss: Declared, kind: Kind, model: Declared) ->
             other for other, kinds in on_file.items() if set(VIEWS[kind]) & set(kinds)
         ]
         hint = f"choose one of {', '.join(fitting) or 'none on file'}"
-    raise UserError(f"loss={name} needs {NEEDS[loss.consumes]}, and {model.name} gives none; {hint}")
+    raise UserError(f"loss={name} needs {NEEDS[loss.consumes]}, and {model.class_name()} gives none; {hint}")
 
 
 @cache
@@ -213,9 +264,11 @@ def _losses_on_file(provided: tuple[str, ...] | None = None) -> dict[str, tuple[
     Without those around another loss, and those that need a teacher's scores, which few sets have: the rest can be
     suggested for any set of a kind.
     """
-    provided = provided or declared(MODEL).provides
+    provided = provided or ModelSettings.provides
     nodes = {path.stem: OmegaConf.load(path) for path in sorted(LOSS_FOLDER.glob("*.yaml"))}
-    targets = {name: declared(node["_target_"]) for name, node in nodes.items() if "_target_" in node}
+    targets = {
+        name: _needs(own_class(node["_target_"])) for name, node in nodes.items() if "_target_" in node
+    }
     return {
         name: target.input_kinds
         for name, target in targets.items()

@@ -1,9 +1,8 @@
 """ColBERT: a vector for each token of a query and of a document, and the mean of the nearest ones as similarity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,14 +11,13 @@ from torch import Tensor
 from conf.job import JobConfig
 from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
-from juzhen.core.measures import UNSCORED_BY_TOKENS
 from juzhen.encoders.parts import num_positions
 from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector, load_multi_vector
 from juzhen.families.late.evaluator import MaxSimEvaluator
 from juzhen.families.late.layout import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
 from juzhen.families.registry import family_of
-from lightning_modules.base import ModelSettings, SentenceModule
+from juzhen.models.colbert import ColBERTSettings
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match
 from lightning_modules.starts import put_adapter, require_mergeable, require_start, start_without_adapter
@@ -29,16 +27,6 @@ DIM = 128
 
 OF_PLACES = {"anchors": 1, "first": 1, "positives": 1, "second": 1, "negatives": 2}
 """Tensor of token vectors → its axis of tokens."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ColBERTSettings(ModelSettings):
-    dim: int | None
-    query_length: int | None
-    expansion: bool | None
-    expansion_attends: bool | None
-    skip_punctuation: bool | None
-    markers: bool
 
 
 class ColBERT(SentenceModule):
@@ -54,9 +42,6 @@ class ColBERT(SentenceModule):
     skip_punctuation   signs of documents are not scored
     markers            tokens [Q] and [D] before the texts of a new one, where the backbone has no prompts
     """
-
-    provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "lists", "tokens")
-    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_TOKENS
 
     Settings = ColBERTSettings
 

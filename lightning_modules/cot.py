@@ -2,26 +2,24 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 
-from conf.declared import declared_loss
 from conf.job import JobConfig
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.named import name_of
+from juzhen.core.nodes import name_of
 from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.prompts import TEMPLATES, refuse_prompt
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.templates import Templates
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
-from lightning_modules.biencoder import BiEncoder, BiEncoderSettings
-from lightning_modules.chosen_losses import Match
+from juzhen.models.cot import CotEncoderSettings
+from lightning_modules.biencoder import BiEncoder
+from lightning_modules.chosen_losses import Match, declared_loss
 
 log = logging.getLogger(__name__)
 
@@ -44,19 +42,6 @@ WAY_OUT = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CotEncoderSettings(BiEncoderSettings):
-    variant: str = ""
-    language: str | None
-    templates: dict
-    use_negative: bool
-    read: Literal["last", "mean", "pooling"]
-    denoise: Literal["none", "positions", "pads"]
-    untrained_mask: bool = False
-    end_to_end: bool
-    match_norm: bool
-
-
 class CotEncoder(BiEncoder):
     """A sentence in the anchor's template shall find itself in the positive's, and not in the negative's.
 
@@ -67,9 +52,6 @@ class CotEncoder(BiEncoder):
     A [MASK] that sees nothing of its sentence learns nothing, and one that never stood for a hidden token learns
     slowly: the first is refused, the second too unless `untrained_mask` is true.
     """
-
-    input_kind = Kind.SENTENCE
-    loss_kind = Kind.POSITIVE_PAIR
 
     Settings = CotEncoderSettings
 

@@ -2,14 +2,12 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from conf.declared import declared_loss
 from conf.job import JobConfig
 from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch, without_missing
@@ -17,7 +15,6 @@ from juzhen.core.constants import constants
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.measures import UNSCORED_BY_PAIRS
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, CrossEncoder
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
@@ -26,21 +23,13 @@ from juzhen.encoders.locate import is_cross_encoder
 from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families.registry import family_of
-from lightning_modules.base import ModelSettings, SentenceModule
+from juzhen.models.crossencoder import CrossEncoderModuleSettings
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
-from lightning_modules.chosen_losses import Match, chosen_losses, class_grades
+from lightning_modules.chosen_losses import Match, chosen_losses, class_grades, declared_loss
 from lightning_modules.starts import require_start
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CrossEncoderModuleSettings(ModelSettings):
-    pooling: Literal["cls", "mean"] | None
-    segments: bool | None
-    symmetric: bool | None
-    symmetric_training: bool
-    head_dropout: float | None = None  # runs of before have none
 
 
 def require_no_embeddings(job: JobConfig, model: str) -> None:
@@ -66,9 +55,6 @@ class CrossEncoderModule(SentenceModule):
     symmetric_training  so is what the loss consumes
     head_dropout        share of what the head sees that is dropped in training; None: as in the transformer's layers
     """
-
-    provides = ("scores", "logits", "lists", "drawn_lists")
-    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_PAIRS
 
     Settings = CrossEncoderModuleSettings
 

@@ -1,9 +1,8 @@
 """Bi-encoders that another encoder says something to: a teacher whose space is learnt, or a guide."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +11,8 @@ from torch import nn
 from conf.job import JobConfig
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError, require_number
-from juzhen.core.examples import Examples, Kind
-from juzhen.core.named import name_of
+from juzhen.core.examples import Examples
+from juzhen.core.nodes import name_of
 from juzhen.core.truncation import collected
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, Vectors
@@ -23,16 +22,15 @@ from juzhen.encoders.locate import encoder_source, has_score_head
 from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import Projection
 from juzhen.encoders.spec import BackboneConfig
-from lightning_modules.biencoder import BiEncoder, BiEncoderSettings, augmentation_of, nested_losses
+from juzhen.models.distill import (
+    DistillModuleSettings,
+    DistillTranslationsSettings,
+    GuidedSettings,
+    TaughtSettings,
+)
+from lightning_modules.biencoder import BiEncoder, augmentation_of, nested_losses
 from lightning_modules.chosen_losses import Match
 from lightning_modules.matching import build_loss
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaughtSettings(BiEncoderSettings):
-    teacher: str
-    teacher_revision: str | None
-    teacher_prompt: str | None
 
 
 class Taught(BiEncoder):
@@ -121,12 +119,6 @@ TURNED_BY = 8_192
 IDENTITY = "torch.nn.modules.linear.Identity"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DistillModuleSettings(TaughtSettings):
-    center: float
-    projection: Literal["drop", "keep", "pca"]
-
-
 class DistillModule(Taught):
     """A student learns its teacher's embedding space (Reimers and Gurevych 2020, https://arxiv.org/abs/2004.09813).
 
@@ -139,10 +131,6 @@ class DistillModule(Taught):
     Any set can be learnt from: of pairs, their sentences are. Evaluation is that of the bi-encoder, by what the
     student's encoder gives.
     """
-
-    input_kind = Kind.SENTENCE
-    loss_kind = Kind.SENTENCE
-    provides: ClassVar[tuple[str, ...]] = ("teacher",)
 
     Settings = DistillModuleSettings
 
@@ -239,7 +227,7 @@ class DistillTranslations(DistillModule):
     With translations as pairs, a student learns a language that its teacher does not know (as Distill, section 2).
     """
 
-    input_kind = Kind.POSITIVE_PAIR
+    Settings = DistillTranslationsSettings
 
 
 def _size_of_teacher(settings: DistillModuleSettings) -> int:
@@ -252,7 +240,7 @@ class Guided(Taught):
     The guide is its teacher. It reads every text of a row as the set has it, whatever augmentation makes of it.
     """
 
-    provides: ClassVar[tuple[str, ...]] = ("guide",)
+    Settings = GuidedSettings
 
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)

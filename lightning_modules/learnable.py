@@ -16,7 +16,7 @@ from datamodules.datamodule import SentenceDataModule
 from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.named import name_of
+from juzhen.core.nodes import name_of
 from juzhen.core.numerals import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss

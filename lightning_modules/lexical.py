@@ -1,24 +1,16 @@
 """TF-IDF, word overlap and BM25 as models: nothing is learnt, and the evaluation is the same as for the others."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from conf.job import JobConfig
 from juzhen.core.errors import require_number
-from juzhen.core.examples import Kind
-from juzhen.core.measures import UNSCORED_BY_BM25
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator
 from juzhen.families.registry import FAMILIES
-from lightning_modules.base import ModelSettings, SentenceModule
+from juzhen.models.lexical import BM25ModuleSettings, LexicalSettings
+from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
-
-
-@dataclass(frozen=True, kw_only=True)
-class LexicalSettings(ModelSettings):
-    method: Literal["tf_idf", "jaccard", "dice"] = "tf_idf"
-    tokens: Literal["characters", "jieba"] = "characters"
 
 
 class Lexical(SentenceModule):
@@ -28,8 +20,6 @@ class Lexical(SentenceModule):
             of the two texts' terms
     tokens  of jaccard and dice: Chinese by characters and pairs of neighbouring ones, or by words as jieba cuts them
     """
-
-    trains = False
 
     Settings = LexicalSettings
 
@@ -51,21 +41,12 @@ class Lexical(SentenceModule):
         return LexicalEvaluator(**vars(self.settings(self.job)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class BM25ModuleSettings(ModelSettings):
-    tokens: Literal["characters", "jieba"]
-    k1: float
-    b: float
-
-
 class BM25Module(Lexical):
     """The documents of a query by the terms that they share, see `juzhen.metrics.bm25`.
 
     tokens  terms of Chinese: characters and pairs of neighbouring ones, or words as jieba cuts them
     k1, b   how much a term counts that occurs again, and how much a long document is held against it
     """
-
-    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_BM25
 
     Settings = BM25ModuleSettings
 

@@ -1,8 +1,8 @@
 """Masked language modelling: the encoder learns from text alone, by naming tokens that were hidden from it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +24,8 @@ from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
 from juzhen.metrics.transfer import Features
-from lightning_modules.biencoder import BiEncoder, BiEncoderSettings
+from juzhen.models.mlm import MaskedLanguageModelSettings
+from lightning_modules.biencoder import BiEncoder
 
 EVALUATION_STEP = -1
 """Stands for the step wherever dev is masked: each validation hides the same tokens."""
@@ -105,15 +106,6 @@ def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:
     return Vocabulary.of(encoder.tokenizer, size=size, prompt=encoder.prompt)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MaskedLanguageModelSettings(BiEncoderSettings):
-    mask_rate: float
-    strategy: str
-    mean_span: float
-    mask_share: float
-    random_share: float
-
-
 class MaskedLanguageModel(BiEncoder):
     """Cross entropy of the hidden tokens (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.1).
 
@@ -124,10 +116,6 @@ class MaskedLanguageModel(BiEncoder):
     The head is the architecture's own, pretrained where the backbone's folder holds it; it is part of checkpoints,
     but not of the encoder that a run leaves behind.
     """
-
-    input_kind = Kind.SENTENCE
-    unscored: ClassVar[Mapping[Kind, str]] = {}
-    metric = "mlm_accuracy"
 
     Settings = MaskedLanguageModelSettings
 

@@ -1,9 +1,8 @@
 """A generative reranker: the answer of a language model, asked about a query and a document, as their score."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from conf.job import JobConfig
 from juzhen.core.errors import UserError
@@ -14,19 +13,12 @@ from juzhen.encoders.locate import download, encoder_folder, locate_folder
 from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.families.answers.encoder import READER, GenerativeReranker
 from juzhen.families.registry import family_of
-from lightning_modules.base import ModelSettings, SentenceModule
+from juzhen.models.reranker import RerankerModuleSettings
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import fitted
 from lightning_modules.chosen_losses import Match
 from lightning_modules.crossencoder import CrossEncoderModule, require_no_embeddings
 from lightning_modules.starts import require_start
-
-
-@dataclass(frozen=True, kw_only=True)
-class RerankerSettings(ModelSettings):
-    true_answer: str | None
-    false_answer: str | None
-    instruction: str | None
-    template: str | None
 
 
 class RerankerModule(CrossEncoderModule):
@@ -37,9 +29,7 @@ class RerankerModule(CrossEncoderModule):
     true_answer, false_answer, instruction, template  as of `GenerativeReranker.around`; None: as the folder says
     """
 
-    provides: ClassVar[tuple[str, ...]] = ("scores", "lists")
-
-    Settings = RerankerSettings  # type: ignore[assignment]
+    Settings = RerankerModuleSettings
 
     def __init__(self, *, encoder: GenerativeReranker, **shared: Any) -> None:
         SentenceModule.__init__(self, **shared)

@@ -1,43 +1,31 @@
 """SPLADE: a weight for each token of the vocabulary, and the dot product of a query and a document as similarity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from conf.declared import INNER
 from conf.job import JobConfig
 from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
-from juzhen.core.measures import UNSCORED_BY_WEIGHTS
-from juzhen.core.named import name_of
+from juzhen.core.nodes import INNER, name_of
 from juzhen.families.registry import family_of
 from juzhen.families.sparse.encoder import SparseEncoder, is_sparse, load_sparse
 from juzhen.families.sparse.evaluator import SparseEvaluator
 from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS
 from juzhen.losses.loss import LossOutput
 from juzhen.losses.sparsity import flops, mean_nonzero, warmed_up
-from lightning_modules.base import ModelSettings, SentenceModule
+from juzhen.models.splade import SpladeSettings
+from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.chosen_losses import Match
 from lightning_modules.starts import put_adapter, require_mergeable, require_start, start_without_adapter
 
 UNDECIDED_AT_0 = ("bce", "ce_mse", "cosent_bce")
 """Losses that take the sigmoid of a score for a probability; others say so by their activation."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpladeSettings(ModelSettings):
-    pooling: str | None
-    activation: str | None
-    query_flops: float
-    document_flops: float
-    flops_warmup_percent: float
 
 
 class Splade(SentenceModule):
@@ -51,9 +39,6 @@ class Splade(SentenceModule):
     times (step / warm-up)² while it warms up. What is None is as the folder that the job starts from says, else as in
     conf/model/splade.yaml.
     """
-
-    provides: ClassVar[tuple[str, ...]] = ("scores", "lists", "tokens")
-    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_WEIGHTS
 
     Settings = SpladeSettings
 

@@ -1,7 +1,7 @@
 """Bi-encoders that learn from text alone: a sentence and a changed form of it, or two pieces of a text, are a pair."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch.nn.functional as F
@@ -9,28 +9,16 @@ import torch.nn.functional as F
 from conf.job import JobConfig
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError, require_number
-from juzhen.core.examples import Kind
 from juzhen.encoders.crops import CropCollator, Crops
 from juzhen.encoders.masking import MaskedTokenHead, Masking
 from juzhen.encoders.text_collate import ViewCollator
 from juzhen.encoders.views import Views
 from juzhen.encoders.views_text import TextViews
 from juzhen.losses.loss import LossOutput
-from lightning_modules.biencoder import BiEncoder, BiEncoderSettings, changes_of
+from juzhen.models.views import CropEncoderSettings, ViewEncoderSettings
+from lightning_modules.biencoder import BiEncoder, changes_of
 from lightning_modules.chosen_losses import Match
 from lightning_modules.mlm import vocabulary_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class ViewEncoderSettings(BiEncoderSettings):
-    views: Sequence[str]
-    changes_anchor: bool
-    delete: float
-    repeat: float
-    cutoff: float
-    shuffle: int
-    synonym: float
-    translations: str | None
 
 
 class ViewEncoder(BiEncoder):
@@ -40,9 +28,6 @@ class ViewEncoder(BiEncoder):
     are encoded apart, each with a dropout mask of its own: without any views this is unsupervised SimCSE (Gao et al.
     2021, https://arxiv.org/abs/2104.08821). Evaluation is that of the bi-encoder: sentences as they are.
     """
-
-    input_kind = Kind.SENTENCE
-    loss_kind = Kind.POSITIVE_PAIR
 
     Settings = ViewEncoderSettings
 
@@ -64,15 +49,6 @@ class ViewEncoder(BiEncoder):
         TextViews(Views.of(job.model))  # a file of translations is read here, before any data
 
 
-@dataclass(frozen=True, kw_only=True)
-class CropEncoderSettings(BiEncoderSettings):
-    shares: Sequence[float]
-    delete: float
-    neighbour_share: float
-    mlm_weight: float
-    mask_rate: float
-
-
 class CropEncoder(BiEncoder):
     """Pieces of one text are anchor and positive (Izacard et al. 2022, https://arxiv.org/abs/2112.09118, section 3.1).
 
@@ -81,9 +57,6 @@ class CropEncoder(BiEncoder):
     2022, https://arxiv.org/abs/2108.05540, section 3.2): loss + mlm_weight · mean loss per hidden token of the process.
     Evaluation is that of the bi-encoder: whole sentences.
     """
-
-    input_kind = Kind.SENTENCE
-    loss_kind = Kind.POSITIVE_PAIR
 
     Settings = CropEncoderSettings
 

@@ -9,23 +9,26 @@ from sources import FRAMEWORKS, imports
 
 LIBRARY = {
     "core": set(),
+    "models": {"core"},
     "data": {"core"},
     "losses": {"core"},
     "metrics": {"core"},
     "encoders": {"core", "data"},
     "adapters": {"core", "encoders"},
     "backends": {"core", "encoders"},
-    "evaluation": {"core", "data", "encoders", "backends", "metrics", "families"},
-    "families": {"core", "data", "encoders", "backends", "metrics", "evaluation"},
+    "evaluation": {"core", "data", "encoders", "backends", "metrics", "families", "models"},
+    "families": {"core", "data", "encoders", "backends", "metrics", "evaluation", "models"},
     "calibration": {"core", "data", "encoders", "backends", "metrics", "evaluation", "families"},
     "mining": {"core", "data", "encoders", "backends", "metrics", "families"},
-    "report": {"core", "data", "metrics"},
-    "merging": {"core", "data", "encoders", "evaluation", "families", "report"},
+    "identity": {"core", "encoders", "losses", "models"},
+    "report": {"core", "data", "metrics", "models", "identity"},
+    "merging": {"core", "data", "encoders", "evaluation", "families", "identity", "models", "report"},
     "index": {"core", "data", "encoders", "metrics"},
     "serving": {"core", "data", "encoders", "backends", "index"},
     "export": {"core", "data", "encoders", "backends", "metrics", "families"},
 }
-"""Room of the library → the rooms that it may import."""
+"""Room of the library → the rooms that it may import; identity.py, a file, stands between what a job is made of and
+the rooms that read its results."""
 
 LIBRARY["cli"] = LIBRARY.keys() - {"losses"}
 

@@ -1,14 +1,16 @@
-"""What is read of the source of models, losses and callbacks is what the classes are, and what they take."""
+"""What models, losses and callbacks say that they take is what they take, and a model is what its settings say."""
 
 import inspect
 
 import pytest
 from omegaconf import OmegaConf
 
-from conf.declared import ATTRIBUTES, HEAD, declared
-from conf.own_classes import own_class
+from conf.own_classes import HEAD, keys_of, own_class, own_targets
 from juzhen.core.errors import UserError
 from juzhen.core.schema import ConfigError
+from juzhen.losses.unchanged import LATER_NUMBERS, OFF
+from juzhen.models import all_settings, settings_of
+from juzhen.models.settings import ATTRIBUTES
 from launch.job import check_target
 from launch.naming import run_name
 
@@ -34,17 +36,39 @@ def taken(own):
     }
 
 
-def test_what_is_read_is_what_the_classes_are(project_root):
+def test_a_configuration_may_set_what_the_classes_take(project_root):
     groups = ("model", "loss", "callbacks", "mining", "weights")
     found = {target for group in groups for target in targets(project_root, group)}
     assert len(found) > 30
     for target in found:
-        own, told = own_class(target), declared(target)
-        assert {name: one.is_required() for name, one in told.settings.model_fields.items()} == taken(own), (
-            target
-        )
-        for name in ATTRIBUTES:
-            assert getattr(told, name) == getattr(own, name, None), (target, name)
+        keys = keys_of(target).model_fields
+        assert {name: one.is_required() for name, one in keys.items()} == taken(own_class(target)), target
+
+
+def test_a_model_is_what_its_settings_say(project_root):
+    files = [OmegaConf.load(path) for path in sorted((project_root / "conf" / "model").glob("*.yaml"))]
+    named = {file["_target_"]: file["name"] for file in files if "_target_" in file}
+    assert sorted(named) == list(own_targets("lightning_modules"))
+    for target, name in named.items():
+        own, settings = own_class(target), settings_of({"_target_": target})
+        assert (own.Settings, settings.target(), settings.name) == (settings, target, name)
+        assert [getattr(own, attribute) for attribute in ATTRIBUTES] == [
+            getattr(settings, attribute) for attribute in ATTRIBUTES
+        ]
+        own_keys = keys_of(target).model_fields
+        assert {*settings.for_learning, *settings.changes_nothing} <= {*own_keys}, target
+    assert len(all_settings()) == len(named)
+
+
+def test_a_model_whose_class_is_not_known_goes_by_its_name():
+    assert settings_of({"_target_": "somewhere.Else", "name": "bm25"}) is all_settings()["BM25Module"]
+    assert settings_of({"_target_": "somewhere.Else", "name": "another"}).trains
+
+
+def test_numbers_that_are_left_out_of_keys_are_numbers_of_their_loss(project_root):
+    for name, numbers in (LATER_NUMBERS | OFF).items():
+        target = OmegaConf.load(project_root / "conf" / "loss" / f"{name}.yaml")["_target_"]
+        assert {*numbers} <= {*keys_of(target).model_fields}, name
 
 
 @pytest.mark.parametrize(
@@ -58,7 +82,7 @@ def test_what_is_read_is_what_the_classes_are(project_root):
 )
 def test_nothing_but_classes_of_the_project_is_read(target):
     with pytest.raises(UserError, match="no class of juzhen's"):
-        declared(target)
+        keys_of(target)
 
 
 COSENT = {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent"}

@@ -18,7 +18,6 @@ from pages import EDITIONS, WORKED_CHANGES, appended, commands, page, programs, 
 
 import callbacks
 import juzhen.losses
-from conf import declared
 from juzhen.cli.main import main
 from juzhen.cli.verbs import VERBS
 from juzhen.cli.verbs import commands as commands_of
@@ -106,9 +105,6 @@ def extended_root(tmp_path_factory):
         for package in (juzhen.losses, callbacks):
             folder = root.joinpath(*package.__name__.split("."))
             patch.setattr(package, "__path__", [*package.__path__, str(folder)])
-        patch.setattr("conf.declared.ROOT", root)
-        for cached in (declared.declared, declared._source, declared._outline):
-            cached.cache_clear()
         # Sets are made in the copy, of tables as a reader has them.
         patch.setattr("juzhen.cli.new.CONFIGURATION", root / "conf")
         patch.setattr("juzhen.data.new_set.DATASETS", root / "conf" / "dataset")

@@ -6,9 +6,9 @@ import pytest
 from jobs import compose_job, run_job
 from omegaconf import open_dict
 
-from juzhen.core.named import PROMPT_KEYS
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder
+from juzhen.identity import PROMPT_KEYS
 from launch.naming import run_key
 
 PROMPT = ("backbone.prompts={query: '问：'}", "backbone.default_prompt_name=query")

@@ -10,7 +10,6 @@ from omegaconf import open_dict
 
 import juzhen
 from juzhen.core.examples import Examples, Kind, Side
-from juzhen.core.named import deciding_set
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set
 from juzhen.data.rankings import RankingSet, as_ranking, as_retrieval
@@ -24,6 +23,7 @@ from juzhen.evaluation import evaluate
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.identity import deciding_set
 from juzhen.mining.candidates import DenseRetriever
 from juzhen.mining.in_training import MinedRows
 from juzhen.mining.options import MiningOptions

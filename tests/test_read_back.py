@@ -24,9 +24,9 @@ from juzhen.encoders.layout import (
 from juzhen.encoders.locate import check_weights_index
 from juzhen.encoders.settings_file import read_settings
 from juzhen.export import opened
+from juzhen.identity import identify
 from juzhen.mining.negatives import _claim
 from juzhen.report.encoders import load_models
-from juzhen.report.identity import identify
 from juzhen.report.leaks import Audit, parts_of
 from launch import data_record, job_record
 from launch.stage_store import StageEntry

@@ -8,7 +8,7 @@ from conf.own_classes import is_own
 from juzhen.core.errors import UserError
 from juzhen.core.result import FORMAT_VERSION, RESULT_FILE, Result
 from juzhen.evaluation.late import LateColumns
-from juzhen.report.identity import identify
+from juzhen.identity import identify
 from launch.naming import run_key
 
 COSENT = {"_target_": "juzhen.losses.cosent.CoSENT", "name": "cosent"}

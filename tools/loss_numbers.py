@@ -11,10 +11,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from conf import for_scores
-from conf.declared import INNER, declared_loss
 from conf.own_classes import own_class
-from juzhen.core.named import numbers_of
+from juzhen.core.nodes import INNER, numbers_of
 from juzhen.core.places import CONFIGURATION
+from lightning_modules.chosen_losses import declared_loss
 
 FAMILIES = {
     for_scores.COSINE: ("biencoder", "distill", "guided"),

@@ -17,18 +17,18 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 
 import juzhen.losses
-from conf.declared import INNER, declared_loss
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
+from juzhen.core.nodes import INNER
 from juzhen.core.places import CONFIGURATION
 from juzhen.core.tensors import TENSORS
 from juzhen.core.whole import write_text
 from launch.job import read_job
 from launch.naming import register_resolvers
-from lightning_modules.chosen_losses import NEEDS
+from lightning_modules.chosen_losses import NEEDS, declared_loss
 from lightning_modules.matching import build_loss, match_losses
 from tools.loss_numbers import losses_for, number_table, options
 

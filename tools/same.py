@@ -185,7 +185,8 @@ def _short(value: Any) -> str:
 def keys() -> Facts:
     """Key, row and label of every committed result, from the job that it has stored."""
     from juzhen.core.result import Result
-    from juzhen.report.identity import identify, label_runs
+    from juzhen.identity import identify
+    from juzhen.report.identity import label_runs
     from launch.naming import run_key
 
     facts: Facts = {}
@@ -203,7 +204,7 @@ def keys() -> Facts:
 
 
 def _row(row: Any) -> str:
-    return _digest(repr((row.trained_on, row.settings, row.backbone, sorted(row.unread))))
+    return _digest(repr((row.trained_on, row.settings, row.backbone)))
 
 
 def _runs_of(path: Path) -> Path:

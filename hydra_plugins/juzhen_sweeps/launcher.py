@@ -13,6 +13,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from juzhen.core.errors import UserError
+from juzhen.identity import why_unread
 from launch.data_record import GoneError, require_same_data
 from launch.hydra_internals import flag_parser
 from launch.job import read_job
@@ -20,7 +21,6 @@ from launch.job_record import require_same_job
 from launch.naming import run_key
 from launch.run_folder import offline_line
 from launch.sweep_rows import key_of, keys_of_sweep
-from launch.unread import why_unread
 from launch.words import Groups
 from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell

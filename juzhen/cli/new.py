@@ -15,10 +15,10 @@ from juzhen.cli import options
 from juzhen.cli.options import DataDir, data_folder
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
-from juzhen.core.named import LEXICAL
 from juzhen.core.numerals import LARGEST
 from juzhen.core.places import BUILTIN, CONFIGURATION, IS_CLONE, ROOT
 from juzhen.core.texts import short
+from juzhen.models.lexical import LEXICAL
 
 if TYPE_CHECKING:
     from juzhen.data.new_set import NewSet

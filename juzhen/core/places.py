@@ -1,6 +1,7 @@
 """Where the package lies, and what lies beside it in a clone of the project."""
 
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of `juzhen`, with its data below builtin/."""
@@ -17,3 +18,9 @@ DATASETS = CONFIGURATION / "dataset" if IS_CLONE else PACKAGE / "data" / "descri
 
 DISTRIBUTION = "juzhen-embeddings"
 """What `pip` calls it; "juzhen" is another project there."""
+
+
+def is_here(path: Any) -> bool:
+    """Whether an encoder lies in a folder, or is built in: a revision is of the hub."""
+    text = str(path or "")
+    return text.startswith("builtin/") or Path(text).expanduser().is_dir()

@@ -218,3 +218,17 @@ class DataRequest(Protocol):
 
     @property
     def evaluation(self) -> EvaluationRequest: ...
+
+
+def made_from(verb: str, source: str, origin: str) -> str:
+    """The `origin` of a set that a verb makes of `source`, which is set/split and has an origin of its own.
+
+    >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distil", "lcqmc/train", "https://…")))
+    ['lcqmc_hard', 'lcqmc']
+    """
+    return f"juzhen {verb}, from {source} ({origin})"
+
+
+def parents(origin: str) -> list[str]:
+    """The sets that one was made of by our verbs, as its `origin` says, the nearest first."""
+    return re.findall(r"juzhen \w+, from ([^/\s]+)/\w+ \(", origin)

@@ -15,9 +15,8 @@ from juzhen.core.contract import VIEWS
 from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Examples, Kind
-from juzhen.core.named import made_from
 from juzhen.core.whole import write_text
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, made_from
 from juzhen.data.views import apply_view
 from juzhen.metrics.correlation import spearman
 from juzhen.mining.sets import write_description

@@ -8,7 +8,7 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Kind
-from juzhen.core.named import LEXICAL, name_of
+from juzhen.core.nodes import name_of
 from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.schema import validated
 from juzhen.core.weights import weights_digest
@@ -16,6 +16,7 @@ from juzhen.core.whole import KEPT_ASIDE
 from juzhen.data.files import has_split
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.spec import BackboneConfig
+from juzhen.models.lexical import LEXICAL
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""

@@ -10,7 +10,7 @@ from typing import Any
 from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.named import name_of, numbers_of
+from juzhen.core.nodes import name_of, numbers_of
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.data.leaks import Seen, SeenRows

@@ -13,7 +13,6 @@ import torch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.measures import UNSCORED
-from juzhen.core.named import TF_IDF
 from juzhen.core.rooms import offered
 from juzhen.encoders.asking_collate import AskingCollator, as_asked
 from juzhen.encoders.bundle import save_encoder
@@ -35,6 +34,7 @@ from juzhen.encoders.transformer import compile_layers
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
 from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
 from juzhen.evaluation.spec import HardwareConfig
+from juzhen.models.lexical import TF_IDF
 
 
 class Family(ABC):

@@ -14,10 +14,10 @@ from jaxtyping import Float
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.fitted import Fusion
-from juzhen.core.named import LEXICAL
 from juzhen.core.rooms import offered, offers
 from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder
 from juzhen.families.family import BiEncoders, CrossEncoders, Family, LexicalBaselines, TemplateEncoders
+from juzhen.models.lexical import LEXICAL
 
 FAMILIES: dict[str, Family] = {
     "bi_encoder": BiEncoders(),

@@ -24,8 +24,9 @@ from juzhen.evaluation.devices import device_name
 from juzhen.evaluation.finished import FinishedRun, load_start
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.identity import identify
 from juzhen.merging.merge import Merged, Recipe, dev_settings, merge_models, opened_models
-from juzhen.report.identity import identify
+from juzhen.models import settings_of
 
 MIX: dict[str, Any] = {
     "name": "mix",
@@ -117,11 +118,9 @@ def _common_start(parents: Sequence[Result]) -> tuple[Any, str]:
             "the runs started from different weights; name the base that their training is counted from"
         )
     path, backbone, _ = starts[0]
-    model = parents[0].config["model"]["_target_"]
-    if not path and model.endswith("RerankerModule"):
-        raise UserError("a reranker starts from a decoder; name a run of an untrained one as the base")
-    if not path and model.endswith("CrossEncoderModule"):
-        raise UserError("a cross-encoder starts with a new head; name a run of an untrained one as the base")
+    obstacle = settings_of(parents[0].config["model"]).no_common_start
+    if not path and obstacle:
+        raise UserError(f"{obstacle}; name a run of an untrained one as the base")
     return load_start(parents[0]), str(path or backbone["path"])
 
 

@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind, negative_columns
-from juzhen.core.named import made_from
 from juzhen.core.whole import whole_file
 from juzhen.data.rankings import RankingSet
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, made_from
 from juzhen.mining.filters import REASONS, SUSPECTED, Reason
 from juzhen.mining.options import OWN, MiningOptions
 from juzhen.mining.portion import COUNTS, WRITING

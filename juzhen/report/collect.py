@@ -11,8 +11,8 @@ from juzhen.core.owned import not_ours
 from juzhen.core.places import ROOT
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.whole import KEPT_ASIDE, write_json
+from juzhen.identity import identify
 from juzhen.report.figures import load_reference
-from juzhen.report.identity import identify
 from juzhen.report.leaks import Audit
 
 if TYPE_CHECKING:

@@ -1,49 +1,18 @@
-"""Which results belong to one row of a matrix, and what that row is called."""
+"""What a row of a matrix is called; which results belong to one row, `juzhen.identity` says."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
-from juzhen.core.named import (
-    LEXICAL,
-    NOT_PART_OF_THE_RUN,
-    deciding_backbone,
-    deciding_callbacks,
-    deciding_set,
-    name_of,
-    without_paths,
-)
 from juzhen.core.numerals import with_few_digits
-from juzhen.core.reading import as_read, is_below_any, unread
 from juzhen.core.result import Result
 from juzhen.core.texts import short_where_apart
-
-NOT_PART_OF_THE_ROW = {
-    *NOT_PART_OF_THE_RUN,
-    *("seed", "evaluate", "evaluation", "dataset", "schedule"),
-    "on_bad_row",  # where it ended well nothing else was read
-}
-"""Configuration that changes no numbers, but for what `_arithmetic` takes of it; `dataset` and `schedule` are told by
-what was trained on."""
-
-TRAINING_ONLY = ("loss", "training", "optimizer", "augmentation")
-"""Configuration that means nothing for weights that were not trained."""
-
-WEIGHTS_ONLY = ("backbone", "init_from")
-"""Configuration that means nothing for a lexical baseline."""
-
-DESCRIPTIONS = ("about", "license", "origin", "rows")
-"""Keys of a data set that say something about it, or check it, and change no row."""
+from juzhen.identity import TRAINING_ONLY, Identity, identify, is_curriculum
+from juzhen.models import all_settings
 
 BACKBONE = "backbone.path"
 LONGEST = 24
 """Characters of a value that a label shows; of a longer one, those from where it is another."""
 LONGEST_LABEL = 40
-
-CHOICE = ("validate_every", "patience", "monitor")
-"""Keys of training that say when validations choose weights: they mean nothing where the last ones are taken."""
 
 ABSENT = "None"
 UNTRAINED = "untrained"
@@ -75,20 +44,8 @@ PHRASES = {
 }
 """Setting → how a label says it."""
 
-GROUPS = {"averaging": "average", "mining": "mining", "set_weights": "weights"}
-"""Module of a callback → the group that it is one choice of."""
-
-CHOICES = {"GradNorm": "gradnorm"}
-"""Class of a callback → what is typed for it, where that is not the name of the class in lower case."""
-
 WORDS = {
-    "model.name": {
-        "biencoder": "",
-        "crossencoder": "cross-encoder",
-        "colbert": "ColBERT",
-        "reranker": "reranker",
-        "splade": "SPLADE",
-    },
+    "model.name": {kind.name: kind.label() for kind in all_settings().values()},
     "backbone.adapter.kind": {ABSENT: "", "lora": "LoRA", "dora": "DoRA", "vera": "VeRA"},
     "hardware.precision": {"32-true": "", "bf16-mixed": "bf16", "16-mixed": "fp16"},
     "hardware.compile": {"True": "compiled"},
@@ -104,140 +61,6 @@ FIRST = (
 """Settings by which rows are told apart before others are looked at."""
 
 
-@dataclass(frozen=True)
-class Identity:
-    """What two results share when only their seeds differ.
-
-    trained_on  "a>b" for a curriculum, "a+b" for a mixture, "" for no training, "lexical" for a lexical baseline
-    settings    the deciding configuration as sorted (dotted key, value) pairs; models and losses by their names
-    backbone    what the backbone is called, "" where it has no name; decides nothing
-    unread      patterns of keys that the job does not read; decides nothing
-    """
-
-    trained_on: str
-    settings: tuple[tuple[str, str], ...]
-    backbone: str = field(default="", compare=False)
-    unread: tuple[str, ...] = field(default=(), compare=False)
-
-    def reads(self, key: str) -> bool:
-        """Whether the job reads a dotted key."""
-        return not is_below_any(key, self.unread)
-
-
-def identify(result: Result, *, before_training: bool) -> Identity:
-    """The identity of a result, or of the weights it started from."""
-    is_trained = bool(result.trained_on) and not before_training
-    job = result.config if is_trained else {**result.config, "dataset": {}}
-    config = as_read(job)
-    excluded = set(NOT_PART_OF_THE_ROW)
-    if name_of(config["model"]) in LEXICAL:
-        trained_on, is_trained = "lexical", False
-        excluded.update(TRAINING_ONLY, WEIGHTS_ONLY)
-    elif not is_trained:
-        trained_on = ""
-        excluded.update(TRAINING_ONLY)
-    else:
-        stages = result.trained_on
-        trained_on = ">".join(stages) if is_curriculum(result) else "+".join(sorted(stages))
-    if merge := config.get("merge"):  # what its parents were trained with, their rows say
-        excluded.update(TRAINING_ONLY)
-    settings = without_paths({key: value for key, value in config.items() if key not in excluded})
-    backbone = settings.get("backbone", {}).get("name") or ""
-    if "backbone" in settings:
-        settings["backbone"] = deciding_backbone(settings["backbone"])
-    if trained_on != "lexical":
-        settings |= _arithmetic(config)
-    if limit := (config.get("evaluation") or {}).get("limit"):
-        settings["evaluation.limit"] = limit
-    augmentation = settings.pop("augmentation", None) or {}
-    if views := augmentation.get("views"):  # else nothing was changed
-        settings["augmentation"] = {**augmentation, "views": " ".join(views)}
-    if settings.pop("filter_leaks", False) and is_trained:
-        # Then what is evaluated on decides what was trained on.
-        settings["filter_leaks"] = "+".join(sorted({*(config.get("evaluate") or {}), *config["dataset"]}))
-    if isinstance(training := settings.get("training"), Mapping):
-        # Where no dev set could choose weights, the last ones were taken, wherever validations were.
-        chosen = result.training.get("selected_on", True)
-        idle = {"checkpoint_every", *(() if chosen else CHOICE)}
-        settings["training"] = {key: value for key, value in training.items() if key not in idle}
-    if is_trained and not merge:
-        # A dataset's own view or limit decides too, but only of the sets that this stage has seen.
-        seen = [name for stage in result.trained_on for name in stage.split("+")]
-        settings["dataset"] = {name: _deciding_rows(config["dataset"].get(name) or {}) for name in seen}
-        settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
-        settings |= without_paths(_schedule(config["schedule"], result.stage, seen))
-        settings["callbacks"] = _callbacks(config.get("callbacks") or {})
-    return Identity(trained_on, tuple(sorted(_flatten(settings).items())), backbone, tuple(unread(job)))
-
-
-def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What numbers are computed in: the same weights and rows give others in bf16, or in 8 bits, by compiled layers,
-    which draw another dropout.
-    """
-    hardware, evaluation = config.get("hardware") or {}, config.get("evaluation") or {}
-    settings = {"evaluation.backend": evaluation.get("backend", "torch")}
-    settings |= {"hardware.precision": hardware["precision"]} if "precision" in hardware else {}
-    return settings | ({"hardware.compile": True} if hardware.get("compile") else {})
-
-
-def _losses_in_use(loss: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Of a table kind → loss the kinds that the sets have, or are turned into; all where they have none of them."""
-    kinds = {described.get("view") or described.get("kind") for described in sets.values()}
-    return {kind: node for kind, node in loss.items() if kind in kinds} or loss
-
-
-def _deciding_rows(described: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the training rows of a set; of its layouts the chosen one."""
-    settings = {key: value for key, value in deciding_set(described).items() if key not in DESCRIPTIONS}
-    if layouts := described.get("layouts"):
-        chosen = described["layout"]
-        settings["layouts"] = {chosen: layouts[chosen]} if chosen in layouts else {}
-    return settings
-
-
-def _schedule(schedule: Mapping[str, Any] | str, stage: int, seen: Sequence[str]) -> dict[str, Any]:
-    """What sets, and the stages before this one, had of their own; this one's numbers are the result's."""
-    if isinstance(schedule, str):
-        return {}
-    order = schedule["order"] or seen
-    earlier = {str(number): schedule["stages"].get(name) for number, name in enumerate(order[:stage])}
-    settings: dict[str, Any] = {
-        "schedule.sets": {name: numbers for name, numbers in schedule["sets"].items() if name in seen},
-        "schedule.stages": {number: numbers for number, numbers in earlier.items() if numbers},
-    }
-    usual = {"schedule.sample_by": "size", "schedule.temperature": 1, "schedule.weigh_loss": False}
-    settings |= {key: schedule.get(key.removeprefix("schedule."), value) for key, value in usual.items()}
-    return {key: value for key, value in settings.items() if value and value != usual.get(key)}
-
-
-def deciding_choices(result: Result) -> list[str]:
-    """What the callbacks are called that decided the weights of a trained row: `weights: gradnorm`, `average: ema`."""
-    return [node["name"] for node in _callbacks(as_read(result.config).get("callbacks") or {}).values()]
-
-
-def _callbacks(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The numbers of callbacks that decide weights, each with the name of the choice."""
-    described = {}
-    for name, numbers in deciding_callbacks(chosen).items():
-        *_, module, kind = chosen[name]["_target_"].split(".")
-        choice = CHOICES.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
-        if module == "mining":
-            choice = "ance" if numbers.get("beside") else "dynamic"
-            choice = "static" if numbers.get("every_steps") is None else choice
-        called = name if name == module != "mining" else f"{GROUPS.get(module, name)}: {choice}"
-        described[name] = {key: value for key, value in numbers.items() if key != "decides_weights"}
-        described[name]["name"] = called
-    return described
-
-
-def is_curriculum(result: Result) -> bool:
-    """Several stages. A serial job of one stage that mixes its sets is none, though it names them one by one."""
-    schedule = result.config["schedule"]
-    if isinstance(schedule, str):
-        return schedule == "serial"
-    return schedule["name"] == "serial" and len(schedule["order"] or result.config["dataset"]) > 1
-
-
 def row_name(result: Result) -> str:
     """The row of a sweep that the result is the end of; "" for a stage on the way there, or where no sweep named it."""
     schedule = result.config["schedule"]
@@ -245,14 +68,6 @@ def row_name(result: Result) -> str:
     if is_curriculum(result) and not isinstance(schedule, str):
         stages = len(schedule["order"] or result.config["dataset"])
     return str(result.config.get("sweep_row") or "") if result.stage == stages - 1 else ""
-
-
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in settings.items():
-        name = f"{prefix}{key}"
-        flat |= _flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: str(value)}
-    return flat
 
 
 def label_rows(identities: Sequence[Identity], names: Sequence[str] = ()) -> list[str]:

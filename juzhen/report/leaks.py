@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.named import parents
 from juzhen.core.opened import read_json
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
 from juzhen.core.shape import Entries, Object, require_shape
 from juzhen.core.texts import short
+from juzhen.data.spec import parents
 from juzhen.report.training import chosen_layout, train_files
 
 FORMAT_VERSION = 1

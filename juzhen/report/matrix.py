@@ -11,17 +11,10 @@ import pandas as pd
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
 from juzhen.core.measures import FIRST_MEASURES, OF_ANY_TEXT, OF_RANKS, is_beside, metric_key
-from juzhen.core.named import name_of
-from juzhen.core.reading import as_read
+from juzhen.core.nodes import name_of
 from juzhen.core.result import WITHOUT_LEAKS, Result, without_size
-from juzhen.report.identity import (
-    Identity,
-    deciding_choices,
-    fitted_labels,
-    identify,
-    label_rows,
-    row_name,
-)
+from juzhen.identity import Identity, as_read, deciding_choices, identify
+from juzhen.report.identity import fitted_labels, label_rows, row_name
 from juzhen.report.kept_rows import KeptRows
 from juzhen.report.leaks import Audit, Leak, leak_of, parts_of
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from juzhen.core.named import PROMPT_KEYS
 from juzhen.core.result import Result
 from juzhen.core.texts import time_in_words
-from juzhen.report.identity import deciding_choices
+from juzhen.identity import PROMPT_KEYS, deciding_choices
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import BASELINES, LEAKY, Matrix, Row
 from juzhen.report.significance import both_ways

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.examples import Kind
-from juzhen.core.named import BY_KIND, WITHOUT_BATCH, name_of
+from juzhen.core.nodes import BY_KIND, WITHOUT_BATCH, name_of
 from juzhen.core.result import Result
-from juzhen.report.identity import is_curriculum
+from juzhen.identity import is_curriculum
 
 CUSTOMARY = {
     "scored_pair": "cosine",

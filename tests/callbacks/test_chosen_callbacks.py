@@ -9,7 +9,7 @@ from jobs import compose_job, key_of, run_job, weights
 from callbacks.trainer import chosen_callbacks
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from juzhen.report.identity import identify
+from juzhen.identity import identify
 from launch.job import read_job
 from launch.stored import stored_job
 

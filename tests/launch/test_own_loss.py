@@ -3,11 +3,11 @@
 import pytest
 from forks import python
 
-from conf.declared import declared
 from conf.own_classes import declared_losses, is_own, own_class
 from juzhen.core.errors import UserError
 from juzhen.core.schema import ConfigError
 from launch.job import check_target
+from lightning_modules.chosen_losses import declared_loss
 
 TARGET = "losses_of_somebody.Absolute"
 SOURCE = """
@@ -60,7 +60,7 @@ def package(tmp_path, monkeypatch):
 def test_what_a_package_declares_is_a_loss_and_its_numbers_are_checked(package):
     assert is_own(TARGET)
     assert declared_losses() == {TARGET, "losses_of_somebody.NoLoss"}
-    assert declared(TARGET).consumes == "scores"
+    assert declared_loss({"_target_": TARGET}).consumes == "scores"
     assert own_class(TARGET)(power=2).power == 2
     check_target({"_target_": TARGET, "name": "absolute", "power": 1.5}, "loss")
     with pytest.raises(ConfigError, match=r"loss\.powr: there is no such key; did you mean power"):
@@ -74,7 +74,7 @@ def test_what_it_does_not_declare_or_is_no_loss_is_refused(package, name):
     with pytest.raises(UserError, match="no class of juzhen"):
         own_class(f"losses_of_somebody.{name}")
     with pytest.raises(UserError, match="no class of juzhen"):
-        declared(f"losses_of_somebody.{name}")
+        declared_loss({"_target_": f"losses_of_somebody.{name}"})
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from jobs import key_of, run_job, typed_job, weights
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
+from juzhen.identity import deciding_augmentation
 from launch.check import check_command_line
-from launch.naming import deciding_augmentation
 from train import CONFIGURATION
 
 JOB = ("debug_rows=24", "training.duration=3 steps", "seed=3")

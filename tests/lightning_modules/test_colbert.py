@@ -132,7 +132,7 @@ def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
     ],
 )
 def test_keys_that_it_does_not_read_are_refused(word, message):
-    from launch.unread import why_unread
+    from juzhen.identity import why_unread
 
     job = {
         "model": {"_target_": "lightning_modules.colbert.ColBERT", "name": "colbert"},

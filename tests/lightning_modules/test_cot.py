@@ -18,8 +18,8 @@ from juzhen.encoders import load_backbone, load_encoder, save_encoder
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.templates import Templates
+from juzhen.identity import with_language
 from launch.job import read_job
-from launch.naming import with_language
 from lightning_modules.cot import CotEncoder, require_sight
 from lightning_modules.matching import match_losses
 

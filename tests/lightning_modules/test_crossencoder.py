@@ -10,7 +10,6 @@ from expected_losses import AROUND, EXPECTED
 from jobs import logged, module_of, run_job, weights
 from jobs import typed_job as whole_job
 
-from conf.declared import declared, declared_loss
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
@@ -25,6 +24,7 @@ from juzhen.metrics.classes import score_classes
 from juzhen.metrics.correlation import spearman
 from juzhen.mining.negatives import mine
 from juzhen.mining.options import MiningOptions
+from lightning_modules.chosen_losses import declared_loss
 from lightning_modules.crossencoder import CrossEncoderModule
 from lightning_modules.matching import match_losses
 from tools.loss_numbers import losses_for, options
@@ -52,7 +52,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
         job = typed_job("model=crossencoder", f"dataset=[{dataset}]")
         for loss, job.loss in nodes.items():
             if dataset in FITS.get(loss, ()):
-                reads_lists = declared(job.loss["_target_"]).consumes == "lists"
+                reads_lists = declared_loss(job.loss).consumes == "lists"
                 expected = Kind.TRIPLET if reads_lists else job.dataset[dataset].kind
                 assert match_losses(job)[dataset].kind == expected
                 continue
@@ -66,7 +66,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
                     == {
                         name
                         for name, sets in FITS.items()
-                        if dataset in sets and declared(nodes[name]["_target_"]).consumes != "lists"
+                        if dataset in sets and declared_loss(nodes[name]).consumes != "lists"
                     }
                     - AROUND
                 )

@@ -7,13 +7,13 @@ from forks import ROOT
 from jobs import compose_job
 from omegaconf import OmegaConf
 
-from conf.declared import declared_loss
 from conf.for_scores import unit_of_scores
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.named import numbers_of
+from juzhen.core.nodes import numbers_of
 from launch.check import check_command_line
+from lightning_modules.chosen_losses import declared_loss
 from tools import loss_numbers
 from tools.loss_numbers import written
 

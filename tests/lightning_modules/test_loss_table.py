@@ -6,13 +6,13 @@ import pytest
 import torch
 from jobs import run_job, typed_job
 
-from conf.declared import declared_loss
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
 from launch import curriculum
 from lightning_modules.biencoder import BiEncoder
+from lightning_modules.chosen_losses import declared_loss
 from lightning_modules.crossencoder import CrossEncoderModule
 from lightning_modules.matching import match_losses
 from tools import loss_table

@@ -14,7 +14,7 @@ from juzhen.encoders import CrossEncoder
 from juzhen.encoders.frozen import merged
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.registry import PairScorer
-from launch.unread import why_unread
+from juzhen.identity import why_unread
 from lightning_modules.matching import match_losses
 from lightning_modules.reranker import RerankerModule
 

@@ -128,7 +128,7 @@ def test_numbers_of_losses_are_those_for_dot_products():
     ],
 )
 def test_keys_that_it_does_not_read_are_refused(word, message):
-    from launch.unread import why_unread
+    from juzhen.identity import why_unread
 
     job = {"model": {"_target_": "lightning_modules.splade.Splade", "name": "splade"}, "dataset": {"a": {}}}
     assert message in why_unread(word, job)

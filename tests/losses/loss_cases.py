@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from conf.declared import declared_loss
 from conf.own_classes import own_class
 from juzhen import losses
 from juzhen.core.batch import text_tensors
 from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
 from juzhen.core.tensors import TENSORS
 from juzhen.losses.loss import LossOutput
+from lightning_modules.chosen_losses import declared_loss
 from lightning_modules.matching import build_loss
 from tools.loss_numbers import losses_for, options
 

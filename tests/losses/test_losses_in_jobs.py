@@ -4,9 +4,9 @@ import pytest
 from expected_losses import EXPECTED
 from jobs import logged, run_job
 
-from conf.declared import declared_loss
 from juzhen.core.examples import Kind
 from juzhen.core.result import Result
+from lightning_modules.chosen_losses import declared_loss
 from tools.loss_numbers import options
 
 FIRST = {Kind.SCORED_PAIR: "demo_sts", Kind.NLI_PAIR: "demo_nli"}

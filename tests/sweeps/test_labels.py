@@ -6,8 +6,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from juzhen.cli.main import main
-from juzhen.core.named import made_from, parents
 from juzhen.core.result import Score
+from juzhen.data.spec import made_from, parents
 from juzhen.report.identity import LONGEST_LABEL, label_runs, settings_beside
 from juzhen.report.matrix import build_matrix
 from juzhen.report.questions import Transfer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from conf.declared import declared
+from conf.own_classes import keys_of
 from juzhen.core.places import CONFIGURATION
 from tools.docs.keys import comments_of, type_words
 from tools.docs.markup import as_yaml, code, plain, table
@@ -84,12 +84,12 @@ def _paragraphs(comment: list[str]) -> Iterator[str]:
 def _keys(file: Path, held: dict[str, object]) -> str:
     """The keys of a class: what it takes stands in the table that command lines are checked by."""
     target = str(held["_target_"])
-    declaration = None if target.startswith("hydra_plugins.") else declared(target)
+    declaration = None if target.startswith("hydra_plugins.") else keys_of(target)
     comments = comments_of(file)
     rows = []
     for key, value in held.items():
         if key not in ("_target_", "name"):
-            field = declaration.settings.model_fields.get(key) if declaration else None
+            field = declaration.model_fields.get(key) if declaration else None
             rows.append(
                 (
                     code(key),

@@ -1,0 +1,41 @@
+"""What each model says of itself: its keys, what it gives and learns from, and which keys of a job it reads.
+
+A class X of `lightning_modules/<file>.py` has its XSettings in `juzhen/models/<file>.py`. They need no torch, so that a
+command line is checked, a run gets its key and a table its rows without the model.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from juzhen.core.nodes import class_of, name_of
+from juzhen.models.settings import ModelSettings
+
+
+@cache
+def all_settings() -> dict[str, type[ModelSettings]]:
+    """Class of a model → its settings."""
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
+    # A class without a name of its own is what several models share.
+    return {
+        kind.class_name(): kind
+        for kind in kinds
+        if issubclass(kind, ModelSettings) and vars(kind).get("name")
+    }
+
+
+def settings_of(model: Mapping[str, Any]) -> type[ModelSettings]:
+    """The settings of the model of a job, wherever its class lies; those that all share for a model that has none."""
+    own = all_settings().get(class_of(model))
+    if own is None and model.get("name"):
+        named = (kind for kind in all_settings().values() if kind.name == name_of(model))
+        own = next(named, None)
+    return own or ModelSettings
+
+
+def targets() -> Iterator[str]:
+    """What a configuration may name as the `_target_` of its model."""
+    yield from sorted(kind.target() for kind in all_settings().values())
