@@ -1,10 +1,16 @@
 """The inner ring imports no outer room, and an outer room at most one other: by imports, and by names as strings."""
 
 import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from fnmatch import fnmatchcase
 
 import pytest
+from forks import ROOT
 from sources import import_statements
 from test_import_circles import module_name
 
@@ -139,3 +145,53 @@ def test_what_a_missing_room_offers_is_not_offered(monkeypatch, tmp_path):
     assert rooms.offers.__wrapped__("names") == {"kept": "kept:run"}
     with pytest.raises(UserError, match="gone_name"):
         rooms.offered("names", "gone_name")
+
+
+INNER_TESTS = (
+    "tests/test_walk.py",
+    "tests/test_batch.py",
+    "tests/losses/test_cosent.py",
+    "tests/metrics/test_correlation.py",
+)
+"""Of training and its result: they run where an outer room is not there."""
+
+LEFT_OUT = (".*", "results", "site", "runs", "cache", "docs", "examples", "*.pyc", "__pycache__", "tools")
+
+
+def leaning_on(room, table):
+    """The room, and the rooms that import it."""
+    gone = {room}
+    while more := {name for name, about in table.items() if about.get("room") in gone} - gone:
+        gone |= more
+    return gone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [room for room in rooms(ROOT) if room != "tools"])
+def test_a_room_can_be_deleted(room, tmp_path):
+    """In a copy without the room, its configuration and its tests, the tests of the inner ring pass."""
+    copy = tmp_path / "juzhen-copy"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+    table = rooms(copy)
+    gone = leaning_on(room, table)
+    deleted = {}
+    for package in PACKAGES:
+        for path in (copy / package).rglob("*.py"):
+            name = module_name(path, copy)
+            if room_of(name, table) in gone:
+                deleted[name] = path
+    for path in (copy / "conf").rglob("*.yaml"):
+        found = re.search(r"^_target_: ([\w.]+)\.\w+$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if found and found[1] in deleted:
+            path.unlink()
+    for path in (copy / "tests").rglob("test_*.py"):
+        if any(name in deleted for statement in import_statements(path) for name in statement):
+            assert path.relative_to(copy).as_posix() not in INNER_TESTS
+            path.unlink()
+    for path in deleted.values():
+        path.unlink()
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *INNER_TESTS]
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+    assert deleted
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]

@@ -14,6 +14,7 @@ from juzhen.core.aliases import verb_meant
 from juzhen.core.caches import caches_below, default_cache
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.places import ROOT
+from juzhen.core.rooms import is_there
 from juzhen.core.truncation import collected
 
 GROUPS = {
@@ -82,7 +83,11 @@ def find_suite() -> bool:
 
 
 def known_verbs() -> list[str]:
-    return [name for name in VERBS if name not in SUITE or find_suite()]
+    return [name for name in VERBS if (name not in SUITE or find_suite()) and is_there(module_of(name))]
+
+
+def module_of(name: str) -> str:
+    return SUITE.get(name, "juzhen.cli.runs" if name in RUNS else f"juzhen.cli.{name}")
 
 
 class Verb(TyperCommand):
@@ -138,13 +143,17 @@ class Verbs(TyperGroup):
         for title, group in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl(
-                    [(f"{name:{max(map(len, VERBS))}}", about) for name, about in group.items()]
+                    [
+                        (f"{name:{max(map(len, VERBS))}}", about)
+                        for name, about in group.items()
+                        if name in SUITE or is_there(module_of(name))
+                    ]
                 )
 
 
 def verb(name: str) -> Any:
     """The command line of a verb. Raises UserError for a word that is none, and for a verb of the suite without it."""
-    if name not in VERBS:
+    if name not in VERBS or not (name in SUITE or is_there(module_of(name))):
         meant = verb_meant(name)
         hint = f"type {meant}" if meant else nearest(name, VERBS)
         listed = "" if meant or hint.startswith("known") else f" Known: {', '.join(VERBS)}"
@@ -154,7 +163,7 @@ def verb(name: str) -> Any:
             f"juzhen {name} is of the suite, which is not installed with the library: clone juzhen, and type "
             "pip install -e . there"
         )
-    module = SUITE.get(name, "juzhen.cli.runs" if name in RUNS else f"juzhen.cli.{name}")
+    module = module_of(name)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     loaded = importlib.import_module(module)
     parts = getattr(loaded, "COMMANDS", None)

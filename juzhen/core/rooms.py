@@ -14,10 +14,11 @@ def offers(kind: str) -> dict[str, str]:
     """Name → `module:attribute` of what the rooms that are there offer of a kind, in the order of the table."""
     rooms = tomllib.loads((PACKAGE / "rooms.toml").read_text(encoding="utf-8"))
     found = {name: place for room in rooms.values() for name, place in room.get(kind, {}).items()}
-    return {name: place for name, place in found.items() if _is_there(place)}
+    return {name: place for name, place in found.items() if is_there(place)}
 
 
-def _is_there(place: str) -> bool:
+def is_there(place: str) -> bool:
+    """Whether a module, or `module:attribute`, of the project has a file."""
     path = ROOT.joinpath(*place.partition(":")[0].split("."))
     return path.with_suffix(".py").is_file() or path.is_dir()
 
