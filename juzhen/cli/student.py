@@ -136,5 +136,5 @@ def _check_grow(grow: str | None, *, layers: int | None, **others: Any) -> None:
         )
     if others["vocabulary"] is None or not others["dataset"]:
         raise UserError(
-            "--grow: it needs --vocabulary, and --dataset whose texts are counted. Type --vocabulary 14000"
+            "--grow: it needs --vocabulary, and --dataset whose texts are counted. Type --vocabulary 15000"
         )

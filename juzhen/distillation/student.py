@@ -11,6 +11,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError, require_number
+from juzhen.core.texts import text_fault
+from juzhen.core.truncation import collected
 from juzhen.distillation.characters import BYTES, complete_tokenizer, shared_tokens
 from juzhen.distillation.vocabulary import most_needed, with_tokens
 from juzhen.encoders.backbone import with_layers
@@ -79,32 +81,38 @@ def grown(
 ) -> SentenceEncoder:
     """Give a student a vocabulary that knows every character; what it has learnt stays.
 
-    Its layers and the rows of tokens that it has stay as they are. The row of another token that the teacher knows is
-    predicted from the teacher's embedding of that token as a text, by least squares over the tokens that both know.
-    The rows of bytes and of characters that the teacher does not know are drawn around the mean row.
+    Its layers, its pieces and their rows stay as they are, so that a text without unknown characters keeps its tokens
+    and its vector. The row of another token that the teacher knows is predicted from the teacher's embedding of that
+    token as a text, by least squares over the tokens that both know. The rows of bytes and of characters that the
+    teacher does not know are drawn around the mean row.
 
     Args:
         start: An encoder that was distilled from the teacher.
-        teacher: An encoder with a Unigram tokenizer.
-        vocabulary: Tokens of the new vocabulary (`complete_tokenizer`).
-        texts: Texts whose pieces are counted.
+        teacher: The encoder that taught it.
+        vocabulary: Tokens of the new vocabulary at most (`complete_tokenizer`).
+        texts: Texts by whose needs pieces are left out where there is no room for all.
         seed: Draws the rows that nothing predicts.
 
     Raises:
-        UserError: The teacher's tokenizer is not a Unigram one, or the vocabulary is too small.
+        UserError: The student's tokenizer is not a Unigram one, or the vocabulary is too small.
     """
     texts = as_text_list(texts, "texts")
-    tokenizer = complete_tokenizer(teacher.tokenizer, texts, vocabulary)
+    tokenizer = complete_tokenizer(start.tokenizer, texts, vocabulary)
     student = copy.deepcopy(start)
     backbone = student.backbone
     old_rows = token_embeddings(backbone).weight.detach().clone()
     shared = np.array(list(shared_tokens(start.tokenizer, tokenizer)))
     pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    spelt = [piece.replace("▁", " ").strip() or "。" for piece in pieces]
+    spelt = [piece.replace("▁", " ").strip() for piece in pieces]
+    is_seen = np.array([text_fault(text) is None for text in spelt])
+    spelt = [text if is_seen[number] else "。" for number, text in enumerate(spelt)]
     ids = teacher.tokenizer(spelt, add_special_tokens=False)["input_ids"]
     is_known = np.array([teacher.tokenizer.unk_token_id not in row for row in ids])
-    is_known &= ~np.isin(np.arange(len(pieces)), [*tokenizer.all_special_ids, *_byte_numbers(tokenizer)])
-    seen = teacher.encode(spelt, normalize=True)
+    is_known &= is_seen & ~np.isin(
+        np.arange(len(pieces)), [*tokenizer.all_special_ids, *_byte_numbers(tokenizer)]
+    )
+    with collected():  # pieces that it does not know are drawn
+        seen = teacher.encode(spelt, normalize=True)
     seen = np.hstack([seen, np.ones((len(seen), 1), dtype=seen.dtype)])
     taught = shared[is_known[shared[:, 1]]]
     map_to_rows, *_ = np.linalg.lstsq(seen[taught[:, 1]], old_rows[taught[:, 0]].numpy(), rcond=None)
