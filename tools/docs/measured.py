@@ -29,6 +29,7 @@ ABOUT = {
     "cross_encoder": ("Cross-encoders", "cross entropy and CoSENT on the same pairs"),
     "cot": ("Two-stage encoders", "beside their baselines"),
     "distill": ("The built-in encoder", "how it was distilled, what it scores, whether its text is clean"),
+    "characters": ("Scripts and characters", "what three encoders make of both scripts"),
     "encoders": ("Kinds of encoders", "whole, LoRA, a small decoder, ColBERT and SPLADE on the same pairs"),
     "merging": ("Serial, mixed, merged", "curricula, a mixture and merged models at equal cost"),
     "leaks": ("Leaks found", "evaluation rows that training sets and running text give away"),
