@@ -300,7 +300,7 @@ def _by_position(raw: RawTable) -> Guess:
             return Guess(
                 Kind.LABELLED_PAIR, pair | {"label": names[2]}, classes, notes=noted(Kind.LABELLED_PAIR)
             )
-        if classes := settled_classes(nli_classes, column):
+        if classes := settled_classes(nli_classes, column) or {}:
             premise = {"premise": names[0], "hypothesis": names[1], "label": names[2]}
             return Guess(Kind.NLI_PAIR, premise, classes, notes=noted(Kind.NLI_PAIR))
         if any(not math.isnan(number_or_nan(value)) for value in column.unique()):
