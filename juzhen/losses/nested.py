@@ -120,7 +120,8 @@ class Nested(Modifier):
 
     dims           sizes; None: those that double from `smallest` on, below the embedding's, and its own
     weights        one for each of them; None: 1 for the largest, `smaller_weight` for the others
-    smaller_weight  at 1, as in sentence-transformers, the largest size loses twice as much as at 0.25 (docs/log/sizes.md)
+    smaller_weight  at 1, as in sentence-transformers, the largest size loses twice as much as at 0.25, see
+                    docs/log/sizes.md
     dims_per_step  sizes that a step draws; None: all
     reduction      sum, or mean: the sum divided by the weights of the sizes that it is of
 

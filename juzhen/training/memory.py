@@ -42,7 +42,8 @@ SEEN_MICRO_BATCHES = 2
 
 SLACK = 0.65
 """Of the activations of a step without adapter and checkpointing: what glibc's allocator holds besides on a processor,
-because it cannot reuse all that is let go. Measured: 0.60 to 0.75 after some steps of four encoders (docs/log/memory.md)."""
+because it cannot reuse all that is let go. Measured: 0.60 to 0.75 after some steps of four encoders
+(docs/log/memory.md)."""
 
 
 @dataclass(frozen=True)
