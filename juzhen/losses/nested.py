@@ -248,8 +248,10 @@ class NestedLayers(Modifier):
             self.contrast = Contrast.NONE
 
     def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
-        names = [name for name in super().tensors_for(reads) if not TENSORS[name].is_learnt]
-        return (*dict.fromkeys(("layer_embeddings", *names, "text_ids")),)
+        read = super().tensors_for(reads)
+        names = [name for name in read if not TENSORS[name].is_learnt]
+        # A row may lack negatives, whose numbers say so.
+        return (*dict.fromkeys(("layer_embeddings", *names, *["text_ids"] * ("negatives" in read))),)
 
     def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
         values = self.named(tensors, named)
