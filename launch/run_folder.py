@@ -3,7 +3,6 @@
 import fcntl
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Iterable
@@ -157,7 +156,7 @@ def offline_line(run_folders: Iterable[str | Path]) -> str | None:
     runs = [Path(folder) for folder in run_folders]
     waiting, patterns = list[Path](), dict[str, None]()
     for run in runs:
-        whole = shlex.quote(str(run)) if len(runs) == 1 else f"{shlex.quote(str(run.parent))}/*"
+        whole = command(run) if len(runs) == 1 else f"{command(run.parent)}/*"
         for below in (OFFLINE_RUNS, f"{STAGES}/*/{OFFLINE_RUNS}"):
             found = [folder for folder in sorted(run.glob(below)) if _is_to_upload(folder)]
             waiting += found
@@ -165,7 +164,7 @@ def offline_line(run_folders: Iterable[str | Path]) -> str | None:
     if not waiting:
         return None
     places = dict.fromkeys(str(folder.parent) for folder in waiting)
-    words = [shlex.quote(str(folder)) for folder in waiting]
+    words = [command(folder) for folder in waiting]
     if len(words) > MOST_NAMED:
         places, words = dict.fromkeys(word.rpartition("/")[0] for word in patterns), [*patterns]
     sync = command("wandb", "sync", unquoted=words)

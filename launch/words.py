@@ -19,6 +19,7 @@ from conf.own_classes import keys_of
 from juzhen.core.aliases import setting_meant
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
+from juzhen.core.opened import read_text
 from juzhen.core.places import CONFIGURATION
 from juzhen.models import targets
 from launch.explain import first_line, leaves
@@ -251,15 +252,21 @@ def _is_text(key: str) -> bool:
         elif isinstance(kind, type) and get_origin(kind) is None:
             kind = get_type_hints(kind).get(part)
         if kind is Any or kind is None:
-            return kind is Any and parts[0] == "model" and parts[-1] in _texts_of_models()
+            return kind is Any and parts[-1] in _texts_of_classes(parts[0])
     return set(_types_in(kind)) <= {str, NoneType}
 
 
 @cache
-def _texts_of_models() -> frozenset[str]:
-    """Settings that hold text in every model which has them."""
+def _texts_of_classes(first: str) -> frozenset[str]:
+    """Settings that hold text in every model, callback or loss which has them; `first` is the first part of a key.
+
+    Losses and callbacks are those that the configuration tree names.
+    """
+    folders = ("callbacks", "mining", "weights") if first == "callbacks" else ("loss",)
+    files = [path for folder in folders for path in (CONFIGURATION / folder).rglob("*.yaml")]
+    named = {match[1] for path in files for match in re.finditer(r"_target_: ([\w.]+)", read_text(path))}
     texts: dict[str, bool] = {}
-    for target in targets():
+    for target in targets() if first == "model" else sorted(named):
         for name, field in keys_of(target).model_fields.items():
             is_text = str in _types_in(field.annotation) and not {int, float, bool} & {
                 *_types_in(field.annotation)

@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import Any
 
 from juzhen.core.errors import UserError
+from juzhen.core.opened import read_text
 from juzhen.core.places import PACKAGE, ROOT
 
 
 @cache
 def offers(kind: str) -> dict[str, str]:
     """Name → `module:attribute` of what the rooms that are there offer of a kind, in the order of the table."""
-    rooms = tomllib.loads((PACKAGE / "rooms.toml").read_text(encoding="utf-8"))
+    rooms = tomllib.loads(read_text(PACKAGE / "rooms.toml"))
     found = {name: place for room in rooms.values() for name, place in room.get(kind, {}).items()}
     return {name: place for name, place in found.items() if is_there(place)}
 

@@ -6,7 +6,6 @@ from .batch_classes import SoftMarginTriplet as SoftMarginTriplet
 from .batch_classes import SupCon as SupCon
 from .batch_classes import all_nearness as all_nearness
 from .batch_classes import batch_all as batch_all
-from .batch_classes import mean_of_rows as mean_of_rows
 from .batch_classes import multi_similarity as multi_similarity
 from .batch_classes import same_and_other as same_and_other
 from .batch_classes import soft_margin as soft_margin
@@ -74,6 +73,7 @@ from .lists import list_mle as list_mle
 from .lists import margin_mse as margin_mse
 from .lists import order_costs as order_costs
 from .lists import position_list_mle as position_list_mle
+from .lists import present_scores as present_scores
 from .lists import rank_net as rank_net
 from .loss import Contrast as Contrast
 from .loss import Loss as Loss
@@ -141,6 +141,7 @@ from .scores import all_cosines as all_cosines
 from .scores import choice_accuracy as choice_accuracy
 from .scores import full_precision as full_precision
 from .scores import label_gap as label_gap
+from .scores import mean_of_rows as mean_of_rows
 from .scores import mean_where as mean_where
 from .scores import order_gap as order_gap
 from .scores import row_cosine as row_cosine

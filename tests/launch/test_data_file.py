@@ -241,7 +241,7 @@ def test_a_set_is_shown_as_it_will_be_written(desk):
     assert not any(desk.glob("conf/**/*.yaml"))
     assert shown == dataset()
     with (desk / "desk_faq.csv").open("ab") as file:
-        file.write(b"\nhow,what,1\nhow,that,maybe")
+        file.write(("\nhow,what,0.5" * 200).encode())
     written = (desk / "conf" / "dataset" / "desk_faq.yaml").read_bytes()
     assert dataset("--cfg", "job")["desk_faq"].kind == "scored_pair"
     assert (desk / "conf" / "dataset" / "desk_faq.yaml").read_bytes() == written

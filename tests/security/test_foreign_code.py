@@ -117,6 +117,8 @@ MAY = {
     ("conf/own_classes.py", "import_module"),
     ("juzhen/core/lazy.py", "import_module"),  # what a package names in a table of its own
     ("juzhen/cli/verbs.py", "import_module"),  # a name of the table in it
+    ("juzhen/core/rooms.py", "import_module"),  # what rooms.toml of the package names
+    ("juzhen/models/__init__.py", "import_module"),  # the modules of that package
     ("juzhen/core/opened.py", "load"),  # by a SafeLoader, which makes plain values alone
     ("tools/docs/api.py", "import_module"),  # a package of juzhen, from the list beside it
 }
