@@ -22,12 +22,25 @@ SETS = ("demo_sts", "demo_order")
 WORDS = ("dataset=[demo_sts,demo_order]", "suite=none", "augmentation.views=[delete]")
 LEARNED = {  # a value that the job of WORDS does not have
     "training": {
-        **{"duration": "7 steps", "batch_size": 5, "share_sentences": False, "accumulate": 3},
-        **{"length_window": 3, "stratify_by": "label", "validate_every": "3 steps", "patience": 9},
+        "duration": "7 steps",
+        "batch_size": 5,
+        "share_sentences": False,
+        "accumulate": 3,
+        "length_window": 3,
+        "stratify_by": "label",
+        "validate_every": "3 steps",
+        "patience": 9,
     },
     "optimizer": {
-        **{"lr": 0.5, "weight_decay": 0.5, "betas": [0.1, 0.2], "eps": 0.5, "warmup": "3 steps"},
-        **{"decay": "constant", "clip_norm": 7.0, "layer_decay": 0.5, "state_bits": 8},
+        "lr": 0.5,
+        "weight_decay": 0.5,
+        "betas": [0.1, 0.2],
+        "eps": 0.5,
+        "warmup": "3 steps",
+        "decay": "constant",
+        "clip_norm": 7.0,
+        "layer_decay": 0.5,
+        "state_bits": 8,
     },
     "schedule": {"sample_by": "uniform", "temperature": 3.0},
     "augmentation": {"views": [], "probability": 0.7, "sets": ["demo_sts"], "delete": 0.7},
@@ -35,7 +48,10 @@ LEARNED = {  # a value that the job of WORDS does not have
 }
 SCORED = {
     "hardware": {
-        **{"precision": "bf16-mixed", "compile": True, "accelerator": "cuda", "devices": 2},
+        "precision": "bf16-mixed",
+        "compile": True,
+        "accelerator": "cuda",
+        "devices": 2,
         "eval_batch_tokens": 99,
     },
     "evaluation": {"bootstrap_samples": 7, "without_leaks": True, "splits": ["dev"], "limit": 5},
