@@ -25,7 +25,7 @@ class CotEncoderSettings(BiEncoderSettings):
 
     variant: str = ""
     language: str | None
-    templates: dict
+    templates: dict[str, Any]
     use_negative: bool
     read: Literal["last", "mean", "pooling"]
     denoise: Literal["none", "positions", "pads"]

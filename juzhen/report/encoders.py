@@ -91,9 +91,9 @@ class Need:
 
 def load_models(table: Path = TABLE, bench: Path = BENCH) -> list[Model]:
     """Every encoder on file, built-in encoders first."""
-    row = Object({"model": str, "side": str, "sentences_per_second": float})
+    shape = Object({"model": str, "side": str, "sentences_per_second": float})
     measured = (
-        read_shaped(bench, Object({"rows": [row]}), "Take the file away")["rows"] if bench.is_file() else []
+        read_shaped(bench, Object({"rows": [shape]}), "Take the file away")["rows"] if bench.is_file() else []
     )
     speeds = {row["model"]: row["sentences_per_second"] for row in measured if row["side"] == OURS}
     models = []
