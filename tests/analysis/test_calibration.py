@@ -9,6 +9,7 @@ from pages import heads, quoted
 from scipy.special import expit
 
 from juzhen.calibration.calibration import (
+    calibrated,
     calibration_errors,
     expected_calibration_error,
     fit_platt,
@@ -60,6 +61,30 @@ def test_separable_rows_have_a_finite_line_and_one_class_is_refused():
     for fit in (fit_platt, fit_temperature):
         with pytest.raises(UserError, match="rows of both labels"):
             fit(scores, np.ones(20))
+
+
+def test_the_line_is_the_likeliest_for_the_targets_of_platt():
+    """At the minimum both derivatives are 0, with targets 4/5 for three positives, and 1/6 for four negatives."""
+    scores, labels = np.array([-2.0, -1.0, 0.5, 3.0, 1.0, -0.5, 2.0]), np.array([0, 0, 0, 0, 1, 1, 1])
+    slope, shift = fit_platt(scores, labels)
+    errors = [
+        expit(slope * one + shift) - (4 / 5 if label else 1 / 6)
+        for one, label in zip(scores, labels, strict=True)
+    ]
+    assert np.mean(errors) == pytest.approx(0, abs=1e-7)
+    assert np.mean(errors * scores) == pytest.approx(0, abs=1e-7)
+
+
+def test_each_scaling_is_judged_on_the_other_rows():
+    fitted, judged = drawn(300, slope=0.3, shift=1.0), drawn(200, slope=0.3, shift=1.0, seed=1)
+    found = calibrated(fitted, judged)
+    temperature, (slope, shift) = fit_temperature(*fitted), fit_platt(*fitted)
+    assert found["fitted"] == {"temperature": [temperature], "platt": [slope, shift]}
+    scores, labels = judged
+    logits = {"raw": scores, "temperature": scores / temperature, "platt": slope * scores + shift}
+    for name, values in logits.items():
+        assert found[name]["nll"] == pytest.approx(nll(values, labels), rel=1e-9)
+        assert found[name]["brier"] == pytest.approx(np.mean((expit(values) - labels) ** 2), rel=1e-6)
 
 
 def test_the_error_of_calibration_by_hand():

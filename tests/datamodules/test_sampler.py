@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.data.sampler import BatchStream, TokenBudget
+from juzhen.data.sampler import BatchStream, TokenBudget, apportion
 
 sizes = st.dictionaries(st.sampled_from("abc"), st.integers(1, 200), min_size=1)
 
@@ -147,3 +147,51 @@ def test_with_shares_no_row_comes_again_before_all_others_have(size_of, shares, 
             counts = [seen[task][row] for row in range(size)]
             assert max(counts) - min(counts) <= 1
     assert_late_start_is_the_tail(lambda: stream(size_of, num_batches=120, shares=chosen), start)
+
+
+HALVES = {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("how", "batches", "expected"),
+    [
+        ({}, {"a": 3, "b": 2}, "a13 b02 a0 b31 a42 a14 b23 b01 a02 a3"),
+        ({"shares": HALVES}, {"a": 2, "b": 3}, "b12 b32 a40 b01 a13 a24 b21 a2 b03 b03"),
+        (
+            {"shares": HALVES, "order": "drawn"},
+            {"a": 5 / 3, "b": 10 / 3},
+            "b32 b01 a13 b12 b03 b03 b21 a40 a2 b32",
+        ),
+        ({"order": "in_turn"}, {"a": 3, "b": 3}, "a13 b32 a40 b01 a2 b12 a24 b03 a30 b03 a1 b21"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_run_of_before_goes_on_with_the_rows_that_it_would_have_had(how, batches, expected):
+    """Rows of two epochs: what is drawn is part of what a checkpoint counts on."""
+    made = stream({"a": 5, "b": 4}, batch_size=2, seed=3, **how)
+    made.num_batches = 2 * made.batches_per_epoch
+    assert dict(made.mean_batches) == pytest.approx(batches)
+    assert made.mean_batch_size == 2
+    assert " ".join(f"{one.task}{''.join(map(str, one.rows))}" for one in made) == expected
+    assert [one.number for one in made] == list(range(len(made)))
+
+
+@given(st.integers(1, 60), st.dictionaries(st.sampled_from("abcde"), st.integers(1, 50), min_size=1))
+def test_whole_parts_are_within_one_of_the_exact_ones(total, shares):
+    counts = apportion(total, shares)
+    exact = {name: total * share / sum(shares.values()) for name, share in shares.items()}
+    assert all(count == max(1, count) and abs(count - exact[name]) < 1 for name, count in counts.items())
+    assert sum(counts.values()) >= total
+    assert sum(counts.values()) == total or min(exact.values()) < 1
+
+
+def test_the_longest_texts_come_first_and_processes_that_wait_have_as_many_batches():
+    lengths = np.array([3, 9, 1, 9, 5])
+    assert [rows.tolist() for rows in TokenBudget(lengths, max_tokens=18)] == [[1, 3], [4, 0, 2]]
+    parts = [TokenBudget(lengths, max_tokens=9, rank=rank, world=3, even=True) for rank in range(3)]
+    assert [[rows.tolist() for rows in part] for part in parts] == [
+        [[1], [0, 2]],
+        [[3], [0, 2]],
+        [[4], [0, 2]],
+    ]
+    assert [len(part) for part in parts] == [2, 2, 2]

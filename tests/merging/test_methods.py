@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from juzhen.merging.merge import Recipe, merge_models
 from juzhen.merging.methods import METHODS, dare, largest, linear, model_stock, multislerp, slerp, ties
 
 A, B = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])
@@ -68,3 +69,27 @@ def test_model_stock_believes_models_as_far_as_they_agree():
     assert model_stock([A, B]).tolist() == [0, 0]
     third = torch.tensor([0.5, math.sqrt(0.75)])  # 60°: t = 2 · ½ / (1 + ½)
     assert torch.allclose(model_stock([A, third]), 2 / 3 * (A + third) / 2)
+
+
+class Three(list):
+    """Models of which nothing is asked but how many they are, and what was merged."""
+
+    licences = (None,) * 3
+
+    def merge(self, method, weights, **numbers):
+        return method, weights, numbers
+
+
+@pytest.mark.parametrize(
+    ("method", "weights"), [("linear", 1 / 3), ("ties", 1 / 3), ("task_arithmetic", 1.0), ("dare", 1.0)]
+)
+def test_without_weights_shares_are_equal_and_factors_one(method, weights):
+    merged = merge_models(Three("abc"), Recipe(method, density=0.3, scale=0.7, seed=4))
+    assert merged.weights == pytest.approx([weights] * 3)
+    assert merged.encoder == (method, merged.weights, {"density": 0.3, "scale": 0.7, "seed": 4})
+
+
+def test_all_but_the_largest_numbers_are_dropped_up_to_the_whole():
+    vector = torch.tensor([3.0, -5.0, 1.0, 2.0])
+    kept = {density: largest(vector, density).tolist() for density in (0.1, 0.5, 0.99, 1.0)}
+    assert kept == {0.1: [0, -5, 0, 0], 0.5: [3, -5, 0, 0], 0.99: [3, -5, 0, 2], 1.0: [3, -5, 1, 2]}

@@ -47,6 +47,16 @@ SCORES = [0.9, 0.8, 0.1, 1.0, 0.79, 0.2, 0.95, 0.5, 0.4, 0.3]
 PLAIN = {"depth": 10, "negatives": 2, "hard_share": 1.0}
 
 
+def test_the_place_of_a_positive_is_that_in_the_list_of_all():
+    """Queries of several positives, in no order; others have none."""
+    relevant = [{7: 1.0, 2: 1.0}, {9: 1.0}, {5: 1.0, 0: 1.0, 4: 1.0}]
+    known = Known(ranking(queries=["请问", "问二", "问三"], relevant=relevant, irrelevant=None))
+    listed = [(query, document) for query, documents in enumerate(relevant) for document in documents]
+    asked = [(query, document) for query in range(3) for document in range(len(CORPUS))]
+    expected = [listed.index(one) if one in listed else -1 for one in asked]
+    assert known.place(*np.array(asked).T).tolist() == expected
+
+
 def test_every_candidate_has_its_reason():
     evaluation = Examples.from_texts("bq", "test", kind=Kind.SENTENCE, texts={"text": ["评 测。", "没有"]})
     table = mined(ranking(), [SCORES, SCORES], MiningOptions(**PLAIN), evaluation=[evaluation])
