@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -334,7 +333,7 @@ SECTIONS: Mapping[str, Callable[[], Facts | None]] = {
 def _found(folder: Path, encoder: str) -> Facts:
     """What an index of the texts gives to each query, by vectors, by BM25 and by both."""
     texts = folder / "texts.txt"
-    texts.write_text("\n".join(dict.fromkeys(text.strip() for text in TEXTS)) + "\n", encoding="utf-8")
+    write_text(texts, "\n".join(dict.fromkeys(text.strip() for text in TEXTS)) + "\n", in_own_folder=True)
     place = folder / "index"
     _juzhen("index", "build", str(place), encoder, str(texts))
     facts: Facts = {}
@@ -359,17 +358,21 @@ def _tiny(folder: Path) -> Path:
     tiny = folder / "tiny"
     if not tiny.is_dir():
         tiny.mkdir()
-        for file in (ROOT / "juzhen" / "builtin" / "encoder").iterdir():
-            if file.suffix in (".json", ".txt"):
-                shutil.copy(file, tiny)
-        config = json.loads((tiny / "config.json").read_text(encoding="utf-8"))
-        config |= {
+        source = ROOT / "juzhen" / "builtin" / "encoder"
+        contents = {
+            file.name: file.read_text(encoding="utf-8")
+            for file in source.iterdir()
+            if file.suffix in (".json", ".txt")
+        }
+        small = {
             "hidden_size": 32,
             "num_hidden_layers": 1,
             "num_attention_heads": 2,
             "intermediate_size": 64,
         }
-        (tiny / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        contents["config.json"] = json.dumps(json.loads(contents["config.json"]) | small)
+        for name, text in contents.items():
+            write_text(tiny / name, text, in_own_folder=True)
     return tiny
 
 

@@ -1,6 +1,7 @@
 """`juzhen characters`: what an encoder makes of characters, of both scripts, and of other forms of texts."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -88,7 +89,9 @@ def _texts(
     reading = TableReading(parse_columns(columns), header, quoted, sheet, None, on_bad_row)
     require_fields(reading, "text")
     table, place = read_texts(file, reading)
-    chosen, _ = good_texts(table, [place], reading)
+    chosen, faults = good_texts(table, [place], reading)
+    if faults:
+        print(f"note: {file}: {len(faults):,} faulty rows are left out", file=sys.stderr)
     values = column_values(table, place)
     texts = [*dict.fromkeys(values[row] for row in chosen)]
     step = max(len(texts) / limit, 1.0)

@@ -18,7 +18,7 @@ import juzhen.losses
 from juzhen.core.aliases import option_meant, plain
 from juzhen.core.batch import Batch, Sharing, row_tensors
 from juzhen.core.contract import choose_view
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, nearest, require_number
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind
 from juzhen.core.measures import UNSCORED, chooses, metric_title
 from juzhen.core.progress import progress_bar
@@ -38,6 +38,7 @@ from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.losses.loss import Loss
 from juzhen.losses.nested import Nested
+from juzhen.losses.options import whole_number
 from juzhen.training.comparing import compares, require_equal_lists
 from juzhen.training.optimizer import adamw, learning_rates
 
@@ -104,8 +105,17 @@ def fit(
     columns, sheet, on_bad_row, score_range  of `rows` and `dev`, as `as_examples` takes them
     bf16   compute in bfloat16, with weights in float32
 
-    Raises UserError for a loss that is not there, or that cannot learn from such rows.
+    Raises UserError for a loss that is not there, or that cannot learn from such rows, and for a number that none of
+    these can be.
     """
+    require_number("epochs", epochs, 0, open_low=True)
+    whole_number("batch_size", batch_size, low=1)
+    whole_number("seed", seed, low=0)
+    require_number("learning_rate", learning_rate, 0)
+    require_number("warmup", warmup, 0, 1)
+    require_number("weight_decay", weight_decay, 0)
+    require_number("clip_norm", clip_norm, 0, open_low=True, optional=True)
+    require_number("layer_decay", layer_decay, 0, 1, open_low=True, optional=True)
     kind = loss if isinstance(loss, type | Loss) else named_loss(loss)
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(encoder)

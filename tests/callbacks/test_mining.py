@@ -237,7 +237,7 @@ def test_rows_have_negatives_of_their_own(tmp_path, tiny_backbone):
     [
         (("loss=cosent",), "callbacks.mining: loss=cosent of demo_qmc reads no negatives; choose"),
         (("loss=info_nce_in_batch",), "loss=info_nce_in_batch of demo_qmc reads no negatives"),
-        (("model=crossencoder", "loss=bce"), "does not learn embeddings from anchors"),
+        (("model=crossencoder", "loss=bce"), "crossencoder does not learn embeddings from anchors"),
         (("model=simcse",), "cot does not learn embeddings from anchors and positives; type"),
         (("dataset=[demo_sts]",), "loss=info_nce needs"),
         (("callbacks.mining.sets=[]",), "sets=[]: expected names of sets, or null for all"),

@@ -139,5 +139,7 @@ def test_some_number_of_a_short_run_changes_with_the_key_or_neither_does(
         result = Result.read(run)
         scores = {key: score.value for key, score in result.scores.items()}
         found.append((result.key, logged(run), scores))
-    (key, *numbers), (other_key, *other_numbers) = found
-    assert (key == other_key) == (numbers == other_numbers)
+    (key, losses, scores), (other_key, other_losses, other_scores) = found
+    # Batches of other sizes round otherwise, which is no other number.
+    is_same = losses == other_losses and other_scores == pytest.approx(scores, rel=1e-5, nan_ok=True)
+    assert (key == other_key) == is_same

@@ -33,7 +33,6 @@ OWNER = "juzhen/core/whole.py"
 EXCEPTIONS = {
     "callbacks/trial.py": {"open", "truncate"},  # the last line of a journal that a kill has torn
     "juzhen/core/memory.py": {"write_text"},  # a switch of the kernel below /proc
-    "tools/same.py": {"write_text", "copy"},  # facts of the clone, and a scratch folder
     "sweeps/node.py": {"open", "replace"},  # travels to nodes by value, without this project
 }
 BY_NAME = {

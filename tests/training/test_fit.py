@@ -105,6 +105,29 @@ def test_losses_that_cannot_learn_from_rows_are_named(encoder):
             fit(encoder, [("今天", "明天", 0.4), ("今天", "后天", 1)], loss=loss)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("epochs", value) for value in (float("nan"), float("inf"), 0, -1)),
+        *(("batch_size", value) for value in (0, -3, 2.5)),
+        *(
+            (key, float("nan"))
+            for key in ("learning_rate", "warmup", "weight_decay", "clip_norm", "layer_decay")
+        ),
+        *(
+            (key, -1)
+            for key in ("seed", "learning_rate", "warmup", "weight_decay", "clip_norm", "layer_decay")
+        ),
+        ("warmup", 2),
+    ],
+)
+def test_numbers_that_none_of_the_options_can_be_are_refused(encoder, key, value):
+    before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
+    with pytest.raises(UserError, match=f"^{key}="):
+        fit(encoder, PAIRS, **{key: value})
+    assert all(torch.equal(weight, before[name]) for name, weight in encoder.state_dict().items())
+
+
 def test_a_misspelt_decay_is_named(encoder):
     with pytest.raises(UserError, match="decay=liner: did you mean linear"):
         fit(encoder, PAIRS, decay="liner")
