@@ -177,6 +177,7 @@ SLIPS = [
     ),
     (["fuse", "a"], ["see juzhen fuse --help"]),
     (["calibrate", "a", "--sets"], ["Option '--sets' requires an argument; see juzhen calibrate --help"]),
+    (["models"], ["python train.py --help", "docs/guides/choose.md"]),
     ([], ["Missing command; see juzhen --help"]),
     (
         ["table", "a", "split=dev"],

@@ -26,7 +26,6 @@ from juzhen.encoders.settings_file import read_settings
 from juzhen.export import opened
 from juzhen.identity import identify
 from juzhen.mining.negatives import _claim
-from juzhen.report.encoders import load_models
 from juzhen.report.leaks import Audit, parts_of
 from launch import data_record, job_record
 from launch.stage_store import StageEntry
@@ -52,7 +51,6 @@ REFUSED = {
     "model.safetensors.index.json": lambda path: check_weights_index(path.parent),
     "thresholds.json": lambda path: decision._read(path.parent),
     "export.json": lambda path: opened.read_settings(path.parent),
-    "encoding.json": lambda path: load_models(bench=path),
     "stage.json": lambda path: StageEntry(path.parent, shared=True).record(),
     "own.yaml": read_description,
 }

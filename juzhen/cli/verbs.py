@@ -19,7 +19,6 @@ from juzhen.core.truncation import collected
 
 GROUPS = {
     "use a model": {
-        "models": "encoders to start from: facts, published scores, speed; which one suits a use",
         "score": "similarity of sentence pairs, typed or in a file",
         "encode": "embeddings of the lines of a file, as a NumPy array",
         "evaluate": "score finished runs on sets that are new or whose files came later",

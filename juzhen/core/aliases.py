@@ -200,6 +200,7 @@ SETTINGS = {
     "evalstrategy": "training.validate_every='0.5 epochs'",
     "numhardnegatives": "mining=dynamic callbacks.mining.negatives={value}",
 }
+ENCODERS = "python train.py --help in a clone (docs/guides/choose.md compares the encoders)"
 VERBS = {
     "train": "python train.py in a clone, or juzhen.fit in Python",
     "finetune": "python train.py in a clone, or juzhen.fit in Python",
@@ -234,8 +235,9 @@ VERBS = {
     "convert": "juzhen export",
     "onnx": "juzhen export",
     "quantize": "juzhen export",
-    "list": "juzhen models",
-    "recommend": "juzhen models",
+    "list": ENCODERS,
+    "recommend": ENCODERS,
+    "models": ENCODERS,
     "data": "juzhen new",
     "dataset": "juzhen new",
     "prepare": "juzhen new",
