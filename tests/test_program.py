@@ -178,13 +178,14 @@ SLIPS = [
     (["fuse", "a"], ["see juzhen fuse --help"]),
     (["calibrate", "a", "--sets"], ["Option '--sets' requires an argument; see juzhen calibrate --help"]),
     (["models"], ["python train.py --help", "docs/guides/choose.md"]),
+    (["curves", "runs"], ["juzhen report", "metrics/"]),
     ([], ["Missing command; see juzhen --help"]),
     (
         ["table", "a", "split=dev"],
         ["split=dev: a verb has options; type --split dev; see juzhen table --help"],
     ),
     (["table", "a", "b"], ["Got unexpected extra argument(s) (b)"]),
-    (["curves", "a", "-5度"], ["a text that begins with a dash goes after --"]),
+    (["table", "a", "-5度"], ["a text that begins with a dash goes after --"]),
 ]
 
 

@@ -97,12 +97,6 @@ PAGES = (
         "results/bench/*.json benchmarks/table.yaml",
     ),
     Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
-    Page(
-        "results/distill/mini_zh/curves.svg",
-        "juzhen curves results/distill/mini_zh --output results/distill/mini_zh",
-        "results/distill/mini_zh/metrics.csv",
-        by_hand=True,
-    ),
     _of_runs("results/cot/runs", "results/cot/scores.svg"),
     _of_runs("results/encoders/runs", "results/encoders/spearman.*", chosen="--split dev --metric spearman"),
     _of_runs(

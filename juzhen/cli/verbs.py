@@ -37,7 +37,6 @@ GROUPS = {
         "characters": "what an encoder makes of characters: unknown ones, both scripts, full-width signs, case",
         "calibrate": "scores of a run as probabilities: temperature and Platt scaling, ECE, reliability",
         "fuse": "two runs as one score, weighted by what does best on dev",
-        "curves": "learning curves of runs side by side, as a picture and a table",
         "space": "maps of the embeddings, before and after training: spread, neighbours, classes",
         "mteb": "score a run by the package mteb: its Chinese sets from local files, others from the hub",
         "transfer": "classify pairs or texts by a logistic regression on frozen embeddings",
