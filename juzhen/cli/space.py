@@ -38,7 +38,7 @@ def space(
     texts: Annotated[int, Option(min=10, max=20_000, help="of each set, at most")] = 1000,
     maps: Annotated[
         list[str] | None,
-        Option(metavar="MAP…", help="pca, tsne, umap", show_default="pca tsne"),
+        Option(metavar="MAP…", help="pca, tsne", show_default="pca tsne"),
     ] = None,
     colour: Annotated[
         Literal["class", "set"] | None,
@@ -58,7 +58,7 @@ def space(
     common. Alignment needs a set of pairs, silhouette and V-measure one with classes.
 
     juzhen space runs/NAME --before --data tnews
-    juzhen space builtin/mini_zh runs/NAME --data csts lines.txt --maps pca tsne umap
+    juzhen space builtin/mini_zh runs/NAME --data csts lines.txt --maps pca
     """
     if other is not None and before:
         raise UserError("--before: the second encoder stands where the start would; leave out one of the two")

@@ -20,9 +20,9 @@ from juzhen.metrics import agreement, geometry
 from juzhen.metrics.classes import v_measure
 from juzhen.metrics.correlation import partial_spearman, spearman
 from juzhen.metrics.lexical import JACCARD, lexical_scores
-from juzhen.metrics.maps import PCA, TSNE, project, require_maps, shown_share, turned
+from juzhen.metrics.maps import TITLES, project, require_maps, shown_share, turned
 
-MAPS = (PCA, TSNE)
+MAPS = tuple(TITLES)
 ALL_SETS = "all sets"
 CLUSTERINGS = 10
 CLASS, SET = "class", "set"
@@ -65,7 +65,7 @@ def space(
 
     first, second  encoders, or what names one: a run, a folder, a built-in name
     classes        name of the class of each text
-    maps           of pca, tsne and umap
+    maps           of pca and tsne
     options        of `encode`, such as batch_tokens
 
     Raises UserError for encoders without embeddings, and for too few texts. `juzhen.report.space_page` draws it.

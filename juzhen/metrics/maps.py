@@ -1,4 +1,4 @@
-"""Maps of a space in two dimensions: PCA, t-SNE and UMAP of embeddings at length 1, so that near is alike by cosine."""
+"""Maps of a space in two dimensions: PCA and t-SNE of embeddings at length 1, so that near is alike by cosine."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,30 +6,27 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import orthogonal_procrustes
 
-from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError, require_choice
 from juzhen.metrics.geometry import explained_variance, unit
 
-PCA, TSNE, UMAP = "pca", "tsne", "umap"
-TITLES = {PCA: "PCA", TSNE: "t-SNE", UMAP: "UMAP"}
-FEWEST = {PCA: 3, TSNE: 10, UMAP: 10}
-"""Texts that a map needs: with fewer, t-SNE and UMAP have no neighbourhoods to keep."""
-PERPLEXITY, NEIGHBOURS = 30, 15
-"""Of t-SNE and of UMAP, as their authors have them; of few texts (n − 1) / 3, and n − 1."""
+PCA, TSNE = "pca", "tsne"
+TITLES = {PCA: "PCA", TSNE: "t-SNE"}
+FEWEST = {PCA: 3, TSNE: 10}
+"""Texts that a map needs: with fewer, t-SNE has no neighbourhoods to keep."""
+PERPLEXITY = 30
+"""Of t-SNE, as its authors have it; of few texts (n − 1) / 3."""
 
 Map = Float[np.ndarray, "texts two"]
 
 
 def require_maps(methods: Sequence[str], num_texts: int) -> None:
-    """Raises UserError for an unknown map, for one that cannot be drawn of so many texts, and where UMAP is missing."""
+    """Raises UserError for an unknown map, and for one that cannot be drawn of so many texts."""
     for method in methods:
         require_choice("map", method, FEWEST)
         if num_texts < FEWEST[method]:
             raise UserError(
                 f"{TITLES[method]} of {num_texts} texts: a map by it needs at least {FEWEST[method]}; give more texts"
             )
-    if UMAP in methods:
-        require_packages("UMAP", "umap", extra="space")
 
 
 def project(embeddings: Float[np.ndarray, "texts dim"], method: str, *, seed: int) -> Map:
@@ -68,15 +65,4 @@ def _tsne(vectors: np.ndarray, seed: int) -> np.ndarray:
     return manifold.TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors)
 
 
-def _umap(vectors: np.ndarray, seed: int) -> np.ndarray:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a seed takes one thread
-        import umap
-
-        neighbours = min(NEIGHBOURS, len(vectors) - 1)
-        return umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(vectors)
-
-
-_METHODS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {PCA: _pca, TSNE: _tsne, UMAP: _umap}
+_METHODS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {PCA: _pca, TSNE: _tsne}

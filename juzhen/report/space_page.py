@@ -8,6 +8,7 @@ import numpy as np
 
 from juzhen.core.space import Space, WordPairs
 from juzhen.core.whole import write_text
+from juzhen.metrics.maps import TITLES
 from juzhen.report.frame import render
 from juzhen.report.table import MISSING
 
@@ -15,7 +16,6 @@ SCRIPTS = ("page.js", "figure.js", "space.js", "tables.js")
 """One program, in this order."""
 PAGE, PICTURE = "index.html", "space.svg"
 
-TITLES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 SERIES = ("#1261a8", "#c2410c", "#2f7d4f", "#7b4bb3", "#8a6d00", "#0e7c86")
 SHAPES = ("circle", "square", "triangle", "diamond")
 """A group has a colour and a shape: as many groups as there are pairs can be told apart."""
