@@ -16,6 +16,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.fitted import Calibration, Fusion, is_fusion
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_text
+from juzhen.encoders.locate import encoder_folder
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
@@ -72,7 +73,7 @@ class Scorer:
         else:
             assert self.encoder is not None
             self.fitted = Calibration.read(self.calibration)
-            self.fitted.require(self.encoder)
+            self.fitted.require(encoder_folder(self.encoder))
 
     def scores(
         self,

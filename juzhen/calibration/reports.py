@@ -7,7 +7,7 @@ from typing import Any
 
 from juzhen.calibration.calibration import UnfitError, calibrated
 from juzhen.calibration.fusion import fit_weight, standardised
-from juzhen.calibration.run_scores import ScoredRun, fitting_and_judging
+from juzhen.calibration.run_scores import ScoredEncoder, ScoredRun, fitting_and_judging
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.opened import read_shaped
@@ -51,14 +51,14 @@ def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> Non
             )
 
 
-def calibrate_set(run: ScoredRun, name: str) -> dict[str, Any]:
+def calibrate_set(run: ScoredEncoder, name: str) -> dict[str, Any]:
     """Scalings that were fitted on a set of 0/1 pairs, and how they do on rows that they were not fitted on."""
     fitted, judged, note = fitting_and_judging(run, name)
     dev, test = run.scored(name, "dev"), run.scored(name, "test")
     assert dev is not None  # it was fitted on
     threshold = fitted_threshold(dev.labelled, None if test is None else test.labelled)
     return {
-        "run": str(run.folder),
+        "run": str(run.source),
         "weights": run.weights,
         "set": name,
         "how": note,

@@ -1,7 +1,8 @@
-"""Scores of a finished run's evaluation rows: those that it has left, or computed again with its encoder."""
+"""Scores of evaluation rows: those that a finished run has left, or computed with an encoder."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,10 @@ from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.result import Result
 from juzhen.core.row_scores import RowScores, SetRows
 from juzhen.core.weights import weights_digest
-from juzhen.encoders.locate import ENCODER_FOLDER
-from juzhen.evaluation.decisions import labelled
+from juzhen.data.rows import own_set, set_and_split
+from juzhen.data.tables import TableReading
+from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder
+from juzhen.evaluation.decisions import DECIDED, labelled
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.metrics.threshold import halves
 
@@ -53,19 +56,102 @@ class ScoredSet:
         return ScoredSet(self.examples.select(rows), self.scores[rows])
 
 
-class ScoredRun:
+class ScoredEncoder(ABC):
+    """An encoder whose scores of rows are computed without gradients and in float32.
+
+    source  the run, folder or built-in name
+    place   the folder of its weights
+    """
+
+    def __init__(self, source: str | Path, place: Path, *, batch_tokens: int) -> None:
+        self.source = source
+        self._place = place
+        self._batch_tokens = batch_tokens
+        self._computed: dict[str, ScoredSet] = {}
+
+    @abstractmethod
+    def scored(self, name: str, split: str) -> ScoredSet | None:
+        """The rows of a split with their scores; None for a missing split."""
+
+    @cached_property
+    def weights(self) -> str:
+        return weights_digest(self._place)
+
+    def computed(self, examples: Examples) -> ScoredSet:
+        """Rows with their scores, which are computed once. Raises UserError for rows that the encoder cannot score."""
+        column = f"{examples.split}/{examples.name}"
+        if column not in self._computed:
+            self._computed[column] = self._with_scores(column, examples)
+        return self._computed[column]
+
+    def _with_scores(self, column: str, examples: Examples) -> ScoredSet:
+        if examples.kind in RANKED:
+            from juzhen.evaluation.run import evaluate
+
+            settings = EvaluationSettings()
+            settings.evaluation.bootstrap_samples = 0
+            settings.hardware.eval_batch_tokens = self._batch_tokens
+            return ScoredSet.of(column, evaluate(self.source, [examples], settings=settings).rows[column])
+        first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
+        self._scorer.require_order(examples)
+        scores = self._scorer(first, second, batch_tokens=self._batch_tokens, show_progress=True)
+        return ScoredSet(examples, scores)
+
+    @cached_property
+    def _scorer(self) -> "PairScorer":
+        from juzhen.families.registry import PairScorer
+
+        return PairScorer(self.source)
+
+
+class ScoredFiles(ScoredEncoder):
+    """Tables of pairs, scored by an encoder.
+
+    A file is a dev split. `test.csv` is the test split where the `dev.csv` of its folder is named, too.
+
+    Raises UserError for a file that cannot be read, or whose rows no threshold can be fitted on.
+    """
+
+    def __init__(
+        self, source: str | Path, files: Sequence[Path], *, reading: TableReading, batch_tokens: int
+    ) -> None:
+        super().__init__(source, encoder_folder(source), batch_tokens=batch_tokens)
+        self.sets: dict[str, dict[str, Examples]] = {}
+        for file in files:
+            name, split = set_and_split(file)
+            rows = replace(own_set(file, reading, split)[1], name=name)
+            if rows.kind not in DECIDED:
+                columns = reading.spell("columns", {"text_a": "1", "text_b": "2", "label": "3"})
+                raise UserError(
+                    f"--data {file}: its rows are {rows.kind}s, and a threshold divides pairs of label 1 from pairs of "
+                    f"label 0. Name the column of such labels: {columns}"
+                )
+            splits = self.sets.setdefault(name, {})
+            if split in splits:
+                raise UserError(f"--data {file}: two files are {name}/{split}. Rename one of them")
+            splits[split] = rows
+        for splits in self.sets.values():
+            if "dev" not in splits:
+                splits["dev"] = replace(splits.pop("test"), split="dev")
+
+    def scored(self, name: str, split: str) -> ScoredSet | None:
+        rows = self.sets[name].get(split)
+        return None if rows is None else self.computed(rows)
+
+
+class ScoredRun(ScoredEncoder):
     """A finished run, as far as its scores are concerned.
 
     data_dir  where sets are read from; None: where the run read them
 
-    What the run has kept of these weights and rows is read; the rest is computed, without gradients and in float32.
+    What the run has kept of these weights and rows is read; the rest is computed.
     """
 
     def __init__(self, folder: str | Path, *, data_dir: Path | None, batch_tokens: int) -> None:
         self.folder = Path(folder)
+        super().__init__(self.folder, self.folder / ENCODER_FOLDER, batch_tokens=batch_tokens)
         self.result = Result.read(folder)
         self._data_dir = data_dir
-        self._batch_tokens = batch_tokens
 
     def sets(self, kinds: tuple[Kind, ...]) -> list[str]:
         """Names of the sets of these kinds that the run was evaluated on and that have a dev split."""
@@ -98,18 +184,7 @@ class ScoredRun:
             return None
         if (kept := self.row_scores.get(column)) is not None:
             return ScoredSet.of(column, kept)
-        examples = read_rows(self.result, column, data_dir=self._data_dir)
-        if examples.kind in RANKED:
-            from juzhen.evaluation.run import evaluate
-
-            settings = EvaluationSettings()
-            settings.evaluation.bootstrap_samples = 0
-            settings.hardware.eval_batch_tokens = self._batch_tokens
-            return ScoredSet.of(column, evaluate(self.folder, [examples], settings=settings).rows[column])
-        first, second, *_ = (examples.texts(column) for column in TEXT_COLUMNS[examples.kind])
-        self._scorer.require_order(examples)
-        scores = self._scorer(first, second, batch_tokens=self._batch_tokens, show_progress=True)
-        return ScoredSet(examples, scores)
+        return self.computed(read_rows(self.result, column, data_dir=self._data_dir))
 
     @cached_property
     def row_scores(self) -> dict[str, SetRows]:
@@ -117,16 +192,6 @@ class ScoredRun:
         if self.weights != self.result.measured_weights or self.result.config.get("debug_rows") is not None:
             return {}
         return RowScores.read(self.folder).of(self.result)
-
-    @cached_property
-    def weights(self) -> str:
-        return weights_digest(self.folder / ENCODER_FOLDER)
-
-    @cached_property
-    def _scorer(self) -> "PairScorer":
-        from juzhen.families.registry import PairScorer
-
-        return PairScorer(self.folder)
 
 
 def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> Examples:
@@ -154,7 +219,7 @@ def read_rows(result: Result, column: str, *, data_dir: Path | None = None) -> E
     return examples
 
 
-def fitting_and_judging(run: ScoredRun, name: str) -> tuple[ScoredSet, ScoredSet, str]:
+def fitting_and_judging(run: ScoredEncoder, name: str) -> tuple[ScoredSet, ScoredSet, str]:
     """The rows that numbers are fitted on, those they are judged by, and in words which these are.
 
     dev and test; without a test split the two `halves` of dev.

@@ -2,47 +2,100 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from juzhen.cli.options import BATCH_TOKENS, Analysis, BatchTokens, FittedSets, RunDataDir, require_matplotlib
+from juzhen.cli import options
+from juzhen.core.errors import UserError
 from juzhen.core.fitted import SCALINGS
+from juzhen.core.network import without_hub
 from juzhen.core.owned import require_ours
 from juzhen.core.result import Threshold
 from juzhen.core.whole import write_json
 
 
 def calibrate(
-    run: Annotated[str, Argument(help="run folder of a finished run")],
+    run: Annotated[
+        str, Argument(help="run folder of a finished run · with --data also the folder of an encoder")
+    ],
     *,
-    sets: FittedSets = None,
-    data_dir: RunDataDir = None,
-    output: Analysis = None,
-    batch_tokens: BatchTokens = BATCH_TOKENS,
+    data: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="FILE…",
+            help="tables of pairs, instead of the sets of the run; dev.csv and test.csv of a folder are one set",
+        ),
+    ] = None,
+    columns: options.Columns = None,
+    header: options.Header = None,
+    sheet: options.Sheet = None,
+    split_cells: options.SplitCells = None,
+    on_bad_row: options.OnBadRow = "error",
+    sets: options.FittedSets = None,
+    data_dir: options.RunDataDir = None,
+    output: Annotated[
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="where to write",
+            show_default="analysis/ in the run, or beside the first file if there is no run",
+        ),
+    ] = None,
+    batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
     no_plot: Annotated[bool, Option("--no-plot", help="no picture; matplotlib is then not needed")] = False,
 ) -> None:
     """Fits temperature, Platt scaling and a threshold on dev and judges them on test, for each set of 0/1 pairs.
 
     Of positive pairs and triplets, each row is a pair of label 1, and one of label 0 with the nearest other text.
     Before scaling, a cross-encoder's probability is sigmoid(score); so is a cosine's, which never says more than 0.73.
-    Written are calibration-<set>.json and .svg.
+    Without a test split one half of dev judges what the other half fits. Written are calibration-<set>.json and .svg.
 
     juzhen calibrate runs/NAME
+    juzhen calibrate builtin/mini_zh --data pairs.csv
     juzhen score runs/NAME --calibration runs/NAME/analysis/calibration-lcqmc.json --file pairs.tsv
     """
+    of_files = {
+        "--columns": columns,
+        "--header": header,
+        "--sheet": sheet,
+        "--split-cells": split_cells,
+        "--on-bad-row": None if on_bad_row == "error" else on_bad_row,
+    }
+    foreign = {"--sets": sets, "--data-dir": data_dir} if data else of_files
+    for option, value in foreign.items():
+        if value is not None:
+            reason = (
+                "--data FILE replaces the sets of the run. Leave out one of the two"
+                if data
+                else "it needs --data FILE. Name the file"
+            )
+            raise UserError(f"{option}: {reason}")
     if not no_plot:
-        require_matplotlib(", or leave it out with --no-plot")
+        options.require_matplotlib(", or leave it out with --no-plot")
     from juzhen.calibration.reports import calibrate_set, fitted_sets, require_same_weights
-    from juzhen.calibration.run_scores import ScoredRun
+    from juzhen.calibration.run_scores import ScoredEncoder, ScoredFiles, ScoredRun
+    from juzhen.data.tables import TableReading, parse_columns
+    from juzhen.encoders.locate import ENCODER_FOLDER
     from juzhen.evaluation.decisions import DECIDED
     from juzhen.report.decisions import decision_table
     from juzhen.report.table import ReportTable, show_tables
 
-    scored = ScoredRun(run, data_dir=data_dir, batch_tokens=batch_tokens)
-    folder = output or scored.folder / "analysis"
+    scored: ScoredEncoder
+    if data:
+        without_hub()
+        reading = TableReading(
+            parse_columns(columns), header, sheet=sheet, split_cells=split_cells, on_bad_row=on_bad_row
+        )
+        scored = files = ScoredFiles(run, data, reading=reading, batch_tokens=batch_tokens)
+        is_run = (Path(run) / ENCODER_FOLDER).is_dir()
+        names, place = [*files.sets], Path(run) if is_run else data[0].parent
+    else:
+        scored = of_run = ScoredRun(run, data_dir=data_dir, batch_tokens=batch_tokens)
+        names, place = of_run.choose(sets, DECIDED), of_run.folder
+    folder = output or place / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
-    names = scored.choose(sets, DECIDED)
     require_same_weights([folder / f"calibration-{name}.json" for name in names], scored.weights)
     require_ours(*(folder / f"calibration-{name}.svg" for name in names))
     rows: list[list[str]] = []

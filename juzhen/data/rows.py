@@ -154,6 +154,18 @@ def set_name(file: Path) -> str:
     return f"set_{stem}" if stem[0].isdigit() else stem
 
 
+def set_and_split(file: Path) -> tuple[str, str]:
+    """What the set and the split of a file are called: a dev split, unless its name says test, as `juzhen new` writes.
+
+    >>> set_and_split(Path("faq.csv")), set_and_split(Path("data/faq/test.csv"))
+    (('faq', 'dev'), ('faq', 'test'))
+    """
+    stem = file.name.partition(".")[0]
+    if stem in ("dev", "test"):
+        return set_name(Path(file.resolve().parent.name)), stem
+    return set_name(file), "dev"
+
+
 def split_raw(raw: RawTable, found: Guess) -> RawTable:
     """The table with a row for each of the texts that one cell holds."""
     if raw.reading.split_cells is None:
@@ -193,7 +205,10 @@ def _examples(
         classes={},
     )
     request = SplitRequest(config, split, Source.LOCAL, ".", raw.reading.on_bad_row)
-    return config, verified(table, request, columns={field: field for field in found.columns})
+    examples = verified(table, request, columns={field: field for field in found.columns})
+    if examples.num_dropped:
+        warnings.warn(f"{raw.place}: {examples.num_dropped:,} faulty rows are left out", stacklevel=4)
+    return config, examples
 
 
 def _require_range(raw: RawTable, column: str, scores: Sequence[float]) -> None:

@@ -23,7 +23,7 @@ from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.data.rankings import RankingSet
-from juzhen.data.rows import as_examples, set_name
+from juzhen.data.rows import as_examples, set_and_split
 from juzhen.data.sampler import TokenBudget
 from juzhen.data.spec import DatasetConfig
 from juzhen.data.tables import is_table
@@ -284,10 +284,8 @@ def rows_to_score(rows: Any, **reading: Any) -> Examples:
     reading  columns, sheet, on_bad_row and score_range, as `as_examples` takes them
     """
     if isinstance(rows, str | Path) and is_table(rows):
-        folder, stem = Path(rows).resolve().parent.name, Path(rows).name.partition(".")[0]
-        if stem in ("dev", "test"):
-            name = set_name(Path(folder))
-            return replace(as_examples(rows, split=stem, **reading), name=name)
+        name, split = set_and_split(Path(rows))
+        return replace(as_examples(rows, split=split, **reading), name=name)
     return as_examples(rows, split="dev", **reading)
 
 

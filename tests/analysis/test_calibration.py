@@ -1,5 +1,6 @@
 """Calibration of scores whose true probabilities are known, and the command on finished runs."""
 
+import csv
 import json
 
 import numpy as np
@@ -23,7 +24,13 @@ from juzhen.cli.main import main
 from juzhen.cli.score import score
 from juzhen.core.errors import UserError
 from juzhen.core.owned import LIST
+from juzhen.core.places import BUILTIN
+from juzhen.encoders import load_encoder
+from juzhen.evaluation.decisions import fitted_threshold
+from juzhen.evaluation.run import evaluate
 from juzhen.metrics.correlation import spearman
+
+QMC = BUILTIN / "data" / "demo_qmc"
 
 
 def drawn(rows=40_000, *, slope=1.0, shift=0.0, seed=0):
@@ -364,3 +371,113 @@ def test_mistakes_are_named(hasty_runs, command, message, capsys):
     filled = [word.format(joint=hasty_runs[0], other=hasty_runs[1]) for word in command]
     assert main(filled) == 2
     assert message in capsys.readouterr().err
+
+
+def write_pairs(path, split, *, kept=slice(None), head="问题,相似问题,是否同义"):
+    """The first rows of a split of demo_qmc as a table of a person; gives texts and labels."""
+    rows = [line.split("\t") for line in (QMC / f"{split}.tsv").read_text("utf-8").splitlines()[1:61]]
+    rows = [row for row in rows if row[2] in ("0", "1")[kept]]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([head.split(","), *(row[: head.count(",") + 1] for row in rows)])
+    return [(one, other) for one, other, _ in rows], np.array([int(row[2]) for row in rows])
+
+
+def report_of(folder, name):
+    return json.loads((folder / f"calibration-{name}.json").read_text())
+
+
+def test_a_table_of_labelled_pairs_is_calibrated_by_the_scores_of_any_encoder(
+    encoder_folder, tmp_path, capsys
+):
+    pairs, labels = write_pairs(tmp_path / "faq.csv", "dev")
+    words = ["calibrate", str(encoder_folder), "--data", str(tmp_path / "faq.csv"), "--no-plot"]
+    assert main(words) == 0
+    printed, report = capsys.readouterr().out, report_of(tmp_path / "analysis", "faq")
+    scores = load_encoder(encoder_folder).score(pairs).astype(np.float64)
+    first, second = halves(labels)
+    expected = calibrated((scores[first], labels[first]), (scores[second], labels[second]))
+    for scaling, numbers in expected["fitted"].items():
+        assert report["fitted"][scaling] == pytest.approx(numbers, rel=1e-3)
+    assert report["platt"]["ece"] == pytest.approx(expected["platt"]["ece"], abs=1e-4)
+    assert report["threshold"] == vars(fitted_threshold((scores, labels), None))
+    assert f"{report['platt']['ece']:.4f}" in printed
+    file = tmp_path / "analysis" / "calibration-faq.json"
+    assert main(["score", str(encoder_folder), *pairs[0], "--calibration", str(file)]) == 0
+    slope, shift = report["fitted"]["platt"]
+    assert float(capsys.readouterr().out) == pytest.approx(expit(slope * scores[0] + shift), abs=1e-4)
+
+
+def test_dev_and_test_files_are_one_set_and_its_threshold_is_that_of_evaluate(encoder_folder, tmp_path):
+    files = [tmp_path / "faq" / f"{split}.csv" for split in ("dev", "test")]
+    for file in files:
+        write_pairs(file, file.stem)
+    words = ["calibrate", str(encoder_folder), "--no-plot", "--output", str(tmp_path), "--data"]
+    assert main([*words, *map(str, files)]) == 0
+    report = report_of(tmp_path, "faq")
+    assert (report["how"], report["rows_fitted_on"], report["rows"]) == (
+        "fitted on dev, judged on test",
+        60,
+        60,
+    )
+    assert report["threshold"] == vars(evaluate(encoder_folder, files).thresholds["faq"])
+
+
+def test_positive_pairs_of_a_table_are_told_from_the_nearest_other_text(encoder_folder, tmp_path, capsys):
+    pairs, _ = write_pairs(tmp_path / "faq.csv", "dev", kept=slice(1, 2), head="标准问,相似问")
+    words = ["calibrate", str(encoder_folder), "--no-plot", "--data", str(tmp_path / "faq.csv")]
+    assert main(words) == 0
+    report = report_of(tmp_path / "analysis", "faq")
+    assert report["rows"] + report["rows_fitted_on"] == 2 * len(pairs)
+    assert report["threshold"] == vars(evaluate(encoder_folder, tmp_path / "faq.csv").thresholds["faq"])
+
+
+def test_a_run_keeps_the_calibration_of_a_table_with_its_others(hasty_runs, tmp_path):
+    write_pairs(tmp_path / "faq.csv", "dev")
+    for run in hasty_runs:
+        assert main(["calibrate", str(run), "--no-plot", "--data", str(tmp_path / "faq.csv")]) == 0
+        assert report_of(run / "analysis", "faq")["run"] == str(run)
+    assert not (tmp_path / "analysis").exists()
+
+
+def test_a_built_in_encoder_is_calibrated_and_scores_by_the_file(tmp_path, capsys):
+    pairs, _ = write_pairs(tmp_path / "faq.csv", "dev")
+    assert main(["calibrate", "builtin/mini_zh", "--no-plot", "--data", str(tmp_path / "faq.csv")]) == 0
+    words = ["--calibration", str(tmp_path / "analysis" / "calibration-faq.json"), "--decide"]
+    assert main(["score", "builtin/mini_zh", *pairs[0], *words]) == 0
+
+
+def test_faulty_rows_of_a_table_end_the_work_or_are_counted(encoder_folder, tmp_path, capsys):
+    table = tmp_path / "faq.csv"
+    write_pairs(table, "dev")
+    with table.open("a", encoding="utf-8") as file:
+        file.write("怎么退货,,1\n怎么退货,如何退货,\n")
+    words = ["calibrate", str(encoder_folder), "--no-plot", "--data", str(table)]
+    assert main(words) == 2
+    assert "--on-bad-row drop" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match=r"faq\.csv: 2 faulty rows"):
+        assert main([*words, "--on-bad-row", "drop"]) == 0
+    report = report_of(tmp_path / "analysis", "faq")
+    assert report["rows"] + report["rows_fitted_on"] == 60
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--data", "graded.csv"], ["graded.csv", "label"]),
+        (["--data", "faq.csv", "--columns", "text_a=问,text_b=2,label=3"], ["问", "问题"]),
+        (["--data", "faq.csv", "--sets", "demo_qmc"], ["--sets", "--data"]),
+        (["--columns", "text_a=1,text_b=2,label=3"], ["--columns", "--data"]),
+        (["--data", "faq.csv", "faq.csv"], ["faq/dev", "Rename"]),
+        (["--data", "none.csv"], ["none.csv"]),
+    ],
+)
+def test_tables_that_cannot_be_calibrated_are_named(
+    encoder_folder, tmp_path, monkeypatch, words, named, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path / "faq.csv", "dev")
+    (tmp_path / "graded.csv").write_text("a,b,score\n甲,乙,0.5\n丙,丁,2.5\n戊,己,5\n", encoding="utf-8")
+    assert main(["calibrate", str(encoder_folder), "--no-plot", *words]) == 2
+    error = capsys.readouterr().err
+    assert all(word in error for word in named), error
