@@ -160,13 +160,16 @@ def mine(
         print(
             f"depth: all {rules.depth:,} documents of {ranking.column}, which are fewer than {MiningOptions.depth}"
         )
+    kept_out = [] if sets is None else sets.evaluation(keep_out)
+    if sets is not None:
+        sets.tell_dropped()
     mined = miner.mine(
         ranking,
         [source if source == miner.BM25 else load_source(source) for source in sources],
         rules,
         folder=portions,
         judge=None if judge is None else CrossEncoder.load(judge),
-        evaluation=() if sets is None else sets.evaluation(keep_out),
+        evaluation=kept_out,
         calibrate_on=pairs,
         false_negative_rate=false_negative_rate,
         query_prompt=query_prompt,

@@ -46,7 +46,9 @@ def mteb(
     from juzhen.evaluation.mteb_tasks import RunEncoder, open_tasks, run_tasks
 
     folder = encoder_folder(encoder)
-    opened = open_tasks(names, ConfiguredSets(DATASETS, options.data_folder(data_dir)), split=split)
+    sets = ConfiguredSets(DATASETS, options.data_folder(data_dir))
+    opened = open_tasks(names, sets, split=split)
+    sets.tell_dropped()
     without_hub()
     from juzhen.encoders.sentence_encoder import SentenceEncoder
 

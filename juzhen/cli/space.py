@@ -45,6 +45,11 @@ def space(
         Option(help="of the points", show_default="class, of one set that has them"),
     ] = None,
     seed: options.Seed = options.SEED,
+    columns: options.Columns = None,
+    header: options.Header = None,
+    sheet: options.Sheet = None,
+    split_cells: options.SplitCells = None,
+    on_bad_row: options.OnBadRow = "error",
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
@@ -67,14 +72,22 @@ def space(
     require_ours(*(path for path in (out / "index.html", out / "space.svg", json) if path))
     without_hub()
     from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.data.tables import TableReading, parse_columns
     from juzhen.evaluation.space import MAPS, require_sets, require_vectors, starting_encoder, study
     from juzhen.evaluation.text_sets import read_text_sets
     from juzhen.report.space_page import number_text, write_space
 
     sources = [encoder, *([other] if other else [])]
     require_vectors(*sources)
-    configured = ConfiguredSets(DATASETS, options.data_folder(data_dir), config_dir=config_dir)
-    sets = read_text_sets(data or ["demo_sts"], configured, split=split, most=texts, seed=seed)
+    configured = ConfiguredSets(
+        DATASETS, options.data_folder(data_dir), config_dir=config_dir, on_bad_row=on_bad_row
+    )
+    reading = TableReading(
+        parse_columns(columns), header, sheet=sheet, split_cells=split_cells, on_bad_row=on_bad_row
+    )
+    sets = read_text_sets(
+        data or ["demo_sts"], configured, split=split, most=texts, seed=seed, reading=reading
+    )
     configured.tell_dropped()
     methods = tuple(dict.fromkeys(maps or MAPS))
     require_sets(sets, maps=methods, colour=colour)

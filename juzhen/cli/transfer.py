@@ -19,6 +19,7 @@ def transfer(
     *,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
+    on_bad_row: options.OnBadRow = "error",
     limit: Annotated[int | None, Option(min=10, help="at most this many rows of each split")] = None,
     seed: options.Seed = options.SEED,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
@@ -37,7 +38,9 @@ def transfer(
     from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.encoders import load_encoder
 
-    configured = ConfiguredSets(DATASETS, options.data_folder(data_dir), config_dir=config_dir)
+    configured = ConfiguredSets(
+        DATASETS, options.data_folder(data_dir), config_dir=config_dir, on_bad_row=on_bad_row
+    )
     splits = {name: dict(configured.splits(name)) for name in sets}
     configured.tell_dropped()
     loaded = load_encoder(encoder)

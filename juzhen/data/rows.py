@@ -37,7 +37,15 @@ from juzhen.data.row_kinds import (
 )
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig, Source, SplitRequest
-from juzhen.data.tables import TableReading, as_text, in_python, names_of, read_own_table, with_split_cells
+from juzhen.data.tables import (
+    TableReading,
+    as_text,
+    in_python,
+    names_of,
+    read_own_table,
+    warn_dropped,
+    with_split_cells,
+)
 from juzhen.data.verify import verified
 
 Rows = Examples | str | Path | Iterable[Any]
@@ -206,8 +214,7 @@ def _examples(
     )
     request = SplitRequest(config, split, Source.LOCAL, ".", raw.reading.on_bad_row)
     examples = verified(table, request, columns={field: field for field in found.columns})
-    if examples.num_dropped:
-        warnings.warn(f"{raw.place}: {examples.num_dropped:,} faulty rows are left out", stacklevel=4)
+    warn_dropped(raw.place, examples.num_dropped)
     return config, examples
 
 

@@ -7,6 +7,7 @@ and `FileTable.notes`. A job reads what a set's description says instead (`juzhe
 
 import itertools
 import json
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -390,8 +391,10 @@ def require_fields(reading: TableReading, *fields: str) -> None:
 
 
 def text_values(path: Path, reading: TableReading = AS_IT_LOOKS, *, field: str = "text") -> list[Any]:
-    """The values of `read_texts` alone, whatever they are."""
-    return column_values(*read_texts(path, reading, field=field))
+    """The values of `read_texts` alone, whatever they are; rows that are none are counted in a warning."""
+    table, place = read_texts(path, reading, field=field)
+    warn_dropped(table.place, len(table.faults))
+    return column_values(table, place)
 
 
 def chosen_column(table: FileTable, field: str, reading: TableReading) -> int:
@@ -463,3 +466,9 @@ def refuse_rows(table: FileTable, faults: Mapping[int, str], left: int, reading:
         raise UserError(
             f"{table.place}: all {len(faults):,} rows are faulty, and none is left; {table.at(line)}: {faults[line]}"
         )
+
+
+def warn_dropped(place: str, count: int) -> None:
+    """Count in a warning the faulty rows that are left out; nothing where there are none."""
+    if count:
+        warnings.warn(f"{place}: {count:,} faulty rows are left out", stacklevel=5)

@@ -17,7 +17,7 @@ from juzhen.data.files import files_of
 from juzhen.data.rows import own_set
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LearningConfig, Source
-from juzhen.data.tables import AS_IT_LOOKS, TableReading, is_table
+from juzhen.data.tables import AS_IT_LOOKS, TableReading, is_table, warn_dropped
 
 
 def read_set(
@@ -35,7 +35,7 @@ def read_set(
     name        of a set, or the path of a table, of which all rows are taken
     config_dir  holds a further folder dataset/, such as `juzhen mine` writes
     out         the table that will be written; refused where the set is read from it
-    on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out
+    on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out, and a warning counts them
     reading     what a person says of a table
     """
     if is_table(name):
@@ -54,6 +54,7 @@ def read_set(
         raise UserError(
             f"{name}/{split}: no file of it below {data_dir}; type --data-dir <folder that holds the data sets>"
         )
+    warn_dropped(f"{name}/{split}", examples.num_dropped)
     return config, examples
 
 

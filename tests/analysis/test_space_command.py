@@ -30,7 +30,8 @@ def test_the_numbers_are_those_of_the_embeddings(encoder_folder, here, capsys):
         "今天天气很好\n\n怎么修改密码\n今天天气很好\n他在跑步\n三只猫\n两只狗在叫\n好\n", encoding="utf-8"
     )
     words = ["--data", "demo_qmc", "lines.txt", "--json", "out.json", "--maps", "pca", "--texts", "40"]
-    assert main(["space", str(encoder_folder), *words]) == 0
+    with pytest.warns(UserWarning, match=r"lines\.txt: 1 faulty"):
+        assert main(["space", str(encoder_folder), *words, "--on-bad-row", "drop"]) == 0
     measured = json.loads((here / "out.json").read_text())
     texts = list(dict.fromkeys(line for line in lines.read_text(encoding="utf-8").split("\n") if line))
     embeddings = load_encoder(encoder_folder).eval().encode(texts, batch_tokens=64, show_progress=False)
@@ -145,3 +146,36 @@ def test_a_cross_encoder_has_no_space(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
     assert main(["space", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "scores pairs and has no embeddings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns"),
+    [
+        ("mine.csv", "text,label\n{}\n,甲\n没有类别,\n", []),
+        ("mine.csv", "标题,类\n{}\n,甲\n没有类别,\n", ["--columns", "label=类,text=标题"]),
+        ("mine.csv", "text,label\n{}\n多,了,一\n少\n", []),
+        ("lines.txt", "{}\n\n \n", []),
+    ],
+)
+def test_faulty_rows_of_files_end_the_work_or_are_counted(
+    encoder_folder, here, name, content, columns, capsys
+):
+    rows = "\n".join(f"第{number}句话,{'甲乙'[number % 2]}" for number in range(12))
+    (here / name).write_text(content.format(rows), encoding="utf-8")
+    words = ["space", str(encoder_folder), "--data", name, "--maps", "pca", "--json", "out.json", *columns]
+    assert main(words) == 2
+    assert "--on-bad-row drop" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match=rf"{name}: 2 faulty"):
+        assert main([*words, "--on-bad-row", "drop"]) == 0
+    measured = json.loads((here / "out.json").read_text())
+    assert measured["sets"][name]["texts"] == 12
+    if name == "mine.csv":
+        assert measured["runs"][0]["sets"][name]["silhouette"] is not None
+
+
+def test_a_space_may_split_cells(encoder_folder, here):
+    rows = "".join(f"第{number}句话||另{number}句话\n" for number in range(6))
+    (here / "mine.csv").write_text("text\n" + rows, encoding="utf-8")
+    words = ["space", str(encoder_folder), "--data", "mine.csv", "--maps", "pca", "--json", "out.json"]
+    assert main([*words, "--split-cells", "||"]) == 0
+    assert json.loads((here / "out.json").read_text())["sets"]["mine.csv"]["texts"] == 12

@@ -114,6 +114,29 @@ def test_rows_of_one_class_are_refused():
             transfer(Vectors(), splits, **NUMBERS)
 
 
+@pytest.mark.parametrize("verb", [["transfer"], ["space", "--maps", "pca", "--split", "train", "--data"]])
+def test_a_faulty_row_of_a_set_ends_the_work_unless_it_may_be_left_out(
+    verb, encoder_folder, tmp_path, monkeypatch, project_root, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    description = (project_root / "conf/dataset/demo_qmc.yaml").read_text(encoding="utf-8")
+    rows = ("rows: {train: 4000, dev: 600, test: 600}", "rows: {train: null}")
+    for old, new in (("demo_qmc", "tiny"), ("source: builtin", "source: local"), rows):
+        description = description.replace(old, new)
+    lines = (project_root / "juzhen/builtin/data/demo_qmc/train.tsv").read_text(encoding="utf-8").splitlines()
+    for path, text in (
+        ("conf/dataset/tiny.yaml", description),
+        ("tiny/train.tsv", "\n".join([*lines[:61], "没有答案\t\t1", ""])),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    words = [verb[0], str(encoder_folder), *verb[1:], "tiny", "--data-dir", ".", "--config-dir", "conf"]
+    assert main(words) == 2
+    assert "--on-bad-row drop" in capsys.readouterr().err
+    assert main([*words, "--on-bad-row", "drop"]) == 0
+    assert "tiny/train: 1 faulty" in capsys.readouterr().err
+
+
 def test_faulty_rows_that_are_left_out_are_counted(tmp_path, capsys):
     configured = ConfiguredSets(DATASETS, tmp_path)
     configured._read["own/train"] = replace(pairs(20, seed=0), num_dropped=3)

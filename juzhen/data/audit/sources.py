@@ -20,12 +20,16 @@ class ConfiguredSets:
     """The datasets of conf/dataset as they lie below `data_dir`; demo sets come with juzhen. A table is a set, too.
 
     config_dir  a further folder of dataset/ files; None: there is none
+    on_bad_row  error: the first faulty row is a UserError · drop: such rows are left out and counted
     absent      `set/split` that has no file, in the order in which they were looked for
     """
 
-    def __init__(self, folder: Path, data_dir: Path, *, config_dir: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, data_dir: Path, *, config_dir: Path | None = None, on_bad_row: str = "drop"
+    ) -> None:
         self.files = described_sets(folder, config_dir)
         self.data_dir = data_dir
+        self.on_bad_row = on_bad_row
         self.absent: list[str] = []
         self._read: dict[str, Examples | None] = {}
 
@@ -44,7 +48,7 @@ class ConfiguredSets:
         sets: dict[str, Examples] = {}
         for name in self._of_rows() if names is None else names:
             if is_table(name):
-                sets[name] = own_set(Path(name), TableReading(on_bad_row="drop"), splits[-1])[1]
+                sets[name] = own_set(Path(name), TableReading(on_bad_row=self.on_bad_row), splits[-1])[1]
                 continue
             key, _, split = name.partition("/")
             require_set(option, key, self.files)
@@ -63,7 +67,7 @@ class ConfiguredSets:
         return [key for key, path in self.files.items() if read_description(path).kind != Kind.SENTENCE]
 
     def load(self, key: str, split: str) -> Examples | None:
-        """One split, faulty rows left out and counted; None, noted in `absent`, where there is no file."""
+        """One split; None, noted in `absent`, where there is no file."""
         name = f"{key}/{split}"
         if name not in self._read:
             config = read_description(self.files[key])
@@ -73,7 +77,7 @@ class ConfiguredSets:
             self._read[name] = None
             if has_files:
                 self._read[name] = load_examples(
-                    config, split, source=Source.LOCAL, data_dir=root, on_bad_row="drop"
+                    config, split, source=Source.LOCAL, data_dir=root, on_bad_row=self.on_bad_row
                 )
             if self._read[name] is None:
                 self.absent.append(name)
