@@ -1,1 +1,1 @@
-"""Adapters: a few matrices that learn beside frozen weights (LoRA, DoRA, VeRA), by peft."""
+"""Adapters: a few matrices that learn beside frozen weights (LoRA, DoRA), by peft."""

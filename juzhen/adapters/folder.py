@@ -25,8 +25,6 @@ from juzhen.encoders.settings_file import naming, read_tensors
 PREFIX = "base_model.model."
 """What peft puts before the names of weights in files."""
 
-PROJECTIONS = ("vera_A", "vera_B")
-
 
 def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
     """Writes the adapter alone, as peft has it, and the account of its base. Raises UserError if that has changed."""
@@ -43,9 +41,6 @@ def save_adapter(backbone: PreTrainedModel, folder: Path) -> None:
         "base_model_name_or_path": _their_name(base, place),
         "inference_mode": True,
     }
-    if projections := _projections(backbone):
-        tensors |= {f"base_model.{name}": values.cpu().contiguous() for name, values in projections.items()}
-        settings["save_projection"] = True
     save_file(tensors, folder / ADAPTER_WEIGHTS, {"format": "pt"})
     plain = {key: sorted(value) if isinstance(value, set) else value for key, value in settings.items()}
     write_json(folder / ADAPTER, _as_json(plain), indent=2, in_own_folder=True)
@@ -63,15 +58,6 @@ def _as_json(values: dict[str, Any]) -> dict[str, Any]:
 def _their_name(base: Base, source: Path) -> str:
     """By what other programs find the base: an id of the hub, or a folder."""
     return base.path if locate_folder(base.path) is None else str(source)
-
-
-def _projections(backbone: nn.Module) -> dict[str, Tensor]:
-    """VeRA's shared random matrices."""
-    for module in backbone.modules():
-        if getattr(module, "vera_A", None) is not None:
-            layer: Any = module
-            return {name: getattr(layer, name)[NAME] for name in PROJECTIONS}
-    return {}
 
 
 def _require_unchanged(backbone: PreTrainedModel, source: Path) -> None:
@@ -116,8 +102,6 @@ def load_adapter(
     for name in behind:
         tensors.pop(name)
     inject(backbone, settings, seed=0, prefix=prefix)
-    for name, values in _projections(backbone).items():
-        values.copy_(tensors.pop(f"base_model.{name}", values))
     tensors = {name.removeprefix(prefix): values for name, values in tensors.items()}
     _drop_weights_of_base(backbone, tensors, shown=path)
     _fill(backbone, tensors, shown=path)
@@ -171,7 +155,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _is_learnt_in_file(name: str) -> bool:
-    return ".lora_" in name or ".vera_lambda" in name
+    return ".lora_" in name
 
 
 def _places(backbone: PreTrainedModel, names: Iterable[str]) -> tuple[str, list[str]]:
@@ -182,9 +166,7 @@ def _places(backbone: PreTrainedModel, names: Iterable[str]) -> tuple[str, list[
     modules = {name for name, _ in backbone.named_modules()} - {""}
 
     def of(name: str) -> str:
-        return (
-            re.split(r"\.(?:lora_|vera_lambda|base_layer\.)", name)[0] if _is_learnt_in_file(name) else name
-        )
+        return re.split(r"\.(?:lora_|base_layer\.)", name)[0] if _is_learnt_in_file(name) else name
 
     prefixes: Counter[str] = Counter()
     for name in filter(_is_learnt_in_file, names):
@@ -192,7 +174,7 @@ def _places(backbone: PreTrainedModel, names: Iterable[str]) -> tuple[str, list[
         starts = (number for number in range(len(parts)) if ".".join(parts[number:]) in modules)
         prefixes.update("".join(f"{part}." for part in parts[:start]) for start in [*starts][:1])
     prefix = prefixes.most_common(1)[0][0] if prefixes else ""
-    behind = [name for name in names if not name.startswith("base_model.") and not name.startswith(prefix)]
+    behind = [name for name in names if not name.startswith(prefix)]
     poolers = [name for name in names if name.startswith(f"{prefix}pooler.") and "pooler" not in modules]
     return prefix, behind + poolers
 

@@ -1,8 +1,7 @@
 """Adapters, by peft: a few matrices that learn beside the frozen weights of a base, saved alone, merged on demand.
 
-LoRA (Hu et al. 2021, https://arxiv.org/abs/2106.09685), DoRA (Liu et al. 2024, https://arxiv.org/abs/2402.09353), VeRA
-(Kopiczko et al. 2023, https://arxiv.org/abs/2310.11454). The backbone stays the class that it was: its linear layers
-are replaced in place.
+LoRA (Hu et al. 2021, https://arxiv.org/abs/2106.09685), DoRA (Liu et al. 2024, https://arxiv.org/abs/2402.09353). The
+backbone stays the class that it was: its linear layers are replaced in place.
 """
 
 import copy
@@ -46,12 +45,11 @@ def is_ours_alone(backbone: nn.Module) -> bool:
     """Whether sentence-transformers would load an adapter as another one, or not at all.
 
     It knows neither the first layers of a base, nor another attention, nor fewer bits. transformers leaves DoRA's
-    lengths out, with a warning (5.20), and does not load VeRA.
+    lengths out, with a warning (5.20).
     """
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
-    is_plain = config.peft_type.value == "LORA" and not config.use_dora
     is_whole = base.layers is None and base.attention is None and base.precision == "float32"
-    return not (is_plain and is_whole)
+    return config.use_dora or not is_whole
 
 
 def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) -> None:
@@ -77,7 +75,7 @@ def add_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed: int) 
         raise UserError(
             "adapter: the weights have learnt since they were loaded; save the encoder, and load it again"
         )
-    settings = _settings(backbone, config, seed)
+    settings = _settings(backbone, config)
     digest = base_digest(folder)
     hold(backbone, config.base)
     inject(backbone, settings, seed=seed)
@@ -91,7 +89,7 @@ def add_merged_adapter(backbone: PreTrainedModel, config: AdapterConfig, *, seed
     Raises UserError without peft, and for what does not suit the weights.
     """
     require_peft()
-    settings = _settings(backbone, config, seed)
+    settings = _settings(backbone, config)
     hold(backbone, config.base)
     inject(backbone, settings, seed=seed)
 
@@ -102,7 +100,7 @@ def hold(backbone: PreTrainedModel, precision: str) -> None:
         backbone.bfloat16()
 
 
-def _settings(backbone: PreTrainedModel, config: AdapterConfig, seed: int) -> dict[str, Any]:
+def _settings(backbone: PreTrainedModel, config: AdapterConfig) -> dict[str, Any]:
     """What peft makes the adapter by, as adapter_config.json has it. Raises UserError where it does not suit."""
     layers = linear_layers(backbone)
     targets = sorted(set(config.targets or attention_layers(backbone)))
@@ -113,17 +111,14 @@ def _settings(backbone: PreTrainedModel, config: AdapterConfig, seed: int) -> di
                 f"targets=[{target}]: no linear layer of {backbone.config.model_type} is called so; "
                 f"{nearest(target, ends)}; null: those of attention"
             )
-    numbers: dict[str, Any] = {"r": config.rank, "target_modules": targets}
-    if config.kind == "vera":
-        if config.alpha is not None:
-            raise UserError(
-                f"alpha={config.alpha:g}: vera learns how much its matrices count; leave alpha at null"
-            )
-        key = seed % 2**31
-        return {"peft_type": "VERA", **numbers, "vera_dropout": config.dropout, "projection_prng_key": key}
     alpha = 2 * config.rank if config.alpha is None else config.alpha
-    lora = {"lora_alpha": alpha, "lora_dropout": config.dropout, "use_dora": config.kind == "dora"}
-    return {"peft_type": "LORA", **numbers, **lora}
+    return {
+        "r": config.rank,
+        "target_modules": targets,
+        "lora_alpha": alpha,
+        "lora_dropout": config.dropout,
+        "use_dora": config.kind == "dora",
+    }
 
 
 def attention_layers(backbone: nn.Module) -> list[str]:
@@ -153,27 +148,16 @@ def inject(backbone: nn.Module, settings: dict[str, Any], *, seed: int, prefix: 
             said by the backbone's own names afterwards
     """
     import peft
-    from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING
 
-    kind = settings["peft_type"]
-    numbers = {key: value for key, value in settings.items() if key not in ("peft_type", "save_projection")}
-    # Drawn anew by its key, and not kept in each checkpoint; files hold it.
     with (
         torch.random.fork_rng(devices=[]),
         naming("adapter: peft cannot put one into this architecture"),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter(
-            "ignore"
-        )  # of VeRA's matrices, and of GPT-2's layers, which are the other way round
+        warnings.simplefilter("ignore")  # of GPT-2's layers, which are the other way round
         torch.default_generator.manual_seed(seed)
-        config = (
-            peft.LoraConfig(**numbers)
-            if kind == "LORA"
-            else peft.VeraConfig(**numbers, save_projection=False)
-        )
         model = _inside(prefix, backbone)
-        PEFT_TYPE_TO_TUNER_MAPPING[peft.PeftType(kind)](model, config, adapter_name=NAME)
+        peft.LoraModel(cast(Any, model), peft.LoraConfig(**settings), adapter_name=NAME)
     if prefix:
         vars(backbone)["peft_config"] = vars(model)["peft_config"]
         _name_layers_alone(backbone, vars(model)["peft_config"][NAME])
@@ -206,24 +190,19 @@ def _name_layers_alone(backbone: nn.Module, config: Any) -> None:
     }
     config.target_modules = set(layers)
     config.layers_to_transform = config.layers_pattern = None
-    if config.peft_type.value == "LORA":
-        config.exclude_modules = None
-        for pattern, key, usual in (
-            ("rank_pattern", "r", config.r),
-            ("alpha_pattern", "lora_alpha", config.lora_alpha),
-        ):
-            numbers = {name: getattr(layer, key)[NAME] for name, layer in layers.items()}
-            setattr(config, pattern, {name: number for name, number in numbers.items() if number != usual})
+    config.exclude_modules = None
+    for pattern, key, usual in (
+        ("rank_pattern", "r", config.r),
+        ("alpha_pattern", "lora_alpha", config.lora_alpha),
+    ):
+        numbers = {name: getattr(layer, key)[NAME] for name, layer in layers.items()}
+        setattr(config, pattern, {name: number for name, number in numbers.items() if number != usual})
 
 
 def adapter_facts(backbone: nn.Module) -> dict[str, str]:
     """Of an adapter what a card says."""
     base, config = base_of(backbone), cast(Any, backbone).peft_config[NAME]
-    kind = (
-        "DoRA"
-        if getattr(config, "use_dora", False)
-        else {"LORA": "LoRA", "VERA": "VeRA"}[config.peft_type.value]
-    )
+    kind = "DoRA" if config.use_dora else "LoRA"
     source = f"{base.path}{f' at {base.revision}' if base.revision else ''}, weights {base.digest}"
     return {"adapter": f"{kind} of rank {config.r}", "beside the weights of": source}
 

@@ -13,7 +13,8 @@ HONOURED, NEUTRAL, UNREAD = "honoured", "neutral", "unread"
 
 Rule = str | tuple[Any, ...]
 
-_COMMON: dict[str, Rule] = {
+KIND = "LORA"
+KEYS: dict[str, Rule] = {
     **dict.fromkeys(
         (
             "auto_mapping",
@@ -31,11 +32,7 @@ _COMMON: dict[str, Rule] = {
     ),
     "bias": ("none",),
     "modules_to_save": NEUTRAL,  # what it names is in the file of weights, and refused there
-}
-
-KEYS: dict[str, dict[str, Rule]] = {
-    "LORA": _COMMON
-    | dict.fromkeys(
+    **dict.fromkeys(
         (
             "alpha_pattern",
             "exclude_modules",
@@ -47,8 +44,8 @@ KEYS: dict[str, dict[str, Rule]] = {
             "use_rslora",
         ),
         HONOURED,
-    )
-    | dict.fromkeys(
+    ),
+    **dict.fromkeys(
         (
             "corda_config",
             "ensure_weight_tying",
@@ -60,8 +57,8 @@ KEYS: dict[str, dict[str, Rule]] = {
             "runtime_config",
         ),
         NEUTRAL,
-    )
-    | dict.fromkeys(
+    ),
+    **dict.fromkeys(
         (
             "alora_invocation_tokens",
             "arrow_config",
@@ -76,34 +73,31 @@ KEYS: dict[str, dict[str, Rule]] = {
             "velora_config",
         ),
         UNREAD,
-    )
+    ),
     # The others (pissa, corda, olora, loftq, lora_ga) change the weights of the base, which others share here.
-    | {"init_lora_weights": (True, False, "gaussian", "eva", "orthogonal", "mica")},
-    "VERA": _COMMON
-    | dict.fromkeys(("projection_prng_key", "save_projection", "vera_dropout"), HONOURED)
-    | dict.fromkeys(("d_initial", "init_weights"), NEUTRAL),
+    "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal", "mica"),
 }
-"""Kind of peft → each key of its adapter_config.json → what is done with it; a tuple holds the values that are read."""
+"""Each key of peft's adapter_config.json → what is done with it; a tuple holds the values that are read."""
 
 MERGE = "Merge the adapter into its model (merge_and_unload of peft), and load that"
 
 
 def read_adapter_settings(folder: Path) -> dict[str, Any]:
-    """Kind, and the numbers that peft makes it by. A key that would change the numbers, or import code, is refused."""
+    """The numbers that peft makes an adapter by. A key that would change the numbers, or import code, is refused."""
     path = folder / ADAPTER
     with naming(f"{path}: no settings of an adapter"):
         settings = read_settings(path)
         kind = str(settings["peft_type"])
-    if kind not in KEYS:
-        raise UserError(f"{path}: {kind} adapters are not read here; known: {', '.join(KEYS)}. {MERGE}")
-    read: dict[str, Any] = {"peft_type": kind}
+    if kind != KIND:
+        raise UserError(f"{path}: {kind} adapters are not read here; known: {KIND}. {MERGE}")
+    read: dict[str, Any] = {}
     for key, value in settings.items():
-        rule = KEYS[kind].get(key, UNREAD)
+        rule = KEYS.get(key, UNREAD)
         is_empty = value is None or value is False or value in ("", [], {})
         if rule == HONOURED:
             read[key] = value
         elif rule != NEUTRAL and not is_empty and (rule == UNREAD or value not in rule):
-            is_new = key not in KEYS[kind]
+            is_new = key not in KEYS
             problem = (
                 "a key of peft that is not known here" if is_new else "adapters with it are not read here"
             )

@@ -85,7 +85,7 @@ def linear_layers(backbone: nn.Module) -> dict[str, nn.Module]:
 
 def is_learnt(name: str) -> bool:
     """Whether a parameter of a backbone with an adapter is the adapter's."""
-    return f".{NAME}" in name and ("lora_" in name or "vera_lambda" in name)
+    return f".{NAME}" in name and "lora_" in name
 
 
 def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:

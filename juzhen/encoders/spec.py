@@ -16,16 +16,15 @@ NO_PROMPT = "none"
 class AdapterConfig:
     """A few matrices that learn beside the frozen weights of the backbone."""
 
-    kind: Literal["lora", "dora", "vera"] = Field(
+    kind: Literal["lora", "dora"] = Field(
         default="lora",
-        description="lora (Hu et al. 2021) · dora: direction and length apart (Liu et al. 2024) · vera: vectors over "
-        "shared random matrices (Kopiczko et al. 2023)",
+        description="lora (Hu et al. 2021) · dora: direction and length apart (Liu et al. 2024)",
     )
     rank: int = Field(default=16, ge=1, description="columns of a matrix; more: more to learn with")
     alpha: float | None = Field(
         default=None,
         gt=0,
-        description="what is learnt counts alpha / rank times; null: 2 × rank; vera has none",
+        description="what is learnt counts alpha / rank times; null: 2 × rank",
     )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="of what goes into the matrices")
     targets: list[str] | None = Field(

@@ -46,7 +46,7 @@ PHRASES = {
 
 WORDS = {
     "model.name": {kind.name: kind.label() for kind in all_settings().values()},
-    "backbone.adapter.kind": {ABSENT: "", "lora": "LoRA", "dora": "DoRA", "vera": "VeRA"},
+    "backbone.adapter.kind": {ABSENT: "", "lora": "LoRA", "dora": "DoRA"},
     "hardware.precision": {"32-true": "", "bf16-mixed": "bf16", "16-mixed": "fp16"},
     "hardware.compile": {"True": "compiled"},
     "evaluation.backend": {"torch": ""},

@@ -75,7 +75,7 @@ def fit(
     weight_decay: float = 0.01,
     clip_norm: float | None = 1.0,
     layer_decay: float | None = None,
-    adapter: AdapterConfig | Literal["lora", "dora", "vera"] | None = None,
+    adapter: AdapterConfig | Literal["lora", "dora"] | None = None,
     seed: int = 42,
     device: str | torch.device = "cpu",
     bf16: bool = False,

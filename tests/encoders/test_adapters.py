@@ -23,7 +23,7 @@ from tools.build_vocabulary import tokenizer, tokenizer_config
 pytest.importorskip("peft")
 
 TEXTS = ["今天天气很好", "ab cd", "我"]
-KINDS = ["lora", "dora", "vera"]
+KINDS = ["lora", "dora"]
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +198,6 @@ def test_another_base_is_refused(folder, tmp_path):
     ("settings", "message"),
     [
         ({"targets": ["query", "keys"]}, r"targets=\[keys\]: no linear layer of bert .* known: .*self.key"),
-        ({"kind": "vera", "alpha": 8}, "alpha=8: vera learns how much"),
         ({"base": "nf4"}, r"base=nf4 \(weights in 4 bits on a CUDA device\) needs bitsandbytes"),
     ],
 )

@@ -35,16 +35,13 @@ def drawn(model, seed=1):
                 values.copy_(torch.randn_like(values) * 0.3)
             if "magnitude" in name:
                 values.mul_(1 + torch.rand_like(values))
-            if "vera_lambda" in name:
-                values.copy_(torch.rand_like(values))
     return model.eval()
 
 
-def written(base, folder, *, kind=transformers.AutoModel, config=peft.LoraConfig, **options):
+def written(base, folder, *, kind=transformers.AutoModel, **options):
     """The folder that peft writes for an adapter of a base, and its model."""
-    settings = {"r": 4, "lora_alpha": 6} if config is peft.LoraConfig else {"r": 4}
-    settings |= {"target_modules": ["query", "value"]} | options
-    model = drawn(peft.get_peft_model(kind.from_pretrained(base), config(**settings)))
+    settings = {"r": 4, "lora_alpha": 6, "target_modules": ["query", "value"]} | options
+    model = drawn(peft.get_peft_model(kind.from_pretrained(base), peft.LoraConfig(**settings)))
     model.save_pretrained(str(folder))
     return folder, model
 
@@ -64,10 +61,8 @@ def assert_same(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("kind", ["LORA", "VERA"])
-def test_each_key_of_peft_is_decided(kind):
-    config = {"LORA": peft.LoraConfig, "VERA": peft.VeraConfig}[kind]
-    assert {field.name for field in dataclasses.fields(config)} == KEYS[kind].keys()
+def test_each_key_of_peft_is_decided():
+    assert {field.name for field in dataclasses.fields(peft.LoraConfig)} == KEYS.keys()
 
 
 HONOURED = {
@@ -84,8 +79,6 @@ HONOURED = {
     "embeddings": {"target_modules": ["query", "word_embeddings"]},
     "gaussian": {"init_lora_weights": "gaussian"},
     "mica": {"init_lora_weights": "mica"},
-    "vera": {"config": peft.VeraConfig, "projection_prng_key": 5},
-    "vera, drawn again": {"config": peft.VeraConfig, "projection_prng_key": 5, "save_projection": False},
 }
 
 
@@ -119,7 +112,7 @@ REFUSED = {
 def test_what_would_change_the_numbers_is_refused_by_its_key(bert_folder, tmp_path, key):
     folder, _ = written(bert_folder, tmp_path / "adapter")
     settings = json.loads((folder / "adapter_config.json").read_text())
-    harmless = {name: {} for name, rule in KEYS["LORA"].items() if rule == NEUTRAL} | {"key_of_today": None}
+    harmless = {name: {} for name, rule in KEYS.items() if rule == NEUTRAL} | {"key_of_today": None}
     kept = {name: settings[name] for name in ("base_model_name_or_path", "peft_type")}
     (folder / "adapter_config.json").write_text(json.dumps(settings | harmless | kept))
     SentenceEncoder.load(folder)

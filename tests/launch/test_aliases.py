@@ -74,6 +74,7 @@ def test_each_target_is_a_word_that_can_be_typed():
         (["loss=mnrl"], "loss=info_nce"),
         (["loss=CosineSimilarityLoss"], "loss=cosine"),
         (["loss=CoSENTLoss"], "loss=cosent"),
+        (["adapter=vera"], "adapter=lora"),
         (["hardware=gpu"], "hardware=cuda"),
         (["dataset=bqcorpus"], "dataset=bq"),
         (["dataset=[csts,BQCorpus]"], "dataset=bq"),
