@@ -94,7 +94,7 @@ def clean(table: RawTable, guess: Guess) -> tuple[pd.DataFrame, dict[int, str]]:
     """
     rows = table.cells[[*guess.columns.values()]].set_axis([*guess.columns], axis=1)
     line_numbers, rows = rows.index, rows.reset_index(drop=True)  # of one line there may be several rows
-    reasons = pd.Series("", index=rows.index, dtype=object)
+    reasons = pd.Series([table.faults.get(line, "") for line in line_numbers], rows.index, dtype=object)
 
     def refuse(where: pd.Series, reason: str | pd.Series) -> None:
         reasons[where & (reasons == "")] = reason

@@ -50,6 +50,7 @@ NO = (
 )
 NLI_WORDS = (_ENTAILS, "neutral|中[立性]", "contradict(s|ion|ory)?|矛盾")
 """Patterns of labels."""
+LABELS = re.compile("|".join([YES, NO, *NLI_WORDS]))
 
 NO_LABEL = ("-", "-1", "")
 """How sets say that annotators did not agree: such rows are left out."""
@@ -213,7 +214,11 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
         if len(values) == 1 and apart:
             raise UserError(f"{table.place}: {target} is {values[0]} in every row: there is nothing to learn")
         if len(values) == 1 and classes:
-            notes.append(f"{target} is {values[0]} in every row: all pairs belong together")
+            gaps = cells.index[cells[target] == ""].tolist()
+            rows = "every other row" if gaps else "every row"
+            notes.append(f"{target} is {values[0]} in {rows}: all pairs belong together")
+            for line in gaps:
+                table.faults.setdefault(line, f"{target} is empty, and {values[0]} in {rows}")
             kind = Kind.POSITIVE_PAIR
     if kind is None:
         kind = _kind(table, texts, target)
@@ -230,8 +235,12 @@ def guess(table: RawTable, *, kind: Kind | None = None, columns: Mapping[str, st
             f"{_advice(table)}"
         )
     chosen = dict(zip(fields, texts, strict=True))
-    if kind is Kind.TRIPLET and {*scores} == {TEACHER_SCORE.format(field) for field in fields[1:]}:
+    of_documents = [TEACHER_SCORE.format(field) for field in fields[1:]] if kind is Kind.TRIPLET else []
+    if {*scores} == {*of_documents}:
         chosen |= {name: name for name in scores}
+    elif scores:
+        reason = f"a triplet needs {listed(of_documents)}" if of_documents else f"a {kind} has no such scores"
+        notes.append(f"{listed(scores)}: not read, since {reason}")
     if target_field and target:
         chosen[target_field] = target
     return _classified(table, kind, chosen, notes)
@@ -248,7 +257,8 @@ def find_columns(table: RawTable) -> tuple[list[str], str | None]:
     target = _target(cells, free)
     texts = named or [name for name in free if name != target and _is_text(name, cells[name])]
     known = [name for name in texts if _is_called_text(name)]
-    return (known if len(texts) > 2 == len(known) else texts), target
+    texts = known if len(texts) > 2 == len(known) else texts
+    return texts, target or _gappy_target(cells, [name for name in free if name not in texts])
 
 
 def pair_columns(table: RawTable) -> list[str]:
@@ -318,10 +328,16 @@ def _kind(table: RawTable, texts: Sequence[str], target: str | None) -> Kind:
     if len(texts) == 1:
         return Kind.LABELLED_TEXT
     column = table.cells[target]
-    if settled_classes(partial(nli_classes, texts=texts), column):
+    share = least_labels(column)
+    if settled_classes(partial(nli_classes, texts=texts), column, share):
         return Kind.NLI_PAIR
-    share = 1.0 if GRADE_NAMES.fullmatch(target) else MOST_LABELS
+    share = 1.0 if GRADE_NAMES.fullmatch(target) and share == MOST_LABELS else share
     return Kind.LABELLED_PAIR if settled_classes(pair_classes, column, share) else Kind.SCORED_PAIR
+
+
+def least_labels(column: pd.Series) -> float:
+    """Share of labels that must be classes: where no cell is a number, the others are no grades."""
+    return MOST_LABELS if any(map(NUMBER.fullmatch, column.unique())) else MANY_LABELS
 
 
 def odd_labels(table: RawTable, kind: Kind, texts: Sequence[str], target: str) -> list[str]:
@@ -379,8 +395,7 @@ def _classified(table: RawTable, kind: Kind, columns: dict[str, str], notes: Seq
         raise UserError(
             f"{where}, and a {kind} has {expected}; say {spell('kind', 'scored_pair')} for grades"
         )
-    names = "|".join([YES, NO, *NLI_WORDS])
-    if not all(re.fullmatch(names, _plain(value)) for value in classes):
+    if not all(map(_is_label, classes)):
         notes.append(
             f"{name}: " + ", ".join(f"{value} is taken for {meant}" for value, meant in classes.items())
         )
@@ -408,8 +423,7 @@ def settled_classes(
     counts = Counter(value for value in column if value)
     if classes := read(counts):
         return classes
-    patterns = "|".join([YES, NO, *NLI_WORDS])
-    known = [value for value in counts if re.fullmatch(patterns, _plain(value))]
+    known = [*filter(_is_label, counts)]
     classes = read(known) or {}
     is_settled = sum(counts[value] for value in classes) >= share * counts.total()
     return classes if is_settled and len({*classes.values()}) > 1 else None
@@ -477,6 +491,24 @@ def _target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
                 (is_class and is_named, is_class, is_numeric and is_named, is_numeric, position)
             )
     return names[max(candidates)[-1]] if candidates else None
+
+
+def _gappy_target(cells: pd.DataFrame, names: Sequence[str]) -> str | None:
+    """Of columns that are neither texts nor labels, the first one with numbers or known labels in most of its cells.
+
+    Its other cells are faults: where such a column was passed over, pairs of label 0 would be positive pairs.
+    """
+    for name in names:
+        values = cells.loc[cells[name] != "", name]
+        labels = values.isin([*filter(_is_label, values.unique())])
+        if share_of_numbers(values) > 0.5 or labels.mean() > 0.5:
+            return name
+    return None
+
+
+def _is_label(value: str) -> bool:
+    """Whether a value is a word of pairs or of inference."""
+    return LABELS.fullmatch(_plain(value)) is not None
 
 
 def _is_called_text(name: str) -> bool:

@@ -29,6 +29,7 @@ from juzhen.data.row_kinds import (
     Guess,
     RawTable,
     guess,
+    least_labels,
     nli_classes,
     odd_labels,
     pair_classes,
@@ -180,7 +181,8 @@ def split_raw(raw: RawTable, found: Guess) -> RawTable:
         return raw
     names = names_of(raw.table)
     places = [names.index(found.columns[field]) for field in found.texts if found.columns[field] in names]
-    return text_cells(with_split_cells(raw.table, places, raw.reading.split_cells), raw.reading)
+    split = text_cells(with_split_cells(raw.table, places, raw.reading.split_cells), raw.reading)
+    return replace(split, faults=raw.faults)
 
 
 def _examples(
@@ -288,7 +290,8 @@ def _as_list(rows: Any, name: str = "rows") -> list[Any]:
         raise UserError(
             f"{name}: got a {type(rows).__name__}. Give a list of tuples or of dicts, a table, or a file"
         )
-    return [row.as_py() if hasattr(row, "as_py") else row for row in rows]
+    values = (row.as_py() if hasattr(row, "as_py") else row for row in rows)
+    return [None if value is pd.NA or value is pd.NaT else value for value in values]
 
 
 def _as_tuple(row: Any, number: int, name: str) -> tuple[Any, ...]:
@@ -316,13 +319,14 @@ def _by_position(raw: RawTable) -> Guess:
         def noted(kind: Kind) -> tuple[str, ...]:
             return tuple(odd_labels(raw, kind, names[:2], names[2]))
 
-        classes = settled_classes(pair_classes, column) or {}
+        share = least_labels(column)
+        classes = settled_classes(pair_classes, column, share) or {}
         numbers = [number_or_nan(value) for value in classes]
         if classes and (any(map(math.isnan, numbers)) or {*numbers} <= {0.0, 1.0}):
             return Guess(
                 Kind.LABELLED_PAIR, pair | {"label": names[2]}, classes, notes=noted(Kind.LABELLED_PAIR)
             )
-        if classes := settled_classes(nli_classes, column) or {}:
+        if classes := settled_classes(nli_classes, column, share) or {}:
             premise = {"premise": names[0], "hypothesis": names[1], "label": names[2]}
             return Guess(Kind.NLI_PAIR, premise, classes, notes=noted(Kind.NLI_PAIR))
         if any(not math.isnan(number_or_nan(value)) for value in column.unique()):
