@@ -180,7 +180,12 @@ def mine(
     yaml, count = mined.write(out, like=config)
     report = mined.report()
     miner.clear_portions(portions)
-    print(f"{count:,} rows of {config.name}/{split} with {rules.negatives} negatives each: {out}")
+    sizes = (
+        f"up to {rules.negatives} negatives"
+        if report["rows"]["fewer"]
+        else f"{rules.negatives} negatives each"
+    )
+    print(f"{count:,} rows of {config.name}/{split} with {sizes}: {out}")
     print(f"all candidates with their reasons: {out.with_suffix('.parquet')}\nconfiguration: {yaml}")
     print("\n".join(report_lines(report)))
     if (warning := misfit(report, calibrate_on)) is not None:

@@ -4,6 +4,7 @@ For sentence pairs: Thakur et al. 2021, https://arxiv.org/abs/2010.08240, who ca
 labelled the silver one. For the documents of a query: Hofstätter et al. 2020, https://arxiv.org/abs/2010.02666.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,28 +138,39 @@ class Triplets:
     def agreement(self, scores: Float[np.ndarray, "pairs"]) -> float:
         """In which share of the rows the positive scores above every negative."""
         rows = scores[self.places]
+        if self.rows.missing is not None:
+            rows = np.where(self.rows.missing, -np.inf, rows)
         return float((rows[:, 0] > rows[:, 1:].max(axis=1)).mean())
 
     def write(
         self, path: Path, written: list[str], *, grade: str, source: str, like: DatasetConfig, graded_by: str
     ) -> Path:
-        """Writes the rows with a score for each document; see `write_set`."""
+        """Writes the rows with a score for each document, and nothing for a missing one; see `write_set`."""
         texts = list(self.rows.columns)
         names = [*texts, *(TEACHER_SCORE.format(column) for column in texts[1:])]
-        columns = (self.rows.texts(column) for column in texts)
+        anchors, *documents = (self.rows.texts(column) for column in texts)
+        missing = self.rows.missing
+        lacks = np.zeros(self.places.shape, dtype=bool) if missing is None else missing
         return _write(
             path,
             Kind.TRIPLET,
             dict(zip(names, names, strict=True)),
             [
-                (*row, *(written[pair] for pair in places))
-                for row, places in zip(zip(*columns, strict=True), self.places, strict=True)
+                (anchor, *_unless(absent, row), *_unless(absent, [written[pair] for pair in places]))
+                for anchor, row, places, absent in zip(
+                    anchors, zip(*documents, strict=True), self.places, lacks.tolist(), strict=True
+                )
             ],
             like=like,
             about=f"Triplets of {source}, each document scored by {graded_by} ({grade})",
             origin=made_from("distil", source, like.origin),
             symmetric=self.rows.symmetric,
         )
+
+
+def _unless(absent: Sequence[bool], cells: Sequence[str]) -> list[str]:
+    """The cells, empty where a document is missing."""
+    return ["" if is_absent else cell for is_absent, cell in zip(absent, cells, strict=True)]
 
 
 def _write(

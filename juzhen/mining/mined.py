@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,8 @@ class Mined:
                          that it refuses; of the judge among what the other rules let through
         left             rows with enough negatives, and as if there were no threshold (`rows_without`); candidates that
                          no other rule refuses, and those that the threshold does
+        rows             pairs of a query and its positive by how many negatives they have: `enough`, `fewer` than
+                         `options.negatives`, `none` at all; these have no row
         """
         counts = [json.loads(pq.read_schema(path).metadata[COUNTS]) for path in self.portions]
         reasons, usable = Counter[str](), Counter[str]()
@@ -79,16 +82,32 @@ class Mined:
                 if reason in counts[0]["rules"]
             },
             "left": dict(usable),
+            "rows": self._sizes | {"negatives": self.options.negatives},
             **self.measured,
         }
         return MiningReport(counted)
 
     def rows(self) -> Iterator[list[str]]:
-        """Anchor, positive and `options.negatives` negatives; queries for which there are fewer have no row.
+        """Anchor, positive and at most `options.negatives` negatives; a row has fewer where fewer were found.
 
         A query has a row for each of its positives, those that were relabelled last; with `share_of=own` for each that
-        has enough of its own.
+        has negatives of its own. Without any negative there is no row.
         """
+        for query, *documents in self._rows():
+            yield [self.ranking.queries[query], *(self.ranking.corpus[number] for number in documents)]
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        """Pairs of a query and its positive by their negatives, see `report`."""
+        sizes, num_found = Counter[str](), 0
+        for query, positive, *documents in self._rows():
+            sizes["enough" if len(documents) == self.options.negatives else "fewer"] += 1
+            num_found += positive in self.ranking.relevant[query]
+        sizes["none"] = sum(map(len, self.ranking.relevant)) - num_found
+        return {name: sizes[name] for name in ("enough", "fewer", "none")}
+
+    def _rows(self) -> Iterator[list[int]]:
+        """The rows by numbers: a query, and documents, the positive first."""
         is_per_row = self.options.share_of == OWN
         chosen, masked = ("chosen_for", "masked_for") if is_per_row else ("chosen", "masked")
         for path in self.portions:
@@ -106,21 +125,16 @@ class Mined:
             for query in dict.fromkeys(query for query, _ in negatives):
                 for positive in [*self.ranking.relevant[query], *relabelled.get(query, [])]:
                     documents = negatives.get((query, positive if is_per_row else None), [])
-                    if len(documents) == self.options.negatives:
-                        numbers = [
-                            positive,
-                            *(positive if number is None else number for number in documents),
-                        ]
-                        yield [
-                            self.ranking.queries[query],
-                            *(self.ranking.corpus[negative] for negative in numbers),
-                        ]
+                    if documents:
+                        filled = (positive if number is None else number for number in documents)
+                        yield [query, positive, *filled]
 
     def write(self, path: Path, *, like: DatasetConfig) -> tuple[Path, int]:
         """Writes the set to train on, a table and its configuration, and beside it the candidates as <name>.parquet.
 
-        Gives the path of the configuration, and the number of rows. like: the configuration of the set that was mined.
-        Raises UserError where no query has enough negatives; the candidates are there then.
+        Gives the path of the configuration, and the number of rows. Cells are empty where a row has fewer negatives.
+        like: the configuration of the set that was mined. Raises UserError where no query has a negative; the
+        candidates are there then.
         """
         names = ["anchor", "positive", *negative_columns(self.options.negatives)]
         count = 0
@@ -130,17 +144,18 @@ class Mined:
             writer = csv.writer(file, delimiter="\t", lineterminator="\n")
             writer.writerow(names)
             for row in self.rows():
-                writer.writerow(row)
+                writer.writerow(row + [""] * (len(names) - len(row)))
                 count += 1
             if not count:
                 raise UserError(self._nothing(path))
         source = f"{self.ranking.name}/{self.ranking.split}"
+        most = "up to " * bool(self._sizes["fewer"])
         yaml = write_description(
             path,
             Kind.TRIPLET,
             dict(zip(names, names, strict=True)),
             like=like,
-            about=f"{self.options.negatives} mined negatives for the positives of {source}",
+            about=f"{most}{self.options.negatives} mined negatives for the positives of {source}",
             origin=made_from("mine", source, like.origin),
             rows=count,
             symmetric=self.ranking.symmetric,
@@ -154,9 +169,9 @@ class Mined:
         is_fitted = "threshold" in self.measured
         fitted = ", or pairs of the same kind and field to calibrate on" if is_fitted else ""
         return (
-            f"{path}: no query has {self.options.negatives} negatives, so there is no set to write; most candidates "
-            f"are refused as {reason} ({refused[reason]:,}), see {path.with_suffix('.parquet')}. Ask for fewer "
-            f"negatives, a larger depth or milder rules{fitted}"
+            f"{path}: no query has a negative, so there is no set to write; most candidates "
+            f"are refused as {reason} ({refused[reason]:,}), see {path.with_suffix('.parquet')}. Ask for a "
+            f"larger depth or milder rules{fitted}"
         )
 
     def write_candidates(self, path: Path) -> None:

@@ -15,6 +15,7 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
     sentences = [
         "candidates: " + ", ".join(f"{count:,} {reason}" for reason, count in report["reasons"].items())
     ]
+    sentences += [*filter(None, [fewer_line(report)])]
     sentences += [
         f"recall of the index of {name}: {100 * value:.2f} %"
         for name, value in report["index_recall"].items()
@@ -49,6 +50,21 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
         f"false negatives among candidates whose label is known: {100 * wrong / before:.1f} % ({wrong:,} of "
         f"{before:,}) before these rules, {rate} after",
     ]
+
+
+def fewer_line(report: Mapping[str, Any]) -> str:
+    """How many rows have fewer negatives than asked for, and how many positives no row; "" where all have enough."""
+    rows, reasons = report["rows"], report["reasons"]
+    parts = [f"{rows['fewer']:,} rows have fewer than {rows['negatives']} negatives"] if rows["fewer"] else []
+    parts += [f"{rows['none']:,} positives have none and no row"] if rows["none"] else []
+    if not parts:
+        return ""
+    refused = {name: count for name, count in reasons.items() if name != "kept"}
+    why = max(refused, key=lambda name: refused[name], default="")
+    why = (
+        f"most candidates are refused as {why} ({refused[why]:,})" if why else "there are no more candidates"
+    )
+    return f"{', '.join(parts)}: {why}; a larger depth or milder rules leave more"
 
 
 def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:

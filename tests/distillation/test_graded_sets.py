@@ -1,6 +1,7 @@
 """Distillation: which pairs are scored, what is written, and that a bi-encoder learns from it."""
 
 import shlex
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -148,6 +149,28 @@ def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, ca
     assert main(["distil", "nothing", *words]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_rows_with_fewer_documents_stay_shorter(tmp_path):
+    texts = {"anchor": ["a", "b"], "positive": ["c", "d"], "negative": ["e", "f"], "negative_2": ["g", "d"]}
+    rows = replace(examples(Kind.TRIPLET, texts), missing=np.array([[False] * 3, [False, False, True]]))
+    triplets = Triplets.of(rows, limit=None, seed=0)
+    scores = np.arange(len(triplets.pairs.first), dtype=float)
+    yaml = triplets.write(
+        tmp_path / "of_tests.tsv",
+        graded(scores, "logit"),
+        grade="logit",
+        source="some/train",
+        like=DatasetConfig(**DESCRIBED),
+        graded_by="tests",
+    )
+    again = read(yaml, data_dir=tmp_path)
+    assert again.missing.tolist() == rows.missing.tolist()
+    of = dict(zip(zip(triplets.pairs.first, triplets.pairs.second, strict=True), scores, strict=True))
+    assert again.teacher_scores[1, :2].tolist() == [of["b", "d"], of["b", "f"]]
+    assert (
+        triplets.agreement(np.array([9.0 if second in "cd" else 0 for second in triplets.pairs.second])) == 1
+    )
 
 
 def test_documents_of_a_row_are_scored_each_once_and_stay_in_their_row():

@@ -20,6 +20,7 @@ from juzhen.core.owned import LIST
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set, read_description
 from juzhen.data.rankings import RankingSet, as_ranking
+from juzhen.data.rows import as_examples
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import load_encoder
@@ -118,8 +119,14 @@ def test_the_file_of_candidates_says_what_decided_it(ranking, encoder, tmp_path)
     assert (read.kind, len(read)) == (Kind.TRIPLET, count)
     chosen = {(row["query_text"], row["document_text"]) for row in rows if row["chosen"]}
     columns = ("negative", "negative_2", "negative_3")
+    lacks = np.zeros((len(read), 4), dtype=bool) if read.missing is None else read.missing
     found = {
-        pair for column in columns for pair in zip(read.texts("anchor"), read.texts(column), strict=True)
+        pair
+        for place, column in enumerate(columns, 1)
+        for pair, is_absent in zip(
+            zip(read.texts("anchor"), read.texts(column), strict=True), lacks[:, place], strict=True
+        )
+        if not is_absent
     }
     assert found <= chosen
 
@@ -168,10 +175,76 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
 def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
     mined = juzhen.mine(ranking, ["bm25"], replace(FEW, threshold=-1.0), folder=tmp_path / "portions")
     with pytest.raises(
-        UserError, match=r"no query has 3 negatives, .* refused as above_threshold \([\d,]+\), see"
+        UserError, match=r"no query has a negative, .* refused as above_threshold \([\d,]+\), see"
     ):
         mined.write(tmp_path / "of_tests_hard.tsv", like=LIKE)
     assert sorted(one.name for one in tmp_path.iterdir()) == [LIST, "of_tests_hard.parquet", "portions"]
+
+
+SMALL = RankingSet(
+    "small",
+    "train",
+    ["怎么退货", "如何开票", "几天发货"],
+    ["东西想退掉", "发票怎么开", "什么时候寄出", "快递几天能到", "可以优惠一点吗"],
+    [{0: 1.0}, {1: 1.0}, {2: 1.0, 3: 1.0}],
+)
+
+
+def test_rows_are_shorter_where_fewer_negatives_are_found(encoder, tmp_path):
+    """Queries 0 and 1 have four other documents, query 2 has three for each of its positives."""
+    options = MiningOptions(depth=5, negatives=4, share=None)
+    mined = juzhen.mine(SMALL, [encoder], options, folder=tmp_path / "portions")
+    assert [(row[0], len(row) - 2) for row in mined.rows()] == [
+        ("怎么退货", 4),
+        ("如何开票", 4),
+        ("几天发货", 3),
+        ("几天发货", 3),
+    ]
+    assert mined.report()["rows"] == {"enough": 2, "fewer": 2, "none": 0, "negatives": 4}
+    assert "2 rows have fewer than 4" in str(mined.report())
+    _, count = mined.write(tmp_path / "of_tests_hard.tsv", like=LIKE)
+    read = as_examples(tmp_path / "of_tests_hard.tsv")
+    assert (count, len(read), read.kind) == (4, 4, Kind.TRIPLET)
+    assert read.missing.sum(axis=1).tolist() == [0, 0, 1, 1]
+    assert as_examples([*mined.rows()]).missing.tolist() == read.missing.tolist()
+
+
+@pytest.mark.parametrize("share_of", ["lowest", "own"])
+def test_pairs_without_any_negative_are_counted_with_the_reason(share_of, encoder, tmp_path):
+    others = [
+        [document for number, document in enumerate(SMALL.corpus) if number not in gains]
+        for gains in SMALL.relevant
+    ]
+    best = [
+        encoder.score([(query, other) for other in documents]).max()
+        for query, documents in zip(SMALL.queries, others, strict=True)
+    ]
+    options = MiningOptions(
+        depth=5, negatives=2, share=None, share_of=share_of, hard_share=1, min_score=float(min(best)) + 1e-5
+    )
+    mined = juzhen.mine(SMALL, [encoder], options, folder=tmp_path / "portions")
+    rows = mined.report()["rows"]
+    assert rows["none"] == len(SMALL.relevant[int(np.argmin(best))])
+    assert rows["enough"] + rows["fewer"] == len([*mined.rows()]) == 4 - rows["none"]
+    assert f"{rows['none']} positives have none and no row: most candidates are refused as" in str(
+        mined.report()
+    )
+
+
+def test_the_verb_says_that_rows_are_shorter_or_missing(encoder_folder, tmp_path, capsys):
+    table, out = tmp_path / "faq.csv", tmp_path / "of_tests_hard.tsv"
+    rows = [
+        (SMALL.queries[query], SMALL.corpus[document])
+        for query in range(3)
+        for document in SMALL.relevant[query]
+    ]
+    table.write_text("".join(f"{a},{b}\n" for a, b in [("标准问", "相似问"), *rows]), encoding="utf-8")
+    words = ["mine", str(table), str(encoder_folder), "--out", str(out), "--negatives", "3"]
+    assert main([*words, "--share", "none"]) == 0
+    told = capsys.readouterr().out
+    assert "4 rows" in told
+    assert "up to 3 negatives" in told
+    assert "2 rows have fewer than 3 negatives" in told
 
 
 @pytest.mark.slow
