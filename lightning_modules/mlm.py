@@ -15,7 +15,6 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Score
 from juzhen.data.transfer import TransferTask
 from juzhen.data.views import apply_view
-from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.masking import MaskedTokenHead, Masking, Vocabulary
 from juzhen.encoders.text_collate import TextCollator
 from juzhen.evaluation.plan import ALIKE, CosinePlan, EvaluationPlan
@@ -100,12 +99,6 @@ class MaskedPlan(EvaluationPlan):
         return scores
 
 
-def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:
-    """What an encoder's tokens are hidden by."""
-    size = encoder.backbone.get_input_embeddings().num_embeddings
-    return Vocabulary.of(encoder.tokenizer, size=size, prompt=encoder.prompt)
-
-
 class MaskedLanguageModel(BiEncoder):
     """Cross entropy of the hidden tokens (Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 3.1).
 
@@ -129,7 +122,8 @@ class MaskedLanguageModel(BiEncoder):
             settings.mask_share,
             settings.random_share,
         )
-        self.vocabulary = vocabulary_of(self.encoder)
+        size = self.encoder.backbone.get_input_embeddings().num_embeddings
+        self.vocabulary = Vocabulary.of(self.encoder.tokenizer, size=size, prompt=self.encoder.prompt)
         self.head = MaskedTokenHead(self.encoder.backbone)
         for parameter in self.encoder.projections.parameters():
             parameter.requires_grad_(False)  # no token passes there, and DDP waits for every gradient

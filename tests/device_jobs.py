@@ -75,7 +75,6 @@ GROUPS = {
         ["model=colbert", "loss=info_nce", QMC, "model.expansion_attends=true"],
         ["model=splade", "loss=info_nce", QMC],
         ["loss=bce", QMC, *ANSWER],
-        ["model=crops", "loss=info_nce"],
         ["model=views", "loss=info_nce", VIEWS],
         ["model=cot", "loss=info_nce_pool", "model.untrained_mask=true"],
     ],

@@ -135,7 +135,7 @@ LOSS = COSENT
         ("lexical.Lexical", ["a"], "lexical-s1"),
         ("lexical.Lexical", [], "lexical-s1"),
         ("mlm.MaskedLanguageModel", ["a"], "a-mlm-s1"),
-        ("crops.CropEncoder", ["a"], "a-crops-cosent-s1"),
+        ("views.ViewEncoder", ["a"], "a-views-cosent-s1"),
     ],
 )
 def test_a_run_is_not_called_after_what_it_has_no_use_for(model, datasets, expected):

@@ -149,7 +149,7 @@ def test_a_saved_encoder_is_scored_without_its_run(grown, as_path):
         ("model=crossencoder", "loss=ce", "dataset=[demo_nli]"),
         ("model=crossencoder", "loss=cosent"),
         ("model=cot", "loss=info_nce_pool", "model.untrained_mask=true"),
-        ("model=crops", "loss=info_nce"),
+        ("model=views", "loss=info_nce"),
         ("dataset=[]",),
         ("evaluation.without_leaks=true", "dataset=[demo_qmc]"),
     ],

@@ -96,16 +96,8 @@ def test_every_room_has_modules(house):
             assert any(fnmatchcase(name, pattern) for name in needs), f"{room}: {pattern} names no module"
 
 
-INWARD = {
-    ("lightning_modules.views", "text_only"),
-}
-"""Arrows of the inner ring that are still to be removed."""
-
-
 def test_the_inner_ring_imports_no_outer_room(house):
-    found = arrows(house, INNER)
-    assert sorted(found - INWARD) == []
-    assert sorted(INWARD - found) == [], "these arrows are gone: take them out of the list"
+    assert sorted(arrows(house, INNER)) == []
 
 
 SIDEWAYS = {

@@ -55,6 +55,7 @@ MODELS = {
     "rank": "model=crossencoder",
     "tfidf": "model=lexical",
     "gist": "model=guided",
+    "crops": "model=views loss=info_nce",
 }
 BACKBONES = {
     "bertbasechinese": "backbone=bert_zh",

@@ -54,12 +54,6 @@ class TextTable(Sequence[str]):
         """Bytes per text."""
         return self.ends - self.starts
 
-    def follows(self, number: int) -> bool:
-        """Whether text `number` + 1 comes right after text `number` in the file, white space apart."""
-        if number + 1 >= len(self):
-            return False
-        return not self.content[self.ends[number] : self.starts[number + 1]].tobytes().strip()
-
     def __len__(self) -> int:
         return len(self.starts)
 

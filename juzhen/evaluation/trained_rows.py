@@ -54,7 +54,7 @@ def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str)
 
 
 def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
-    """Set → the texts that a finished run of model=mlm or model=crops has learnt from, its filter applied again.
+    """Set → the texts that a finished run that learns from text alone has learnt from, its filter applied again.
 
     data_dir  where the sets lie; None: where the run read them
 

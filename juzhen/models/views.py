@@ -38,33 +38,3 @@ class ViewEncoderSettings(BiEncoderSettings):
         idle = idle_sizes(views) | ({} if views else {"changes_anchor": False})
         for key, value in idle.items():
             yield f"model.{key}", Unread(value, f"model.views={views} does without; leave it out")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CropEncoderSettings(BiEncoderSettings):
-    name: ClassVar[str] = "crops"
-    title: ClassVar[str | None] = None
-    input_kind: ClassVar[Kind | None] = Kind.SENTENCE
-    loss_kind: ClassVar[Kind | None] = Kind.POSITIVE_PAIR
-    reads_not: ClassVar[Mapping[str, str]] = {
-        "training.share_sentences": NOT_SHARED,
-        **ModelSettings.reads_not,
-    }
-    for_learning: ClassVar[Mapping[str, Any]] = dict.fromkeys(
-        ("shares", "delete", "neighbour_share", "mlm_weight", "mask_rate"), GONE
-    )
-
-    shares: Sequence[float]
-    delete: float
-    neighbour_share: float
-    mlm_weight: float
-    mask_rate: float
-
-    @classmethod
-    def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
-        yield from super().unread(job)
-        if not job["model"].get("mlm_weight"):
-            yield (
-                "model.mask_rate",
-                Unread(0.15, "no token is hidden with model.mlm_weight=0; leave it out, or type a weight"),
-            )

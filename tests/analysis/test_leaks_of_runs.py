@@ -27,7 +27,7 @@ def data(tmp_path, monkeypatch):
     return folder
 
 
-def trained(tmp_path, backbone, data, *, filters, model="crops"):
+def trained(tmp_path, backbone, data, *, filters, model="views"):
     return run_job(
         tmp_path / "runs",
         backbone,
@@ -51,7 +51,7 @@ def audited(run, folder):
     return status, json.loads((folder / "text.json").read_text(encoding="utf-8"))["texts"]["text_tatoeba"]
 
 
-@pytest.mark.parametrize("model", ["crops", "mlm"])
+@pytest.mark.parametrize("model", ["views", "mlm"])
 @pytest.mark.slow
 def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
     tmp_path, tiny_backbone, data, capsys, model, without_promised_rows

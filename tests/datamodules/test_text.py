@@ -2,7 +2,6 @@
 
 import zlib
 
-import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -122,13 +121,6 @@ def test_a_limit_draws_windows_and_keeps_the_file_as_it_is(tmp_path):
     assert cut.lines.tolist() == [
         int(one.removeprefix("这是第").removesuffix("行文字。")) + 1 for one in cut.texts("text")
     ]
-
-
-def test_neighbours_are_stretches_with_nothing_left_out_between_them():
-    raw = "一二三四。\n\n五六七八。\n短\n九十。".encode()
-    table = TextTable(np.frombuffer(raw, np.uint8), np.array([0, 17, 37]), np.array([15, 32, 46]))
-    assert list(table) == ["一二三四。", "五六七八。", "九十。"]
-    assert [table.follows(number) for number in range(3)] == [True, False, False]
 
 
 def test_undecodable_lines_are_named_or_left_out(tmp_path):

@@ -13,7 +13,6 @@ from juzhen.cli.encode import encode as run_encode
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, save_encoder
-from juzhen.encoders.crops import Crops
 from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.first_look import look_at_encoder, prompt_at_start
@@ -232,13 +231,10 @@ def test_tokens_of_a_prompt_count_in_the_length(queries):
     assert cut_sentences(queries.with_prompt(prompt=""), examples).cut == 0
 
 
-def test_views_crops_and_masks_leave_the_prompt_alone(queries):
+def test_views_and_masks_leave_the_prompt_alone(queries):
     ids = queries.tokenize(["今天天气很好吗我你他们"])[0]
     head = ids[:QUERY_TOKENS].tolist()
     generator = np.random.default_rng(0)
-    crops = Crops(
-        (0.1, 0.5), delete=0.5, neighbour_share=0.0, tokenizer=queries.tokenizer, prompt=queries.prompt
-    )
     shuffled = TokenViews(
         Views(("shuffle",), 0.5, 0.5, 0.5, 5, 0.5, None),
         queries.tokenizer,
@@ -249,8 +245,7 @@ def test_views_crops_and_masks_leave_the_prompt_alone(queries):
     assert vocabulary.spared == QUERY_TOKENS
     masking = Masking(0.9, "token", mean_span=1.0, mask_share=1.0, random_share=0.0)
     for turn in range(20):
-        for changed in (crops.cut(ids, generator), shuffled(ids, generator)):
-            assert changed[:QUERY_TOKENS].tolist() == head
+        assert shuffled(ids, generator)[:QUERY_TOKENS].tolist() == head
         tokens = queries.collate([ids])
         seen, hidden = masking(tokens, torch.tensor([turn]), vocabulary, seed=1, step=turn)
         assert seen[:QUERY_TOKENS].tolist() == head

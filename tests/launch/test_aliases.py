@@ -75,6 +75,7 @@ def test_each_target_is_a_word_that_can_be_typed():
         (["loss=CosineSimilarityLoss"], "loss=cosine"),
         (["loss=CoSENTLoss"], "loss=cosent"),
         (["adapter=vera"], "adapter=lora"),
+        (["model=crops"], "model=views loss=info_nce"),
         (["hardware=gpu"], "hardware=cuda"),
         (["dataset=bqcorpus"], "dataset=bq"),
         (["dataset=[csts,BQCorpus]"], "dataset=bq"),

@@ -14,7 +14,6 @@ from juzhen.models.settings import AS_IT_IS
 
 LOSSES = {
     "cot": "info_nce_pool",
-    "crops": "info_nce",
     "distill": "distill",
     "distill_translations": "distill_mse",
     "guided": "info_nce_guided",

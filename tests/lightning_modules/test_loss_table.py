@@ -26,7 +26,7 @@ SETS = {
     Kind.SENTENCE: "text_lctt",
     Kind.LABELLED_TEXT: "tnews",
 }
-PAIRS_ALONE = ("cot_single", "cot_without_negative", "crops", "simcse", "views")
+PAIRS_ALONE = ("cot_single", "cot_without_negative", "simcse", "views")
 FROM_TEXT = [
     (model, loss)
     for model in sorted(loss_table.options("model"))
@@ -112,7 +112,7 @@ def test_the_table_has_every_model_and_loss(project_root, outcomes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["biencoder", "crossencoder", "cot", "cot_single", "crops", "views"])
+@pytest.mark.parametrize("model", ["biencoder", "crossencoder", "cot", "cot_single", "views"])
 def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
     words = [f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none"]
     words += ["model.language=zh"] if "cot" in model else []  # the sets are in several languages
@@ -141,7 +141,7 @@ def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
         ("model=crossencoder", "loss=by_kind"),
         ("model=cot", "loss=simcse"),
         ("model=views", "loss=triplet", "dataset=[demo_nli]"),
-        ("model=crops", "loss=clustering"),
+        ("model=views", "loss=clustering"),
     ],
     ids=" ".join,
 )

@@ -81,7 +81,7 @@ def test_labels_in_proportion_are_refused_where_there_are_none():
     with pytest.raises(UserError, match=r"no labels \(demo_qmc as positive pairs\); .*stratify_by=length"):
         match_losses(job_of("dataset=[demo_qmc]", *words))
     with pytest.raises(UserError, match="as sentences"):
-        match_losses(job_of("dataset=[demo_sts]", "model=crops", *words))
+        match_losses(job_of("dataset=[demo_sts]", "model=views", *words))
     for more in (
         ["dataset=[demo_qmc]", "loss=info_nce", "training.stratify_by=length"],
         ["dataset=[demo_sts]", "training.stratify_by=label"],

@@ -83,7 +83,7 @@ REFUSED = {
         "type dataset.demo_nli.learning.temperature=null",
         f"loss=cosent_adaptive {NLI}.temperature=0.1": "divides cosines, and loss=cosent_adaptive gets",
         f"model=mlm {NLI}.temperature=0.1": "MaskedLanguageModel has none",
-        f"model=crops loss=info_nce {NLI}.in_batch=false": "read as sentences",
+        f"model=views loss=info_nce {NLI}.in_batch=false": "read as sentences",
     },
 }
 """Words that make the job → further words → what is said."""

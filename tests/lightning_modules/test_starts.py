@@ -21,7 +21,6 @@ MODELS = (
     "cot",
     "guided",
     "distill",
-    "crops",
     "mlm",
     "colbert",
     "splade",
