@@ -5,7 +5,6 @@ python train.py --help
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +19,8 @@ if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it i
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
-def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
-    """All stages of one composed configuration, each going on from what the one before it has learnt.
-
-    is_checked  a first look at this job has found nothing wrong
-    """
+def run_job(config: "DictConfig") -> None:
+    """All stages of one composed configuration, each going on from what the one before it has learnt."""
     from omegaconf import OmegaConf
 
     from juzhen.core.caches import caches_below
@@ -38,8 +34,6 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
     require_same_job(config, job)
     if show_finished(job):
         return
-    if not is_checked:
-        first_look(job)
     caches_below(job.cache_dir)
     with loading("torch"):  # only now, when the command line is known to be right
         from juzhen.evaluation.devices import require_device
@@ -100,11 +94,10 @@ def main() -> None:
         command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
         if command.is_run:
             require_same_job(command.config, command.job)
-        is_checked = command.is_run and not is_finished(command.job)
-        if is_checked:
-            with naming_keys(command.config):
-                first_look(command.job)
-    command.run(partial(run_job, is_checked=is_checked))
+            if not is_finished(command.job):
+                with naming_keys(command.config):
+                    first_look(command.job)
+    command.run(run_job)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,14 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
-from dataclasses import asdict, dataclass, fields
-from functools import partial
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from conf.job import JobConfig
 from juzhen.core.accelerator import found_hardware
@@ -28,28 +23,41 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.rooms import offered, offers
 from juzhen.core.schema import ConfigError
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
-from juzhen.identity import why_unread
-from launch.explain import explain_composition, option_hint, place_of
-from launch.hydra_internals import Hydra, opened, run_composed, show
+from launch.explain import (
+    COMPOSITION_ERRORS,
+    UnknownKeyError,
+    explain_composition,
+    option_hint,
+    place_of,
+)
+from launch.hydra_internals import Hydra, opened, run_composed, run_sweep, show
 from launch.job import read_job
 from launch.keys import naming_keys
 from launch.naming import register_resolvers
 from launch.own_hydra import check_hydra
 from launch.run_folder import make_folder, take_folder
-from launch.sweep_rows import (
-    WAITING,
-    handed_over,
-    has_key,
+from launch.sweep_cells import (
+    Cell,
+    cells_of,
     is_one_cell,
     key_of,
     keys_of_sweep,
-    num_known_parts,
     parameters,
+    read_cell,
     rows,
-    with_row,
+    unread_words,
+    words_of_key,
 )
 from launch.tree_files import check_own_names, check_set_files
-from launch.words import Groups, as_typed, parse_flags, several_values, with_backbone, with_set_words
+from launch.words import (
+    Groups,
+    as_typed,
+    parse_flags,
+    several_values,
+    with_backbone,
+    with_folders,
+    with_set_words,
+)
 
 DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
 """Where the files of a configuration tree lie."""
@@ -59,70 +67,67 @@ DEPTHS = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
 class Command:
     """A checked command line.
 
-    config  the composition of a single run, or of the first of a sweep; None where the line asks for neither
-    job     what it means
-    words   the words after the flags; of a sweep, as its sweeper takes them
-    waiting those of them that set keys which only some of the runs have (`launch.sweep_rows.handed_over`)
+    words   after the flags
+    config  the composition of a single run, or of a sweep; None where the line asks for neither
+    job     what the single run means, or the first cell of a sweep
+    cells   the runs
     """
 
-    hydra: Hydra
+    check: "Check"
     flags: argparse.Namespace
-    config_name: str
     words: Sequence[str]
     config: DictConfig | None = None
     job: JobConfig | None = None
-    waiting: Sequence[str] = ()
+    cells: Sequence[Cell] = ()
 
     @property
     def is_run(self) -> bool:
         """A single run is to be computed."""
-        flags = self.flags
-        return not (flags.multirun or flags.cfg or flags.help or self.config is None)
+        return self.config is not None and self.config.hydra.mode is not RunMode.MULTIRUN
 
     def run(self, task: Callable[[DictConfig], Any]) -> None:
         """Does what the command line asks for; `task` runs one composed job, as often as need be."""
+        hydra = self.check.hydra
         if self.is_run:
             take_folder(Path(self.job.run_dir))
             with naming_keys(self.config):
-                run_composed(self.hydra, self.config, task)
-        elif self.flags.multirun and self.job:
+                run_composed(hydra, self.config, task)
+        elif self.config is not None:
             make_folder(Path(self.job.output_dir))
-            arguments = [*self.words, "hydra.mode=MULTIRUN"]
-            self.hydra.multirun(config_name=self.config_name, task_function=task, overrides=arguments)
+            words = [word for word in self.words if not self.check.groups.parse(word).is_hydra_override()]
+            run_sweep(hydra, self.config, task, words)
         else:
-            show(self.hydra, self.flags, self.config_name)
+            with self.check.explained(self.words):
+                show(hydra, self.flags, self.check.name)
 
 
 def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
-    """What a program's arguments ask for. Raises UserError for the first mistake; each choice of a sweep is checked.
+    """What a program's arguments ask for. Raises UserError for the first mistake; each cell of a sweep is checked.
 
     What hardware=auto is here, and what is allowed but would take far longer than need be, is said on stderr.
     """
     register_resolvers()
     flags = parse_flags(as_typed(arguments))
-    # Nothing is written for who asks what there is.
-    if flags.help or flags.hydra_help or flags.info or flags.shell_completion:
-        flags.overrides = [word for word in flags.overrides if not word.startswith("data=")]
+    shows = bool(flags.help or flags.hydra_help or flags.info or flags.shell_completion or flags.cfg)
     words: Sequence[str] = flags.overrides
+    if shows and not flags.cfg:  # nothing is written for who asks what there is
+        words = [word for word in words if not word.startswith("data=")]
     for name in offers("job_words"):
         words = offered("job_words", name)(words, config_dir=flags.config_dir, write=not flags.cfg)
     folder = conf_dir.parent / flags.config_path if flags.config_path else conf_dir
-    flags.overrides = with_backbone(with_set_words(words), trees=[folder, Path(flags.config_dir or folder)])
-    name, overrides = flags.config_name or "train", flags.overrides
+    words = with_folders(words, multirun=flags.multirun)
+    words = with_backbone(with_set_words(words), trees=[folder, Path(flags.config_dir or folder)])
+    flags.overrides = words
     with opened(folder, flags.config_dir) as hydra:
-        if flags.hydra_help or flags.shell_completion or flags.info:
-            return Command(hydra, flags, name, overrides)
-        check = _Check(hydra, name, folder)
-        check.look_at(overrides)
-        if flags.help:
-            check.compose(overrides)
-            return Command(hydra, flags, name, overrides)
-        config, job = (
-            check.sweep(overrides) if flags.multirun else check.single(overrides, runs=flags.cfg is None)
-        )
+        check = Check(hydra, flags.config_name or "train", folder)
+        if not (flags.hydra_help or flags.info or flags.shell_completion):
+            check.look_at(words)
+        if shows:
+            return Command(check, flags, words)
+        config, cells = check.sweep(words) if flags.multirun else check.single(words)
     for line in check.notes:
         print(line, file=sys.stderr)
-    return Command(hydra, flags, name, handed_over(overrides, check.waiting), config, job, check.waiting)
+    return Command(check, flags, words, config, cells[0].job, cells)
 
 
 def checked_job(overrides: Sequence[str], *, conf_dir: Path, extra: str | None) -> JobConfig:
@@ -133,7 +138,7 @@ def checked_job(overrides: Sequence[str], *, conf_dir: Path, extra: str | None) 
     return job
 
 
-class _Check:
+class Check:
     """One command line against one configuration tree."""
 
     def __init__(self, hydra: Hydra, name: str, folder: Path) -> None:
@@ -148,7 +153,6 @@ class _Check:
         for path in (file for tree in foreign for depth in DEPTHS for file in sorted(tree.glob(depth))):
             require_yaml(path)  # before Hydra, which would wait for a pipe
         self.notes: dict[str, None] = {}
-        self.waiting: list[str] = []
 
     def look_at(self, overrides: Sequence[str]) -> None:
         """Syntax, and what Hydra would silently drop. Composes nothing."""
@@ -177,132 +181,67 @@ class _Check:
                 if repeated := sorted({str(option) for option in chosen if chosen.count(option) > 1}):
                     raise UserError(f"{choice}: {', '.join(repeated)} is repeated; a job takes each once")
 
-    def single(self, overrides: Sequence[str], *, runs: bool) -> tuple[DictConfig, JobConfig]:
-        """One job. `runs` is false when the configuration is only shown."""
-        for word in overrides:
-            override = self.groups.parse(word)
+    def single(self, words: Sequence[str]) -> tuple[DictConfig, list[Cell]]:
+        """The composition of one run, and what it means."""
+        overrides = {word: self.groups.parse(word) for word in words}
+        for word, override in overrides.items():
             if override.is_sweep_override():
                 raise UserError(several_values(word))
-            if runs and (override.key_or_group in ("sweep", "hydra/sweeper")) and not override.is_delete():
-                typed = {self.groups.parse(each).get_key_element().lstrip("+") for each in overrides}
-                if not is_one_cell(self.compose(overrides), typed):
-                    raise UserError(f"{word}: a sweep is several runs; add -m: train.py -m {word}")
-        config = self.compose(overrides)
-        job, of_sweep = self.job(config, overrides), keys_of_sweep(config)
-        for word, reason in self._unread(job, overrides).items():
-            if reason and key_of(word) not in of_sweep and not self._stands_anyway(word, overrides):
-                raise UserError(f"{word}: not read by this job: {reason}")
-        return config, job
+        with self.explained(words):
+            config = self.compose(words)
+        if config.hydra.mode is RunMode.MULTIRUN:  # a file of the configuration says so
+            return self.sweep(words)
+        typed = {key_of(word) for word in words}
+        for word, override in overrides.items():
+            asks_for_several = (
+                override.key_or_group in ("sweep", "hydra/sweeper") and not override.is_delete()
+            )
+            if asks_for_several and not is_one_cell(config, typed):
+                raise UserError(f"{word}: a sweep is several runs; add -m: train.py -m {word}")
+        with self._placed(words):
+            job = read_job(config)
+            self._look_at_job(config, job, words)
+        of_sweep = keys_of_sweep(config)
+        for word, refusal in unread_words(job, words, self.groups).items():
+            if key_of(word) not in of_sweep:
+                raise refusal
+        return config, [Cell(tuple(words), config, job, {})]
 
-    def sweep(self, overrides: Sequence[str]) -> tuple[DictConfig, JobConfig]:
-        """The first job of a sweep, and every other choice in its place: their product is not needed."""
-        first = [self.groups.alternatives(word)[0] for word in overrides]
-        # sweep=<name> may bring choices of its own. Values may belong to what it chooses, so they wait.
-        config = self.compose([word for word in first if self._brings_choices(word)])
+    def sweep(self, words: Sequence[str]) -> tuple[DictConfig, list[Cell]]:
+        """The composition of a sweep, and its cells; of a search, those at the ends of what it varies."""
+        config = self._known([*words, "hydra.mode=MULTIRUN"])
         self._check_launcher(config)
-        self.waiting = self._waiting(overrides)
-        typed = {self.groups.parse(word).get_key_element().lstrip("+") for word in overrides}
-        inherited = [f"{key}={value}" for key, value in parameters(config).items() if key not in typed]
-        self.look_at(inherited)
-        choices = [
-            self.groups.alternatives(word) for word in [*inherited, *overrides] if word not in self.waiting
-        ]
-        base = [alternatives[0] for alternatives in choices]
-        listed = [with_row(base, row, typed) for row in rows(config).values()]
-        for row in rows(config).values():
-            self.look_at(row)
-        alternates = [
-            [*base[:position], choice, *base[position + 1 :]]
-            for position, alternatives in enumerate(choices)
-            for choice in alternatives[1:]
-        ]
-        config_of_base = self.compose(base)
-        answer = self.job(config_of_base, base) if not self.waiting else None
-        reasons: dict[str, list[tuple[str | None, list[str]]]] = {}
-        taken: set[str] = set()
-        for cell in _with_progress([*listed, base, *alternates]):
-            waiting = [
-                word for word in self.waiting if has_key(self._config_of(cell, base, config_of_base), word)
+        loader = self.hydra.config_loader
+        typed = [word for word in words if not self.groups.parse(word).is_hydra_override()]
+        for each in (parameters(config), *rows(config).values()):
+            self.look_at(each)
+        asked, cells = cells_of(config, typed, self.groups), []
+        for each in _with_progress(asked):
+            with self._placed(each):
+                cell = read_cell(loader, config, each, self.groups)
+                self._look_at_job(cell.config, cell.job, each)
+            loader.cells[cell.words] = cell.config
+            cells.append(cell)
+        fixed = {word for word in parameters(config) if not self.groups.parse(word).is_sweep_override()}
+        for word in dict.fromkeys(word for each in asked for word in each if word not in fixed):
+            refusals = [
+                cell.unread.get(word) for cell, each in zip(cells, asked, strict=True) if word in each
             ]
-            taken |= {*waiting}
-            for extra in self._choices_of(waiting):
-                job = self.job(self._config_of([*cell, *extra], base, config_of_base), [*cell, *extra])
-                answer = answer or job
-                if cell in listed or not listed:
-                    for word, reason in self._unread(job, cell).items():
-                        reasons.setdefault(word, []).append((reason, cell))
-        varied = {key_of(alternatives[0]) for alternatives in choices if len(alternatives) > 1}
-        self._refuse_unread(reasons, varied, typed=overrides, base=base)
-        cells = listed or [base, *alternates]
-        for word in self.waiting:
-            if word not in taken:  # the run that knows most of the key says what is wrong with it
-                known = partial(self._num_known_parts, word, base, config_of_base)
-                self.compose([*max(cells, key=known), self.groups.alternatives(word)[0]])
-        return config_of_base, answer
+            if all(refusals):  # of a key that no run has, the one that knows most of it says what is wrong
+                with self._placed([word]):
+                    raise max(refusals, key=lambda mistake: len(getattr(mistake, "key", "")))
+        return config, cells
 
-    def _refuse_unread(
-        self,
-        reasons: Mapping[str, Sequence[tuple[str | None, list[str]]]],
-        varied: Collection[str],
-        *,
-        typed: Collection[str],
-        base: Sequence[str],
-    ) -> None:
-        """Raises UserError for a word that no run of a sweep reads; of words that vary, for one that its run does not.
-
-        reasons  word → for each run why it does not read the word (None: it does), and the run's words
-        varied   keys that have several values
-        base     words of the first run; those that were not typed may be read by none
-        """
-        for word, answers in reasons.items():
-            is_varied = key_of(word) in varied
-            is_common = word in base and not is_varied
-            if is_common and (word not in typed or not all(reason for reason, _ in answers)):
-                continue  # some of the runs read it
-            reason, cell = next(((reason, cell) for reason, cell in answers if reason), (None, base))
-            if reason and (is_varied or not self._stands_anyway(word, cell)):
-                readers = "any run of this sweep" if is_common else "this job"
-                raise UserError(f"{word}: not read by {readers}: {reason}")
-
-    def _choices_of(self, waiting: Sequence[str]) -> Iterator[list[str]]:
-        """The first alternative of each, then every other in its place."""
-        alternatives = [self.groups.alternatives(word) for word in waiting]
-        first = [each[0] for each in alternatives]
-        yield first
-        for position, each in enumerate(alternatives):
-            yield from ([*first[:position], choice, *first[position + 1 :]] for choice in each[1:])
-
-    def _config_of(self, cell: Sequence[str], base: Sequence[str], config_of_base: DictConfig) -> DictConfig:
-        """The composition of a cell. Where it differs by one plain value, that is put into the base's: faster."""
-        changed = [word for word in cell if word not in base]
-        if len(cell) == len(base) and len(changed) <= 1:
-            if not changed:
-                return config_of_base
-            override = self.groups.parse(changed[0])
-            if not self._brings_choices(changed[0]) and "${" not in changed[0]:
-                config = deepcopy(config_of_base)
-                OmegaConf.update(config, override.key_or_group, override.value(), merge=False, force_add=True)
-                return config
-        return self.compose(cell)
-
-    def _num_known_parts(
-        self, word: str, base: Sequence[str], config_of_base: DictConfig, cell: Sequence[str]
-    ) -> int:
-        return num_known_parts(self._config_of(cell, base, config_of_base), word)
-
-    def _waiting(self, overrides: Sequence[str]) -> list[str]:
-        """Words for keys that Hydra will not find before it knows what each cell chooses."""
-        values = [
-            word
-            for word in overrides
-            if not (self._brings_choices(word) or word.startswith("+") or self.groups.parse(word).is_delete())
-        ]
-        if not values:
-            return []
-        composed = self.compose([word for word in overrides if word not in values], run_mode=RunMode.MULTIRUN)
-        if WAITING.rpartition(".")[2] not in composed.hydra.sweeper:
-            return []
-        return [word for word in values if not has_key(composed, word)]
+    def _known(self, words: Sequence[str]) -> DictConfig:
+        """The composition of a sweep without words for keys that only some of its cells have."""
+        try:
+            with self.explained(words):
+                return self.compose(words, run_mode=RunMode.MULTIRUN)
+        except UnknownKeyError as mistake:
+            unknown = words_of_key(mistake, words)
+            if not unknown or any(self.groups.parse(word).is_hydra_override() for word in unknown):
+                raise
+            return self._known([word for word in words if word not in unknown])
 
     def _check_launcher(self, config: DictConfig) -> None:
         """Raises UserError where a sweep says of its launcher what none of ours can be told."""
@@ -314,26 +253,23 @@ class _Check:
                     f"hydra.sweeper.launcher.{key}: no launcher has such a key; {nearest(key, keys)}"
                 )
 
-    def _brings_choices(self, word: str) -> bool:
-        override = self.groups.parse(word)
-        return self.groups.is_group(override.key_or_group) or override.is_hydra_override()
-
-    def job(self, config: DictConfig, overrides: Sequence[str]) -> JobConfig:
-        """The checked job of a composition."""
-        with self._placed(overrides):
-            check_set_files(config, self.trees)
-            if note := hardware_note(config.hydra.runtime.choices):
-                self.notes[note] = None
-            check_hydra(OmegaConf.to_container(config.hydra), overrides)
-            job = read_job(config)
-            check_own_names(job, self.trees)
+    def _look_at_job(self, config: DictConfig, job: JobConfig, words: Sequence[str]) -> None:
+        """Raises UserError for what files may not ask for, and keeps what a person should know."""
+        check_set_files(config, self.trees)
+        check_hydra(OmegaConf.to_container(config.hydra), words)
+        check_own_names(job, self.trees)
+        if config.hydra.job.chdir:
+            raise ConfigError(
+                "hydra.job.chdir=true: paths of a job count from where it is started. Leave it out"
+            )
+        if note := hardware_note(config.hydra.runtime.choices):
+            self.notes[note] = None
         if config.hydra.runtime.choices.get("backbone") == "local":
             for option in self._options_of_path(job.backbone.path):
                 self.notes[f"backbone={option} has the numbers that suit {job.backbone.path}"] = None
         if job.hardware.accelerator == "cpu" and job.hardware.precision == "bf16-mixed" and lacks_bf16():
             warning = slow_bf16_warning("hardware.precision=bf16-mixed", "hardware=cpu")
             self.notes[f"warning: {warning}"] = None
-        return job
 
     def _options_of_path(self, path: str) -> list[str]:
         """Options of the group that describe the encoder of a path."""
@@ -342,51 +278,28 @@ class _Check:
             file.stem for file in files if re.search(rf"^path: {re.escape(path)}$", read_text(file), re.M)
         ]
 
-    def _unread(self, job: JobConfig, overrides: Sequence[str]) -> dict[str, str | None]:
-        """Word → why what it sets is not read by the job; None: it is."""
-        plain = asdict(job)
-        return {
-            word: next(filter(None, (why_unread(key, plain) for key in self.groups.keys_set(word))), None)
-            for word in overrides
-        }
-
-    def _stands_anyway(self, word: str, overrides: Sequence[str]) -> bool:
-        """Whether the composition is the same without the word."""
-        try:
-            with_it, without = (
-                OmegaConf.to_container(
-                    OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-                )
-                for config in (
-                    self.compose(overrides),
-                    self.compose([each for each in overrides if each != word]),
-                )
-            )
-        except UserError:
-            return False
-        return with_it == without
-
-    def compose(self, overrides: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
-        try:
-            return self.hydra.compose_config(
-                config_name=self.name,
-                overrides=list(overrides),
-                run_mode=run_mode,
-                from_shell=False,
-                with_log_configuration=False,
-            )
-        except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
-            with self._placed(overrides):
-                raise explain_composition(error, self.groups.names, self.groups.options, overrides) from error
+    def compose(self, words: Sequence[str], *, run_mode: RunMode = RunMode.RUN) -> DictConfig:
+        """What the words compose to."""
+        loader = self.hydra.config_loader
+        return loader.load_configuration(self.name, list(words), run_mode=run_mode, from_shell=False)
 
     @contextmanager
-    def _placed(self, overrides: Sequence[str]) -> Iterator[None]:
+    def explained(self, words: Sequence[str]) -> Iterator[None]:
+        """What Hydra cannot compose becomes a ConfigError."""
+        with self._placed(words):
+            try:
+                yield
+            except COMPOSITION_ERRORS as error:
+                raise explain_composition(error, self.groups, words) from error
+
+    @contextmanager
+    def _placed(self, words: Sequence[str]) -> Iterator[None]:
         """Adds to a mistake where it was written."""
         try:
             yield
         except ConfigError as mistake:
-            origin = place_of(mistake.key, str(mistake), overrides, self.folder)
-            raise UserError(f"{mistake}{origin}") from mistake
+            mistake.args = (f"{mistake}{place_of(mistake.key, str(mistake), words, self.folder)}",)
+            raise
 
 
 def _with_progress(cells: Sequence[list[str]]) -> Iterator[list[str]]:

@@ -2,14 +2,13 @@
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from hydra.errors import MissingConfigException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
-from yaml import MarkedYAMLError
+from yaml import MarkedYAMLError, YAMLError
 
 from conf.job import JobConfig
 from juzhen.core.aliases import option_meant, setting_meant
@@ -18,6 +17,7 @@ from juzhen.core.errors import nearest
 from juzhen.core.opened import read_text
 from juzhen.core.schema import ConfigError, keys_beside
 from launch.hydra_internals import root_of
+from launch.words import Groups, first_line, leaves
 
 MOST_OPTIONS = 12
 """More options than these are not listed where one is mistyped."""
@@ -32,6 +32,8 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
         hint = f"an encoder is {command(setting('backbone', option))}"
     elif group == "dataset" and _is_table(option):
         hint = f"a file becomes a set by {command(setting('data', option))} alone, or by juzhen new"
+    elif group == "hydra/launcher" and option.startswith(("joblib", "submitit")):
+        hint = "it comes with an extra: pip install -e '.[launchers]'"
     elif meant := option_meant(group, option, options):
         hint = f"type {meant}"
     elif len(options) > MOST_OPTIONS:
@@ -52,28 +54,23 @@ def _is_table(option: str) -> bool:
     return is_table(option)
 
 
-def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted path and value of all that is no group of keys."""
-    for key, value in node.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+class UnknownKeyError(ConfigError):
+    """A key that a composition does not have."""
 
 
-def explain_composition(
-    error: Exception, groups: Sequence[str], options: Callable[[str], Sequence[str]], words: Sequence[str]
-) -> ConfigError:
-    """The mistake behind an exception of Hydra's composition; names of groups, options of one, and what was typed are
-    for hints.
-    """
+COMPOSITION_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
+"""What Hydra raises where it cannot compose."""
+
+
+def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) -> ConfigError:
+    """The mistake behind an exception of Hydra's composition; groups and what was typed are for hints."""
     if isinstance(error, MissingConfigException):
         missing = error.missing_cfg_file or ""
         group, _, option = missing.rpartition("/")
-        if not options(group):  # the option has a / in it
+        if not groups.options(group):  # the option has a / in it
             group, _, option = missing.partition("/")
-        if group in groups or "/" in missing:
-            return ConfigError(option_hint(group, option, options(group)), option)
+        if group in groups.names or "/" in missing:
+            return ConfigError(option_hint(group, option, groups.options(group)), option)
         return ConfigError(f"there is no configuration file {option}.yaml; the job's is called train")
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark
@@ -81,7 +78,7 @@ def explain_composition(
         return ConfigError(f"{position}: this is not valid YAML: {error.problem}")
     cause = error.__cause__
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
-        return _unknown_key(cause, groups, words)
+        return _unknown_key(cause, groups.names, words)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return ConfigError(f"{cause.full_key}: {first_line(cause)}")
     if twice := re.search(r"Multiple values for (\S+?)\.", str(error)):
@@ -91,7 +88,9 @@ def explain_composition(
     return ConfigError(" ".join(filter(None, messages)), named[1] if named else "")
 
 
-def _unknown_key(error: OmegaConfBaseException, groups: Iterable[str], words: Sequence[str]) -> ConfigError:
+def _unknown_key(
+    error: OmegaConfBaseException, groups: Iterable[str], words: Sequence[str]
+) -> UnknownKeyError:
     """A key that the configuration does not have: where the word stands elsewhere, else the nearest beside it."""
     path, word, parent = str(error.full_key), str(error.key), error.parent_node
     owner, root = path.rpartition(".")[0], root_of(error.parent_node)
@@ -114,17 +113,13 @@ def _unknown_key(error: OmegaConfBaseException, groups: Iterable[str], words: Se
     else:
         keys = {*map(str, parent), *([] if owner else groups)} - {"_target_", "hydra"}
         hint = f"there is no such key; {nearest(word.lower(), keys)}"
-    return ConfigError(f"{path}: {hint}", path)
+    return UnknownKeyError(f"{path}: {hint}", path)
 
 
 def broken_reference(error: OmegaConfBaseException) -> ConfigError:
     """An interpolation `${…}` that leads nowhere."""
     reason = re.sub(r"^\w+ raised while resolving interpolation: ", "", first_line(error))
     return ConfigError(f"{error.full_key}: cannot fill in ${{…}}: {reason}")
-
-
-def first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
 
 
 def place_of(key: str, message: str, overrides: Sequence[str], folder: Path) -> str:

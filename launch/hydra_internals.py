@@ -1,7 +1,7 @@
 """All that is used of what Hydra and OmegaConf keep to themselves, in one place, with the reason for each."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,37 +10,47 @@ from hydra import version
 
 # `hydra.main` would compose the job again, and tells of errors in its own way.
 from hydra._internal.callbacks import Callbacks
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path, get_args_parser
-from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.plugins import Plugins
 from hydra.core.utils import JobStatus, configure_log, run_job
-from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode
 from omegaconf import Container, DictConfig
 
 from juzhen.core.errors import UserError
 
 __all__ = [
+    "CellLoader",
     "Hydra",
-    "basic_sweeper",
     "flag_parser",
     "known_flags",
     "opened",
     "root_of",
     "run_composed",
+    "run_sweep",
     "show",
 ]
 
 
-def basic_sweeper() -> type[Sweeper]:
-    """Hydra's own sweeper: a grid with rows is that one with other cells, and it has no base class that is public.
+class CellLoader(ConfigLoaderImpl):
+    """Hydra's loader, which composes a cell of a sweep once: it is checked, and then a launcher asks for it.
 
-    Imported late: Hydra loads its plugins anew when it looks for them, and a class from before would be another one.
+    cells  words → composition of the cells that were checked and not yet launched
     """
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
-    return BasicSweeper
+    def __init__(self, search_path: ConfigSearchPath) -> None:
+        super().__init__(search_path)
+        self.cells: dict[tuple[str, ...], DictConfig] = {}
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        checked = self.cells.pop(tuple(sweep_overrides), None)
+        return super().load_sweep_config(master_config, sweep_overrides) if checked is None else checked
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"cells": {}}  # some launchers send it to every cell
 
 
 flag_parser = get_args_parser
@@ -73,13 +83,18 @@ def opened(folder: Path, extra: str | None) -> Iterator[Hydra]:
     before = instance.hydra
     instance.clear()
     try:
-        yield Hydra.create_main_hydra2(task_name="train", config_search_path=search_path)
+        hydra = Hydra(task_name="train", config_loader=CellLoader(search_path))
+        GlobalHydra.instance().initialize(hydra)
+        yield hydra
     finally:
         instance.clear()
         instance.hydra = before
 
 
-def run_composed(hydra: Hydra, config: DictConfig, task: Callable[[DictConfig], Any]) -> None:
+Task = Callable[[DictConfig], Any]
+
+
+def run_composed(hydra: Hydra, config: DictConfig, task: Task) -> None:
     """Runs a task as `Hydra.run` does: log, folder and notes in it; of a configuration that is composed already."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     config.hydra.mode = RunMode.RUN
@@ -95,6 +110,17 @@ def run_composed(hydra: Hydra, config: DictConfig, task: Callable[[DictConfig], 
     callbacks.on_run_end(config=config, config_name=config.hydra.job.config_name, job_return=ended)
     if ended.status is JobStatus.FAILED:
         raise ended._return_value  # `return_value` would print what the one handler says
+
+
+def run_sweep(hydra: Hydra, config: DictConfig, task: Task, words: Sequence[str]) -> None:
+    """Runs a sweep as `Hydra.multirun` does, of a configuration that is composed already."""
+    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
+    callbacks = Callbacks(config)
+    context = HydraContext(config_loader=hydra.config_loader, callbacks=callbacks)
+    callbacks.on_multirun_start(config=config, config_name=config.hydra.job.config_name)
+    sweeper = Plugins.instance().instantiate_sweeper(config=config, hydra_context=context, task_function=task)
+    sweeper.sweep(arguments=list(words))
+    callbacks.on_multirun_end(config=config, config_name=config.hydra.job.config_name)
 
 
 def show(hydra: Hydra, flags: argparse.Namespace, name: str) -> None:

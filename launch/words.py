@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -22,7 +22,6 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_text
 from juzhen.core.places import CONFIGURATION
 from juzhen.models import targets
-from launch.explain import first_line, leaves
 from launch.hydra_internals import flag_parser, known_flags
 
 FULL_WIDTH = str.maketrans("，＝［］：“”‘’（）～＋｛｝　", ",=[]:\"\"''()~+{} ")
@@ -54,6 +53,23 @@ def with_set_words(words: Sequence[str]) -> list[str]:
         word if key is None else f"{'+loss@' if key[1].endswith('.loss') else '++'}{word}"
         for word, key in plain
     ]
+
+
+def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:
+    """The words of a command line, Hydra's keys of its folder as the keys of a job that decide it.
+
+    Raises UserError for the name of a cell's folder, by which a sweep knows its cells.
+
+    >>> with_folders(["hydra.sweep.dir=runs/losses", "seed=1,2"], multirun=True)
+    ['output_dir=runs/losses', 'seed=1,2']
+    """
+    theirs, ours = ("hydra.sweep.dir=", "output_dir=") if multirun else ("hydra.run.dir=", "run_dir=")
+    for word in words:
+        if multirun and word.startswith("hydra.sweep.subdir="):
+            raise UserError(
+                f"{word}: the folder of each run is named by its job. Type name=… for how it begins"
+            )
+    return [ours + word.removeprefix(theirs) if word.startswith(theirs) else word for word in words]
 
 
 def with_backbone(words: Sequence[str], *, trees: Sequence[Path] = (CONFIGURATION,)) -> list[str]:
@@ -101,14 +117,10 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
 
     def refuse(message: str) -> None:
         word, *_ = (message.partition("unrecognized arguments: ")[2] or "-").split()
-        if word != "-" and not word.startswith("-"):
-            message = f"{word}: overrides may not stand on both sides of a flag; put all flags first"
-        elif word != "-":
+        if word != "-":
             name, _, value = word.lstrip("-").partition("=")
-            hint, meant = (
-                nearest(word.partition("=")[0], known_flags(parser)),
-                setting_meant(name, value or None),
-            )
+            hint = nearest(word.partition("=")[0], known_flags(parser))
+            meant = setting_meant(name, value or None)
             if meant or hint.startswith("known"):
                 example = meant or f"{name}={value or '<value>'}"
                 hint = f"values are given without dashes: {example}. Flags: --help, --cfg job, -m"
@@ -116,7 +128,10 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
         raise UserError(message)
 
     parser.error = refuse
-    flags = parser.parse_args(list(arguments))
+    flags = parser.parse_intermixed_args(list(arguments))
+    if "hydra.mode=MULTIRUN" in flags.overrides:
+        flags.multirun = True
+        flags.overrides.remove("hydra.mode=MULTIRUN")
     modes = [name for name in ("multirun", "cfg", "info", "run", "shell_completion") if getattr(flags, name)]
     if len(modes) > 1:
         raise UserError(f"--{modes[0]} and --{modes[1]} exclude each other; keep one")
@@ -157,11 +172,15 @@ class Groups:
             raise UserError(f"{word}: expected key=value")
         return override
 
-    def alternatives(self, word: str) -> list[str]:
-        """The words that a sweep makes of one: `seed=1,2` gives `seed=1` and `seed=2`."""
+    def alternatives(self, word: str, *, is_grid: bool = False) -> list[str]:
+        """The words that a sweep makes of one: `seed=1,2` gives `seed=1` and `seed=2`. An interval gives its ends."""
         override = self.parse(word)
         if not override.is_sweep_override():
             return [word]
+        if is_grid and override.is_interval_sweep():
+            raise UserError(
+                f"{word}: a grid has no interval. Name its values, or search with hydra/sweeper=optuna"
+            )
         ends = override.value() if override.is_interval_sweep() else None
         values = override.sweep_string_iterator() if ends is None else (ends.start, ends.end)
         choices = [f"{override.get_key_element()}={value}" for value in values]
@@ -285,3 +304,16 @@ def _types_in(kind: Any) -> Iterator[Any]:
             yield from _types_in(inner)
     else:
         yield kind
+
+
+def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted path and value of all that is no group of keys."""
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

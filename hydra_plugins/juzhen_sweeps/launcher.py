@@ -3,7 +3,7 @@
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,12 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from juzhen.core.errors import UserError
-from juzhen.identity import why_unread
 from launch.data_record import GoneError, require_same_data
 from launch.hydra_internals import flag_parser
 from launch.job import read_job
 from launch.job_record import require_same_job
 from launch.naming import run_key
 from launch.run_folder import offline_line
-from launch.sweep_rows import key_of, keys_of_sweep
-from launch.words import Groups
 from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell
 from sweeps.local import LocalRunner, Runner
@@ -55,9 +52,8 @@ class CellLauncher(Launcher):
         setup_globals()
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
         configs = [self._compose(overrides, initial_job_idx + i) for i, overrides in enumerate(job_overrides)]
-        groups = Groups(self.context.config_loader)
         pairs = zip(configs, job_overrides, strict=True)
-        cells = [cell_of(config, overrides, groups) for config, overrides in pairs]
+        cells = [cell_of(config, overrides) for config, overrides in pairs]
         _require_own_folders(cells, configs)
         for config, cell in zip(configs, cells, strict=True):
             if cell.finished:
@@ -156,17 +152,7 @@ def program() -> list[str]:
     return [sys.executable, str(Path(sys.argv[0]).resolve()), *overrides]
 
 
-def cell_of(config: DictConfig, overrides: Sequence[str], groups: Groups) -> SweepCell:
-    """The cell that a composition is, with the GPUs that it wants.
-
-    Words that some cells read, as the loss of those that learn, are left out of the others, which would refuse them;
-    by those of a named sweep it is known which of its runs is meant.
-    """
+def cell_of(config: DictConfig, words: Sequence[str]) -> SweepCell:
+    """The cell that a composition is, with the GPUs that it wants."""
     devices = config.hardware.devices if config.hardware.accelerator == "cuda" else 0
-    job, of_sweep = asdict(read_job(config)), keys_of_sweep(config)
-    words = [
-        word
-        for word in overrides
-        if key_of(word) in of_sweep or not any(why_unread(key, job) for key in groups.keys_set(word))
-    ]
     return SweepCell(str(config.run_dir), tuple(words), devices=devices)

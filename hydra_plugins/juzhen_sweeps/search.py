@@ -22,6 +22,7 @@ from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
 from launch.naming import run_key
 from launch.own_hydra import give_to_launcher
+from launch.sweep_cells import Cell, read_cell
 from launch.words import Groups
 from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell
@@ -46,11 +47,10 @@ class SearchSweeper(Sweeper):
         rows: Mapping[str, str] | None = None,
         only: Sequence[str] | None = None,
         max_batch_size: int | None = None,
-        waiting: Sequence[str] = (),
         launcher: Mapping[str, Any] | None = None,
         **numbers: Any,
     ) -> None:
-        """All from `rows` to `waiting` are there where a file of conf/sweep has turned a grid into a search."""
+        """All from `rows` to `launcher` are there where a file of conf/sweep has turned a grid into a search."""
         self.study = study
         self.params = dict(params or {})
         self.rows = dict(rows or {})
@@ -81,8 +81,8 @@ class SearchSweeper(Sweeper):
         first_point = {
             key: getattr(kind, "choices", None) or [kind.low] for key, kind in space.varied.items()
         }
-        first = self._compose(space.words({key: values[0] for key, values in first_point.items()}))
-        runner = self.launcher.runner([cell_of(first, [], self._groups)], ledger)
+        first = self._compose(space.words({key: values[0] for key, values in first_point.items()})).config
+        runner = self.launcher.runner([cell_of(first, [])], ledger)
         with Search(folder, space, settings, key=run_key(first)) as search:
 
             def cells_of(trial: "Trial") -> list[SweepCell]:
@@ -125,14 +125,15 @@ class SearchSweeper(Sweeper):
         cells = []
         for number, seed in enumerate(search.settings.seeds or [None]):
             row = overrides if seed is None else [*overrides, f"seed={seed}"]
-            config = self._compose(row)
-            if (Path(config.run_dir) / RESULT_FILE).exists():
-                require_data_of(config, self.launcher)
+            cell = self._compose(row)
+            row = [*cell.words]
+            if (Path(cell.config.run_dir) / RESULT_FILE).exists():
+                require_data_of(cell.config, self.launcher)
             if number == 0:
                 address = QuotedString(str(TrialAddress(str(search.path), trial.number)), Quote.double)
                 row = [*row, f"trial={address.with_quotes()}"]
-            cells.append(cell_of(config, row, self._groups))
+            cells.append(cell_of(cell.config, row))
         return cells
 
-    def _compose(self, overrides: Sequence[str]) -> DictConfig:
-        return self.context.config_loader.load_sweep_config(self.config, list(overrides))
+    def _compose(self, words: Sequence[str]) -> Cell:
+        return read_cell(self.context.config_loader, self.config, words, self._groups)

@@ -4,29 +4,22 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from juzhen.core.errors import UserError
 from juzhen.core.places import DISTRIBUTION
 
 INFO = ("--info", "-i")
+OF_HYDRA = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+"""What Hydra shows of a configuration."""
+
 SHOWN = ("torch", "pytorch-lightning", "transformers", "hydra-core")
 
 
 def tell_about(arguments: Sequence[str], *, conf_dir: Path) -> bool:
-    """Prints what --version, or --info as the only word, asks for; false where something else is asked.
-
-    Raises UserError for --info among other words. What Hydra knows of a configuration is asked with a word of its own
-    behind it, such as `--info defaults-tree`.
-    """
+    """Prints what --version, or --info as the only word, asks for; false where Hydra is asked."""
     if "--version" in arguments:
         print(version_line())
         return True
-    if not arguments or arguments[-1] not in INFO:
+    if [*arguments] not in ([flag] for flag in INFO):
         return False
-    if len(arguments) > 1:
-        raise UserError(
-            f"{arguments[-1]} stands alone and tells of juzhen and this machine; "
-            f"a configuration is shown by --cfg job, and where its parts come from by --info defaults-tree"
-        )
     print("\n".join(info_lines(conf_dir)))
     return True
 
@@ -55,6 +48,7 @@ def info_lines(conf_dir: Path) -> Iterator[str]:
     yield f"configuration  {conf_dir}"
     yield f"data_dir       {_folder('JUZHEN_DATA', 'data')}"
     yield f"cache_dir      {_folder('JUZHEN_CACHE', '.cache')}"
+    yield f"more           --info {', '.join(OF_HYDRA)}"
 
 
 def _folder(variable: str, default: str) -> str:

@@ -12,7 +12,7 @@ import train
 from conf.duration import Duration
 from conf.job import JobConfig
 from juzhen.cli.verbs import GROUPS, verb
-from launch.check import _Check, check_command_line
+from launch.check import Check, check_command_line
 from launch.hydra_internals import opened
 from launch.naming import register_resolvers
 from launch.words import parse_flags
@@ -87,7 +87,7 @@ def check():
     memory_bound()
     register_resolvers()
     with opened(train.CONFIGURATION, None) as hydra:
-        yield _Check(hydra, "train", train.CONFIGURATION)
+        yield Check(hydra, "train", train.CONFIGURATION)
 
 
 @sizes
@@ -113,9 +113,9 @@ def _flags(words):
 
 @sizes
 def test_overrides_are_composed(check, size):
-    @on_examples(size, 0.2, words=st.lists(OVERRIDE, min_size=1, max_size=2), runs=st.booleans())
-    def holds(words, runs):
-        answer(lambda: (check.look_at(words), check.single(words, runs=runs)))
+    @on_examples(size, 0.2, words=st.lists(OVERRIDE, min_size=1, max_size=2))
+    def holds(words):
+        answer(lambda: (check.look_at(words), check.single(words)))
 
 
 @pytest.mark.slow

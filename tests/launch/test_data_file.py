@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from forks import in_a_fork
+from hydra.types import RunMode
 from jobs import SMALL
 
 import train
@@ -18,6 +19,8 @@ from juzhen.core.result import Result
 from juzhen.data.rows import as_examples, set_name
 from launch.check import check_command_line
 from launch.data_file import with_data_set
+from launch.hydra_internals import opened
+from launch.job import read_job
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:201]
 PAIRS = [line.split("\t") for line in LINES]
@@ -234,7 +237,11 @@ def test_who_asks_what_there_is_makes_no_set(desk, flags):
 def test_a_set_is_shown_as_it_will_be_written(desk):
     def dataset(*flags):
         typed = ["data=desk_faq.csv", "--config-dir", "conf", *flags]
-        return check_command_line(typed, conf_dir=ROOT / "conf").job.dataset
+        command = check_command_line(typed, conf_dir=ROOT / "conf")
+        if not flags:
+            return command.job.dataset
+        with opened(ROOT / "conf", "conf") as hydra:
+            return read_job(hydra.compose_config("train", list(command.words), RunMode.RUN)).dataset
 
     (desk / "conf").mkdir()
     shown = dataset("--cfg", "job")

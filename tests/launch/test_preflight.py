@@ -41,7 +41,8 @@ WRONG = {
     "--confg job": "--cfg",
     "--cfg jbo": "job",
     "--seed=3": "seed=3",
-    "seed=1 -m loss=cosent": "flags first",
+    "hydra.sweep.subdir=x -m seed=1": "name=…",
+    "hydra.job.chdir=true": "Leave it out",
     "--resolve": "--cfg job --resolve",
     # groups and options
     "modle=biencoder": "did you mean model?",
@@ -57,7 +58,6 @@ WRONG = {
     "+experiment=good": "without a +",
     "sweep=losses": "-m",
     "--config-name trian": "train",
-    "--help loss.temprature=1": "did you mean temperature?",
     # keys
     "optimizer.Lr=1": "optimizer.lr",
     "lr=1e-5": "type optimizer.lr=1e-5",
@@ -171,7 +171,8 @@ WRONG = {
     "-m training.batch_size=8,0": "greater than or equal to 1",
     "-m loss.temperature=0.1,abc": "expected a valid number",
     "-m dataset=[csts,nli],[nli,nli]": "nli is repeated",
-    "-m loss=cosent,triplet loss.temperature=0.1,0.2": "no such key",
+    "-m loss=cosent,triplet loss.temprature=0.1,0.2": "did you mean temperature?",
+    "-m optimizer.lr=interval(0,1)": "hydra/sweeper=optuna",
     "-m dataset=csts,upside_down": "score_range",
     "-m loss=glob(x*)": "nothing is chosen",
 }
@@ -202,11 +203,16 @@ RIGHT = [
     "--help",
     "--hydra-help",
     "--info defaults",
+    "loss=triplet --info",
+    "seed=1 -m loss=cosent",
+    "hydra.mode=MULTIRUN seed=1,2",
+    "hydra.verbose=true hydra.output_subdir=null hydra/job_logging=disabled",
     "-m seed=range(0,4) loss=cosent,triplet",
     "-m sweep=losses",
     "-m sweep=losses seed=7",
     "-m dataset=csts,[csts,nli],[]",
     "-m loss=glob(c*)",
+    "-m loss=cosent,triplet loss.temperature=0.1,0.2",  # read by one of them
 ]
 
 
@@ -238,6 +244,13 @@ def test_a_wrong_command_line_is_answered_with_the_right_word(tree: Path, line: 
 def test_a_right_command_line_passes_and_leaves_hydra_free(tree: Path, line: str) -> None:
     check(tree, *split(line))
     assert not GlobalHydra.instance().is_initialized()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--cfg", "job"], ["--info", "config"]])
+def test_what_is_shown_needs_keys_that_there_are(tree: Path, words: list[str]) -> None:
+    command = check_command_line([*words, "loss.temprature=1"], conf_dir=tree / "conf")
+    with pytest.raises(UserError, match=r"did you mean temperature\?"):
+        command.run(lambda config: None)
 
 
 def test_of_many_options_the_nearest_three_are_named_and_where_all_are_shown() -> None:

@@ -1,13 +1,13 @@
 """The sweeps of conf/sweep compose, and rows, grids and what is typed become cells."""
 
+import contextlib
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from forks import python
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.plugins import Plugins
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.types import RunMode
+from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
@@ -15,15 +15,16 @@ from launch.check import check_command_line
 from launch.hydra_internals import opened
 from launch.naming import register_resolvers
 from launch.own_hydra import give_to_launcher
-from launch.sweep_rows import handed_over, key_of, with_row
+from launch.sweep_cells import cells_of, with_row
+from launch.words import Groups
 
 CONF = Path(__file__).parents[2] / "conf"
 ALL = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
 
 
-def checked(*words: str) -> list[str]:
-    """Words that wait for the sweeper."""
-    return list(check_command_line(list(words), conf_dir=CONF).waiting)
+def checked(*words: str) -> list[tuple[str, ...]]:
+    """Words of the cells of a sweep over the real tree."""
+    return [cell.words for cell in check_command_line(list(words), conf_dir=CONF).cells]
 
 
 @pytest.mark.slow  # tests/launch/test_real_tree.py tries every choice of every sweep by default
@@ -39,14 +40,12 @@ def test_a_row_goes_before_the_grid_and_the_keyboard_before_both():
     assert with_row(grid, row, ["seed", "loss"]) == [*grid, row[1]]
 
 
-def cells(*arguments: str, **options: object) -> list[list[str]]:
-    Plugins.instance()  # executes plugins anew: a class imported before has another parent than it believes
-    from hydra_plugins.juzhen_sweeps.sweeper import RowSweeper
-
-    sweeper = RowSweeper(None, **options)
-    sweeper.typed = {word.partition("=")[0] for word in arguments}
-    words = [*sweeper._parse_config(), *arguments]
-    return sweeper.split_arguments(OverridesParser.create().parse_overrides(words), None)[0]
+def cells(*words: str, **sweeper: object) -> list[list[str]]:
+    """Words of the cells of a sweep, without those that name its group."""
+    with opened(CONF, None) as hydra:
+        target = {"_target_": "hydra_plugins.juzhen_sweeps.sweeper.RowSweeper"}
+        sweep = OmegaConf.create({"hydra": {"sweeper": target | sweeper, "runtime": {"choices": {}}}})
+        return [cell[:-1] for cell in cells_of(sweep, words, Groups(hydra.config_loader))]
 
 
 def test_every_row_meets_every_cell_of_the_grid():
@@ -92,64 +91,68 @@ MINED = ("dataset=[demo_qmc]", "suite=none", "loss=info_nce")
 TWO_ROWS = {"plain": "loss=cosent", "mined": "mining=dynamic callbacks.mining.depth=60"}
 
 
-def swept(*words: str, waiting: list[str], **options: object) -> list[list[str]]:
-    """Words of the cells of a sweep over the real tree."""
-    register_resolvers()
-    with opened(CONF, None) as hydra:
-        from hydra_plugins.juzhen_sweeps.sweeper import RowSweeper
-
-        sweeper = RowSweeper(None, waiting=waiting, **options)
-        sweeper.hydra_context = SimpleNamespace(config_loader=hydra.config_loader)
-        sweeper.config = hydra.compose_config("train", list(words), run_mode=RunMode.MULTIRUN)
-        words = [*words, *waiting]
-        sweeper.typed = set(map(key_of, words))
-        return sweeper.split_arguments(OverridesParser.create().parse_overrides(list(words)), None)[0]
+ROWS = [f"+hydra.sweeper.rows.{name}='{words}'" for name, words in TWO_ROWS.items()]
 
 
-@pytest.mark.slow
-def test_a_key_that_only_some_rows_have_is_set_in_these():
+def test_a_key_that_only_some_cells_have_is_set_in_these():
     """It goes before what the row says; a grid over it does not repeat the others."""
-    found = swept(*MINED, waiting=["callbacks.mining.depth=20,30"], rows=TWO_ROWS)
-    assert [[word for word in cell if "mining" in word or "row" in word] for cell in found] == [
+    found = checked("-m", *MINED, *ROWS, "callbacks.mining.depth=20,30")
+    told = [[word for word in cell if "mining" in word or "row" in word] for cell in dict.fromkeys(found)]
+    assert told == [
         ['sweep_row="plain"'],
-        ["mining=dynamic", 'sweep_row="mined"', "callbacks.mining.depth=20"],
-        ["mining=dynamic", 'sweep_row="mined"', "callbacks.mining.depth=30"],
+        ["callbacks.mining.depth=20", "mining=dynamic", 'sweep_row="mined"'],
+        ["callbacks.mining.depth=30", "mining=dynamic", 'sweep_row="mined"'],
     ]
-    found = swept(*MINED, "mining=static,ance", waiting=["callbacks.mining.depth=20"])
-    assert [cell[-1] for cell in found] == ["callbacks.mining.depth=20"] * 2
+    for cell in checked("-m", *MINED, "mining=static,ance", "callbacks.mining.depth=20"):
+        assert "callbacks.mining.depth=20" in cell
 
 
-@pytest.mark.slow
-def test_the_keyboard_may_name_such_keys():
-    depth = "callbacks.mining.depth=20,30"
-    assert checked("-m", *MINED, "mining=static,ance", depth) == [depth]
-    assert checked("-m", *MINED, "mining=static", depth) == []  # Hydra finds the key itself
-    rows = [f"+hydra.sweeper.rows.{name}='{words}'" for name, words in TWO_ROWS.items()]
-    assert checked("-m", *MINED, *rows, depth, "seed=1,2") == [depth]
-    for wrong, message in {
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    {
         "callbacks.mining.dept=20": "did you mean depth",
         "callbacks.minig.depth=20": "callbacks.minig: there is no such key; .*did you mean mining|no such key",
         "callbacks.mining.depth=x": "callbacks.mining.depth=x|depth",
-    }.items():
-        with pytest.raises(UserError, match=message):
-            checked("-m", *MINED, *rows, wrong)
+    }.items(),
+)
+def test_a_key_that_no_cell_has_is_refused(wrong, message):
+    with pytest.raises(UserError, match=message):
+        checked("-m", *MINED, *ROWS, wrong)
     with pytest.raises(UserError, match=r"callbacks\.mining: there is no such key"):
-        checked("-m", *MINED, "seed=1,2", "callbacks.mining.depth=20")
+        checked("-m", *MINED, "callbacks.mining.depth=20")
 
 
-def test_a_key_that_is_there_without_a_value_does_not_wait():
-    words = ("-m", *MINED, "backbone=local", "backbone.path=juzhen/builtin/mini_zh", "seed=1,2")
-    assert checked(*words) == []
+def test_a_key_that_is_there_without_a_value_is_set():
+    path = "backbone.path=juzhen/builtin/mini_zh"
+    (cell,) = checked("-m", *MINED, "backbone=local", path)
+    assert path in cell
 
 
-def test_what_waits_is_handed_to_the_sweeper():
-    words = ["-m", "sweep=x", "callbacks.mining.every_steps=[1,2],[3]", "seed=1", "callbacks.mining.depth=20"]
-    found = handed_over(words, [words[2], words[4]])
-    assert (found[:2], found[3:]) == (words[:2], ["seed=1"])
-    (override,) = OverridesParser.create().parse_overrides([found[2]])
-    assert override.key_or_group == "hydra.sweeper.waiting"
-    assert override.value() == [words[2], words[4]]
-    assert handed_over(words, []) == words
+COUNTED = {
+    ("seed=1",): 1,
+    ("optimizer.temprature=1",): 1,
+    ("dataset=[]", "optimizer.lr=1"): 1,  # it is not read
+    ("-m", "seed=1,2", "optimizer.lr=1e-4,1e-3"): 1 + 4,
+    ("-m", "+hydra.sweeper.rows.one='loss=cosine'", "+hydra.sweeper.rows.two='loss=cosent'"): 1 + 2,
+}
+
+
+@pytest.mark.parametrize("words", COUNTED)
+def test_a_run_and_a_cell_are_composed_once(monkeypatch, words):
+    composed = []
+    compose = ConfigLoaderImpl._load_configuration_impl
+
+    def counting(*given, **named):
+        composed.append(given)
+        return compose(*given, **named)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counting)
+    with contextlib.suppress(UserError):
+        command = check_command_line([*words, "suite=none"], conf_dir=CONF)
+        loader = command.check.hydra.config_loader
+        for cell in command.cells:  # as a launcher asks for it
+            assert loader.load_sweep_config(command.config, list(cell.words)) is cell.config
+    assert len(composed) == COUNTED[words]
 
 
 @pytest.mark.slow

@@ -15,12 +15,13 @@ from fake_cells import start as start_program
 from hydra.types import RunMode
 from jobs import SMALL
 
-from hydra_plugins.juzhen_sweeps.launcher import cell_of
 from juzhen.cli.main import main as sweeps_main
 from juzhen.core.result import Result
 from juzhen.report.matrix import build_matrix
 from launch.check import check_command_line
 from launch.hydra_internals import opened
+from launch.naming import register_resolvers
+from launch.sweep_cells import read_cell
 from launch.words import Groups
 from sweeps.ledger import Event, Ledger
 
@@ -128,11 +129,11 @@ def test_killed_at_random_moments_and_taken_up_it_has_the_same_results(tmp_path,
         (["loss=by_kind", "sweep=transfer_matrix"], ["loss=by_kind", "sweep=transfer_matrix"]),
     ],
 )
-def test_a_cell_takes_what_it_does_not_read_and_others_do(words, given):
+def test_a_cell_is_given_what_it_reads(words, given):
     typed = ["dataset=[]", "suite=demo", "training.batch_size=8", *words]
     with opened(ROOT / "conf", None) as hydra:
-        options = {"run_mode": RunMode.MULTIRUN, "from_shell": False, "with_log_configuration": False}
-        config = hydra.compose_config("train", typed, **options)
-        cell = cell_of(config, typed, Groups(hydra.config_loader))
+        register_resolvers()
+        sweep = hydra.config_loader.load_configuration("train", [], RunMode.MULTIRUN)
+        cell = read_cell(hydra.config_loader, sweep, typed, Groups(hydra.config_loader))
     assert cell.words == ("dataset=[]", "suite=demo", *given)
-    assert check_command_line(cell.words, conf_dir=ROOT / "conf").job.run_dir == cell.run_dir
+    assert check_command_line(cell.words, conf_dir=ROOT / "conf").job.run_dir == cell.job.run_dir
