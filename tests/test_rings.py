@@ -100,23 +100,14 @@ def test_the_inner_ring_imports_no_outer_room(house):
     assert sorted(arrows(house, INNER)) == []
 
 
-SIDEWAYS = {
-    ("juzhen.mining.token_candidates", "late"),
-    ("juzhen.mining.token_candidates", "sparse"),
-}
-"""Arrows between outer rooms beyond the one that each may have, still to be removed."""
-
-
 def test_an_outer_room_imports_one_other_at_most(house):
     table = house[0]
-    found = {
+    assert [
         (name, room)
         for start, about in table.items()
         for name, room in arrows(house, start)
         if start != "tools" and room != about.get("room")
-    }
-    assert sorted(found - SIDEWAYS) == []
-    assert sorted(SIDEWAYS - found) == [], "these arrows are gone: take them out of the list"
+    ] == []
 
 
 def test_the_door_offers_what_type_checkers_see(project_root):

@@ -44,10 +44,8 @@ def mine(
         ),
     ] = None,
     index: Annotated[
-        Literal["exact", "flat", "hnsw", "ivf_pq", "centroids"],
-        Option(
-            help="all documents, or an index of FAISS, whose recall is then reported; of a ColBERT: centroids"
-        ),
+        Literal["exact", "flat", "hnsw", "ivf_pq"],
+        Option(help="all documents, or an index of FAISS, whose recall is then reported"),
     ] = "exact",
     first_rank: Annotated[
         int, Option(min=1, help="candidates before this rank are refused")

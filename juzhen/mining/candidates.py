@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.errors import UserError
 from juzhen.core.examples import sides_of
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
@@ -17,7 +16,6 @@ from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_pr
 from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.metrics.bm25 import BM25
-from juzhen.mining.options import CENTROIDS
 
 RANDOM = "random"
 SAMPLE = 200
@@ -72,8 +70,6 @@ class DenseRetriever:
         cache: EmbeddingCache | None = None,
         progress: bool | None = None,
     ) -> None:
-        if index == CENTROIDS:
-            raise UserError(f"index={CENTROIDS}: is for vectors of tokens, and {name} has one for a text")
         self.name = name
         self._readers = [
             encoder.reading(side) if prompt is None else encoder.with_prompt(prompt, None)

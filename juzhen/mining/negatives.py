@@ -163,7 +163,7 @@ def mine(
     measured["index_recall"] = {
         retriever.name: retriever.recall(options.depth, seed=options.seed)
         for retriever in retrievers
-        if isinstance(retriever, DenseRetriever | AskingRetriever) and retriever.indexed
+        if isinstance(retriever, DenseRetriever) and retriever.indexed
     }
     return Mined(ranking, options, portions, identity, measured)
 

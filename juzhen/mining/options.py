@@ -7,11 +7,8 @@ from pathlib import Path
 from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.owned import require_own_folder
 
-CENTROIDS = "centroids"
-
-INDEXES = ("exact", "flat", "hnsw", "ivf_pq", CENTROIDS)
-"""How documents are looked for: among all, by an index of FAISS (`juzhen.encoders.search`), or for
-token vectors by centroids (`juzhen.families.late.token_index`)."""
+INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
+"""How documents are looked for: among all, or by an index of FAISS (`juzhen.encoders.search`)."""
 
 FALSE_NEGATIVES = ("drop", "relabel", "mask")
 
@@ -35,7 +32,7 @@ class MiningOptions:
     """How candidates are found, which are refused, and which of the others become negatives.
 
     depth        candidates of each source for each query
-    index        exact, or an index of FAISS: flat, hnsw, ivf_pq, and of token vectors centroids
+    index        exact, or an index of FAISS: flat, hnsw, ivf_pq
     first_rank   candidates before this rank, counted from 1, are outside of the window, which ends at `depth`
     share        refuse what scores above p − (1 − share)·|p|, where p is the score of a positive: above this share of a
                  score that is above 0; None: no such rule

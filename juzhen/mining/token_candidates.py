@@ -12,19 +12,15 @@ from juzhen.core.examples import Side
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.embedding_cache import encoder_digest
+from juzhen.encoders.locate import locate_folder
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
-from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector
-from juzhen.families.late.token_index import TokenIndex
-from juzhen.families.sparse.encoder import SparseEncoder, is_sparse
-from juzhen.mining.candidates import SAMPLE, Advance, Found, Numbers, Scores
-from juzhen.mining.options import CENTROIDS
+from juzhen.families.family import AskingEncoders
+from juzhen.families.registry import family_in
+from juzhen.mining.candidates import Advance, Found, Numbers, Scores
 
 QUERIES_AT_ONCE = 32
-
-ROUNDING = 1e-6
-"""By which the score of a pair differs with the block in which it is computed."""
 
 
 class AskingRetriever:
@@ -48,17 +44,17 @@ class AskingRetriever:
         cache: Any = None,
         progress: bool | None = None,
     ) -> None:
-        of_tokens = encoder.family == "multi_vector"
-        if index != "exact" and not (of_tokens and index == CENTROIDS):
-            has = {"multi_vector": f"one per token; type index={CENTROIDS}", "sparse": "sparse ones"}
-            other = has.get(encoder.family, "other weights for queries; type index=exact")
-            raise UserError(f"index={index}: holds one vector per text, and this encoder has {other}")
+        if index != "exact":
+            has = {"multi_vector": "one per token", "sparse": "sparse ones"}
+            other = has.get(encoder.family, "other weights for queries")
+            raise UserError(
+                f"index={index}: holds one vector per text, and this encoder has {other}; type index=exact"
+            )
         if query_prompt is not None or document_prompt is not None:
             raise UserError(
                 "query_prompt, document_prompt: this encoder reads queries and documents in the one way it has learnt"
             )
         self.name, self._encoder, self._ranking = name, encoder, ranking
-        self.indexed = index == CENTROIDS
         self._how = batch_tokens, progress
         self.prompts = [encoder.reading(side).prompt for side in (Side.QUERY, Side.DOCUMENT)]
         self.digest = encoder_digest(encoder, encoder.facts)
@@ -70,16 +66,7 @@ class AskingRetriever:
             self._encoder.vectors(self._ranking.corpus, Side.DOCUMENT, *self._how),
         )
 
-    @cached_property
-    def _index(self) -> TokenIndex:
-        return TokenIndex(self._vectors[1])
-
     def search(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
-        if self.indexed:
-            return self._index.search(self._vectors[0], queries, k, advance=advance)
-        return self._exact(queries, k, advance)
-
-    def _exact(self, queries: Int[np.ndarray, "queries"], k: int, advance: Advance) -> Found:
         asking, answers = self._vectors
         numbers, lists = np.arange(len(answers)), []
         for start in range(0, len(queries), QUERIES_AT_ONCE):
@@ -91,12 +78,6 @@ class AskingRetriever:
         documents, scores = zip(*lists, strict=True)
         return np.concatenate(documents), np.concatenate(scores)
 
-    def recall(self, k: int, *, seed: int) -> float:
-        """Share of the `k` best documents that the index finds, over SAMPLE queries."""
-        sample = np.random.default_rng(seed).permutation(len(self._vectors[0]))[:SAMPLE]
-        found, exact = (find(sample, k, lambda count: None)[1] for find in (self.search, self._exact))
-        return float((found >= exact[:, -1:] - ROUNDING).mean())
-
     def score(self, queries: Numbers, documents: Numbers) -> Scores:
         asking, answers = self._vectors
         return asking.pairs(answers, queries, documents)
@@ -104,6 +85,8 @@ class AskingRetriever:
 
 def load_source(source: str | Path) -> SentenceEncoder | AskingEncoder:
     """The encoder of a run or a folder that finds documents. Errors: as `SentenceEncoder.load`."""
-    if is_sparse(source):
-        return SparseEncoder.load(source)
-    return MultiVectorEncoder.load(source) if is_multi_vector(source) else SentenceEncoder.load(source)
+    folder = locate_folder(str(source))
+    family = None if folder is None else family_in(folder)
+    load = family.load if isinstance(family, AskingEncoders) else SentenceEncoder.load
+    encoder: SentenceEncoder | AskingEncoder = load(source)
+    return encoder

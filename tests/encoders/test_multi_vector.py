@@ -15,7 +15,6 @@ from juzhen.evaluation import evaluate
 from juzhen.families.late.encoder import MultiVectorEncoder
 from juzhen.families.late.layout import PUNCTUATION, Reading
 from juzhen.families.late.scores import TokenVectors, all_maxsims, row_maxsims
-from juzhen.families.late.token_index import TokenIndex
 from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family
 from juzhen.losses import InfoNCE, SpreadOut
 
@@ -193,55 +192,6 @@ def test_a_set_is_scored_by_the_first_text_as_a_query(tmp_path):
     assert find_family(folder) is FAMILIES["multi_vector"]
     again = PairScorer(folder)(QUERIES, DOCUMENTS[:3], batch_tokens=64, show_progress=False)
     np.testing.assert_allclose(again, np.diag(expected), atol=1e-6)
-
-
-def test_an_index_finds_what_all_documents_are_looked_at_for():
-    pytest.importorskip("faiss")
-    model = encoder()
-    corpus = [*DOCUMENTS, *QUERIES]  # fewer than are scored exactly
-    index = model.token_index(corpus)
-    for found, expected in zip(
-        model.search(QUERIES, index, 3), model.search(QUERIES, corpus, 3), strict=True
-    ):
-        assert [hit.document for hit in found] == [hit.document for hit in expected]
-        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected])
-    assert model.search(QUERIES[0], index)[0].document == model.search(QUERIES[0], corpus)[0].document
-    with pytest.raises(UserError, match="other weights or settings"):
-        encoder(dim=8).search(QUERIES, index)
-    with pytest.raises(UserError, match="no documents"):
-        model.token_index([])
-    with pytest.raises(UserError, match="there are 7 documents"):
-        model.search(QUERIES, index, 8)
-
-
-def test_an_index_of_many_documents_looks_at_some_and_finds_nearly_all():
-    pytest.importorskip("faiss")
-    random = np.random.default_rng(0)
-    words = random.normal(size=(300, 24))
-
-    def vectors(count):
-        made = TokenVectors(count)
-        for number in range(count):
-            text = random.integers(0, 300, random.integers(4, 9))
-            rows = words[text] + 0.4 * random.normal(size=(len(text), 24))
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            made.take(np.array([number]), rows.astype(np.float32), np.array([len(rows)]))
-        return made
-
-    documents, queries = vectors(3000), vectors(40)
-    numbers = np.arange(40)
-    index = TokenIndex(documents)
-    found, scores = index.search(queries, numbers, 10)
-    exact = queries.matrix(documents, numbers, np.arange(3000))
-    np.testing.assert_allclose(scores, np.take_along_axis(exact, found, axis=1), rtol=1e-5)
-    assert (np.diff(scores, axis=1) <= 0).all()
-    tenth = np.sort(exact, axis=1)[:, -10]
-    assert (scores >= tenth[:, None] - 1e-6).mean() > 0.9
-    beside = [len(index._beside(index._centroids @ queries[number].T, 2)) for number in numbers]
-    assert np.mean(beside) < 1000
-    again = TokenIndex(documents).search(queries, numbers, 10)
-    assert np.array_equal(again[0], found)
-    assert np.array_equal(again[1], scores)
 
 
 def test_info_nce_of_token_vectors_is_that_of_their_maxsim():

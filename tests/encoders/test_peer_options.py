@@ -63,7 +63,7 @@ def test_other_families_answer_too(encoder):
     late = MultiVectorEncoder.around(tiny, dim=8, reading=reading).eval()
     assert len(late.encode(TEXTS, show_progress_bar=False, convert_to_numpy=True)) == 2
     assert late.similarity(TEXTS, TEXTS, show_progress_bar=False).shape == (2, 2)
-    for call in (late.encode, lambda texts, **how: late.similarity(texts, texts, **how), late.token_index):
+    for call in (late.encode, lambda texts, **how: late.similarity(texts, texts, **how)):
         with pytest.raises(UserError, match="batch_tokens="):
             call(TEXTS, batch_size=8)
     with pytest.raises(UserError, match="encode_query"):

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_text_list, as_texts
+from juzhen.core.columns import as_texts
 from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
@@ -36,7 +36,6 @@ from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.proof import prove
-from juzhen.encoders.search import as_hits, check_top_k
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.sharing import Shareable
 from juzhen.encoders.static import StaticTokens
@@ -46,7 +45,6 @@ from juzhen.encoders.transformer import quiet
 from juzhen.families.late.folder import write_multi_vector
 from juzhen.families.late.layout import Reading, read_multi_vector, require_reading
 from juzhen.families.late.scores import TokenVectors, filled_up, hiding, row_maxsims
-from juzhen.families.late.token_index import TokenIndex
 
 MARKERS = {"query": "[Q] ", "document": "[D] "}
 """What stands before queries and documents, a token of its own each."""
@@ -305,49 +303,6 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
                 vectors.take(rows, found, counts)
                 advance(len(rows))
         return vectors
-
-    @takes_peer_options
-    def token_index(
-        self,
-        corpus: Iterable[str],
-        *,
-        batch_tokens: int = BATCH_TOKENS,
-        show_progress: bool | None = None,
-        strict: bool = False,
-    ) -> TokenIndex:
-        """Documents to be searched often, without looking at all of them.
-
-        Options as of `encode`. Raises UserError as `encode` does, and as `TokenIndex`.
-        """
-        texts = as_text_list(corpus, "corpus")
-        with reported(strict=strict, advice=STRICT):
-            vectors = self.vectors(texts, Side.DOCUMENT, batch_tokens, show_progress)
-        return TokenIndex(vectors, encoder=self)
-
-    @takes_peer_options
-    def search(
-        self,
-        queries: str | Iterable[str],
-        corpus: Iterable[str] | TokenIndex,
-        top_k: int | None = None,
-        *,
-        batch_tokens: int = BATCH_TOKENS,
-        show_progress: bool | None = None,
-        strict: bool = False,
-    ) -> Any:
-        """As of other encoders; of a `token_index` the documents are found that are near by its centroids."""
-        if not isinstance(corpus, TokenIndex):
-            options: dict[str, Any] = {"batch_tokens": batch_tokens, "show_progress": show_progress}
-            return super().search(queries, corpus, top_k, strict=strict, **options)
-        corpus.check(self)
-        asked, is_one = as_texts(queries)
-        top_k = min(10, len(corpus)) if top_k is None else top_k
-        check_top_k(top_k, len(corpus))
-        with reported(strict=strict, advice=STRICT):
-            vectors = self.vectors(asked, Side.QUERY, batch_tokens, show_progress)
-        found = corpus.search(vectors, np.arange(len(asked)), top_k)
-        hits = as_hits(*found)
-        return hits[0] if is_one else hits
 
     @torch.inference_mode()
     def infer_tokens(
