@@ -25,10 +25,9 @@ def run_job(config: "DictConfig") -> None:
 
     from juzhen.core.caches import caches_below
     from juzhen.identity import key_of_settings
-    from launch.data_record import show_finished
     from launch.job import read_job
-    from launch.job_record import remember_job, require_same_job
     from launch.naming import deciding_settings
+    from launch.run_record import remember_job, require_same_job, show_finished
 
     job = read_job(config)
     require_same_job(config, job)
@@ -66,7 +65,7 @@ def first_look(job: "JobConfig") -> None:
     from juzhen.data.loading import look_at_data
     from juzhen.encoders.first_look import look_at_encoder
     from juzhen.models import settings_of
-    from launch.stages import plan_job
+    from launch.job import plan_job
     from lightning_modules.chosen_losses import chosen_losses
 
     model = settings_of(job.model)
@@ -87,9 +86,8 @@ def main() -> None:
     hide_in_logs()
     with checking():  # what is loaded for it takes longer than the check itself
         from launch.check import check_command_line
-        from launch.data_record import is_finished
-        from launch.job_record import require_same_job
-        from launch.keys import naming_keys
+        from launch.explain import naming_keys
+        from launch.run_record import is_finished, require_same_job
 
         command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
         if command.is_run:

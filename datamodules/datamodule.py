@@ -26,7 +26,7 @@ from juzhen.data.transfer import TransferTask
 
 @dataclass(frozen=True)
 class Stage:
-    """One fit on one or several datasets, followed by one test. `launch.stages` plans them.
+    """One fit on one or several datasets, followed by one test. `launch.job` plans them.
 
     index     0-based position in the curriculum
     name      of the stage, for folders and logs

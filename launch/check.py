@@ -27,12 +27,12 @@ from launch.explain import (
     COMPOSITION_ERRORS,
     UnknownKeyError,
     explain_composition,
+    naming_keys,
     option_hint,
     place_of,
 )
 from launch.hydra_internals import Hydra, opened, run_composed, run_sweep, show
 from launch.job import read_job
-from launch.keys import naming_keys
 from launch.naming import register_resolvers
 from launch.own_hydra import check_hydra
 from launch.run_folder import make_folder, take_folder

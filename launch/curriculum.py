@@ -17,12 +17,12 @@ from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData, load_stages
 from juzhen.encoders.locate import ENCODER_FOLDER
-from launch.data_record import described_data, remember_data
 from launch.digests import stage_digest, start_digest
+from launch.job import history, plan_job
 from launch.run_folder import RunFolder
+from launch.run_record import described_data, remember_data
 from launch.stage_run import StageRun
 from launch.stage_store import POLL_SECONDS, StageStore
-from launch.stages import history, plan_job
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
 from lightning_modules.matching import check_augmentation, match_losses

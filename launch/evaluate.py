@@ -231,7 +231,7 @@ def _without_file(result: Result, options: SimpleNamespace) -> str:
 
 def _columns(options: SimpleNamespace, today: "JobConfig") -> "LateColumns":
     from juzhen.evaluation.late import LateColumns  # loads torch
-    from launch.stored import starting_encoder
+    from launch.job import starting_encoder
 
     return LateColumns(
         start=partial(starting_encoder, defaults=today),

@@ -1,19 +1,25 @@
-"""Turns what Hydra, OmegaConf and YAML say into one line: the key, the nearest word, and where it was written."""
+"""Mistakes in the words of the command line: the key, the nearest word, and where it was written.
+
+What Hydra, OmegaConf and YAML say becomes one line, and a parameter of the library gets the key that sets it.
+"""
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from conf.job import JobConfig
 from juzhen.core.aliases import option_meant, setting_meant
 from juzhen.core.commands import command, setting
-from juzhen.core.errors import nearest
+from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_text
 from juzhen.core.schema import ConfigError, keys_beside
 from launch.hydra_internals import root_of
@@ -145,3 +151,39 @@ def _chosen_files(folder: Path, overrides: Sequence[str]) -> Iterator[Path]:
         for option in value.strip("[]").split(","):
             if (file := folder / group.partition("@")[0] / f"{option.strip()}.yaml").is_file():
                 yield file
+
+
+PARAMETER = re.compile(r"(?<![\w.\"'{-])[a-z][a-z_]*(?==)")
+NOT_OF_THE_JOB = ("hydra", "dataset", "evaluate")
+"""Groups whose keys are those of sets, or of Hydra: a parameter's name says nothing about which."""
+
+
+@contextmanager
+def naming_keys(job: DictConfig) -> Iterator[None]:
+    """Around what a job asks of the library: a mistake that is raised inside speaks of the job's keys."""
+    try:
+        yield
+    except UserError as error:
+        plain: Any = OmegaConf.to_container(job, resolve=False)
+        error.args = (
+            with_keys(str(error), {key: value for key, value in plain.items() if key not in NOT_OF_THE_JOB}),
+        )
+        raise
+
+
+def with_keys(message: str, job: Mapping[str, Any]) -> str:
+    """The message with the dotted key for each parameter that stands in one group of the job and not above them.
+
+    >>> with_keys("max_length=4: choose max_length=128", {"seed": 0, "backbone": {"max_length": 4}})
+    'backbone.max_length=4: choose backbone.max_length=128'
+    """
+    groups = defaultdict(list)
+    for group, values in job.items():
+        for name in values if isinstance(values, Mapping) else ():
+            groups[name].append(f"{group}.{name}")
+
+    def key(match: re.Match[str]) -> str:
+        name = match[0]
+        return groups[name][0] if name not in job and len(groups[name]) == 1 else name
+
+    return PARAMETER.sub(key, message)

@@ -1,29 +1,35 @@
-"""From a composition to a job that can be run: filled in, fitted to the schema, its targets and groups together."""
+"""From a composition to a job that can be run: checked, with its stages; and the job of a finished run, read back.
+
+Needs no torch.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from callbacks.trial import TrialAddress
-from conf.job import JobConfig
-from conf.own_classes import LOSSES, declared_losses, keys_of, own_targets, refusal
+from conf.duration import Duration
+from conf.job import JobConfig, OptimizerConfig, StageConfig, TrainingConfig
+from conf.own_classes import LOSSES, declared_losses, keys_of, own_class, own_targets, refusal
 from juzhen.core.aliases import require_set
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
 from juzhen.core.nodes import INNER
 from juzhen.core.places import DATASETS
+from juzhen.core.result import Result
 from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
+from juzhen.data.spec import DatasetConfig
+from juzhen.evaluation.finished import FinishedRun
 from juzhen.identity import with_language
 from juzhen.models import settings_of
 from launch.explain import broken_reference
 from launch.naming import register_resolvers
-from launch.stages import plan_job
 
 EXAMPLES = {
     "backbone.path": "python train.py backbone=local backbone.path=<folder of a model>",
@@ -186,3 +192,171 @@ def _check_monitor(job: JobConfig) -> None:
             f"{key}: {name} has {kind.replace('_', ' ')}s, which have no {metric} while this model learns; choose "
             f"{' or '.join(measures) or 'another set'}"
         )
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage of a job.
+
+    name      the stage's own: of a folder, of a log
+    datasets  the sets that it mixes; empty: nothing is trained
+    job       the job as this stage sees it: its sets alone are in `dataset`, the others in `evaluate`
+    """
+
+    name: str
+    datasets: tuple[str, ...]
+    job: JobConfig
+
+
+def plan_job(job: JobConfig) -> list[StagePlan]:
+    """The stages of a job, in order; always at least one.
+
+    Raises ConfigError for stages that name no set of the job, for sets that no stage learns from, and for keys or
+    types that a stage's own numbers do not have.
+    """
+    sets, schedule = list(job.dataset), job.schedule
+    _check_names(job)
+    if schedule.name == "mix" or not sets:
+        return [StagePlan("+".join(sets) or "untrained", tuple(sets), job)]
+    order = list(schedule.order) if schedule.order is not None else sets
+    for name in schedule.stages:
+        if name not in order:
+            raise ConfigError(f"schedule.stages.{name}: there is no such stage; {nearest(str(name), order)}")
+    plans = [_plan(name, job) for name in order]
+    trained = {name for plan in plans for name in plan.datasets}
+    if idle := [name for name in sets if name not in trained]:
+        raise ConfigError(
+            f"schedule.order={order}: no stage learns from {', '.join(idle)}; "
+            "name a stage after it, or add it to the dataset of one"
+        )
+    return plans
+
+
+def history(plans: list[StagePlan], index: int) -> tuple[str, ...]:
+    """What has been learnt from up to and including a stage, oldest first.
+
+    A single stage names its sets one by one; a stage of a longer curriculum is one word, "a+b" for a mixture.
+    """
+    if len(plans) == 1:
+        return plans[0].datasets
+    return tuple("+".join(plan.datasets) for plan in plans[: index + 1])
+
+
+def _check_names(job: JobConfig) -> None:
+    schedule, sets = job.schedule, list(job.dataset)
+    if schedule.name == "mix" and (schedule.order is not None or schedule.stages):
+        key = "schedule.stages" if schedule.stages else "schedule.order"
+        raise ConfigError(f"{key}: a mixture has one stage; type schedule=serial")
+    if schedule.order is not None and not schedule.order:
+        raise ConfigError("schedule.order=[]: expected names of stages, or null")
+    for name, numbers in schedule.sets.items():
+        if (
+            numbers.weight is not None
+            and schedule.sample_by not in ("weight", "drawn")
+            and not schedule.weigh_loss
+        ):
+            raise ConfigError(
+                f"schedule.sets.{name}.weight={numbers.weight}: weights are shares with schedule.sample_by=weight or "
+                "drawn, and multiply losses with schedule.weigh_loss=true; type one of them"
+            )
+        if sets and name not in sets:
+            raise ConfigError(
+                f"schedule.sets.{name}: this job does not learn from {name}; {nearest(str(name), sets)}"
+            )
+
+
+def _plan(name: str, job: JobConfig) -> StagePlan:
+    stage_config, key = job.schedule.stages.get(name) or StageConfig(), f"schedule.stages.{name}"
+    datasets = [name] if stage_config.dataset is None else stage_config.dataset
+    for each in datasets:
+        if each not in job.dataset:
+            where = "schedule.order" if stage_config.dataset is None else f"{key}.dataset"
+            raise ConfigError(
+                f"{where}: this job has no set {each}; {nearest(each, job.dataset)}, "
+                f"or choose it too: 'dataset=[{','.join([*job.dataset, each])}]'"
+            )
+    if not datasets or len(set(datasets)) < len(datasets):
+        raise ConfigError(f"{key}.dataset={datasets}: expected each set once, and at least one")
+    training, sets = dict(stage_config.training or {}), job.schedule.sets
+    if stage_config.share_percent is not None:
+        if "duration" in training:
+            raise ConfigError(
+                f"{key}: share_percent is a part of training.duration; keep one of both",
+                f"{key}.share_percent",
+            )
+        training["duration"] = _part(job.training.duration, stage_config.share_percent)
+    stage = replace(
+        job,
+        evaluate={**job.evaluate, **job.dataset},
+        dataset={each: _limited(job.dataset[each], stage_config.limit) for each in datasets},
+        loss=job.loss if stage_config.loss is None else stage_config.loss,
+        schedule=replace(job.schedule, sets={each: sets[each] for each in datasets if each in sets}),
+        training=validated(TrainingConfig, asdict(job.training) | training, f"{key}.training"),
+        optimizer=validated(
+            OptimizerConfig, asdict(job.optimizer) | (stage_config.optimizer or {}), f"{key}.optimizer"
+        ),
+    )
+    return StagePlan(name, tuple(datasets), stage)
+
+
+def _limited(config: DatasetConfig, limit: int | None) -> DatasetConfig:
+    """A set of which a stage trains on at most `limit` rows."""
+    limits = [number for number in (config.limit, limit) if number is not None]
+    return replace(config, limit=min(limits, default=None))
+
+
+def _part(duration: str, percent: float) -> str:
+    """That part of a duration, in its own unit.
+
+    >>> _part("3 epochs", 80)
+    '2.4 epochs'
+    """
+    length = Duration.parse(duration, key="training.duration")
+    return f"{round(length.amount * percent / 100, 6):g} {length.unit}"
+
+
+WHOLE = ("model", "loss", "dataset", "evaluate", "backbone")
+"""Groups that are taken as they are stored: two choices of one of them have different keys."""
+
+PLACES = ("cache_dir", "output_dir", "run_dir", "trial")
+"""Where something is written: of today, since a result may come from anybody."""
+
+
+NOT_ASKED = ("earlier", "callbacks", "health")
+"""What an evaluation has no use for: other numbers of the stages before, and what watched the training. `health` is
+what results from before there were callbacks call some of them."""
+
+
+def stored_job(config: Mapping[str, Any], defaults: JobConfig, *, own_hardware: bool) -> JobConfig:
+    """The typed job of a stored configuration.
+
+    defaults      a typed job of today: it has the keys that came to the schema after the run
+    own_hardware  the hardware of the run, else that of `defaults`
+
+    Raises UserError for a key or a type that the schema does not have any more.
+    """
+    today = {key: value for key, value in asdict(defaults).items() if key not in WHOLE}
+    left_out = (*PLACES, *NOT_ASKED, *(() if own_hardware else ("hardware",)))
+    stored = {key: value for key, value in config.items() if key not in left_out}
+    return validated(JobConfig, _merged(today, stored), where="the configuration that the result has stored")
+
+
+def _merged(today: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored, and below it what came since."""
+    both = {
+        key: _merged(today[key], value)
+        for key, value in stored.items()
+        if isinstance(value, Mapping) and isinstance(today.get(key), Mapping)
+    }
+    return {**today, **stored, **both}
+
+
+def starting_encoder(run: FinishedRun, result: Result, *, defaults: JobConfig) -> Any:
+    """What a finished stage has begun with: the encoder of the stage before, or what its job starts from.
+
+    Raises UserError when it is gone.
+    """
+    stored = stored_job(result.config, defaults, own_hardware=True)
+    job = plan_job(stored)[result.stage].job
+    folder = run.earlier(result.stage - 1).encoder if result.stage else None
+    return own_class(job.model["_target_"]).load_encoder(job, folder=folder)

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from omegaconf import DictConfig
-
 from juzhen.core.schema import ConfigError
 from juzhen.core.texts import name_fault
 
@@ -62,18 +60,6 @@ def check_hydra(node: Mapping[str, Any], overrides: Sequence[str]) -> None:
         )
     if fault := name_fault(str(_select(node, "job.name"))):
         raise ConfigError(f"hydra.job.name: expected a name of a file: {fault}")
-
-
-def give_to_launcher(config: DictConfig) -> None:
-    """Hands on what a sweep says of its launcher, `hydra.sweeper.launcher`, as far as the chosen one has such keys.
-
-    What was typed for it stays. In a file the keys of one launcher cannot stand below `hydra.launcher`, since Hydra
-    composes no other one with them.
-    """
-    typed = [word.lstrip("+~").partition("=")[0] for word in config.hydra.overrides.hydra]
-    for key, value in (config.hydra.sweeper.get("launcher") or {}).items():
-        if key in config.hydra.launcher and f"hydra.launcher.{key}" not in typed:
-            config.hydra.launcher[key] = value
 
 
 def _leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:

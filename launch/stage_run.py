@@ -71,7 +71,7 @@ BYTES_PER_PARAMETER = 4 * (1 + 3 + 3 + 1)  # best, resume, the next resume while
 class StageRun:
     """What a stage needs; `run` adds the module, the data and the trainer that it makes of that.
 
-    job       the stage's own (see `launch.stages`)
+    job       the stage's own (see `launch.job`)
     rows      what it reads
     encoder   is trained in place
     folder    where `encoder/` and `result.json` are written

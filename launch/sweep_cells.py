@@ -186,6 +186,18 @@ def keys_of_sweep(config: DictConfig) -> set[str]:
     return {*map(key_of, words)}
 
 
+def give_to_launcher(config: DictConfig) -> None:
+    """Hands on what a sweep says of its launcher, `hydra.sweeper.launcher`, as far as the chosen one has such keys.
+
+    What was typed for it stays. In a file the keys of one launcher cannot stand below `hydra.launcher`, since Hydra
+    composes no other one with them.
+    """
+    typed = [word.lstrip("+~").partition("=")[0] for word in config.hydra.overrides.hydra]
+    for key, value in (config.hydra.sweeper.get("launcher") or {}).items():
+        if key in config.hydra.launcher and f"hydra.launcher.{key}" not in typed:
+            config.hydra.launcher[key] = value
+
+
 def _plain(config: DictConfig, key: str) -> dict[str, Any]:
     node = OmegaConf.select(config, key)
     return {} if node is None else OmegaConf.to_container(node)

@@ -47,7 +47,7 @@ LAST_STEP = {
     "launch/digests.py",
     "launch/memory.py",
     "launch/stage_run.py",
-    "launch/data_record.py",
+    "launch/run_record.py",
 }
 """Reached from train.py and launch/evaluate.py alone, once torch is welcome: they tie modules and callbacks together.
 The record of data reads rows, which needs no torch."""

@@ -15,9 +15,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch import digests
 from launch.console import set_lines, stage_table
-from launch.job import read_job
+from launch.job import read_job, stored_job
 from launch.run_folder import RunFolder
-from launch.stored import stored_job
 
 WORDS = ("schedule=serial", "debug_rows=24", "training.duration=2 epochs", "loss=by_kind")
 STEPS = 6  # 24 rows in batches of 8, twice

@@ -27,7 +27,7 @@ from juzhen.export import opened
 from juzhen.identity import identify
 from juzhen.mining.negatives import _claim
 from juzhen.report.leaks import Audit, parts_of
-from launch import data_record, job_record
+from launch import run_record
 from launch.stage_store import StageEntry
 
 CONTENTS = {
@@ -61,8 +61,8 @@ EMPTY_IS_FINE = {
 }
 FALLBACK = {
     "progress.json": (lambda path: RunProgress.read(path.parent), None),
-    "data.json": (lambda path: data_record._read(path.parent) or None, None),
-    "job.json": (lambda path: list(job_record._recorded(path.parent)), []),
+    "data.json": (lambda path: run_record._read(path.parent) or None, None),
+    "job.json": (lambda path: list(run_record._recorded(path.parent)), []),
     "answers/modules.json": (lambda path: gives_answers(path.parent), False),
     "routes/modules.json": (lambda path: gives_routes(path.parent), False),
     "tokens/modules.json": (lambda path: gives_tokens(path.parent), False),

@@ -13,12 +13,11 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from juzhen.core.errors import UserError
-from launch.data_record import GoneError, require_same_data
 from launch.hydra_internals import flag_parser
 from launch.job import read_job
-from launch.job_record import require_same_job
 from launch.naming import run_key
 from launch.run_folder import offline_line
+from launch.run_record import GoneError, require_same_data, require_same_job
 from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell
 from sweeps.local import LocalRunner, Runner

@@ -21,8 +21,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
 from launch.naming import run_key
-from launch.own_hydra import give_to_launcher
-from launch.sweep_cells import Cell, read_cell
+from launch.sweep_cells import Cell, give_to_launcher, read_cell
 from launch.words import Groups
 from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell

@@ -9,7 +9,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from launch.own_hydra import give_to_launcher
+from launch.sweep_cells import give_to_launcher
 
 
 class RowSweeper(Sweeper):
@@ -17,7 +17,7 @@ class RowSweeper(Sweeper):
 
     rows  name → words as on a command line; none: the grid alone
     only  names of rows that are wanted; None: all
-    launcher  what the launcher is given that has such keys (`launch.own_hydra.give_to_launcher`)
+    launcher  what the launcher is given that has such keys (`launch.sweep_cells.give_to_launcher`)
     """
 
     def __init__(

@@ -10,8 +10,7 @@ from callbacks.trainer import chosen_callbacks
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.identity import identify
-from launch.job import read_job
-from launch.stored import stored_job
+from launch.job import read_job, stored_job
 
 WATCHING = ["Throughput", "SetCounts", "PeakMemory", "LossGradient", "SpaceHealth", "ScoreHealth"]
 QUICK = ("training.duration=2 steps", "evaluation.splits=[dev]")

@@ -13,8 +13,8 @@ from juzhen.data.configured import read_description
 from juzhen.data.spec import DatasetConfig
 from juzhen.evaluation.settings import EvaluationSettings
 from launch.check import check_command_line, checked_job
+from launch.job import stored_job
 from launch.naming import register_resolvers
-from launch.stored import stored_job
 
 SHIPPED = (train.CONFIGURATION / "dataset" / "demo_qmc.yaml").read_bytes()
 OWN = re.sub(rb"demo_qmc", b"mine", SHIPPED)

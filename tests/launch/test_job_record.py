@@ -11,8 +11,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.run_progress import PROGRESS_FILE
 from launch.job import read_job
-from launch.job_record import JOB_FILE, differences, has_begun, remember_job, require_same_job
 from launch.naming import deciding_settings
+from launch.run_record import JOB_FILE, differences, has_begun, remember_job, require_same_job
 from sweeps.ledger import SweepCell
 
 CURRICULUM = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")

@@ -17,9 +17,8 @@ from juzhen.cli.program import reason_of
 from juzhen.core.caches import FOLDERS, caches_below
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from launch.job import read_job
+from launch.job import read_job, stored_job
 from launch.run_folder import MARKER, RunFolder, make_folder, take_folder
-from launch.stored import stored_job
 
 
 def tree(folder: Path) -> dict[str, str]:

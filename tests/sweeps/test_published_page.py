@@ -115,8 +115,7 @@ def test_the_page_is_what_the_configuration_composes_to():
 def test_stages_are_those_that_a_job_would_run():
     from jobs import compose_job
 
-    from launch.job import read_job
-    from launch.stages import history, plan_job
+    from launch.job import history, plan_job, read_job
 
     for job in sweep_jobs("domains") + sweep_jobs("general_ways"):
         words = [f"dataset=[{','.join(job.config['dataset'])}]", "schedule=serial", "suite=none"]

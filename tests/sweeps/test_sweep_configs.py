@@ -14,8 +14,7 @@ from juzhen.core.result import Result
 from launch.check import check_command_line
 from launch.hydra_internals import opened
 from launch.naming import register_resolvers
-from launch.own_hydra import give_to_launcher
-from launch.sweep_cells import cells_of, with_row
+from launch.sweep_cells import cells_of, give_to_launcher, with_row
 from launch.words import Groups
 
 CONF = Path(__file__).parents[2] / "conf"
