@@ -17,12 +17,12 @@ from juzhen.core.whole import whole_folder, write_json, write_text
 from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.frozen import has_adapter, is_ours_alone
 from juzhen.encoders.grades import GRADES
-from juzhen.encoders.layout import MODULES_FILE, OWN_FILE, PAIRS_FILE, TOKEN_STATES
+from juzhen.encoders.layout import EMBEDDING, MODULES_FILE, OWN_FILE, PAIRS_FILE, SCORES, TOKEN_STATES
 from juzhen.encoders.locate import HEAD_FILE
 from juzhen.encoders.model_card import HERE, model_card, pair_card
 from juzhen.encoders.pooled_encoder import TYPES, PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.projection import IDENTITY, SCORES, Projection
+from juzhen.encoders.projection import IDENTITY, Projection
 from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.proof import layers_that_add_up
 from juzhen.encoders.special_tokens import write_tokenizer
@@ -243,6 +243,6 @@ def _write_their_cross_encoder(encoder: Any, folder: Path, modules: Modules) -> 
     head.linear.load_state_dict(encoder.head.state_dict())
     path = f"{len(modules) + 1}_Dense"
     head.save(folder / path)
-    names = {"module_input_name": "sentence_embedding", "module_output_name": SCORES}
+    names = {"module_input_name": EMBEDDING, "module_output_name": SCORES}
     settings = {"model_type": "CrossEncoder", "activation_fn": IDENTITY}
     _write_modules(encoder.inner, folder, modules | {path: head.config() | names}, settings)

@@ -47,7 +47,8 @@ class Layout:
     """Where the transformer lies and what comes after it.
 
     None means that the folder does not say. `pooling_error` holds why the folder's pooling cannot be
-    computed; it matters only when the configuration does not choose another one. `head` has the folders of the layers
+    computed; it matters only when the configuration does not choose another one. `projections` has the folders of
+    layers behind pooling, and None where length 1 comes before another layer. `head` has the folders of the layers
     that score pairs, where sentence-transformers wrote a cross-encoder in modules, and `token_layers` says how many of
     them, the first ones, come before pooling. `reader` is the class that alone
     reads such a folder, where its states are no embeddings of sentences.
@@ -58,10 +59,10 @@ class Layout:
     pooling_error: str | None = None
     normalize: bool | None = None
     max_length: int | None = None
-    projections: list[Path] = field(default_factory=list)
+    projections: list[Path | None] = field(default_factory=list)
     templates: Templates | None = None
     prompts: Prompts = field(default_factory=Prompts)
-    head: list[Path] = field(default_factory=list)
+    head: list[Path | None] = field(default_factory=list)
     token_layers: int = 0
     reader: str | None = None
 
@@ -93,9 +94,8 @@ def read_layout(folder: Path, *, side: Side | None = None) -> Layout:
             return Layout(transformer=folder, prompts=prompts, reader=TOKEN_VECTORS)
         if gives_weights(folder):
             prompts = prompts_of(read_settings(folder / PROMPTS_FILE), folder / PROMPTS_FILE)
-            return Layout(
-                transformer=inside(folder, read_modules(folder)[0]["path"]), prompts=prompts, reader=SPARSE
-            )
+            first = read_chains(folder)["document"][0]["path"]
+            return Layout(transformer=inside(folder, first), prompts=prompts, reader=SPARSE)
         if gives_answers(folder):
             return Layout(transformer=inside(folder, read_modules(folder)[0]["path"]), reader=PAIRS)
         if (folder / MODULES_FILE).is_file() and not (folder / PAIRS_FILE).is_file():
@@ -277,8 +277,8 @@ def inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-TOKEN_STATES = "token_embeddings"
-"""What sentence-transformers calls the states of tokens."""
+TOKEN_STATES, EMBEDDING, SCORES = "token_embeddings", "sentence_embedding", "scores"
+"""What sentence-transformers calls the states of tokens, the embedding, and the scores of pairs."""
 
 ORDER = {
     "Transformer": 0,
@@ -287,10 +287,12 @@ ORDER = {
     "Pooling": 2,
     "Dense": 3,
     "LayerNorm": 3,
-    "Normalize": 4,
+    "Normalize": 3,
     "Dropout": 9,
 }
 """Modules that we compute, in the only order that we compute them; Dropout may stand anywhere."""
+
+OTHERWISE = "Use another model, or load its transformer alone and choose a pooling"
 
 
 def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layout:
@@ -300,6 +302,7 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
         -1,
     )
     _check_use(folder, settings)
+    chains: Chains = {EMBEDDING: []}
     for module in modules:
         kind, path = _kind(module["type"], folder), inside(folder, module["path"])
         config = read_module(path, kind)
@@ -309,9 +312,12 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
             layout.projections.append(path)
             layout.token_layers += 1
             continue
-        repeats = ORDER[kind] == rank and kind not in ("Dense", "LayerNorm")
-        if ORDER[kind] < rank or repeats or (rank < 0 and ORDER[kind]) or layout.head:
-            raise UserError(f"{folder / MODULES_FILE}: {kind} stands in an order that is not supported")
+        repeats = ORDER[kind] == rank and rank < ORDER["Dense"]
+        if ORDER[kind] < rank or repeats or (rank < 0 and ORDER[kind]):
+            raise UserError(
+                f"{folder / MODULES_FILE}: {module['path']}: {kind} stands in an order that is not supported. "
+                f"{OTHERWISE}"
+            )
         rank = ORDER[kind]
         match kind:
             case "Transformer":
@@ -329,17 +335,18 @@ def _sentence_transformers(folder: Path, modules: list[dict[str, Any]]) -> Layou
                     layout.pooling_error = f"{path}: of several layers only the mean is supported"
                 layout.pooling = of_layers or layout.pooling
                 layout.prompts = replace(layout.prompts, include_prompt=config.get("include_prompt", True))
-            case "Dense" if config.get("module_output_name") == "scores":
-                layout.head, layout.projections = [*layout.projections, path], []
-            case "Dense" | "LayerNorm":
-                layout.projections.append(path)
-            case "Normalize":
-                _check_normalize(path / "config.json", config)
-                layout.normalize = True
+            case _:
+                _put_behind(chains, kind, path, config)
+    if SCORES in chains:
+        layout.head, layout.projections = [*layout.projections, *chains[SCORES]], []
+    else:
+        chain = chains[EMBEDDING]
+        layout.normalize = chain[-1:] == [None]
+        layout.projections += chain[:-1] if layout.normalize else chain
     if layout.token_layers and not layout.head:
         raise UserError(
             f"{layout.projections[0]}: module_input_name={TOKEN_STATES}: a Dense layer before pooling is read in "
-            "cross-encoders alone. Use another model, or load its transformer alone and choose a pooling"
+            f"cross-encoders alone. {OTHERWISE}"
         )
     if rank < 0:
         raise UserError(f"{folder / MODULES_FILE}: expected a list of modules, the first one a Transformer")
@@ -359,7 +366,7 @@ def _kind(type_name: str, folder: Path) -> str:
         return kind
     raise UserError(
         f"{folder}/{MODULES_FILE}: module {type_name} is not supported; supported: {', '.join(ORDER)}. "
-        "Use another model, or load its transformer alone and choose a pooling"
+        f"{OTHERWISE}"
     )
 
 
@@ -394,9 +401,35 @@ def _layers_pooled(folder: Path) -> str | None:
     )
 
 
-def _check_normalize(path: Path, config: Mapping[str, Any]) -> None:
-    if {*config.values()} - {None, "sentence_embedding"}:
-        raise UserError(f"{path}: only a Normalize of the sentence embedding is supported")
+Chains = dict[str, list[Path | None]]
+"""A name by which modules behind the pooling hand something on → the layers that make it of the pooled state."""
+
+
+def _put_behind(chains: Chains, kind: str, path: Path, config: Mapping[str, Any]) -> None:
+    """Adds a module to what it reads. Raises UserError where no module gives that.
+
+    What is handed on by a name that nobody reads is idle, as it is in sentence-transformers.
+    """
+    source = config.get("module_input_name") or EMBEDDING
+    target = config.get("module_output_name") or source
+    if TOKEN_STATES in (source, target):
+        key = "module_input_name" if source == TOKEN_STATES else "module_output_name"
+        raise UserError(
+            f"{path / 'config.json'}: {key}={TOKEN_STATES}: behind the pooling only the embedding is read here. "
+            f"{OTHERWISE}"
+        )
+    if source not in chains:
+        if kind == "Normalize":  # it passes over what is not there
+            return
+        raise UserError(
+            f"{path / 'config.json'}: module_input_name={short(repr(source))}: no module before it gives that. Name "
+            f"{EMBEDDING}, or one of module_output_name before it"
+        )
+    chain = chains[source]
+    if kind != "Normalize":
+        chains[target] = [*chain, path]
+    else:
+        chains[target] = chain if chain[-1:] == [None] else [*chain, None]  # of length 1 is of length 1
 
 
 def _pooling(config: Mapping[str, Any], folder: Path) -> tuple[str | None, str | None]:

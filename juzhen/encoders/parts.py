@@ -194,7 +194,7 @@ def embedding_size(source: str | Path, *, revision: str | None = None) -> int:
     files = find_encoder(config)
     if scores_pairs(files.folder):
         raise UserError(f"{source}: holds a cross-encoder, which scores pairs and has no embeddings")
-    for folder in files.layout.projections[-1:]:
+    for folder in [folder for folder in files.layout.projections if folder is not None][-1:]:
         layer = read_settings(folder / "config.json")
         return int(layer.get("dimension") or layer["out_features"])
     return int(read_architecture(files.layout.transformer, dropout=None).hidden_size)

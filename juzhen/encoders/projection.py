@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from juzhen.core.errors import UserError, require_choice
+from juzhen.core.texts import short
 from juzhen.core.whole import write_json
+from juzhen.encoders.layout import EMBEDDING, TOKEN_STATES
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.settings_file import naming, read_settings, read_tensors
 from juzhen.encoders.their_settings import read_module
@@ -30,9 +32,6 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 """Activation as written in config.json → class. A fixed table: a file must not name code to import."""
 
 _WEIGHTS = "model.safetensors"
-
-SCORES = "scores"
-"""What sentence-transformers calls the output of the layer that makes the scores of pairs, in a cross-encoder."""
 
 
 class OutputLayer(nn.Module, ABC):
@@ -108,16 +107,15 @@ class Projection(OutputLayer):
         config = read_module(folder, cls.kind)
         activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
         require_choice(f"{folder}: activation", activation, ACTIVATIONS)
-        source, target = (
-            config.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")
-        )
-        if of_tokens:
-            source = config.get("module_input_name") or "token_embeddings"
+        if of_tokens:  # what stands behind the pooling reads what its place says (`juzhen.encoders.layout`)
+            source = config.get("module_input_name") or TOKEN_STATES
             target = config.get("module_output_name") or source
-            if (source, target) != ("token_embeddings",) * 2:
-                raise UserError(f"{folder}: only a Dense layer over the states of tokens is supported here")
-        elif source != "sentence_embedding" or target not in (source, SCORES):
-            raise UserError(f"{folder}: only plain Dense layers over the sentence embedding are supported")
+            if (source, target) != (TOKEN_STATES,) * 2:
+                key = "module_input_name" if source != TOKEN_STATES else "module_output_name"
+                raise UserError(
+                    f"{folder / 'config.json'}: {key}={short(repr(config[key]))}: a layer before the pooling reads and "
+                    f"gives the states of tokens here. Name {TOKEN_STATES}, or use another model"
+                )
         with naming(f"{folder}/config.json"):
             sizes = config["in_features"], config["out_features"]
         options = {"bias": config.get("bias", True), "adds_input": config.get("use_residual", False)}
@@ -154,21 +152,41 @@ class OutputNorm(OutputLayer):
         return cls._filled(folder, read_module(folder, cls.kind)["dimension"])
 
 
+class UnitLength(OutputLayer):
+    """x / ‖x‖ before another layer (sentence-transformers' `Normalize`); at the end it is `PooledEncoder.normalize`."""
+
+    kind = activation_name = "Normalize"
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.in_features = self.out_features = dim
+
+    def forward(self, embeddings: Float[Tensor, "sentences dim"]) -> Float[Tensor, "sentences dim"]:
+        return functional.normalize(embeddings.float(), dim=-1)
+
+    def config(self) -> dict[str, Any]:
+        return {"module_input_name": EMBEDDING, "module_output_name": EMBEDDING}
+
+
 def load_projections(
-    folders: Sequence[Path], *, width: int, layer_norm: bool | None, token_layers: int = 0
+    folders: Sequence[Path | None], *, width: int, layer_norm: bool | None, token_layers: int = 0
 ) -> list[OutputLayer]:
-    """What the folders hold, in their order.
+    """What the folders hold, in their order; None is a `UnitLength`.
 
     width       numbers of a pooled state
     token_layers  so many of them, the first ones, stand over the states of tokens
     layer_norm  true: a fresh normalization is put last, unless one is there · false: none is used · None: as they are
     """
-    layers: list[OutputLayer] = [Projection.load(folder, of_tokens=True) for folder in folders[:token_layers]]
-    for folder in folders[token_layers:]:
-        is_norm = "dimension" in read_settings(folder / "config.json")
-        layer = (OutputNorm if is_norm else Projection).load(folder)
-        width = layer.out_features
-        layers.append(layer)
+    layers: list[OutputLayer] = []
+    for number, folder in enumerate(folders):
+        settings = {} if folder is None else read_settings(folder / "config.json")
+        if folder is None or settings.keys() == UnitLength(1).config().keys():
+            layers.append(UnitLength(width))
+        elif "dimension" in settings:
+            layers.append(OutputNorm.load(folder))
+        else:
+            layers.append(Projection.load(folder, of_tokens=number < token_layers))
+        width = layers[-1].out_features
     if layer_norm is False:
         return [layer for layer in layers if not isinstance(layer, OutputNorm)]
     if layer_norm and not (layers and isinstance(layers[-1], OutputNorm)):

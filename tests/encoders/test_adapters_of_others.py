@@ -13,7 +13,7 @@ from decoders import write
 from safetensors.torch import load_file, save_file
 
 import juzhen
-from juzhen.adapters.settings import KEYS, NEUTRAL
+from juzhen.adapters.settings import FORMS, KEYS, NEUTRAL
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.frozen import merged
@@ -119,6 +119,67 @@ def test_what_would_change_the_numbers_is_refused_by_its_key(bert_folder, tmp_pa
     (folder / "adapter_config.json").write_text(json.dumps(settings | {key: REFUSED[key]}))
     with pytest.raises(UserError, match=rf"{key}=.*merge_and_unload"):
         SentenceEncoder.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("r", -4),
+        ("r", 0),
+        ("r", "8"),
+        ("r", 4.5),
+        ("r", True),
+        ("r", None),
+        ("lora_alpha", "8"),
+        ("lora_alpha", [8]),
+        ("lora_alpha", None),
+        ("rank_pattern", [["query", 2]]),
+        ("rank_pattern", {"query": -1}),
+        ("rank_pattern", {"query": "2"}),
+        ("rank_pattern", {"[": 2}),
+        ("alpha_pattern", {"query": "4"}),
+        ("alpha_pattern", 7),
+        ("target_modules", {"query": 1}),
+        ("target_modules", "[query"),
+        ("target_modules", [1, 2]),
+        ("exclude_modules", 3),
+        ("layers_to_transform", "1"),
+        ("layers_to_transform", [0.5]),
+        ("layers_pattern", 4),
+        ("lora_dropout", "0.1"),
+        ("lora_dropout", 1.5),
+        ("use_rslora", "true"),
+        ("use_dora", 1),
+        ("lora_bias", "yes"),
+        ("fan_in_fan_out", "no"),
+    ],
+)
+def test_a_value_that_peft_cannot_compute_with_is_refused_by_its_key(bert_folder, tmp_path, key, value):
+    folder, _ = written(bert_folder, tmp_path / "adapter")
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(UserError, match=rf"adapter_config\.json: {key}=.*expected .*save_pretrained"):
+        SentenceEncoder.load(folder)
+
+
+def test_null_is_the_default_of_peft(bert_folder, tmp_path):
+    folder, theirs = written(bert_folder, tmp_path / "adapter")
+    path = folder / "adapter_config.json"
+    keys = (
+        "rank_pattern",
+        "alpha_pattern",
+        "exclude_modules",
+        "layers_to_transform",
+        "lora_dropout",
+        "use_dora",
+    )
+    path.write_text(json.dumps(json.loads(path.read_text()) | dict.fromkeys(keys)))
+    encoder = SentenceEncoder.load(folder)
+    assert_same(encoder.encode(TEXTS), means_of(theirs, encoder.tokenizer))
+
+
+def test_each_honoured_key_has_a_form():
+    assert {key for key, rule in KEYS.items() if rule == "honoured"} == FORMS.keys()
 
 
 def test_weights_of_the_base_that_it_brings_are_refused(bert_folder, tmp_path):

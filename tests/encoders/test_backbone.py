@@ -9,7 +9,7 @@ from torch import nn
 
 from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
-from juzhen.encoders import load_backbone
+from juzhen.encoders import load_backbone, save_encoder
 from juzhen.encoders.projection import Projection
 from juzhen.encoders.spec import BackboneConfig
 
@@ -161,20 +161,52 @@ def test_a_dense_layer_is_applied(folder, load):
     torch.testing.assert_close(encoder(tokens), torch.tanh(layer.linear(plain(tokens))))
 
 
+def test_embeddings_of_length_1_may_stand_before_another_layer(folder, load, tmp_path):
+    plain = load(folder).eval()
+    write_modules(folder, ["Transformer", "Pooling", "Normalize", "Dense", "Normalize", "Normalize"])
+    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
+    layer = Projection(32, 7, bias=True, activation="torch.nn.modules.activation.Tanh")
+    layer.save(folder / "3_Dense")
+    encoder = load(folder).eval()
+    tokens = plain.collate(plain.tokenize(["今天", "我"]))
+    normalize = torch.nn.functional.normalize
+    torch.testing.assert_close(encoder(tokens), normalize(torch.tanh(layer.linear(normalize(plain(tokens))))))
+    assert encoder.normalize
+    again = load(save_encoder(encoder, tmp_path / "again", card={}))
+    torch.testing.assert_close(again.eval()(tokens), encoder(tokens), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         ({"activation_function": "os.system"}, "activation=os.system: known"),
-        ({"module_output_name": "token_embeddings"}, "only plain Dense"),
-        ({"module_input_name": "token_embeddings"}, "only plain Dense"),
+        ({"module_output_name": "token_embeddings"}, "module_output_name=token_embeddings.*Use"),
+        ({"module_input_name": "token_embeddings"}, "module_input_name=token_embeddings.*Use"),
+        ({"module_input_name": "other"}, "module_input_name='other'.*sentence_embedding"),
     ],
 )
-def test_dense_variants_we_do_not_compute(tmp_path, config, message):
-    Projection(3, 2, bias=True, activation="torch.nn.modules.activation.Tanh").save(tmp_path / "2_Dense")
-    path = tmp_path / "2_Dense" / "config.json"
+def test_dense_variants_we_do_not_compute(folder, load, config, message):
+    write_modules(folder, ["Transformer", "Pooling", "Dense"])
+    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
+    Projection(32, 2, bias=True, activation="torch.nn.modules.activation.Tanh").save(folder / "2_Dense")
+    path = folder / "2_Dense" / "config.json"
     write_json(path, json.loads(path.read_text(encoding="utf-8")) | config)
     with pytest.raises(UserError, match=message):
-        Projection.load(tmp_path / "2_Dense")
+        load(folder)
+
+
+def test_a_layer_that_lost_its_settings_is_refused(folder, load):
+    """It is not taken for a Normalize, which has none."""
+    write_modules(folder, ["Transformer", "Pooling", "Dense"])
+    write_json(folder / "1_Pooling" / "config.json", MEAN_SWITCH)
+    Projection(32, 2, bias=True, activation="torch.nn.modules.activation.Tanh").save(folder / "2_Dense")
+    for content in ({}, None):
+        if content is None:
+            (folder / "2_Dense" / "config.json").unlink()
+        else:
+            write_json(folder / "2_Dense" / "config.json", content)
+        with pytest.raises(UserError, match="2_Dense"):
+            load(folder)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +218,7 @@ def test_dense_variants_we_do_not_compute(tmp_path, config, message):
             r"models\.LSTM is not supported",
         ),
         (["Transformer"], "custom_code", r"custom_code\.Transformer is not supported"),
-        (["Transformer", "Pooling", "Normalize", "Dense"], "sentence_transformers.models", "order"),
+        (["Transformer", "Normalize", "Pooling"], "sentence_transformers.models", "Pooling.*order.*Use"),
     ],
 )
 def test_modules_we_do_not_compute(folder, load, kinds, package, message):

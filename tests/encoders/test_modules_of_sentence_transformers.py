@@ -9,6 +9,7 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone, save_encoder
+from juzhen.encoders.parts import embedding_size
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.spec import BackboneConfig
 
@@ -119,7 +120,36 @@ def models(parts, path):
         "lasttoken": ([transformer(), parts.Pooling(32, "lasttoken")], None),
         "two": ([transformer(), parts.Pooling(32, ("cls", "mean"))], r"pooling cls \+ mean"),
         "sqrt": ([transformer(), parts.Pooling(32, "mean_sqrt_len_tokens")], None),
-        "late": ([*plain, parts.Normalize(), parts.Dense(32, 8)], "Dense stands in an order"),
+        "late": ([*plain, parts.Normalize(), parts.Dense(32, 8)], None),
+        "late norm": ([*plain, parts.Normalize(), parts.LayerNorm(32), parts.Normalize()], None),
+        "twice": ([*plain, parts.Normalize(), parts.Normalize()], None),
+        "again and again": (
+            [*plain, *[parts.Normalize()] * 2, parts.Dense(32, 8), parts.Normalize(), parts.Dense(8, 4)],
+            None,
+        ),
+        "nobody reads it": (
+            [*plain, parts.Dense(32, 8, module_output_name="other"), parts.Normalize()],
+            None,
+        ),
+        "read by its name": (
+            [
+                *plain,
+                parts.Dense(32, 8, module_output_name="other"),
+                parts.Normalize("missing"),
+                parts.Normalize("other"),
+                parts.Dense(8, 4, module_input_name="other", module_output_name="sentence_embedding"),
+            ],
+            None,
+        ),
+        "states": (
+            [*plain, parts.Dense(32, 32, module_output_name="token_embeddings")],
+            r"2_Dense/config\.json: module_output_name=token_embeddings.*Use",
+        ),
+        "states of length 1": (
+            [*plain, parts.Normalize("token_embeddings")],
+            r"2_Normalize/config\.json: module_input_name=token_embeddings.*Use",
+        ),
+        "pooled late": ([transformer(), parts.Normalize(), parts.Pooling(32)], "Pooling.*order.*Use"),
         "router": ([parts.Router.for_query_document(plain, plain)], None),
         "static": (
             [parts.StaticEmbedding(transformer().tokenizer, embedding_dim=8), parts.Dense(8, 4)],
@@ -133,7 +163,12 @@ def test_we_read_their_modules(theirs, parts, tmp_path):
         model = theirs.SentenceTransformer(modules=modules, device="cpu")
         model.save(str(tmp_path / name))
         if refusal is None:
-            near(SentenceEncoder.load(tmp_path / name).encode(TEXTS), model.encode(TEXTS))
+            encoder, expected = SentenceEncoder.load(tmp_path / name), model.encode(TEXTS)
+            near(encoder.encode(TEXTS), expected)
+            assert embedding_size(tmp_path / name) == expected.shape[1]
+            again = save_encoder(encoder, tmp_path / f"{name} again", card={})
+            near(theirs.SentenceTransformer(str(again), device="cpu").encode(TEXTS), expected)
+            assert SentenceEncoder.load(again).encode(TEXTS).tobytes() == encoder.encode(TEXTS).tobytes()
         else:
             with pytest.raises(UserError, match=refusal):
                 SentenceEncoder.load(tmp_path / name)
@@ -233,6 +268,7 @@ def test_their_heads_read_any_pooling_and_layers_before_it(theirs, parts, tmp_pa
             for mode in ("max", "mean_sqrt_len_tokens", "lasttoken", "weightedmean")
         },
         "tokens": [tokens, parts.Pooling(16), parts.LayerNorm(16)],
+        "length 1": [parts.Pooling(32), parts.Normalize()],
     }.items():
         head = parts.Dense(16 if name == "tokens" else 32, 1, **last)
         model = theirs.CrossEncoder(modules=[parts.Transformer(path), *between, head], device="cpu")

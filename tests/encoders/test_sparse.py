@@ -213,9 +213,37 @@ def test_what_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(UserError, match="max_active_dims is 8"):
         SparseEncoder.load(folder)
     settings.write_text(plain)
-    (folder / "modules.json").write_text(json.dumps([{"path": "", "type": "a.SparseStaticEmbedding"}]))
-    with pytest.raises(UserError, match="SparseStaticEmbedding; expected Transformer, SpladePooling"):
+    for kind, words in {
+        "SparseStaticEmbedding": "SparseStaticEmbedding: expected Transformer, SpladePooling.*Use another",
+        "SparseAutoEncoder": "expected Transformer, SpladePooling.*take it out.*model_type",
+    }.items():
+        (folder / "modules.json").write_text(json.dumps([{"path": "", "type": f"a.{kind}"}]))
+        with pytest.raises(UserError, match=rf"modules\.json: {words}|modules\.json: {kind}: {words}"):
+            SparseEncoder.load(folder)
+
+
+def routed(folder, query, document):
+    """A folder of a sparse encoder behind a Router, whose modules are named so."""
+    listed = json.loads((folder / "modules.json").read_text())
+    types = {module["path"] or ".": module["type"] for module in listed}
+    router = {"types": types, "structure": {"query": query, "document": document}, "parameters": {}}
+    (folder / "router_config.json").write_text(json.dumps(router))
+    top = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.router.Router"}]
+    (folder / "modules.json").write_text(json.dumps(top))
+
+
+def test_a_router_is_read_where_queries_and_documents_are_read_alike(tmp_path):
+    folder = encoder(tmp_path / "bert").save(tmp_path / "encoder")
+    expected = SparseEncoder.load(folder).encode(["怎么退货"]).toarray()
+    modules = (folder / "modules.json").read_text()
+    routed(folder, [".", "1_SpladePooling"], [".", "1_SpladePooling"])
+    assert np.array_equal(SparseEncoder.load(folder).encode(["怎么退货"]).toarray(), expected)
+    (folder / "modules.json").write_text(modules)
+    routed(folder, ["1_SpladePooling"], [".", "1_SpladePooling"])
+    with pytest.raises(UserError, match=r"modules\.json: Router.*documents.*sub_modules"):
         SparseEncoder.load(folder)
+    with pytest.raises(UserError, match=r"SparseEncoder\.load"):
+        SentenceEncoder.load(folder)
 
 
 def test_a_decoder_has_no_such_head():

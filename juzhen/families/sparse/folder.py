@@ -13,12 +13,12 @@ from juzhen.core.texts import short
 from juzhen.core.whole import write_json, write_text
 from juzhen.encoders.bundle import save_tokenizer
 from juzhen.encoders.decision import write_thresholds
-from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
+from juzhen.encoders.layout import MODULES_FILE, inside, read_chains, read_model_settings
 from juzhen.encoders.licence import licence_note
 from juzhen.encoders.model_card import fact_table
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.settings_file import naming
-from juzhen.encoders.their_settings import LENGTH_FILE, SPARSE, read_module, read_transformer_settings
+from juzhen.encoders.their_settings import LENGTH_FILE, ROUTER, SPARSE, read_module, read_transformer_settings
 from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS
 
 PACKAGE = "sentence_transformers"
@@ -30,6 +30,18 @@ TASK = {
 """What sentence-transformers says of a transformer that gives logits over its vocabulary."""
 
 FOLDER = "1_SpladePooling"
+
+ALONE = (
+    "Save the route of documents as a model of its own, SparseEncoder(modules=[*model[0].sub_modules['document']]) of "
+    "sentence-transformers, and load that"
+)
+WAYS_OUT = {
+    "SparseAutoEncoder": (
+        "For the dense embeddings before the SparseAutoEncoder take it out of this file, put SentenceTransformer for "
+        f"model_type in {PROMPTS_FILE}, and load a SentenceEncoder"
+    )
+}
+"""A module that is not computed here → what can be done."""
 
 USE = """```python
 from juzhen import SparseEncoder
@@ -57,11 +69,18 @@ class SparseLayout:
 def read_sparse(folder: Path) -> SparseLayout:
     """What `folder` says. Raises UserError for what is not computed here: the vectors would be other ones."""
     with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
-        settings, modules = read_model_settings(folder), read_modules(folder)
+        settings, chains = read_model_settings(folder), read_chains(folder)
+        if chains["query"] != chains["document"]:
+            raise UserError(
+                f"{folder / MODULES_FILE}: {ROUTER}: queries and documents are read alike here. {ALONE}"
+            )
+        modules = chains["document"]
         kinds = [module["type"].rpartition(".")[2] for module in modules]
         if kinds not in (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"]):
+            way_out = next((WAYS_OUT[kind] for kind in kinds if kind in WAYS_OUT), "Use another model")
             raise UserError(
-                f"{folder / MODULES_FILE}: {', '.join(kinds)}; expected Transformer, SpladePooling of a sparse encoder"
+                f"{folder / MODULES_FILE}: {', '.join(kinds)}: expected Transformer, SpladePooling of a sparse "
+                f"encoder. {way_out}"
             )
         transformer, place = (inside(folder, module["path"]) for module in modules)
         pooling, text = read_module(place, kinds[1]), read_transformer_settings(transformer, SPARSE)
