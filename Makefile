@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE ?= 1
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test same check docs docs-serve bench dashboards data clean
+.PHONY: help install demo serve test same check docs docs-serve bench dashboards clean
 
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,10 +78,6 @@ bench: $(READY) ## Measure speed and memory beside sentence-transformers (instal
 dashboards: $(READY) ## Report and panels of RUNS (default runs) on Weights & Biases; without a key it says what to do
 	$(BIN)/pip install --quiet --editable ".[dashboards]" --constraint constraints.txt
 	$(BIN)/python -m juzhen dashboards $(or $(RUNS),runs)
-
-data: $(READY) ## Write the built-in data sets and the built-in vocabulary again from their grammar
-	$(BIN)/python -m tools.synthetic
-	$(BIN)/python -m tools.build_vocabulary
 
 clean: ## Remove the environment and the caches of tools; never results, nor .cache (rm -r .cache)
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis

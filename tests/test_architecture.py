@@ -138,6 +138,4 @@ def test_files_stay_small_enough_to_read(project_root):
     for package in ("juzhen", *SUITE):
         for path in (project_root / package).rglob("*.py"):
             lines = path.read_text(encoding="utf-8").count("\n")
-            assert lines <= 700 or "synthetic" in path.parts, (
-                f"{path.relative_to(project_root)} has {lines} lines"
-            )
+            assert lines <= 700, f"{path.relative_to(project_root)} has {lines} lines"
