@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -85,6 +85,9 @@ def report(
     reference: options.Reference = None,
     leaks: options.Leaks = None,
     title: options.Title = "Transfer matrix",
+    language: Annotated[
+        Literal["en", "zh"], Option(help="of report.md; the page has both, with a switch")
+    ] = "en",
     worst: Annotated[
         int,
         Option(
@@ -111,7 +114,9 @@ def report(
     )
     from juzhen.report.files import fill_pages, write_report
 
-    for path in write_report(pages, out or folder / "report", title=title, worst=worst):
+    for path in write_report(
+        pages, out or folder / "report", title=title, worst=worst, is_chinese=language == "zh"
+    ):
         print(path)
     fill_pages(into or (), pages, tell=warn)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from juzhen.core.commands import install_line
-from juzhen.core.csv_rows import csv_rows, csv_text
+from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError
-from juzhen.core.markup import in_markdown, markdown_table
+from juzhen.core.markup import in_markdown
 from juzhen.core.opened import read_text
 from juzhen.core.owned import require_ours
 from juzhen.core.rooms import offered, offers
@@ -20,6 +20,7 @@ from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
 from juzhen.report.profiles import clustered
 from juzhen.report.table import (
     LEGEND,
+    MISSING,
     ReportTable,
     caption,
     chinese_caption,
@@ -28,16 +29,15 @@ from juzhen.report.table import (
     matrix_table,
     mean_and_deviation,
     to_csv,
-    undefined_lines,
+    undefined,
 )
+from juzhen.report.translation import in_chinese, table_in_chinese
 
 KEYS = (
     "matrix", "rows", "sizes", "averages", "helpers", "targets", "pairs", "greedy", "fidelity", "published", "unlike",
     "claims", "significance", "leaks", "unknown_texts", "costs",
 )  # fmt: skip
 """Words that may stand in <!-- result:… -->; `published` is all sources."""
-
-CHINESE_HEADINGS = Path(__file__).parent / "page" / "headings.zh.csv"
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -52,17 +52,20 @@ SPECIAL = {
 } | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 
 
-def write_report(report: Report, folder: Path, *, title: str, worst: int = 0) -> list[Path]:
+def write_report(
+    report: Report, folder: Path, *, title: str, worst: int = 0, is_chinese: bool = False
+) -> list[Path]:
     """Writes all files and gives their paths. Without matplotlib the pictures are left out, and it says so.
 
-    worst  as of `html`
+    worst       as of `html`
+    is_chinese  report.md; the page has both languages
     """
     texts = {
         **{
             name: offered("report_files", name)(report, title=title, worst=worst)
             for name in offers("report_files")
         },
-        "report.md": markdown(report),
+        "report.md": markdown(report, is_chinese=is_chinese),
         "matrix.csv": to_csv(report.matrix),
         "matrix.tex": latex(report.matrix),
         "differences.csv": differences_csv(report.differences),
@@ -82,17 +85,23 @@ def write_report(report: Report, folder: Path, *, title: str, worst: int = 0) ->
     return [*paths, *draw_heat_map(matrix, *clustered(matrix, matrix.columns), folder)]
 
 
-def markdown(report: Report) -> str:
-    parts = ["# Transfer matrix", f"From {report.num_results} results.", matrix_markdown(report.matrix)]
+def markdown(report: Report, *, is_chinese: bool = False) -> str:
+    say = in_chinese if is_chinese else str
+    about = [f"# {say('Transfer matrix')}", say(f"From {report.num_results} results.")]
+    parts = [*about, matrix_markdown(report.matrix, is_chinese=is_chinese)]
     for table in report.tables:
         if table.body or table.empty:
-            parts += [f"## {in_markdown(table.title)}", in_markdown(table.note), table.markdown()]
+            shown = table_in_chinese(table) if is_chinese else table
+            parts += [f"## {in_markdown(shown.title)}", in_markdown(shown.note), shown.markdown()]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def matrix_markdown(matrix: Matrix) -> str:
-    reasons = "".join(f"\n\n{in_markdown(line)}" for line in undefined_lines(matrix))
-    return f"{caption(matrix)} {LEGEND}\n\n{matrix_table(matrix, marked_text).markdown()}{reasons}"
+def matrix_markdown(matrix: Matrix, *, is_chinese: bool = False) -> str:
+    table, say = matrix_table(matrix, marked_text), in_chinese if is_chinese else str
+    lines = [f"{MISSING} {column}: {say(why)} ({', '.join(rows)})" for column, why, rows in undefined(matrix)]
+    about = chinese_caption(matrix) if is_chinese else f"{caption(matrix)} {LEGEND}"
+    shown = table_in_chinese(table) if is_chinese else table
+    return "\n\n".join([about, shown.markdown(), *map(in_markdown, lines)])
 
 
 def differences_csv(differences: pd.DataFrame) -> str:
@@ -167,17 +176,7 @@ def fill_pages(pages: Sequence[Path], report: Report, *, tell: Callable[[str], N
 def fragment(report: Report, key: str, *, is_chinese: bool) -> str:
     """Markdown of one table; `published`: of all sources one after another."""
     if key == "matrix":
-        if not is_chinese:
-            return matrix_markdown(report.matrix)
-        reasons = "".join(f"\n\n{in_markdown(line)}" for line in undefined_lines(report.matrix))
-        return f"{chinese_caption(report.matrix)}\n\n{_chinese(matrix_table(report.matrix, marked_text))}{reasons}"
+        return matrix_markdown(report.matrix, is_chinese=is_chinese)
     tables = [table for table in report.tables if table.key == key or table.key.startswith(f"{key}-")]
-    return "\n\n".join(
-        _chinese(table) if is_chinese else f"{table.note}\n\n{table.markdown()}" for table in tables
-    )
-
-
-def _chinese(table: ReportTable) -> str:
-    translations = {row["heading"]: row["chinese"] for _, row in csv_rows(CHINESE_HEADINGS)[1]}
-    head = [translations.get(name, name) for name in table.head]
-    return markdown_table(head, table.body, numbers=table.numbers) if table.body else "（无）"
+    shown = map(table_in_chinese, tables) if is_chinese else tables
+    return "\n\n".join(f"{table.note}\n\n{table.markdown()}" for table in shown)

@@ -10,6 +10,8 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup
 
+from juzhen.report.translation import Words
+
 PARTS = files(__package__) / "page"
 LIBRARIES = ("vendor/d3.min.js", "vendor/plot.min.js")
 
@@ -20,11 +22,19 @@ POLICY = (
 """No request leaves the page; only its own scripts run, and these make no markup of a text."""
 
 
-def render(template: str, *, scripts: Sequence[str] = (), rules: str = "", **values: Any) -> str:
+def render(
+    template: str,
+    *,
+    scripts: Sequence[str] = (),
+    rules: str = "",
+    words: Words | None = None,
+    **values: Any,
+) -> str:
     """The page, or the picture, that a template of PARTS makes of `values`, all of whose texts are escaped.
 
     scripts  files that are one program, in this order
     rules    of the style sheet, besides those of every page
+    words    what the page has in two languages; a template gives it a text by `say`
     """
     environment = Environment(
         loader=FunctionLoader(part),
@@ -42,6 +52,8 @@ def render(template: str, *, scripts: Sequence[str] = (), rules: str = "", **val
         policy=POLICY.format(" ".join(f"'sha256-{_digest(program)}'" for program in programs)),
         style=Markup(f"{part('page.css')}\n{rules}"),
         scripts=[Markup(program) for program in programs],
+        words=words,
+        say=words.say if words else str,
         licences=part("vendor/LICENSES.txt"),
         **values,
     )

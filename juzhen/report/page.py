@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from juzhen.report.build import Report
-from juzhen.report.frame import render
+from juzhen.report.frame import part, render
 from juzhen.report.heat import STEPS, rules, step_of
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
 from juzhen.report.page_data import column_names, drawn_columns, page_data
@@ -16,8 +16,9 @@ from juzhen.report.table import (
     mean_and_deviation,
     of_measures,
     percent,
-    undefined_lines,
+    undefined,
 )
+from juzhen.report.translation import Words
 
 SCRIPTS = ("page.js", "figure.js", "grid.js", "figures.js", "panel.js", "tables.js")
 """One program, in this order."""
@@ -33,29 +34,31 @@ def html(report: Report, *, title: str, worst: int = 0) -> str:
     low, high = min(scores, default=0.0), max(scores, default=0.0)
     counted = ((len(matrix.rows), "row"), (len(columns), "set"), (report.num_results, "result"))
     counts = ", ".join(f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counted)
+    drawn = panels(report, worst=worst)
     return render(
         "page.html",
         scripts=SCRIPTS,
+        words=_words(data, drawn),
         rules=rules(),
         title=title,
         maker="juzhen report",
-        first=("matrix", "matrix"),
+        first=("matrix", "To the matrix"),
         panel="One cell",
         data=data,
-        panels=panels(report, worst=worst),
+        panels=drawn,
         steps=range(STEPS),
         ends=(low, high),
         leaky=LEAKY,
         below=BELOW,
         missing=MISSING,
-        counts=f"{counts}. {of_measures(matrix, ', or what a column names').replace('×100', '× 100')}.",
+        counts=[f"{counts}.", f"{of_measures(matrix, ', or what a column names').replace('×100', '× 100')}."],
         columns=column_names(matrix, columns),
         rows=[
             (row, data["rows"][number].get("less"), [_view(row, column, low, high) for column in columns])
             for number, row in enumerate(matrix.rows)
         ],
         marks=_marks(report, data),
-        undefined=undefined_lines(matrix),
+        undefined=undefined(matrix),
         tables=[table for table in report.tables if table.body],
         sort_value=sort_value,
     )
@@ -75,13 +78,18 @@ def sort_value(text: str) -> str:
     return match[1].replace(",", "") if match else text
 
 
+Phrase = tuple[str, str, str]
+"""What stands before a text that has two languages, the text, and what stands after it."""
+
+
 def _view(row: Row, column: str, low: float, high: float) -> dict[str, Any]:
     """A cell as it stands in the table: text, rounder text for a narrow screen, classes, and the same in words; its
     colour is that of its place between the ends."""
     cell = row.cells.get(column)
     if cell is None:
         reason = row.reasons.get(column)
-        return {"text": "", "words": "no score" + (f": {reason}" if reason else ""), "classes": "absent"}
+        reasons = [(": ", reason, "")] if reason else []
+        return {"text": "", "words": [("", "no score", ""), *reasons], "classes": "absent"}
     facts = {
         "trained": (cell.in_domain, "trained on it"),
         "leaky": (cell.is_leaky, "leaky"),
@@ -93,16 +101,35 @@ def _view(row: Row, column: str, low: float, high: float) -> dict[str, Any]:
         "text": percent(cell.mean),
         "round": f"{100 * cell.mean:.0f}",
         "signs": cell.signs,
-        "words": "; ".join([_spread(cell), *(words for is_set, words in facts.values() if is_set)]),
+        "words": [_spread(cell), *(("; ", words, "") for is_set, words in facts.values() if is_set)],
         "classes": " ".join(name for name, (is_set, _) in facts.items() if is_set),
     }
 
 
-def _spread(cell: Cell) -> str:
-    words = [mean_and_deviation(cell).partition(" ")[2]] if cell.std is not None else []
+def _spread(cell: Cell) -> Phrase:
+    deviation = mean_and_deviation(cell).partition(" ")[2] if cell.std is not None else ""
     if cell.low is not None:
-        words.append(f"95 % interval {interval(cell.low, cell.high)}")
-    return ", ".join(words) or "no interval"
+        before = f"{deviation}, " if deviation else ""
+        return before, "95 % interval", f" {interval(cell.low, cell.high)}"
+    return (deviation, "", "") if deviation else ("", "no interval", "")
+
+
+def _words(data: dict[str, Any], drawn: dict[int, Any]) -> Words:
+    """Those of the scripts, and of the texts that these show."""
+    words = Words(*map(part, SCRIPTS))
+    cells = [cell for row in data["rows"] for cell in row.get("cells", {}).values()]
+    rows = [text for row in data["rows"] for text in (*row.get("less", ()), *row.get("reasons", {}).values())]
+    texts = [*rows, *(cell.get(name, "") for cell in cells for name in ("leak", "unseen"))]
+    measures = [data["metric"], *(column["measure"] for column in data["columns"] if "measure" in column)]
+    sets = [scored for panel in drawn.values() for scored in panel.get("sets", ())]
+    labels = [
+        label for scored in sets for label in (*scored["counts"], (scored["threshold"] or {}).get("on", ""))
+    ]
+    for text in dict.fromkeys([*texts, *data["sizes"]["names"], *labels]):
+        words.say(text)
+    for name in measures:
+        words.say(name, name=True)
+    return words
 
 
 def _marks(report: Report, data: dict[str, Any]) -> set[str]:

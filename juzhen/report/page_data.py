@@ -130,21 +130,20 @@ def _cost(cost: pd.Series) -> Plain:
     seconds, rows_seen = (
         None if pd.isna(cost[name]) else float(cost[name]) for name in ("train_seconds", "rows_seen")
     )
-    stages, device = int(cost["stages"]), "" if cost["device"] == "unknown" else f"on {cost['device']}"
-    text = " ".join(filter(None, ("" if seconds is None else duration(seconds), device)))
     return _without_nothing(
         {
             "seconds": seconds,
             "rows": rows_seen,
-            "device": cost["device"],
-            "text": text + (f", {stages} stages" if stages > 1 else ""),
+            "device": "" if cost["device"] == "unknown" else cost["device"],
+            "time": "" if seconds is None else duration(seconds),
+            "stages": int(cost["stages"]),
         }
     )
 
 
 def _cell(cell: Cell, gain: float, before: int | None, commands: Sequence[str]) -> Plain:
     low, high = (None if end is None else points(end) for end in (cell.low, cell.high))
-    ends = "" if cell.low is None or cell.high is None else f"{percent(cell.low)} to {percent(cell.high)}"
+    ends = [] if cell.low is None or cell.high is None else [percent(cell.low), percent(cell.high)]
     gained = not math.isnan(gain)
     return _without_nothing(
         {
@@ -211,7 +210,7 @@ def _against_best(matrix: Matrix, columns: Sequence[str], place: int) -> Plain |
                     "low": round(ends[0], DECIMALS),
                     "high": round(ends[1], DECIMALS),
                     "text": signed(gap),
-                    "ends": f"{signed(ends[0])} to {signed(ends[1])}",
+                    "ends": [signed(ends[0]), signed(ends[1])],
                     "open": ends[0] <= 0 <= ends[1],
                     "by": ends[2],
                 }

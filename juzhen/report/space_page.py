@@ -9,8 +9,9 @@ import numpy as np
 from juzhen.core.space import Space, WordPairs
 from juzhen.core.whole import write_text
 from juzhen.metrics.maps import TITLES
-from juzhen.report.frame import render
+from juzhen.report.frame import part, render
 from juzhen.report.table import MISSING
+from juzhen.report.translation import Words
 
 SCRIPTS = ("page.js", "figure.js", "space.js", "tables.js")
 """One program, in this order."""
@@ -54,7 +55,7 @@ def sample_text(space: Space) -> str:
 
 
 def html(space: Space) -> str:
-    labels = run_labels(space)
+    labels, data = run_labels(space), page_data(space)
     tables = [
         (
             name,
@@ -73,16 +74,30 @@ def html(space: Space) -> str:
     return render(
         "space.html",
         scripts=SCRIPTS,
+        words=_words(data),
         title=f"The space of {' and '.join(labels)}",
         maker="juzhen space",
-        first=("maps", "maps"),
+        first=("maps", "To the maps"),
         panel="One text",
-        counts=f"{sample_text(space)}.",
+        counts=[f"{sample_text(space)}."],
         labels=labels,
         runs=space.runs,
         tables=tables,
-        data=page_data(space),
+        data=data,
     )
+
+
+def _words(data: dict[str, Any]) -> Words:
+    """Those of the scripts, and of the texts that these show."""
+    words = Words(*map(part, SCRIPTS))
+    notes = [note for notes in data["notes"].values() for note in notes]
+    for text in dict.fromkeys(
+        [data["colour"], OTHERS, *notes, *(pairs["are"] for pairs in data["pairs"].values())]
+    ):
+        words.say(text)
+    for name in (*data["spectra"], *data["pairs"]):
+        words.say(name, name=True)
+    return words
 
 
 def run_labels(space: Space) -> list[str]:
@@ -103,6 +118,7 @@ def page_data(space: Space) -> dict[str, Any]:
         "texts": list(space.texts),
         "groups": groups.tolist(),
         "names": names,
+        "rest": names.index(OTHERS) if len(names) < len(space.group_names) else None,
         "colour": space.colour,
         "maps": {
             method: {

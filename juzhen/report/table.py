@@ -30,6 +30,11 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
+WORDED = (
+    "scope", "verdict", "learnt from less", "why there is no reference", "note", "counted by",
+)  # fmt: skip
+"""Heads of columns of words."""
+
 NOTHING = "Nothing here to answer this from."
 
 
@@ -54,6 +59,11 @@ class ReportTable:
         """Columns of numbers, which stand to the right."""
         first = [{line[column][:1] for line in self.body} for column in range(len(self.head))]
         return [column for column, signs in enumerate(first) if signs <= {*NUMERIC}]
+
+    @property
+    def worded(self) -> list[int]:
+        """Columns of words, which a reader of Chinese has in Chinese; the others hold names and numbers."""
+        return [column for column, name in enumerate(self.head) if name in WORDED]
 
     def markdown(self) -> str:
         return (
@@ -107,16 +117,18 @@ def chinese_caption(matrix: Matrix) -> str:
     )
 
 
-def undefined_lines(matrix: Matrix) -> list[str]:
-    """Why cells have no score though their sets were evaluated, a line for the rows of a column that share a reason."""
+def undefined(matrix: Matrix) -> list[tuple[str, str, list[str]]]:
+    """Why cells have no score though their sets were evaluated: column, reason, and the rows of it that share it."""
     labels: dict[tuple[str, str], list[str]] = {}
     for row in matrix.rows:
         for column in matrix.columns:
             if reason := row.reasons.get(column):
                 labels.setdefault((column, reason), []).append(row.label)
-    return [
-        f"{MISSING} {heading(column)}: {why} ({', '.join(rows)})" for (column, why), rows in labels.items()
-    ]
+    return [(heading(column), why, rows) for (column, why), rows in labels.items()]
+
+
+def undefined_lines(matrix: Matrix) -> list[str]:
+    return [f"{MISSING} {column}: {why} ({', '.join(rows)})" for column, why, rows in undefined(matrix)]
 
 
 Beaten = Mapping[tuple[str, str], str]

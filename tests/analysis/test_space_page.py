@@ -11,6 +11,7 @@ from chromium import browse, require_chromium
 from juzhen.data.probe import Probe
 from juzhen.evaluation.space import TextSet, study
 from juzhen.report.space_page import html, scaled, shown_groups, write_space
+from juzhen.report.translation import Words
 
 ATTACK = "</script><script>window.hit=1</script><img src=x onerror=window.hit=1>&<svg/onload=window.hit=1>"
 READY = ["until", "performance.getEntriesByName('charts').length"]
@@ -51,6 +52,13 @@ def page(space, tmp_path_factory):
     folder = tmp_path_factory.mktemp("space")
     assert [path.name for path in write_space(space, folder)] == ["index.html", "space.svg"]
     return folder / "index.html"
+
+
+def test_no_text_of_the_page_goes_without_chinese(space, monkeypatch):
+    made, begin = [], Words.__init__
+    monkeypatch.setattr(Words, "__init__", lambda self, *scripts: made.append(self) or begin(self, *scripts))
+    assert "中文" in html(space)
+    assert [text for words in made for text in words.missing] == []
 
 
 def test_the_page_holds_the_numbers_and_no_text_of_a_stranger_is_markup(space, page):

@@ -120,7 +120,7 @@ def test_the_matrix_is_a_coloured_table_in_words_before_any_script_runs(page, ou
     (cell,) = re.findall(r"<td[^>]*><span class=\"long\">52\.0<(?:(?!<td).)*leaky(?:(?!<td).)*</td>", text)
     words = re.sub(r"<[^>]+>", "", cell)
     assert words == "52.052† ± 1.0, 95 % interval [50.0, 54.0]; leaky; best of the set"
-    assert re.search(r"no score</span></td>", text)
+    assert re.search(r"no score</i></span></td>", text)
 
 
 def test_trained_rows_come_first(make_result):
@@ -422,7 +422,7 @@ def test_rows_and_columns_are_sorted_by_either_with_what_is_missing_last(browse)
 
 @pytest.mark.slow
 def test_colours_follow_the_choice(browse):
-    heat = "[...document.querySelectorAll('#grid tbody tr:nth-child(4) td')].map((cell) => cell.dataset.heat)"
+    heat = "[...document.querySelectorAll('#grid tbody tr:nth-child(2) td')].map((cell) => cell.dataset.heat)"
     given = browse(["until", READY], ["js", heat], ["choose", ["#colour-by", "gain"]], ["js", heat])
     assert [step[0] for step in given[1]] == ["s"] * 4
     assert [step[0] for step in given[3]] == ["g"] * 4

@@ -5,9 +5,9 @@ redraws.push(() => openFigures.forEach((redraw) => redraw()));
 /** A figure: title, chart, caption, the numbers as a table, and a button that saves the chart.
  * draw(colours, width) gives an SVG; table: { head, rows } of texts, made when it is opened. */
 function addFigure(container, { title, name, draw, caption = "", table, full = false, after = null }) {
-  const plot = make("div", { class: "plot", role: "img", "aria-label": `${title}. The same numbers are in the table below.` });
-  const save = make("button", { type: "button", class: "save", onclick: () => saveSvg(draw(THEMES.light, 760), name) }, "SVG", make("span", { class: "words" }, ` of ${title}`));
-  const details = make("details", {}, make("summary", {}, "As a table"));
+  const plot = make("div", { class: "plot", role: "img", "aria-label": say`${title}. The same numbers are in the table below.` });
+  const save = make("button", { type: "button", class: "save", onclick: () => saveSvg(draw(THEMES.light, 760), name) }, "SVG", make("span", { class: "words" }, say` of ${title}`));
+  const details = make("details", {}, make("summary", {}, say`As a table`));
   const figure = make("figure", { class: full ? "full" : "" }, make("div", { class: "bar" }, make("h3", {}, title), save), plot,
     caption ? make("figcaption", {}, caption) : null, after,
     details);

@@ -1,7 +1,7 @@
 // The matrix: its colours and orders, the panel of a cell, keys, and the same picture as an SVG.
 const PANELS = JSON.parse(document.getElementById("panels").textContent);
 const ROWS = DATA.rows, COLUMNS = DATA.columns;
-const measureOf = (column) => COLUMNS[column].measure ?? DATA.metric;
+const measureOf = (column) => say(COLUMNS[column].measure ?? DATA.metric);
 const grid = document.getElementById("grid");
 const body = grid.tBodies[0];
 const panel = document.getElementById("panel");
@@ -11,6 +11,13 @@ const cellAt = lines.map((line) => [...line.cells].slice(1));
 const rowOrder = document.getElementById("row-order");
 const columnOrder = document.getElementById("column-order");
 const colourBy = document.getElementById("colour-by");
+/** Ends of an interval, as texts. */
+const span = ([low, high]) => say`${low} to ${high}`;
+/** Training in words: its time, device and stages. */
+function trainingOf({ time, device, stages, rows }) {
+  const first = [time, device && say`on ${device}`].filter(Boolean).join(" ");
+  return [first, stages > 1 && say`${stages} stages`, rows && say`${rows} rows seen`].filter(Boolean).join(say`, `);
+}
 const cellOf = (row, column) => ROWS[row].cells?.[column];
 document.documentElement.style.setProperty("--columns", COLUMNS.length);
 
@@ -34,7 +41,7 @@ function makeScale() {
   }
   if (by === "within") {
     const extents = COLUMNS.map((_, column) => d3.extent(ROWS.flatMap((_, row) => cellOf(row, column)?.mean ?? [])));
-    return { palette: "s", ends: ["lowest of the set", "highest"],
+    return { palette: "s", ends: [say`lowest of the set`, say`highest`],
       share: (cell, column) => (extents[column][0] === extents[column][1] ? 0.5 : (cell.mean - extents[column][0]) / (extents[column][1] - extents[column][0])) };
   }
   const [low, high] = d3.extent(cells, (cell) => cell.mean);
@@ -53,14 +60,17 @@ function paintGrid() {
   document.getElementById("scale-high").textContent = scale.ends[1];
 }
 colourBy.addEventListener("change", paintGrid);
+turns.push(paintGrid);
 if (!ROWS.some((row) => Object.values(row.cells ?? {}).some((cell) => cell.gain !== undefined))) colourBy.querySelector("[value=gain]").remove();
 
 // Orders. "given", "alike", "name", or the number of a column (of rows) or of a row (of columns); sign: which way.
 const state = { rows: { by: "given", sign: 1 }, columns: { by: "given", sign: 1 } };
-const named = [["given", "as in the tables"], ["alike", "alike side by side"], ["name", "by name"]];
-const kinds = named.filter(([key]) => key !== "alike" || (ROWS.length > 2 && COLUMNS.length > 2));
-fillSelect(rowOrder, [...kinds, ...COLUMNS.map((column, index) => [index, `by ${column.name}`])], "given");
-fillSelect(columnOrder, [...kinds, ...ROWS.map((row, index) => [index, `by ${row.label}`])], "given");
+inEachLanguage(() => {
+  const named = [["given", say`as in the tables`], ["alike", say`alike side by side`], ["name", say`by name`]];
+  const kinds = named.filter(([key]) => key !== "alike" || (ROWS.length > 2 && COLUMNS.length > 2));
+  fillSelect(rowOrder, [...kinds, ...COLUMNS.map((column, index) => [index, say`by ${column.name}`])], state.rows.by);
+  fillSelect(columnOrder, [...kinds, ...ROWS.map((row, index) => [index, say`by ${row.label}`])], state.columns.by);
+});
 
 function order(count, alike, nameOf, valueOf, { by, sign }) {
   const numbers = d3.range(count);
@@ -103,23 +113,23 @@ columnOrder.addEventListener("change", () => { state.columns = { by: columnOrder
 let pinned = null, isLeaving = false;
 function cellFacts(row, column, pin) {
   const { label, setup, less, cost, commands, reasons } = ROWS[row], cell = cellOf(row, column);
-  const title = make("h3", {}, `${label} on ${COLUMNS[column].name}`);
-  if (!cell) return [title, make("p", { class: "note" }, reasons?.[column] ? `No score: ${reasons[column]}` : "No score.")];
+  const title = make("h3", {}, say`${label} on ${COLUMNS[column].name}`);
+  if (!cell) return [title, make("p", { class: "note" }, reasons?.[column] ? say`No score: ${say(reasons[column])}` : say`No score.`)];
   const [mean, ...spread] = cell.text.split(" ");
   const list = make("dl", { class: "facts" });
   facts(list, [
-    ["95 % interval", cell.ends],
-    ["seeds", cell.seeds],
-    ["gain", cell.gained && `${cell.gained} over ${ROWS[cell.before].label}`],
-    ["rows scored", cell.count?.toLocaleString("en")],
-    ["trained on it", cell.trained ? "yes" : ""],
-    ["leak", cell.leak],
-    ["without leaks", cell.unseen],
-    ["baseline", cell.below ? "below the lexical baseline" : ""],
-    ["fewer rows", less?.join("; ")],
-    ["setup", setup],
-    ["training", cost?.text ?? "none"],
-    ["code", pin && cell.commit],
+    [say`95 % interval`, cell.ends && span(cell.ends)],
+    [say`seeds`, cell.seeds],
+    [say`gain`, cell.gained && say`${cell.gained} over ${ROWS[cell.before].label}`],
+    [say`rows scored`, cell.count?.toLocaleString("en")],
+    [say`trained on it`, cell.trained ? say`yes` : ""],
+    [say`leak`, cell.leak && say(cell.leak)],
+    [say`without leaks`, cell.unseen && say(cell.unseen)],
+    [say`baseline`, cell.below ? say`below the lexical baseline` : ""],
+    [say`fewer rows`, less?.map((phrase) => say(phrase)).join(say`; `)],
+    [say`setup`, setup],
+    [say`training`, cost ? trainingOf({ ...cost, rows: null }) : say`none`],
+    [say`code`, pin && cell.commit],
   ]);
   const command = pin && cell.command !== undefined ? make("code", { class: "command" }, commands[cell.command]) : null;
   return [title, make("div", { class: "score" }, mean, make("small", {}, ` ${spread.join(" ")} ${measureOf(column)}`)), list, command].filter(Boolean);
@@ -132,8 +142,8 @@ function showPanel(element, pin) {
   pinned = pin ? element : null;
   element.classList.toggle("pinned", pin);
   const tools = pin ? [make("div", { class: "panel-tools" },
-    make("button", { type: "button", onclick: () => { hidePanel(); openRow(row); } }, "Open this row"),
-    make("button", { type: "button", onclick: () => leavePanel(element) }, "Close"))] : [];
+    make("button", { type: "button", onclick: () => { hidePanel(); openRow(row); } }, say`Open this row`),
+    make("button", { type: "button", onclick: () => leavePanel(element) }, say`Close`))] : [];
   panel.replaceChildren(...tools, ...cellFacts(row, column, pin));
   panel.hidden = false;
   const box = element.getBoundingClientRect(), gap = 8;
@@ -142,6 +152,7 @@ function showPanel(element, pin) {
   panel.style.left = `${Math.max(gap, left)}px`;
   panel.style.top = `${Math.max(gap, top)}px`;
 }
+turns.push(hidePanel);
 function hidePanel() {
   pinned?.classList.remove("pinned");
   pinned = null;
@@ -237,8 +248,8 @@ function matrixSvg() {
       Plot.cell(cells.filter((cell) => cell.trained), { ...shared, fill: "none", stroke: "ink", strokeWidth: 1.4, inset: 1.5 }),
       Plot.text(cells.filter((cell) => !cell.best), { ...shared, text: "text", fill: "ink" }),
       Plot.text(cells.filter((cell) => cell.best), { ...shared, text: "text", fill: "ink", fontWeight: "bold" }),
-      Plot.text([[`${DATA.metric} × 100. Colour: ${colourBy.selectedOptions[0].text}, ${scale.ends[0]} to ${scale.ends[1]}.`, ...(has("trained") ? ["Outlined: trained on it."] : []), "Bold: best of the set.",
-        ...(has("leaky") ? ["† leaky."] : []), ...(has("below") ? ["▽ below the lexical baseline."] : [])].join(" ")],
+      Plot.text([[say`${say(DATA.metric)} × 100. Colour: ${colourBy.selectedOptions[0].text}, ${scale.ends[0]} to ${scale.ends[1]}.`, ...(has("trained") ? [say`Outlined: trained on it.`] : []), say`Bold: best of the set.`,
+        ...(has("leaky") ? [say`† leaky.`] : []), ...(has("below") ? [say`▽ below the lexical baseline.`] : [])].join(" ")],
         { frameAnchor: "bottom-left", dy: 16, dx: 20 - marginLeft, lineAnchor: "top", textAnchor: "start", fill: THEMES.light.quiet, lineWidth: (marginLeft + 42 * columns.length) / 10 }),
     ],
   });

@@ -5,6 +5,50 @@ const DATA = JSON.parse(document.getElementById("data").textContent);
 
 for (const element of document.querySelectorAll("[data-scripted]")) element.hidden = false;
 
+// The language: as it was chosen, else as the browser has it. Texts are written in English, and WORDS has the same in
+// Chinese. Names, numbers and sentences of data sets stay as they are.
+const WORDS = Object.assign(Object.create(null), DATA.words);
+const CHOSEN = "juzhen-language";
+function chosenLanguage() {
+  try { return localStorage.getItem(CHOSEN) ?? navigator.language; } catch { return navigator.language; }  // a frame may have no storage
+}
+let isChinese = chosenLanguage().startsWith("zh");
+/** A text in the language that is shown: say`of ${number} rows`, or say(text) of a text of the data. */
+function say(text, ...parts) {
+  if (typeof text === "string") return (isChinese && WORDS[text]) || text;
+  const english = text.join("{}"), places = isChinese && WORDS[english];
+  return places ? places.replace(/\{(\d)\}/g, (_, place) => parts[place]) : text.reduce((said, rest, place) => said + parts[place - 1] + rest);
+}
+const turns = [];
+/** Calls a function now, and whenever the language changes. */
+function inEachLanguage(turn) { turns.push(turn); turn(); }
+
+// What the page comes with: every text and label that has a pair, but for names.
+const written = [];
+for (const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); walker.nextNode();) {
+  const node = walker.currentNode, [, before, text, after] = node.nodeValue.match(/^(\s*)(.*?)(\s*)$/s);
+  if (text in WORDS && node.parentElement.translate) written.push([text, (said) => { node.nodeValue = before + said + after; }]);
+}
+for (const name of ["title", "aria-label", "placeholder"]) {
+  for (const element of document.querySelectorAll(`[${name}]`)) {
+    const text = element.getAttribute(name);
+    if (text in WORDS) written.push([text, (said) => element.setAttribute(name, said)]);
+  }
+}
+const language = document.getElementById("language");
+inEachLanguage(() => {
+  document.documentElement.lang = isChinese ? "zh-Hans" : "en";
+  language.textContent = say`中文`;
+  language.lang = isChinese ? "en" : "zh-Hans";
+  for (const [text, write] of written) write(say(text));
+});
+language.addEventListener("click", () => {
+  isChinese = !isChinese;
+  try { localStorage.setItem(CHOSEN, isChinese ? "zh" : "en"); } catch { /* it is shown, and not remembered */ }
+  for (const turn of turns) turn();
+  redrawAll();
+});
+
 /** An element with attributes and children; a child that is no element is text. */
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -19,7 +63,8 @@ function make(tag, attributes = {}, ...children) {
 
 /** Text with its language, so that a screen reader and the choice of glyphs know Chinese from English. */
 function words(tag, text) {
-  return make(tag, /\p{Script=Han}/u.test(text) ? { lang: "zh-Hans" } : {}, text);
+  const isHan = /\p{Script=Han}/u.test(text);
+  return make(tag, isHan === isChinese ? {} : { lang: isHan ? "zh-Hans" : "en" }, text);
 }
 
 function facts(list, pairs) {
@@ -53,13 +98,18 @@ function inkOn(colour) {
 const redraws = [];
 function redrawAll() { for (const redraw of redraws) redraw(); }
 const theme = document.getElementById("theme");
+function showTheme() {
+  const now = document.documentElement.dataset.theme;
+  const [icon, name, label] = { undefined: ["◐", say`system`, say`Colours: as the system has them`], light: ["○", say`light`, say`Colours: light`], dark: ["●", say`dark`, say`Colours: dark`] }[now];
+  theme.replaceChildren(icon, make("span", {}, ` ${name}`));
+  theme.setAttribute("aria-label", label);
+}
+inEachLanguage(showTheme);
 theme.addEventListener("click", () => {
   const root = document.documentElement;
   const next = { undefined: "light", light: "dark", dark: undefined }[root.dataset.theme];
   if (next) root.dataset.theme = next; else delete root.dataset.theme;
-  const icon = { undefined: "◐", light: "○", dark: "●" }[next];
-  theme.replaceChildren(icon, make("span", {}, ` ${next ?? "system"}`));
-  theme.setAttribute("aria-label", `Colours: ${next ?? "as the system has them"}`);
+  showTheme();
   redrawAll();
 });
 isDark.addEventListener("change", redrawAll);

@@ -8,6 +8,8 @@ const hidden = new Set();
 let found = [], step = -1, pinned = null;
 
 const colourOf = (colours, group) => colours.series[group % colours.series.length];
+/** The name of a group; that of the rest is a word. */
+const groupName = (group) => (DATA.rest === group ? say(DATA.names[group]) : DATA.names[group]);
 const symbolOf = (group) => SYMBOLS[Math.floor(group / THEMES.light.series.length) % SYMBOLS.length];
 const isShown = (text) => !hidden.has(DATA.groups[text]);
 
@@ -16,7 +18,7 @@ const kept = RUNS.length > 1 ? DATA.nearest[0].map((numbers, text) => numbers.fi
 const occurrences = DATA.nearest.map((lists) => { const counts = new Array(COUNT).fill(0); lists.flat().forEach((text) => { counts[text] += 1; }); return counts; });
 const SHADES = { kept: (run) => [kept, DATA.nearest[0][0].length], hubs: (run) => [occurrences[run], d3.max(occurrences.flat())] };
 fillSelect(mapBy, Object.entries(DATA.maps).map(([key, map]) => [key, map.title]), Object.keys(DATA.maps).at(-1));
-fillSelect(colourBy, [["group", DATA.colour], ...(kept ? [["kept", "nearest texts kept"]] : []), ["hubs", "hubs: nearest of how many"]], "group");
+inEachLanguage(() => fillSelect(colourBy, [["group", say(DATA.colour)], ...(kept ? [["kept", say`nearest texts kept`]] : []), ["hubs", say`hubs: nearest of how many`]], colourBy.value || "group"));
 
 /** Fill of a text: of its group, or darker the larger its number is. */
 function fillOf(colours, run) {
@@ -48,9 +50,9 @@ function drawMaps() {
   hidePanel();
   RUNS.forEach((name, run) => addFigure(container, {
     title: `${name}, ${title}`, name: `map-${run + 1}`, draw: drawMap(run),
-    caption: mapBy.value === "pca" && DATA.shares[run] ? `These two directions hold ${DATA.shares[run]} of the variance.` : "",
-    table: { head: ["text", DATA.colour, ...(kept ? ["nearest kept"] : []), "nearest of", "nearest text"],
-      rows: () => TEXTS.map((text, number) => [text, DATA.names[DATA.groups[number]], ...(kept ? [String(kept[number])] : []), String(occurrences[run][number]), TEXTS[DATA.nearest[run][number][0]]]) },
+    caption: mapBy.value === "pca" && DATA.shares[run] ? say`These two directions hold ${DATA.shares[run]} of the variance.` : "",
+    table: { head: [say`text`, say(DATA.colour), ...(kept ? [say`nearest kept`] : []), say`nearest of`, say`nearest text`],
+      rows: () => TEXTS.map((text, number) => [text, groupName(DATA.groups[number]), ...(kept ? [String(kept[number])] : []), String(occurrences[run][number]), TEXTS[DATA.nearest[run][number][0]]]) },
   }));
 }
 mapBy.addEventListener("change", drawMaps);
@@ -70,15 +72,15 @@ function ring(text) {
   });
 }
 function showText(text, place, pin) {
-  const lists = RUNS.map((name, run) => make("div", {}, make("p", { class: "note" }, RUNS.length > 1 ? `nearest, ${name}` : "nearest"),
+  const lists = RUNS.map((name, run) => make("div", {}, make("p", { class: "note" }, RUNS.length > 1 ? say`nearest, ${name}` : say`nearest`),
     make("ol", { class: "nearest" }, ...DATA.nearest[run][text].map((number) => {
       const item = words("li", clip(TEXTS[number], 90));
       if (DATA.nearest.every((both) => both[text].includes(number)) && kept) item.className = "both";
       return item;
     }))));
-  const tools = pin ? [make("div", { class: "panel-tools" }, make("button", { type: "button", onclick: hidePanel }, "Close"))] : [];
-  panel.replaceChildren(...tools, words("h3", clip(TEXTS[text], 300)), words("p", DATA.names[DATA.groups[text]]), ...lists,
-    ...(kept ? [make("p", { class: "note" }, `${kept[text]} of ${DATA.nearest[0][text].length} nearest texts kept`)] : []));
+  const tools = pin ? [make("div", { class: "panel-tools" }, make("button", { type: "button", onclick: hidePanel }, say`Close`))] : [];
+  panel.replaceChildren(...tools, words("h3", clip(TEXTS[text], 300)), words("p", groupName(DATA.groups[text])), ...lists,
+    ...(kept ? [make("p", { class: "note" }, say`${kept[text]} of ${DATA.nearest[0][text].length} nearest texts kept`)] : []));
   panel.hidden = false;
   const gap = 16, left = place[0] + gap + panel.offsetWidth < innerWidth ? place[0] + gap : place[0] - gap - panel.offsetWidth;
   panel.style.left = `${Math.max(8, left)}px`;
@@ -111,7 +113,7 @@ find.addEventListener("input", () => {
   const part = find.value.trim().toLowerCase();
   found = part ? d3.range(COUNT).filter((text) => TEXTS[text].toLowerCase().includes(part)) : [];
   step = -1;
-  hits.textContent = part ? `${found.length.toLocaleString("en")} texts` : "";
+  hits.textContent = part ? say`${found.length.toLocaleString("en")} texts` : "";
   redrawAll();
 });
 find.addEventListener("keydown", (event) => {
@@ -130,7 +132,8 @@ DATA.names.forEach((name, group) => {
   path.setAttribute("d", d3.symbol(d3[`symbol${symbolOf(group)[0].toUpperCase()}${symbolOf(group).slice(1)}`], 70)());
   glyph.append(path);
   redraws.push(() => path.setAttribute("fill", colourOf(themeNow(), group)));
-  const chip = make("button", { type: "button", "aria-pressed": "true", title: "Click: without it. Double click: it alone." }, glyph, words("span", name), make("span", { class: "count" }, count.toLocaleString("en")));
+  const chip = make("button", { type: "button", "aria-pressed": "true" }, glyph, words("span", groupName(group)), make("span", { class: "count" }, count.toLocaleString("en")));
+  inEachLanguage(() => { chip.title = say`Click: without it. Double click: it alone.`; chip.children[1].textContent = groupName(group); });
   const update = () => { [...chips.children].forEach((other, number) => other.setAttribute("aria-pressed", String(!hidden.has(number)))); redrawAll(); };
   chip.addEventListener("click", () => { if (!hidden.delete(group)) hidden.add(group); update(); });
   chip.addEventListener("dblclick", () => { DATA.names.forEach((_, other) => { if (other === group) hidden.delete(other); else hidden.add(other); }); update(); });
@@ -145,46 +148,48 @@ function drawSpectrum() {
   const container = document.getElementById("directions-figures");
   container.replaceChildren();
   addFigure(container, {
-    title: `Singular values, ${spectrumSet.value}`, name: "singular-values",
+    title: say`Singular values, ${say(spectrumSet.value)}`, name: "singular-values",
     draw: (colours, width) => {
       const key = legend(RUNS, colours, width), marginLeft = 52, marginTop = 28 + key.height;
       return Plot.plot({
         ...look(colours, width), height: 300 + key.height, marginLeft, marginTop, marginBottom: 40, grid: true,
-        x: { type: "log", label: "direction →", ticks: Math.max(3, width / 110), tickFormat: "~s" }, y: { type: "log", label: "↑ singular value, the largest 1", tickFormat: "~g", ticks: 4 },
+        x: { type: "log", label: say`direction →`, ticks: Math.max(3, width / 110), tickFormat: "~s" }, y: { type: "log", label: say`↑ singular value, the largest 1`, tickFormat: "~g", ticks: 4 },
         marks: [Plot.line(points, { x: "place", y: "value", z: "run", stroke: (point) => colours.series[point.run], strokeWidth: 2 }),
-          Plot.tip(points, Plot.pointerX({ x: "place", y: "value", title: (point) => `${RUNS[point.run]}\ndirection ${point.place}: ${point.value.toPrecision(3)}` })),
+          Plot.tip(points, Plot.pointerX({ x: "place", y: "value", title: (point) => `${RUNS[point.run]}\n${say`direction ${point.place}`}: ${point.value.toPrecision(3)}` })),
           ...key.marks(marginLeft, marginTop)],
       });
     },
-    table: { head: ["direction", ...RUNS], rows: () => d3.range(d3.max(spectra, (values) => values.length)).map((place) => [String(place + 1), ...spectra.map((values) => values[place]?.toPrecision(3) ?? "—")]) },
+    table: { head: [say`direction`, ...RUNS], rows: () => d3.range(d3.max(spectra, (values) => values.length)).map((place) => [String(place + 1), ...spectra.map((values) => values[place]?.toPrecision(3) ?? "—")]) },
   });
 }
 
 // Words and cosines.
 function drawWords() {
   const { rows, overlap, cosines, close, are } = DATA.pairs[wordsSet.value], container = document.getElementById("words-figures");
-  const kinds = close ? ["distant", "close"] : [are], lowest = Math.floor(10 * d3.min(cosines.flat())) / 10;
+  const kinds = close ? [say`distant`, say`close`] : [say(are)], lowest = Math.floor(10 * d3.min(cosines.flat())) / 10;
   container.replaceChildren();
   RUNS.forEach((name, run) => {
     const pairs = overlap.map((share, number) => ({ share, cosine: cosines[run][number], close: close ? close[number] : 0, number }));
     addFigure(container, {
-      title: name, name: `words-${run + 1}`, caption: `${pairs.length.toLocaleString("en")} pairs: ${are}. ${DATA.notes[wordsSet.value][run]}`,
+      title: name, name: `words-${run + 1}`, caption: `${say`${pairs.length.toLocaleString("en")} pairs: ${say(are)}.`} ${say(DATA.notes[wordsSet.value][run])}`,
       draw: (colours, width) => {
         const key = legend(kinds, colours, width), marginLeft = 46, marginTop = 28 + key.height;
         return Plot.plot({
           ...look(colours, width), height: 340 + key.height, marginLeft, marginTop, marginBottom: 40, grid: true,
-          x: { label: "word overlap →", domain: [0, 1] }, y: { label: "↑ cosine", domain: [lowest, 1] },
+          x: { label: say`word overlap →`, domain: [0, 1] }, y: { label: say`↑ cosine`, domain: [lowest, 1] },
           marks: [Plot.dot(pairs, { x: "share", y: "cosine", r: 2.2, fill: (pair) => colours.series[pair.close], fillOpacity: 0.5 }),
-            Plot.tip(pairs, Plot.pointer({ x: "share", y: "cosine", title: (pair) => `${rows.map((side) => clip(TEXTS[side[pair.number]], 60)).join("\n")}\noverlap ${pair.share.toFixed(2)}, cosine ${pair.cosine.toFixed(3)}` })),
+            Plot.tip(pairs, Plot.pointer({ x: "share", y: "cosine", title: (pair) => `${rows.map((side) => clip(TEXTS[side[pair.number]], 60)).join("\n")}\n${say`overlap ${pair.share.toFixed(2)}, cosine ${pair.cosine.toFixed(3)}`}` })),
             ...key.marks(marginLeft, marginTop)],
         });
       },
-      table: { head: ["first", "second", "overlap", "cosine"], rows: () => pairs.map((pair) => [...rows.map((side) => TEXTS[side[pair.number]]), pair.share.toFixed(3), pair.cosine.toFixed(3)]) },
+      table: { head: [say`first`, say`second`, say`overlap`, say`cosine`], rows: () => pairs.map((pair) => [...rows.map((side) => TEXTS[side[pair.number]]), pair.share.toFixed(3), pair.cosine.toFixed(3)]) },
     });
   });
 }
-fillSelect(spectrumSet, Object.keys(DATA.spectra).map((name) => [name, name]));
-fillSelect(wordsSet, Object.keys(DATA.pairs).map((name) => [name, name]));
+inEachLanguage(() => {
+  fillSelect(spectrumSet, Object.keys(DATA.spectra).map((name) => [name, say(name)]), spectrumSet.value || null);
+  fillSelect(wordsSet, Object.keys(DATA.pairs).map((name) => [name, say(name)]), wordsSet.value || null);
+});
 spectrumSet.addEventListener("change", drawSpectrum);
 wordsSet.addEventListener("change", drawWords);
 
@@ -193,4 +198,5 @@ requestAnimationFrame(() => setTimeout(() => {
   drawMaps();
   performance.mark("maps");
   setTimeout(() => { drawSpectrum(); drawWords(); performance.mark("charts"); });
+  turns.push(drawMaps, drawSpectrum, drawWords);
 }));

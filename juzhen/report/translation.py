@@ -1,0 +1,122 @@
+"""The texts of a report in Chinese: one table of pairs, for the page, its script and Markdown."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from juzhen.core.csv_rows import csv_rows
+from juzhen.report.table import NOTHING, ReportTable
+
+PAIRS = Path(__file__).parent / "page" / "chinese.csv"
+"""english, chinese: a text with `{}` for each part that changes, `{#}` for a number; in Chinese `{0}` is the first of
+them as it is, `{0!}` the same in Chinese."""
+
+HOLE, NUMBER = re.compile(r"\{#?\}"), r"([+\-−<]?[\d.,]+)"
+BEGINS, LEAST_CHARACTERS = re.compile(r"\w|\{#\}"), 6
+"""How a pair with parts begins that a text is known by, or how many characters it has besides: `{} of {}` would be
+found in any sentence, and is for scripts alone."""
+
+BETWEEN = ((re.compile(r"(?<=[.?]) "), ""), (re.compile("; "), "；"), (re.compile(", (?!not )"), "，"))
+"""Between what parts of a text stand that have pairs of their own, sentences, phrases and words; and what is there in
+Chinese."""
+
+COLUMN = re.compile(r"\S+ \(\w+\)")
+"""A column of a matrix, which is a name: lcqmc (dev)."""
+
+SAID, VALUE = re.compile(r"\bsay`([^`]*)`"), re.compile(r"\$\{[^}]*\}")
+"""A text of a script, and a part of it that changes."""
+
+
+@cache
+def pairs() -> dict[str, str]:
+    return {row["english"]: row["chinese"] for _, row in csv_rows(PAIRS)[1]}
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    """Pairs with parts that change, the longest first."""
+    patterns = []
+    for english in sorted(filter(HOLE.search, pairs()), key=len, reverse=True):
+        if BEGINS.match(english) or len(HOLE.sub("", english)) >= LEAST_CHARACTERS:
+            parts = [NUMBER if hole == "{#}" else "(.+?)" for hole in HOLE.findall(english)]
+            pieces = zip(map(re.escape, HOLE.split(english)), [*parts, ""], strict=True)
+            pattern = re.compile("".join(map("".join, pieces)), re.DOTALL)
+            patterns.append((pattern, pairs()[english]))
+    return patterns
+
+
+@cache
+def chinese(text: str) -> str | None:
+    """A text in Chinese; None where the table has no pair for it, as for a name.
+
+    >>> chinese("best zero-shot"), chinese("differs by -3.2"), chinese("lcqmc")
+    ('零样本最佳', '相差 -3.2', None)
+    """
+    if (known := pairs().get(text)) is not None:
+        return known
+    for mark, joint in BETWEEN:
+        translated = [chinese(part) for part in mark.split(text)] if mark.search(text) else [None]
+        if None not in translated:
+            return joint.join(filter(None, translated))
+    for pattern, known in _patterns():
+        if match := pattern.fullmatch(text):
+            return _filled(known, match.groups())
+    phrase = chinese(text[:-1]) if text.endswith(".") else None
+    return None if phrase is None else f"{phrase}。"
+
+
+def _filled(pattern: str, parts: Sequence[str]) -> str:
+    def part(hole: re.Match[str]) -> str:
+        text = parts[int(hole[1])]
+        return in_chinese(text) if hole[2] else text
+
+    return re.sub(r"\{(\d)(!?)\}", part, pattern)
+
+
+def in_chinese(text: str) -> str:
+    """The text in Chinese; a name as it is."""
+    return chinese(text) or text
+
+
+def table_in_chinese(table: ReportTable) -> ReportTable:
+    """Title, note, heads and columns of words; names and numbers as they are."""
+    body = [
+        tuple(in_chinese(text) if column in table.worded else text for column, text in enumerate(line))
+        for line in table.body
+    ]
+    title, note, empty = map(in_chinese, (table.title, table.note, table.empty or NOTHING))
+    return replace(
+        table, title=title, note=note, head=tuple(map(in_chinese, table.head)), body=body, empty=empty
+    )
+
+
+class Words:
+    """What a page has in English and its script shows in Chinese.
+
+    used     text → the same in Chinese; of a text of the script with `{0}` for its parts
+    missing  texts for which the table has no pair
+    """
+
+    def __init__(self, *scripts: str) -> None:
+        self.used: dict[str, str] = {}
+        self.missing: list[str] = []
+        for text in dict.fromkeys(text for script in scripts for text in SAID.findall(script)):
+            self._use(english := VALUE.sub("{}", text), pairs().get(english))
+
+    def say(self, text: str, *, name: bool = False) -> str:
+        """The text as it is; its Chinese goes with the page.
+
+        name  it may be a name, which has none
+        """
+        translated = chinese(text.strip())
+        if re.search("[A-Za-z]", text) and not COLUMN.fullmatch(text) and not (name and translated is None):
+            self._use(text.strip(), translated)
+        return text
+
+    def _use(self, text: str, translated: str | None) -> None:
+        if translated is None:
+            self.missing.append(text)
+        else:
+            self.used[text] = translated
