@@ -27,6 +27,7 @@ from juzhen.serving.document import body_schemas
 from juzhen.serving.errors import ErrorReply, RequestError, json_response, written
 from juzhen.serving.page import add_page
 from juzhen.serving.service import Service
+from juzhen.serving.settings import Limits
 from juzhen.serving.tables import add_tables
 
 Answer = Callable[[Any, Any], Awaitable[Any]]
@@ -61,7 +62,9 @@ def make_app(service: Service) -> FastAPI:
 
     def post(path: str, body: type[BaseModel], reply: Any, answer: Answer, about: str) -> None:
         async def endpoint(request: Request) -> Response:
-            return await written(await answer(await _body(request, body), request.scope["facts"]))
+            return await written(
+                await answer(await _body(request, body, service.limits), request.scope["facts"])
+            )
 
         kinds.append(body)
         reference = {"schema": {"$ref": f"#/components/schemas/{body.__name__}"}}
@@ -204,11 +207,11 @@ def _add_rest(app: FastAPI, service: Service) -> None:
         return json_response(service.listed())
 
 
-async def _body(request: Request, kind: type[BaseModel]) -> Any:
+async def _body(request: Request, kind: type[BaseModel], limits: Limits) -> Any:
     sort = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sort != "application/json" and not sort.endswith("+json"):
         raise RequestError(415, "expected a body of JSON: Content-Type: application/json")
-    return bodies.parsed(kind, await request.body())
+    return bodies.parsed(kind, await request.body(), most_values=limits.values)
 
 
 def _health(service: Service) -> tuple[dict[str, str], int]:

@@ -27,6 +27,11 @@ from juzhen.serving.settings import MOST_TEXTS
 ANY_MODEL = "default/not-specified"
 """What Infinity's client sends where its user names no model."""
 
+EmbeddingTypes = Annotated[
+    list[Literal["float", "base64", "int8", "uint8", "binary", "ubinary"]],
+    Field(max_length=12, fail_fast=True),
+]
+
 InfinityModel = Annotated[str | None, AfterValidator(lambda name: None if name == ANY_MODEL else name)]
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
 Matrix = list[list[float]]
@@ -34,14 +39,16 @@ Documents = Annotated[list[Text | Document], Field(min_length=1, max_length=MOST
 
 
 class CohereEmbedBody(Body):
-    """As Cohere has it, without images. `int8` and `uint8` need ranges that an encoder does not have."""
+    """As Cohere has it, without images. Embeddings are of length 1, so their numbers are from -1 to 1."""
 
     texts: Texts
     input_type: InputType | None = Field(
         default=None, description="the prompt by the use: for queries, for documents, or the default"
     )
-    embedding_types: list[Literal["float", "base64", "binary", "ubinary"]] | None = Field(
-        default=None, description="binary: the signs of eight numbers in a byte; null: float"
+    embedding_types: EmbeddingTypes | None = Field(
+        default=None,
+        description="int8: each number times 127, rounded; uint8: the same plus 128; ubinary: the signs of eight "
+        "numbers in a byte; binary: the same less 128; null: float",
     )
     output_dimension: Annotated[int, Field(ge=1), WHOLE] | None = Field(
         default=None, description="the first so many numbers, again of length 1"
@@ -55,6 +62,8 @@ class CohereEmbedBody(Body):
 class EmbeddingsByType(BaseModel):
     float: Matrix | None = None
     base64: list[str] | None = None
+    int8: list[list[int]] | None = None
+    uint8: list[list[int]] | None = None
     binary: list[list[int]] | None = None
     ubinary: list[list[int]] | None = None
 
@@ -252,11 +261,19 @@ class Clients:
 
 
 def _as_type(vectors: np.ndarray, name: str) -> Any:
-    """Embeddings as a type of Cohere's: numbers, their bytes, or their signs, eight in a byte."""
+    """Embeddings of length 1 as a type of Cohere's: numbers, their bytes, steps of 1/127, or their signs, eight in a
+    byte.
+
+    One step for all numbers and encoders: scores of int8 are those of the embeddings times 127², and texts that are
+    encoded apart can be compared. No number of a unit vector is cut.
+    """
     if name == "float":
         return vectors
     if name == "base64":
         return map(packed, vectors)
+    if name in ("int8", "uint8"):
+        steps = np.rint(vectors * 127).astype(np.int16)
+        return steps.astype(np.int8) if name == "int8" else (steps + 128).astype(np.uint8)
     signs = np.packbits(vectors > 0, axis=1)
     return signs if name == "ubinary" else (signs.astype(np.int16) - 128).astype(np.int8)
 

@@ -152,7 +152,7 @@ def test_the_server_tells_of_itself_as_text_embeddings_inference_does(client, en
 
 @pytest.mark.parametrize(("version", "typed"), [("v1", False), ("v1", True), ("v2", False), ("v2", True)])
 def test_embeddings_as_cohere_has_them(client, encoder, version, typed):
-    types = ["float", "base64", "binary", "ubinary"] if typed else None
+    types = ["float", "base64", "int8", "uint8", "binary", "ubinary"] if typed else None
     reply = post(
         client,
         f"/{version}/embed",
@@ -182,6 +182,27 @@ def test_embeddings_as_cohere_has_them(client, encoder, version, typed):
         assert (binary + 128 == np.array(reply["embeddings"]["ubinary"])).all()
 
 
+def test_bytes_of_cohere_are_steps_of_one_size(client, encoder):
+    """Texts that are encoded apart, and cut ones, are on one scale: scores of int8 are cosines times 127²."""
+    for dimension in (None, 8):
+        one, *rest = (
+            post(
+                client,
+                "/v2/embed",
+                texts=texts,
+                embedding_types=["int8", "uint8"],
+                output_dimension=dimension,
+            )
+            for texts in (TEXTS, TEXTS[:1], TEXTS[1:])
+        )
+        signed, unsigned = (np.array(one["embeddings"][name]) for name in ("int8", "uint8"))
+        assert signed.tolist() == [row for reply in rest for row in reply["embeddings"]["int8"]]
+        assert (unsigned == signed + 128).all()
+        exact = encoder.encode(TEXTS, normalize=True, truncate_dim=dimension)
+        assert np.abs(signed / 127 - exact).max() <= 0.5 / 127 + 1e-6
+        assert np.abs(signed @ signed.T / 127**2 - exact @ exact.T).max() < 0.05
+
+
 def test_what_cohere_cuts_and_what_is_refused(client, encoder):
     reply = post(client, "/v2/embed", texts=[LONG, "好"], input_type="classification")
     same(reply["embeddings"]["float"][0], encoder.encode(LONG, normalize=True))
@@ -192,7 +213,8 @@ def test_what_cohere_cuts_and_what_is_refused(client, encoder):
     for param, fields in (
         ("texts", {"texts": [LONG], "truncate": "NONE"}),
         ("truncate", {"truncate": "START"}),
-        ("embedding_types.0", {"embedding_types": ["int8"]}),
+        ("embedding_types.0", {"embedding_types": ["int4"]}),
+        ("embedding_types", {"embedding_types": ["float"] * 13}),
         ("output_dimension", {"output_dimension": 33}),
         ("input_type", {"input_type": "image"}),
         ("images", {"images": ["data:"]}),
@@ -246,7 +268,9 @@ def test_the_client_of_cohere_embeds(address, encoder):
     same(old.embed(**asked).embeddings, expected)
     same(old.embed(**asked, embedding_types=["float"]).embeddings.float_, expected)
     with pytest.raises(cohere.BadRequestError, match="embedding_types"):
-        old.embed(**asked, embedding_types=["int8"])
+        old.embed(**asked, embedding_types=["int4"])
+    bytes_of = old.embed(**asked, embedding_types=["int8"]).embeddings.int8
+    assert np.abs(np.array(bytes_of) / 127 - expected).max() <= 0.5 / 127 + 1e-6
 
 
 @pytest.mark.slow
