@@ -14,7 +14,7 @@ import torch
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from callbacks import IN_CHECKPOINTS, RESUME_FILE
+from callbacks import RESUME_FILE
 from callbacks.lightning_internals import is_between_steps, is_validation_due
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
@@ -40,7 +40,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     ) -> None:
         path = Path(path)
         try:
-            own_folder(path.parent, earlier=IN_CHECKPOINTS)
+            own_folder(path.parent)
             with whole_file(path, "wb", in_own_folder=True) as file:
                 torch.save(checkpoint, file)
         except (OSError, RuntimeError) as error:

@@ -2,17 +2,16 @@
 
 import fcntl
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from callbacks import CHECKPOINTS, IN_CHECKPOINTS, RESUME_FILE
+from callbacks import CHECKPOINTS, RESUME_FILE
 from juzhen.core.commands import command
 from juzhen.core.errors import UserError
-from juzhen.core.owned import MARKER, own_folder, refuse_links
+from juzhen.core.owned import MARKER, mark_folder, refuse_links
 from juzhen.core.result import RESULT_FILE, STAGES, Result
 from juzhen.core.row_scores import ROWS_FILE
 from juzhen.core.run_progress import PROGRESS_FILE
@@ -97,7 +96,7 @@ class RunFolder:
         """Gives back what a stage with a result would have gone on from: a kill came before it did so itself."""
         for result in (self.path / RESULT_FILE, *self.path.glob(f"{STAGES}/*/{RESULT_FILE}")):
             if result.exists():
-                remove_file(result.parent / CHECKPOINTS / RESUME_FILE, earlier=IN_CHECKPOINTS)
+                remove_file(result.parent / CHECKPOINTS / RESUME_FILE)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._lock is not None:
@@ -194,7 +193,7 @@ def take_folder(path: Path) -> None:
     if path.is_dir():
         names = {entry.name for entry in path.iterdir()}
         refuse_links(path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS)
-        if not (MARKER in names or _is_old_run(path, names)) and (foreign := sorted(names - {*STAYS})):
+        if MARKER not in names and (foreign := sorted(names - {*STAYS})):
             raise UserError(
                 f"{path}: no run of juzhen has made this folder, and it holds {', '.join(foreign[:3])}"
                 f"{' …' if len(foreign) > 3 else ''}. Nothing was changed. Take a new or empty folder, "
@@ -202,30 +201,15 @@ def take_folder(path: Path) -> None:
             )
     make_folder(path)
     os.close(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666))
-    own_folder(path.resolve(), earlier=".*")
+    mark_folder(path.resolve())
 
 
 def _fill_folder(path: Path) -> None:
     """As `take_folder`, of a folder with a result to which something is added; its encoders are only read."""
     refuse_links(path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS, read=[ENCODER_FOLDER])
-    own_folder(path.resolve(), earlier=".*")
+    mark_folder(path.resolve())
 
 
 def make_folder(path: Path) -> None:
     """Makes a folder that runs are written below; the system refuses where that is not possible."""
     path.mkdir(parents=True, exist_ok=True)
-
-
-def _is_old_run(path: Path, names: set[str]) -> bool:
-    """A folder of the time before there was a marker: Hydra's notes, and beside them what a run of ours leaves."""
-    if ".hydra" not in names:
-        return False
-    checkpoints = {entry.name for entry in (path / CHECKPOINTS).iterdir()} if CHECKPOINTS in names else set()
-    if names <= {*STAYS, *LEFT_BY_RUNS} or (
-        checkpoints and all(re.fullmatch(IN_CHECKPOINTS, name) for name in checkpoints)
-    ):
-        return True
-    try:
-        return bool(Result.read(path).key)
-    except UserError:
-        return False

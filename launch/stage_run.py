@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
 
-from callbacks import IN_CHECKPOINTS, RESUME_FILE
+from callbacks import RESUME_FILE
 from callbacks.pruning import leave_if_pruned
 from callbacks.resume import read_checkpoint, saved_state
 from callbacks.tracking import finish_wandb
@@ -303,7 +303,7 @@ class StageRun:
             result.weights = weights_digest(ours)
         RowScores(result.weights, self.module.rows).write(self.folder / ROWS_FILE)
         result.write(self.folder)
-        remove_file(self.entry.checkpoints / RESUME_FILE, earlier=IN_CHECKPOINTS)
+        remove_file(self.entry.checkpoints / RESUME_FILE)
 
 
 @contextmanager

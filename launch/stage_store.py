@@ -29,8 +29,6 @@ from juzhen.encoders.locate import ENCODER_FOLDER
 
 RECORD = "stage.json"
 OWNER = "owner"
-OF_ENTRIES = r"stage\.json|owner|checkpoints|encoder|mining|scores-\w+\.(json|parquet)|\w+\.jsonl|\..*"
-"""What an entry holds."""
 LARGE_BYTES = 2**16
 POLL_SECONDS = 0.2
 
@@ -118,7 +116,7 @@ class StageStore:
                 time.sleep(POLL_SECONDS)
             yield entry
             return
-        own_folder(entry.path, earlier=OF_ENTRIES)
+        own_folder(entry.path)
         refuse_links(entry.path, os.listdir(entry.path), within=[ENCODER_FOLDER])
         lock = FileLock(entry.path / ".lock")
         try:

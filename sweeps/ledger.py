@@ -99,7 +99,7 @@ class Ledger:
         entries = [{"event": str(event)} | redacted(facts) | shared for event, facts in events]
         # A new line first: a process may have been killed while it wrote the last one.
         text = "".join(f"\n{json.dumps(event, ensure_ascii=False)}" for event in entries) + "\n"
-        own_folder(self.folder, earlier=".*")
+        own_folder(self.folder)
         with FileLock(self.folder / "events.lock"), self.path.open("ab") as file:
             file.write(text.encode())
             file.flush()

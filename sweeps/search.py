@@ -98,6 +98,7 @@ class Search:
         self.settings = settings
         self.path = Path(folder) / FOLDER / f"{settings.study}.journal"
         refuse_links(Path(folder), [FOLDER], within=[JOBS])
+        own_folder(self.path.parent)
         self.storage = open_journal(self.path)
         self.lock = FileLock(self.path.with_suffix(".lock"), is_singleton=False)
         self.worker = uuid.uuid4().hex
@@ -224,7 +225,7 @@ class Search:
 
     def _lock_of(self, worker: str) -> FileLock:
         folder = self.path.with_suffix(".workers")
-        own_folder(folder, earlier=".*")
+        own_folder(folder)
         return FileLock(folder / f"{worker}.lock", is_singleton=False)
 
     def _id(self, number: int) -> int:

@@ -9,8 +9,9 @@ from typer import Argument, Option
 
 from juzhen.cli import options
 from juzhen.core.network import without_hub
+from juzhen.core.owned import require_own_folder
 from juzhen.core.places import DATASETS
-from juzhen.mining.options import MiningOptions, require_portions
+from juzhen.mining.options import MiningOptions
 
 
 def mine(
@@ -127,7 +128,7 @@ def mine(
 
     check_place(out, f"mined/{Path(dataset).name.partition('.')[0]}", ending="hard", beside=[".parquet"])
     portions = out.with_suffix(".portions")
-    require_portions(portions)
+    require_own_folder(portions)
     chosen = {option.name: values[option.name] for option in fields(MiningOptions)}
     rules = MiningOptions(**chosen | {"depth": depth or MiningOptions.depth})
     without_hub()

@@ -18,41 +18,45 @@ from juzhen.core.opened import open_input, read_bytes
 MARKER = ".juzhen"
 MARK = "Made by juzhen, which may replace, move to previous/ or remove what it has left in this folder.\n"
 
+UNMARKED = r"\..+\.part|\.lock"
+"""What a folder of ours may hold before it has the marker."""
+
 LIST = ".juzhen-files"
 HEAD = "# Files that juzhen has written here, with digests of their bytes: it replaces no others.\n"
 WHOLE = "# A folder that juzhen has written as a whole, with digests of the bytes of its files.\n"
 
 
-def own_folder(path: str | Path, *, earlier: str = "") -> None:
+def own_folder(path: str | Path) -> None:
     """Makes a folder that is ours, or sees that it is: it has the marker, or holds nothing.
-
-    earlier  pattern of the names that a folder holds which an earlier version has made, without a marker
 
     Raises UserError for a link and for a folder of somebody else; OSError where none can be made.
     """
-    path = Path(path)
-    require_own_folder(path, earlier=earlier)
+    require_own_folder(Path(path))
+    mark_folder(Path(path))
+
+
+def mark_folder(path: Path) -> None:
+    """Makes a folder ours, of which the caller has seen that it may be."""
     path.mkdir(parents=True, exist_ok=True)
     if not _is_marked(path):
         _append(path / MARKER, MARK)
 
 
-def require_own_folder(path: Path, *, earlier: str = "") -> None:
+def require_own_folder(path: Path) -> None:
     """As `own_folder`, and makes nothing."""
     if path.is_symlink():
         raise not_ours(path, "is a link, and what it leads to is not")
     if _is_marked(path) or not path.is_dir():
         return
-    pattern = re.compile(rf"\..+\.part|\.lock|{earlier}")
-    foreign = sorted(entry.name for entry in path.iterdir() if not pattern.fullmatch(entry.name))
+    foreign = sorted(entry.name for entry in path.iterdir() if not re.fullmatch(UNMARKED, entry.name))
     if foreign and not _is_marked(path):  # another process may just have made it ours
         raise not_ours(path, f"holds {', '.join(foreign[:3])}{' …' if foreign[3:] else ''}, which is not")
 
 
-def is_own_folder(path: Path, *, earlier: str = "") -> bool:
+def is_own_folder(path: Path) -> bool:
     """`own_folder` would take it as it is."""
     try:
-        require_own_folder(path, earlier=earlier)
+        require_own_folder(path)
     except UserError:
         return False
     return path.is_dir()

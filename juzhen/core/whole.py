@@ -32,10 +32,7 @@ from juzhen.core.owned import (
     write_list,
 )
 
-LEFT_BEHIND = re.compile(
-    r"\.(?P<target>.+)\.[0-9a-f]{16}\.(part|(?P<old>old))"
-    r"|\.encoder\.(part|old)-\d+|(resume|best)\.ckpt\.part|(result|snapshot)\.json\.part"  # of earlier versions
-)
+LEFT_BEHIND = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{16}\.(part|(?P<old>old))")
 """Names of what a process that was killed has not finished, or has moved aside."""
 
 KEPT_ASIDE = "previous"
@@ -190,13 +187,12 @@ def new_link(target: Path, path: Path) -> None:
         part.unlink(missing_ok=True)  # POSIX renames no name of a file over another of the same file
 
 
-def remove_file(path: Path, *, earlier: str = "", in_own_folder: bool = False) -> None:
+def remove_file(path: Path, *, in_own_folder: bool = False) -> None:
     """Removes a file from a folder of ours, or one that is listed as ours; any other stays.
 
-    earlier        as in `own_folder`
     in_own_folder  as in `whole_file`
     """
-    if in_own_folder or is_own_folder(path.parent, earlier=earlier) or is_ours(path):
+    if in_own_folder or is_own_folder(path.parent) or is_ours(path):
         path.unlink(missing_ok=True)
 
 
@@ -205,7 +201,7 @@ def remove_folder(path: Path, names: str) -> None:
 
     No link is followed.
     """
-    if not is_own_folder(path, earlier=names):
+    if not is_own_folder(path):
         return
     for folder, _, files in os.walk(path, topdown=False):
         for file in (Path(folder, name) for name in files if name != MARKER):

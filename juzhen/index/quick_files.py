@@ -86,7 +86,7 @@ def covered_numbers(store: Store, folder: Path) -> Int[np.ndarray, "texts"]:
         return np.empty(0, dtype=np.int64)
     name, numbers = generation
     if (written := store.facts().get(WRITTEN)) is None:
-        raise DifferentFilesError(f"{folder}: an earlier version wrote its quick files, without digests")
+        raise DifferentFilesError(f"{folder}: the digests of its quick files are missing")
     stamps = {}
     try:
         if not name.isdecimal() or hashlib.sha256(numbers).hexdigest() != written["numbers"]:

@@ -60,9 +60,6 @@ FACTS: dict[str, Any] = {
 
 WAY_OUT = "Name the folder of an index, or build it anew: juzhen index build."
 
-_JSON = json.JSONDecoder(parse_constant=lambda name: None)
-"""NaN and infinity, which earlier versions stored, are null, as in `read_rows`."""
-
 Where = Mapping[str, Any]
 """Name of metadata → the value that a text must have, or a list of values of which it must have one."""
 
@@ -401,7 +398,7 @@ class Store:
 
     def _loaded(self, text: str) -> Any:
         try:
-            return _JSON.decode(text)
+            return json.loads(text)
         except (ValueError, TypeError) as error:
             raise self.damaged(f"no JSON: {short(str(text))}") from error
 

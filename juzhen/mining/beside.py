@@ -33,7 +33,7 @@ class MiningBeside:
 
     def begin(self, requests: Mapping[str, Request], encoder: SentenceEncoder) -> None:
         """Keeps the weights as they are now, and starts."""
-        own_folder(self.folder, earlier=OF_MINING)
+        own_folder(self.folder)
         remove_file(self.folder / FOUND)
         save_encoder(encoder, self.folder / WEIGHTS, card={"name": "weights that negatives are mined with"})
         self.go_on(requests, device=str(encoder.device))

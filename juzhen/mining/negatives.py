@@ -29,7 +29,7 @@ from juzhen.encoders.texts import BATCH_TOKENS
 from juzhen.mining.candidates import BM25Retriever, DenseRetriever, Retriever
 from juzhen.mining.filters import Known
 from juzhen.mining.mined import Mined
-from juzhen.mining.options import IDENTITY, OF_MINING, MiningOptions, require_portions
+from juzhen.mining.options import IDENTITY, MiningOptions
 from juzhen.mining.portion import WRITING, Judge, Miner, require_portion
 from juzhen.mining.token_candidates import AskingRetriever
 
@@ -123,6 +123,7 @@ def mine(
     _check(ranking, sources, options, calibrate_on)
     if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
         raise UserError("cache: keeps one vector per text, and none of the sources makes one; leave it out")
+    own_folder(folder)
     cache = cache or EmbeddingCache(folder)
     options_of_encoders: dict[str, Any] = {
         "index": options.index,
@@ -190,7 +191,7 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
 
 def clear_portions(folder: Path) -> None:
     """Removes what `mine` has left in its folder."""
-    remove_folder(folder, rf"{OF_MINING}/[0-9a-f]+/{SEGMENT}")
+    remove_folder(folder, rf"mining\.json|\d{{6}}\.parquet|embeddings/[0-9a-f]+/{SEGMENT}")
 
 
 def _check(
@@ -270,8 +271,7 @@ def _fitted(
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
     """Says in the folder whose portions it holds. Raises UserError where it holds those of another mining."""
     path = folder / IDENTITY
-    require_portions(folder)
-    own_folder(folder, earlier=OF_MINING)
+    own_folder(folder)
     if not path.exists():
         write_json(path, identity, in_own_folder=True)
     before = read_shaped(path, Object(), f"Delete {folder}, and mine again")

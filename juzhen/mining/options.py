@@ -2,10 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 from juzhen.core.errors import UserError, require_choice, require_number
-from juzhen.core.owned import require_own_folder
 
 INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
 """How documents are looked for: among all, or by an index of FAISS (`juzhen.encoders.search`)."""
@@ -15,16 +13,8 @@ FALSE_NEGATIVES = ("drop", "relabel", "mask")
 IDENTITY = "mining.json"
 """In the folder of a mining: whose portions it holds."""
 
-OF_MINING = r"mining\.json|\d{6}\.parquet|embeddings"
-"""What that folder holds: this, the portions, and embeddings where there is no cache."""
-
 SHARE_OF = LOWEST, OWN = ("lowest", "own")
 """The positive that a candidate's score is compared with: the lowest of its query's, or that of the row."""
-
-
-def require_portions(folder: Path) -> None:
-    """Raises UserError for a folder that no mining has made. One of an earlier version has no marker, but IDENTITY."""
-    require_own_folder(folder, earlier=OF_MINING if (folder / IDENTITY).is_file() else "embeddings")
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ MENDED = {
     "numbers of texts cut": ("flat", sql("UPDATE generations SET numbers = :blob", blob=b"123")),
     "a name that leads outside": ("flat", sql("UPDATE generations SET name = '/../../x'")),
     "facts of files damaged": ("flat", sql(f"UPDATE facts SET value = '[3]' WHERE name = '{WRITTEN}'")),
-    "an earlier version": ("int8", sql(f"DELETE FROM facts WHERE name = '{WRITTEN}'")),
+    "no digests": ("int8", sql(f"DELETE FROM facts WHERE name = '{WRITTEN}'")),
 }
 
 UNHARMED = {

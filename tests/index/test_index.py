@@ -1,6 +1,5 @@
 """An index gives what a search over all vectors gives, after whatever was added and removed, and after a kill."""
 
-import json
 import os
 import re
 import signal
@@ -148,24 +147,15 @@ def test_metadata_of_a_program_are_checked_before_texts_are_encoded(built, encod
             act()
 
 
-def test_numbers_that_earlier_versions_stored_are_null_and_a_filter_names_the_way_out(
-    built, encoder, encoder_folder, capsys
-):
+def test_a_filter_of_damaged_metadata_names_the_way_out(built, encoder):
     folder = built()
     with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as connection:
-        connection.execute(
-            """UPDATE texts SET metadata = '{"page": {"x": NaN, "y": Infinity}}' WHERE number = 3"""
-        )
+        connection.execute("""UPDATE texts SET metadata = '{"page": {"x": NaN}}' WHERE number = 3""")
     with Index.open(folder, encoder) as index:
-        (hit,) = (hit for hit in index.search(QUERIES[:1], 300)[0] if hit.index == 3)
-        assert hit.metadata == {"page": {"x": None, "y": None}}
         with pytest.raises(UserError, match="juzhen index build"):
             index.search(QUERIES, where={"page": 1})
         with pytest.raises(UserError, match=r"filter: page: expected .* finite"):
             index.search(QUERIES, where={"page": float("nan")})
-    search = ["index", "search", str(folder), "天气", "--encoder", str(encoder_folder)]
-    assert main([*search, "--json", "--top-k", "300"]) == 0
-    json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(name))
 
 
 def test_a_filter_takes_words_that_json_has_as_texts_alone(encoder, encoder_folder, tmp_path, capsys):

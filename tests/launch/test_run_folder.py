@@ -8,6 +8,7 @@ import pytest
 from forks import python
 
 from juzhen.core.errors import UserError
+from juzhen.core.owned import own_folder
 from launch.naming import run_key, run_name
 from launch.run_folder import MARKER, RunFolder, offline_line, require_free_space
 
@@ -101,7 +102,7 @@ def test_what_a_finished_stage_would_go_on_from_goes_at_the_next_start(tmp_path)
     """A kill right behind the writing of a result leaves it; a stage without a result keeps it."""
     stages = ("stages/0-a", "stages/1-b", ".")
     for place in stages:
-        (tmp_path / place / "checkpoints").mkdir(parents=True)
+        own_folder(tmp_path / place / "checkpoints")
         for name in ("resume.ckpt", "best.ckpt"):
             (tmp_path / place / "checkpoints" / name).write_text("{}")
     for place in ("stages/0-a", "."):
@@ -109,7 +110,9 @@ def test_what_a_finished_stage_would_go_on_from_goes_at_the_next_start(tmp_path)
     (tmp_path / MARKER).write_text("")
     with RunFolder(tmp_path, resume="auto"):
         pass
-    left = {place: {one.name for one in (tmp_path / place / "checkpoints").iterdir()} for place in stages}
+    left = {
+        place: {one.name for one in (tmp_path / place / "checkpoints").glob("*.ckpt")} for place in stages
+    }
     whole = {"resume.ckpt", "best.ckpt"}
     assert left == {"stages/0-a": {"best.ckpt"}, "stages/1-b": whole, ".": {"best.ckpt"}}
 

@@ -19,7 +19,7 @@ from juzhen.cli.main import main
 from juzhen.core import owned
 from juzhen.core.array_cache import ArrayCache
 from juzhen.core.errors import UserError
-from juzhen.core.owned import LIST, MARKER, own_folder, require_apart
+from juzhen.core.owned import LIST, MARKER, mark_folder, own_folder, require_apart
 from juzhen.core.whole import remove_file, remove_folder, whole_folder, write_text
 from juzhen.mining.beside import MiningBeside
 from juzhen.report.collect import export
@@ -347,7 +347,7 @@ def test_a_cache_leaves_what_is_not_its_own(tmp_path):
     name, old = f"{'0' * 32}.safetensors", f"{'1' * 32}.safetensors"
     ours = write(tmp_path / "ours", "mine.safetensors", name, old)
     others = write(tmp_path / "others", name)
-    own_folder(ours, earlier=".*")
+    mark_folder(ours)
     os.utime(ours / old, (0, 0))
     cache = ArrayCache(ours, holds="numbers", max_bytes=0)
     for place in (cache, ArrayCache(others, holds="numbers", max_bytes=0)):
@@ -380,7 +380,7 @@ LINKS = {
 def test_no_link_in_the_run_of_a_stranger_is_followed(tmp_path, place, fills):
     other = write(tmp_path / "other", "resume.ckpt", "best.ckpt", "checkpoints/resume.ckpt", "health.jsonl")
     a_result(other)
-    own_folder(other, earlier=".*")
+    mark_folder(other)
     run = write(tmp_path / "run", MARKER, ".hydra/overrides.yaml", "metrics/1/metrics.csv")
     a_result(run)
     write(run / CHECKPOINTS, "best.ckpt", RESUME_FILE)
@@ -409,6 +409,8 @@ def test_no_link_in_a_store_is_followed(tmp_path, place):
     other = write(tmp_path / "other", "resume.ckpt", "stage.json", "found.npz", "checkpoints/resume.ckpt")
     path = tmp_path / "store" / ("0" * 16) / place
     path.parent.mkdir(parents=True)
+    if place:
+        mark_folder(tmp_path / "store" / ("0" * 16))
     path.symlink_to(other if "." not in place else other / "resume.ckpt")
     before = tree(other)
     with (
@@ -419,21 +421,12 @@ def test_no_link_in_a_store_is_followed(tmp_path, place):
     assert tree(other) == before
 
 
-def test_an_entry_that_holds_other_things_is_refused_and_one_of_an_earlier_version_is_taken(tmp_path):
+def test_an_entry_that_holds_other_things_is_refused_and_a_new_one_is_marked(tmp_path):
     store, how = StageStore(tmp_path), {"name": "a", "is_helper": False}
     write(tmp_path / ("0" * 16), "thesis.txt")
-    write(
-        tmp_path / ("1" * 16),
-        "stage.json",
-        "checkpoints/resume.ckpt",
-        "owner",
-        "scores-0f.json",
-        "health.jsonl",
-    )
     with pytest.raises(UserError, match=r"holds thesis\.txt"), store.entry("0" * 64, tmp_path / "a", **how):
         pass
     with store.entry("1" * 64, tmp_path / "a", **how) as entry:
-        assert not entry.checkpoints.exists()
         assert (entry.path / MARKER).is_file()
 
 

@@ -57,6 +57,7 @@ REPOSITORY = ("train.py", "conf/train.yaml", ".git/HEAD", "thesis.txt")
         (".hydra/config.yaml", "thesis.txt"),
         (".hydra/config.yaml", "checkpoints/epoch=3.ckpt", "thesis.txt"),
         (".hydra/config.yaml", "result.json", "thesis.txt"),
+        (".hydra/config.yaml", "checkpoints/resume.ckpt"),
         ("checkpoints/resume.ckpt", "thesis.txt"),
         ("runs/a/.hydra/config.yaml", "runs/a/result.json"),
     ],
@@ -66,6 +67,7 @@ REPOSITORY = ("train.py", "conf/train.yaml", ".git/HEAD", "thesis.txt")
         "of Hydra",
         "checkpoints of others",
         "result of others",
+        "no marker",
         "no Hydra",
         "output_dir",
     ],
@@ -86,9 +88,9 @@ def test_a_folder_that_no_run_has_made_is_refused_before_anything_changes(tmp_pa
     [
         (MARKER, "notes.txt"),
         (".hydra/config.yaml", "train.log"),  # what Hydra makes before a run begins
-        (".hydra/config.yaml", ".lock", "metrics/0/metrics.csv", "wandb/offline-run/x", "health.jsonl"),
-        (".hydra/config.yaml", "checkpoints/resume.ckpt", "notes.txt"),
-        (".hydra/config.yaml", "stages/0-a/result.json", "checkpoints/best.ckpt"),
+        (MARKER, ".hydra/config.yaml", ".lock", "metrics/0/metrics.csv", "wandb/offline-run/x"),
+        (MARKER, ".hydra/config.yaml", "checkpoints/resume.ckpt", "notes.txt"),
+        (MARKER, ".hydra/config.yaml", "stages/0-a/result.json", "checkpoints/best.ckpt"),
     ],
 )
 def test_a_folder_that_a_run_has_made_is_taken_and_what_is_not_the_runs_stays(tmp_path, names):
@@ -99,13 +101,6 @@ def test_a_folder_that_a_run_has_made_is_taken_and_what_is_not_the_runs_stays(tm
     runs_own = [name for name in names if name.split("/")[0] in ("metrics", "wandb", "checkpoints", "stages")]
     assert all((folder / "previous" / "1" / name).is_file() for name in runs_own)
     assert "notes.txt" not in names or (folder / "notes.txt").read_text() == "notes.txt"
-
-
-def test_an_old_run_is_known_by_its_result(tmp_path):
-    folder = write(tmp_path / "run", ".hydra/config.yaml", "notes.txt")
-    a_result(folder)
-    with RunFolder(folder, resume="auto") as run:
-        assert run.finished
 
 
 def test_a_new_folder_gets_its_mark_and_a_second_attempt_moves_the_first(tmp_path):
@@ -134,7 +129,9 @@ def test_a_link_where_a_run_would_write_is_refused(tmp_path, name):
 
 
 def test_what_a_kill_left_unfinished_goes_at_the_next_start(tmp_path):
-    folder = write(tmp_path / "run", MARKER, ".encoder.part-4711/model.safetensors", "checkpoints/best.ckpt")
+    folder = write(
+        tmp_path / "run", MARKER, f".encoder.{'1' * 16}.part/model.safetensors", "checkpoints/best.ckpt"
+    )
     write(folder, f"stages/0-a/.encoder.{'0' * 16}.part/x", f"checkpoints/.resume.ckpt.{'0' * 16}.part")
     with RunFolder(folder, resume="auto"):
         pass
