@@ -26,9 +26,6 @@ from lightning_modules.chosen_losses import Match, class_grades
 from lightning_modules.comparisons import empty_batches
 from lightning_modules.matching import build_loss
 
-SMALLEST_STEP = 1e-10
-"""Weights of about 0.02 in float32 are 2e-9 apart: what is smaller than a twentieth of that changes none."""
-
 
 def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[str, Match]) -> list[str]:
     """What a person should know before the stage that `rows` serves is trained, a line each; none: nothing.
@@ -194,7 +191,7 @@ class _Set:
 
 
 def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
-    """What makes fewer steps, or smaller ones, than was meant."""
+    """What makes fewer steps than was meant."""
     training, optimizer, total = job.training, job.optimizer, rows.total_steps
     exact = rows.exact_steps(training.duration, "training.duration")
     if exact < 1:
@@ -203,15 +200,6 @@ def _steps(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
         yield (
             f"optimizer.warmup={optimizer.warmup} is longer than the training of {total} steps, so the learning rate "
             f"gets to {percent(total, rows.warmup_steps)} of optimizer.lr; type optimizer.warmup='10 percent'"
-        )
-    if optimizer.lr < SMALLEST_STEP:
-        yield f"optimizer.lr={optimizer.lr:g}: too small a step to change a weight in float32"
-    if optimizer.lr * optimizer.weight_decay >= 1:
-        yield f"optimizer.weight_decay={optimizer.weight_decay:g}: with this optimizer.lr a step wipes the weights out"
-    if optimizer.clip_norm is not None and optimizer.clip_norm < optimizer.eps:
-        yield (
-            f"optimizer.clip_norm={optimizer.clip_norm:g}: gradients become smaller than optimizer.eps="
-            f"{optimizer.eps:g}, and steps next to nothing"
         )
 
 

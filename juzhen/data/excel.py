@@ -10,7 +10,6 @@ from typing import Any
 from juzhen.core.commands import require_packages
 from juzhen.core.errors import UserError, foreign_reason, nearest
 from juzhen.core.opened import open_input
-from juzhen.data.readers import room_for
 
 EXCEL = ".xlsx"
 
@@ -20,6 +19,8 @@ FAULTS = frozenset({"#N/A", "#REF!", "#VALUE!", "#DIV/0!", "#NAME?", "#NULL!", "
 MOST_EMPTY = 50
 """Empty cells for each that holds something, above ALWAYS_CELLS: more are no table, and would fill the memory."""
 ALWAYS_CELLS = 2**20
+ALWAYS_BYTES, MOST_TIMES = 2**26, 200
+"""A book, which a server gets from strangers, may unpack to ALWAYS_BYTES, or to so many times its size."""
 MOST_ROWS = 2**20
 """Of a sheet, as Excel has it; a damaged file may number a row 10^12."""
 
@@ -61,7 +62,7 @@ def read_sheet(
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         reason = f"{foreign_reason(error)}; is it an .xls, or kept by a password? Save it as .xlsx or as CSV"
         raise UserError(f"{path}: no Excel file that can be read: {reason}") from error
-    room = room_for(len(content)) if most_bytes is None else most_bytes
+    room = max(ALWAYS_BYTES, MOST_TIMES * len(content)) if most_bytes is None else most_bytes
     if size > room:
         raise UserError(
             f"{path}: unpacks to {size / 2**20:,.0f} MiB; at most {room / 2**20:,.0f} MiB of a file of this size are "

@@ -28,24 +28,12 @@ from juzhen.core.texts import short
 from juzhen.data.columnar import COLUMNAR, read_columnar
 from juzhen.data.files import COMPRESSIONS
 
-ALWAYS_BYTES = 2**26
-MOST_TIMES = 200
-"""A file may unpack to so many times its size, or to ALWAYS_BYTES. Text packs to a third or a tenth; what packs to less
-than a two-hundredth says next to nothing, and may be made to fill the memory."""
 LONGEST_LINE = 2**24
 """Characters of a line, 16 million: a text of a book's length. What is longer has no line ends, or is no table."""
-CHUNK = 4096
-"""Bytes of a zstd file that are unpacked at a time: one block of it can hold 32,000 times its size."""
-
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 """How files of other encodings begin; the longer first, since that of UTF-32 begins like that of UTF-16."""
-
-
-def room_for(size: int) -> int:
-    """Bytes that a packed file of `size` bytes may unpack to."""
-    return max(ALWAYS_BYTES, MOST_TIMES * size)
 
 
 def decompressed(path: Path) -> bytes:
@@ -55,21 +43,11 @@ def decompressed(path: Path) -> bytes:
     suffix = path.suffix.lower()
     if suffix not in COMPRESSIONS:
         return raw
-    room = room_for(len(raw))
     try:
-        if suffix == ".zst":
-            content = _unzstd(raw, room)
-        else:
-            content = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(room + 1)
+        return _unzstd(raw) if suffix == ".zst" else gzip.decompress(raw)
     except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
         reason = "the compressed file is cut short" if isinstance(error, EOFError) else f"damaged ({error})"
         raise UserError(f"{path}: {reason}, or not compressed as its suffix says; fetch it again") from error
-    if len(content) > room:
-        raise UserError(
-            f"{path}: unpacks to more than {MOST_TIMES} times its size ({room / 2**20:.0f} MiB and more), as no text "
-            "does; if it is meant, unpack it yourself"
-        )
-    return content
 
 
 def mapped(path: Path) -> mmap.mmap:
@@ -102,19 +80,15 @@ def undecodable_lines(raw: bytes, *, first_line: int = 1) -> dict[int, str]:
     return faults
 
 
-def _unzstd(raw: bytes, room: int) -> bytes:
+def _unzstd(raw: bytes) -> bytes:
     """All frames of a zstd file, one by one: the stream reader takes a truncated file for a short one."""
-    parts, size, start = [], 0, 0
-    while start < len(raw) and size <= room:
+    parts = []
+    while raw:
         frame = zstandard.ZstdDecompressor().decompressobj()
-        while start < len(raw) and not frame.eof and size <= room:
-            parts.append(frame.decompress(raw[start : start + CHUNK]))
-            start += CHUNK
-            size += len(parts[-1])
-        if frame.eof:
-            start = min(start, len(raw)) - len(frame.unused_data)
-        elif size <= room:
+        parts.append(frame.decompress(raw))
+        if not frame.eof:
             raise EOFError
+        raw = frame.unused_data
     return b"".join(parts)
 
 

@@ -22,7 +22,6 @@ from juzhen.encoders.layout import (
 )
 from juzhen.encoders.locate import (
     ADAPTER,
-    WEIGHTS,
     check_files,
     download,
     encoder_folder,
@@ -179,8 +178,6 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
         check_vocabulary(
             without_added(tokenizer.get_vocab(), files), architecture.get("vocab_size"), shown=config.path
         )
-    if config.initialize == "pretrained":
-        _look_at_weights(layout.transformer, architecture)
 
 
 def look_at_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
@@ -267,27 +264,3 @@ def check_vocabulary(numbers: Mapping[str, int], rows: Any, *, shown: str) -> No
             f"{shown}: the tokenizer has {max(len(numbers), largest + 1)} tokens, but the model embeds {rows}; "
             "tokenizer and config.json do not belong together"
         )
-
-
-def _look_at_weights(folder: Path, architecture: Mapping[str, Any]) -> None:
-    """Reads the list at the start of the file: is it one, and are its token embeddings those of config.json?"""
-    path = folder / WEIGHTS[0]
-    if not path.is_file():
-        return
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: the weights do not load: {error}; fetch or copy the file again") from error
-    expected = [
-        architecture.get("vocab_size"),
-        architecture.get("embedding_size", architecture.get("hidden_size")),
-    ]
-    for name, shape in shapes.items():
-        if name.endswith("word_embeddings.weight") and None not in expected and shape != expected:
-            raise UserError(
-                f"{path}: {name} is {shape[0]} × {shape[1]}, and config.json beside it says {expected[0]} × "
-                f"{expected[1]}; the two do not belong together"
-            )

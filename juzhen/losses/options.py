@@ -40,21 +40,8 @@ def or_none(check: Callable[..., Any]) -> Callable[..., Any]:
     return lambda key, value, **limits: None if value is None else check(key, value, **limits)
 
 
-LEAST_DIVISOR, LARGEST_DIVISOR = 1e-5, 1e5
-"""Cosines are known to 6e-8. Divided by less than 1e-5, the exponentials of all rows but one are 0, and gradients too
-large to be squared; by more than 1e5, no difference is left."""
-
-
-def divisor(key: str, value: object) -> float:
-    """`value` as a temperature, which divides scores. Raises UserError for one that leaves nothing to learn from."""
-    temperature: float = number(key, value, low=0.0, open_low=True)
-    if not LEAST_DIVISOR <= temperature <= LARGEST_DIVISOR:
-        raise UserError(
-            f"{key}={value}: it divides scores, and float32 cannot learn from what is left; expected {LEAST_DIVISOR:g} "
-            f"to {LARGEST_DIVISOR:g}, 0.05 is customary for cosines and 1 for logits"
-        )
-    return temperature
-
+divisor = partial(number, low=0.0, open_low=True)
+"""A temperature, which divides scores."""
 
 cosine_margin = partial(number, low=-2.0, high=2.0, optional=True)
 """A difference of two cosines, or None."""

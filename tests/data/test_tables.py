@@ -222,7 +222,7 @@ def test_a_spoilt_book_is_named_with_the_reason(tmp_path, monkeypatch):
     space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     with pytest.raises(UserError, match=r"faq\.xlsx: .*above"):
         read_raw(book(sheet1=f"<worksheet {space}><sheetData>{row}</sheetData></worksheet>"))
-    monkeypatch.setattr("juzhen.data.readers.ALWAYS_BYTES", 2**20)
+    monkeypatch.setattr("juzhen.data.excel.ALWAYS_BYTES", 2**20)
     with pytest.raises(UserError, match=r"faq\.xlsx: unpacks to 8 MiB; at most"):
         read_raw(book(sheet1=b" " * 2**23))
     (tmp_path / "old.xlsx").write_bytes(b"\xd0\xcf\x11\xe0" * 100)

@@ -15,7 +15,6 @@ from juzhen.data.loading import JobData
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match
 from lightning_modules.learnable import check_learnable
-from lightning_modules.matching import build_loss
 from tools.loss_numbers import losses_for, options
 
 NAMES = {Kind.SCORED_PAIR: "demo_sts", Kind.LABELLED_PAIR: "demo_qmc", Kind.NLI_PAIR: "demo_nli"}
@@ -181,19 +180,10 @@ def test_the_size_of_a_set_of_its_own_is_named_by_its_own_key(job, losses):
     assert line.startswith("schedule.sets.demo_sts.batch_size=4096: demo_sts has 8 rows")
 
 
-@pytest.mark.parametrize(
-    ("change", "part"),
-    [
-        ({"warmup": "100 steps"}, "optimizer.warmup=100 steps is longer than the training of 9 steps"),
-        ({"lr": 1e-30}, "optimizer.lr=1e-30: too small a step"),
-        ({"lr": 1e-3, "weight_decay": 2000.0}, "optimizer.weight_decay=2000: with this optimizer.lr"),
-        ({"clip_norm": 1e-20}, "optimizer.clip_norm=1e-20: gradients become smaller than optimizer.eps"),
-    ],
-)
-def test_an_optimizer_that_changes_nothing_is_told(job, losses, change, part):
-    optimizer = replace(job.optimizer, **change)
+def test_a_warmup_beyond_the_training_is_told(job, losses):
+    optimizer = replace(job.optimizer, warmup="100 steps")
     (line,) = told(job, losses, "cosent", rows_of(GRADED, targets=[0, 1]), optimizer=optimizer)
-    assert part in line
+    assert "optimizer.warmup=100 steps is longer than the training of 9 steps" in line
 
 
 def test_a_training_that_is_never_validated_is_told(job, losses):
@@ -215,13 +205,6 @@ def test_what_has_cut_the_set_down_is_named(job, losses):
     rows = rows_of(GRADED, targets=[1], count=1)
     with pytest.raises(UserError, match="raise debug_rows=1, or choose another loss"):
         told(job, losses, "cosent", rows, debug_rows=1)
-
-
-@pytest.mark.parametrize("temperature", [1e-30, 1e30])
-def test_a_temperature_that_leaves_nothing_is_refused(losses, temperature):
-    for name in ("cosent", "info_nce", "circle"):
-        with pytest.raises(UserError, match=r"loss\.temperature=1e[-+]30: .* 0\.05 is customary"):
-            build_loss(losses[name] | {"temperature": temperature}, dim=1, num_classes=2)
 
 
 def test_a_job_says_it_before_it_loads_a_model(tmp_path, tiny_backbone, capsys, monkeypatch):
