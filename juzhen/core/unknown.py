@@ -17,6 +17,10 @@ SAMPLED = 20
 """Texts in which these are looked up: they are tokenised once more."""
 
 
+KEPT = 100_000
+"""Texts of a call that are kept to be compared, about 11 MB of short ones; of an index there are millions."""
+
+
 class UnknownWarning(UserWarning):
     """Texts hold characters that an encoder does not know, or different texts are one to it."""
 
@@ -28,12 +32,14 @@ class Unknown:
     texts  that hold a piece which it does not know
     pairs  of different texts with equal token numbers, see `equal_pairs`
     characters  some of those that it does not know
+    compared  so many texts, the first ones, were looked through for pairs; None: all
     """
 
     looked_at: int
     texts: int
     pairs: int
     characters: tuple[str, ...] = ()
+    compared: int | None = None
 
     @property
     def share(self) -> float:
@@ -57,7 +63,8 @@ class Unknown:
             whose = "it"
         if self.pairs:
             are = "pair of different texts is" if self.pairs == 1 else "pairs of different texts are"
-            parts.append(f"{self.pairs:,} {are} one to {whose}")
+            among = "" if self.compared is None else f", among the first {self.compared:,}"
+            parts.append(f"{self.pairs:,} {are} one to {whose}{among}")
         return "; ".join(parts) + "." * bool(parts)
 
 
@@ -136,14 +143,14 @@ def unknown_characters(texts: Sequence[str], number: int | None, encode: Encode)
 
 
 class Readings:
-    """Texts that one encoder reads in a call.
+    """Texts that one encoder reads in a call: all are counted, and the first KEPT are kept to be compared.
 
     characters  of texts those that it does not know, by their number, most of them first
     """
 
     def __init__(self, characters: Callable[[Sequence[str]], Counter[str]]) -> None:
         self.characters = characters
-        self.looked_at = self.unknown = 0
+        self.looked_at = self.unknown = self.read = 0
         self.texts: list[str] = []
         self.codes: list[np.ndarray] = []
         self.examples: list[str] = []
@@ -164,23 +171,34 @@ class Readings:
             weights: How often each text was given; empty: as often as it comes.
         """
         unknown = [texts[row] for row in is_unknown.nonzero()[0].tolist()]
-        weighed = (sum(map(weights.__getitem__, part)) if weights else len(part) for part in (texts, unknown))
-        self.looked_at, self.unknown = (
-            one + more for one, more in zip((self.looked_at, self.unknown), weighed, strict=True)
+        looked_at, num_unknown = (
+            sum(map(weights.__getitem__, part)) if weights else len(part) for part in (texts, unknown)
         )
-        self.texts += texts
-        self.codes.append(codes)
-        self.examples += unknown[: SAMPLED - len(self.examples)]
+        self._count(looked_at, num_unknown, len(texts), unknown)
+        self._keep(texts, codes)
 
     def merge(self, other: "Readings") -> None:
-        self.looked_at, self.unknown = self.looked_at + other.looked_at, self.unknown + other.unknown
-        self.texts += other.texts
-        self.codes += other.codes
-        self.examples += other.examples[: SAMPLED - len(self.examples)]
+        self._count(other.looked_at, other.unknown, other.read, other.examples)
+        start = 0
+        for codes in other.codes:
+            self._keep(other.texts[start : start + len(codes)], codes)
+            start += len(codes)
+
+    def _count(self, looked_at: int, unknown: int, read: int, examples: Sequence[str]) -> None:
+        self.looked_at += looked_at
+        self.unknown += unknown
+        self.read += read
+        self.examples += examples[: SAMPLED - len(self.examples)]
+
+    def _keep(self, texts: Sequence[str], codes: "np.ndarray") -> None:
+        if (room := KEPT - len(self.texts)) > 0:
+            self.texts += texts[:room]
+            self.codes.append(codes[:room].copy())  # a view would hold the whole array
 
     def counted(self) -> Unknown:
         import numpy as np
 
         pairs = equal_pairs(self.texts, np.concatenate(self.codes)) if self.codes else 0
         found = tuple(self.characters(self.examples)) if self.examples else ()
-        return Unknown(self.looked_at, self.unknown, pairs, found)
+        compared = len(self.texts) if len(self.texts) < self.read else None
+        return Unknown(self.looked_at, self.unknown, pairs, found, compared)

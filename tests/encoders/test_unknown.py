@@ -4,6 +4,7 @@ import json
 import random
 import sys
 import warnings
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from juzhen import fit
 from juzhen.cli.main import main
+from juzhen.core import unknown
 from juzhen.core.errors import UserError
 from juzhen.core.folding import inverse_table, script_table
 from juzhen.core.places import BUILTIN
@@ -222,3 +224,40 @@ def test_a_new_set_is_read_by_the_first_encoder(tmp_path, capfd):
     model = json.loads((BUILTIN / "mini_zh" / "tokenizer.json").read_text(encoding="utf-8"))["model"]
     knows_bytes = number_in(model) is None or model.get("byte_fallback", False)
     assert ("𓀀" in capfd.readouterr().out.partition("note:")[2]) is not knows_bytes
+
+
+def test_a_call_of_any_size_keeps_so_many_texts_and_counts_all(monkeypatch):
+    """Portions, and calls within a call, as an index is built of them."""
+    monkeypatch.setattr(unknown, "KEPT", 100)
+    outer = unknown.Readings(lambda texts: Counter("鹉"))
+    for start in range(0, 1000, 70):
+        inner = unknown.Readings(outer.characters)
+        texts = [f"text {number}" for number in range(start, min(start + 70, 1000))]
+        numbers = np.arange(start, start + len(texts))
+        codes = np.where(numbers % 10 == 0, 7, numbers + 100).astype(
+            np.uint64
+        )  # each tenth text is one to it
+        inner.add(texts, numbers % 5 == 0, codes, {})
+        outer.merge(inner)
+    assert len(outer.texts) == sum(map(len, outer.codes)) == 100
+    found = outer.counted()
+    assert (found.looked_at, found.texts, found.compared) == (1000, 200, 100)
+    assert found.pairs == 10 * 9 // 2
+    assert "45 pairs of different texts are one to it, among the first 100" in found.line()
+    assert found.facts().keys() == {"looked_at", "texts", "pairs", "share"}
+
+
+def test_a_call_that_keeps_all_its_texts_says_nothing_of_it():
+    readings = unknown.Readings(lambda texts: Counter())
+    readings.add(["a", "b", "c"], np.zeros(3, bool), np.array([1, 1, 2], np.uint64), {"a": 3, "b": 1, "c": 1})
+    found = readings.counted()
+    assert (found.looked_at, found.pairs, found.compared) == (5, 1, None)
+    assert "among" not in found.line()
+
+
+def test_nothing_of_large_arrays_is_held(monkeypatch):
+    monkeypatch.setattr(unknown, "KEPT", 10)
+    readings = unknown.Readings(lambda texts: Counter())
+    codes = np.arange(1000, dtype=np.uint64)
+    readings.add([str(number) for number in codes.tolist()], np.zeros(1000, bool), codes, {})
+    assert all(part.base is None for part in readings.codes)
