@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from typing_extensions import TypedDict
 
 from callbacks import CHECKPOINTS, IN_CHECKPOINTS
 from juzhen.core.commands import command
@@ -19,10 +20,10 @@ from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json, read_text, require_file
 from juzhen.core.owned import own_folder, refuse_links
 from juzhen.core.result import Score
-from juzhen.core.result_shape import SCORES
+from juzhen.core.result_shape import Scores
 from juzhen.core.row_scores import RowScores
+from juzhen.core.schema import require_form
 from juzhen.core.secrets import redacted
-from juzhen.core.shape import Object, require_shape
 from juzhen.core.texts import short
 from juzhen.core.whole import clear_leftovers, new_link, remove_folder, write_text
 from juzhen.encoders.locate import ENCODER_FOLDER
@@ -31,6 +32,10 @@ RECORD = "stage.json"
 OWNER = "owner"
 LARGE_BYTES = 2**16
 POLL_SECONDS = 0.2
+
+
+class Record(TypedDict):
+    training: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class StageEntry:
         path = self.path / RECORD
         try:
             record = read_json(path)
-            require_shape(record, Object({"training": dict}), RECORD)
+            require_form(record, Record, RECORD)
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(
                 f"{path}: no record of a finished stage ({short(str(error))}); type "
@@ -76,7 +81,7 @@ class StageEntry:
         folder = self.path / f"scores-{digest[:16]}"
         try:
             scores = read_json(folder.with_suffix(".json"))
-            require_shape(scores, SCORES, "scores")
+            require_form(scores, Scores, "scores")
             rows = RowScores.read(require_file(folder.with_suffix(".parquet")))
             return {key: Score(**score) for key, score in scores.items()}, rows
         except (OSError, ValueError, TypeError, RecursionError, UserError):

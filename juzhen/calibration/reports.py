@@ -5,6 +5,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from juzhen.calibration.calibration import UnfitError, calibrated
 from juzhen.calibration.fusion import fit_weight, standardised
 from juzhen.calibration.run_scores import ScoredEncoder, ScoredRun, fitting_and_judging
@@ -12,7 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.opened import read_shaped
 from juzhen.core.owned import require_ours
-from juzhen.core.shape import Object
+from juzhen.core.schema import Text
 from juzhen.evaluation.decisions import fitted_threshold
 from juzhen.evaluation.scoring import score_set
 
@@ -40,12 +42,16 @@ def fitted_sets(
     notes += unfit
 
 
+class FittedOn(TypedDict):
+    weights: Text | list[Text]
+
+
 def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> None:
     """Raises UserError for a file in the way that is not ours, or tells of other weights: both are to be kept."""
     require_ours(*paths)
     for path in paths:
-        shape, remedy = Object({"weights": (str, [str])}), "Type --output <another folder>"
-        if path.exists() and read_shaped(path, shape, remedy)["weights"] != weights:
+        remedy = "Type --output <another folder>"
+        if path.exists() and read_shaped(path, FittedOn, remedy)["weights"] != weights:
             raise UserError(
                 f"{path}: is of other runs, and would be replaced; type --output <another folder>"
             )

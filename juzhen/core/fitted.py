@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
+
+from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
-from juzhen.core.shape import Object, require_shape
+from juzhen.core.schema import Number, Text, require_form
 from juzhen.core.texts import short
 from juzhen.core.weights import weights_digest
 
@@ -16,11 +18,33 @@ if TYPE_CHECKING:
 
 SCALINGS = {"temperature": 1, "platt": 2}
 """Ways from a score to the logit of label 1, score / T and a · score + b → numbers that each of them has."""
-FITTED = Object(optional={name: [float] for name in SCALINGS})
-THRESHOLD = {"threshold": Object({"value": (float, type(None))})}
-CALIBRATION = Object({"fitted": FITTED, "run": str, "weights": str}, THRESHOLD)
-PAIRS = {"runs": [str], "weights": [str], "means": [float], "deviations": [float]}
-FUSION = Object({**PAIRS, "fitted": FITTED, "alpha": float}, THRESHOLD)
+
+
+class Fitted(TypedDict, total=False):
+    temperature: list[Number]
+    platt: list[Number]
+
+
+class ThresholdFile(TypedDict):
+    value: Number | None
+
+
+class CalibrationFile(TypedDict):
+    fitted: Fitted
+    run: Text
+    weights: Text
+    threshold: NotRequired[ThresholdFile]
+
+
+class FusionFile(TypedDict):
+    runs: list[Text]
+    weights: list[Text]
+    means: list[Number]
+    deviations: list[Number]
+    fitted: Fitted
+    alpha: Number
+    threshold: NotRequired[ThresholdFile]
+
 
 Scores = TypeVar("Scores", float, "np.ndarray")
 """A number, or an array of them."""
@@ -65,7 +89,7 @@ class Calibration(Scaling):
     @classmethod
     def read(cls, path: str | Path) -> "Calibration":
         """Raises UserError for a file that is none of `juzhen calibrate`."""
-        report = _report(path, CALIBRATION, "calibrate runs/NAME")
+        report = _report(path, CalibrationFile, "calibrate runs/NAME")
         return cls(Path(path), report["fitted"], _threshold(report), report["weights"])
 
     def require(self, encoder: str | Path) -> None:
@@ -90,8 +114,8 @@ class Fusion(Scaling):
     @classmethod
     def read(cls, path: str | Path) -> "Fusion":
         """Raises UserError for a file that is none of `juzhen fuse`."""
-        report = _report(path, FUSION, "fuse runs/ONE runs/OTHER")
-        lists = {key: tuple(report[key]) for key in PAIRS}
+        report = _report(path, FusionFile, "fuse runs/ONE runs/OTHER")
+        lists = {key: tuple(report[key]) for key in ("runs", "weights", "means", "deviations")}
         return cls(Path(path), report["fitted"], _threshold(report), alpha=report["alpha"], **lists)
 
     def require(self, folders: Sequence[str | Path]) -> None:
@@ -116,13 +140,13 @@ def _threshold(report: Mapping[str, Any]) -> float | None:
 
 def is_fusion(path: str | Path) -> bool:
     """Whether a file holds a fusion and not a calibration. Raises UserError for one that cannot be read."""
-    return "alpha" in _report(path, Object(), "fuse runs/ONE runs/OTHER")
+    return "alpha" in _report(path, dict[str, Any], "fuse runs/ONE runs/OTHER")
 
 
-def _report(path: str | Path, shape: Object, command: str) -> dict[str, Any]:
+def _report(path: str | Path, kind: Any, command: str) -> dict[str, Any]:
     try:
         report = read_json(path)
-        require_shape(report, shape, "it")
+        require_form(report, kind, "it")
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: {short(str(error), 200)}; expected a file of juzhen {command}") from None
     return report

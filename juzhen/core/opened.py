@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from juzhen.core.errors import UserError
-from juzhen.core.shape import Shape, require_shape
+from juzhen.core.schema import require_form
 
 MOST_NODES = 100_000
 """Values that a YAML file may spell out with its aliases: nine lines of them can say 10^9."""
@@ -72,12 +72,12 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("brackets in brackets, hundreds deep") from None
 
 
-def read_shaped(path: str | Path, shape: Shape, remedy: str) -> Any:
+def read_shaped(path: str | Path, kind: Any, remedy: str) -> Any:
     """Read a JSON file that is indexed afterwards.
 
     Args:
         path: The file.
-        shape: What it holds, as of `require_shape`.
+        kind: The type of what it holds, as of `require_form`.
         remedy: What to do about a file that holds something else.
 
     Raises:
@@ -86,7 +86,7 @@ def read_shaped(path: str | Path, shape: Shape, remedy: str) -> Any:
     """
     try:
         content = read_json(path)
-        require_shape(content, shape, "its content")
+        require_form(content, kind, "its content")
     except ValueError as error:
         raise UserError(f"{path}: {error}. {remedy}.") from error
     return content

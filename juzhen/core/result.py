@@ -7,9 +7,9 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
-from juzhen.core.result_shape import ANYTHING, NUMBER, RESULT
+from juzhen.core.result_shape import Plain, ResultForm
+from juzhen.core.schema import Number, require_form
 from juzhen.core.secrets import redacted
-from juzhen.core.shape import require_shape
 from juzhen.core.texts import short
 from juzhen.core.whole import write_json
 
@@ -208,10 +208,10 @@ class Result:
         path = path / RESULT_FILE if path.is_dir() else path
         try:
             fields = read_json(path)
-            require_shape(fields, RESULT, "it")
+            require_form(fields, ResultForm, "it")
             for key, value in fields["training"].items():
-                shape = NUMBER if key.startswith("best_dev_") else ANYTHING
-                require_shape(value, shape, f"it.training.{key}")
+                kind = Number | None if key.startswith("best_dev_") else Plain
+                require_form(value, kind, f"it.training.{key}")
             if (written := fields.get("format_version", 1)) != FORMAT_VERSION:
                 raise ValueError(f"it is of format {written}, and this version reads format {FORMAT_VERSION}")
             for name in ("scores", "untrained"):

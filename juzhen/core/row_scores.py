@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import require_file
 from juzhen.core.result import Result
-from juzhen.core.shape import Entries, Object, require_shape
+from juzhen.core.result_shape import Column
+from juzhen.core.schema import Text, Whole, require_form
 from juzhen.core.texts import short
 from juzhen.core.whole import whole_file
 
@@ -27,14 +29,19 @@ FORMAT_VERSION = 1
 FACTS = b"juzhen"
 """Key of the file's metadata under which, as JSON, stands what it says of weights and sets."""
 
-SHAPE = Object(
-    {
-        "format_version": int,
-        "weights": str,
-        "sets": Entries(Object({"kind": str, "fingerprint": str, "rows": int}), keys=r"[^/]+/[^/]+"),
-    }
-)
 PLACES = ("row", "line")
+
+
+class SetFacts(TypedDict):
+    kind: Text
+    fingerprint: Text
+    rows: Whole
+
+
+class Facts(TypedDict):
+    format_version: Whole
+    weights: Text
+    sets: dict[Column, SetFacts]
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ class RowScores:
         try:
             table = parquet.read_table(require_file(path))
             facts = json.loads((table.schema.metadata or {}).get(FACTS, b"{}"))
-            require_shape(facts, SHAPE, "it")
+            require_form(facts, Facts, "it")
             if facts["format_version"] != FORMAT_VERSION:
                 raise ValueError(
                     f"it is of format {facts['format_version']}, this version reads {FORMAT_VERSION}"

@@ -1,11 +1,12 @@
-"""One schema: what pydantic makes of every description, and the line that tells of a value which does not fit."""
+"""One schema language, pydantic, for configurations and files, and the line about a value that does not fit."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import cache
+from typing import Annotated, Any, TypeVar
 
-from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from juzhen.core.errors import UserError, nearest
@@ -13,6 +14,17 @@ from juzhen.core.texts import short
 
 T = TypeVar("T")
 
+
+def _spelt(text: str) -> str:
+    """The text, unless it has half a surrogate pair, which JSON can spell and nothing can print or write."""
+    text.encode()
+    return text
+
+
+Text = Annotated[str, AfterValidator(_spelt)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""Of a file of JSON, which may be anybody's: a text, a finite number, a whole number of 64 bits."""
 
 SCHEMA = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_enum_values=True)
 """Of every description: no key that it does not know, numbers where texts are expected are spelt, kinds are texts."""
@@ -138,3 +150,67 @@ def keys_beside(kind: Any, loc: Sequence[str | int]) -> Iterable[str]:
         inner = next((option for option in inner.get("anyOf", []) if option.get("type") != "null"), inner)
         node = schema["$defs"][inner["$ref"].rpartition("/")[2]] if "$ref" in inner else inner
     return list(node.get("properties", {}))
+
+
+EXPECTED = {
+    "string": "a text",
+    "value": "a text",
+    "bool": "true or false",
+    "int": "a whole number",
+    "less": "a whole number",
+    "greater": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "list": "a list",
+    "dict": "an object {…}",
+    "none": "null",
+}
+"""First word of pydantic's name of an error → what it expected."""
+
+
+@cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def require_form(value: Any, kind: Any, place: str) -> None:
+    """Check plain data, as JSON gives them, by a type.
+
+    Nothing is converted: a whole number is a number, true is none. An object may hold keys that its type does not name.
+
+    Args:
+        value: The data.
+        kind: A type of `typing.TypedDict`, `dict`, `list` and the texts and numbers of this file.
+        place: What the data are called.
+
+    Raises:
+        ValueError: Names the first place where the data have another form.
+
+    Example:
+        >>> require_form({"scores": [1, "x"]}, dict[str, list[Number]], "file")
+        Traceback (most recent call last):
+        ValueError: file.scores[1] is 'x', expected a number
+    """
+    try:
+        _reader(kind).validate_python(value, strict=True)
+    except ValidationError as error:
+        found = [(*_found(value, detail["loc"], place), detail) for detail in error.errors(include_url=False)]
+        path, inner, detail = max(found, key=lambda each: each[0].count(".") + each[0].count("["))
+        if detail["type"] == "missing":
+            raise ValueError(f"{path} lacks {detail['loc'][-1]}") from None
+        if detail["loc"][-1:] == ("[key]",):
+            owner, key = path.rsplit(".", 1)[0], detail["loc"][-2]
+            raise ValueError(f"{owner} has the key {short(repr(key))}, which is none there") from None
+        kinds = [EXPECTED[other["type"].partition("_")[0]] for there, _, other in found if there == path]
+        expected = " or ".join(dict.fromkeys(kinds))
+        raise ValueError(f"{path} is {short(repr(inner))}, expected {expected}") from None
+
+
+def _found(value: Any, loc: Sequence[str | int], place: str) -> tuple[str, Any]:
+    """Path of a place that pydantic names, and what is there. It names the options of a union, too."""
+    for part in loc:
+        if isinstance(value, Mapping) and part in value:
+            place, value = f"{place}.{short(str(part))}", value[part]
+        elif isinstance(value, list) and isinstance(part, int):
+            place, value = f"{place}[{part}]", value[part]
+    return place, value

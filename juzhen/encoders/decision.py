@@ -6,20 +6,26 @@ from typing import Any
 
 import numpy as np
 from torch import nn
+from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.opened import read_json
-from juzhen.core.shape import Entries, Object, require_shape
+from juzhen.core.schema import Number, Text, require_form
 from juzhen.core.texts import short
 from juzhen.core.weights import weights_digest
 from juzhen.core.whole import write_json
 
 THRESHOLDS_FILE = "thresholds.json"
-SHAPE = Object({"weights": str, "default": (str, type(None)), "sets": Entries((float, type(None)))})
 NO_THRESHOLD = (
     "give one: threshold=0.7. It is fitted by fit(…, dev=…), at the end of a training that scores a dev split of pairs "
     "or triplets, and by juzhen calibrate RUN"
 )
+
+
+class Thresholds(TypedDict):
+    weights: Text
+    default: Text | None
+    sets: dict[str, Number | None]
 
 
 def write_thresholds(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -44,7 +50,7 @@ def _read(folder: Path) -> tuple[str | None, dict[str, float | None]]:
         raise UserError(f"{folder}: this encoder has no threshold; {NO_THRESHOLD}")
     try:
         content = read_json(path)
-        require_shape(content, SHAPE, "it")
+        require_form(content, Thresholds, "it")
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: no thresholds ({short(str(error), 200)})") from error
     if content["weights"] != weights_digest(folder):

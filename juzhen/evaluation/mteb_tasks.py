@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from datasets import Dataset, DatasetDict
 from mteb.models.model_meta import ModelMeta, ScoringFunction
+from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind, Side
 from juzhen.core.network import hub_problem
 from juzhen.core.opened import read_shaped
 from juzhen.core.owned import require_ours
-from juzhen.core.shape import Object
 from juzhen.core.whole import write_json
 from juzhen.data.audit.sources import ConfiguredSets
 from juzhen.encoders.embedding_cache import encoder_digest
@@ -41,6 +41,10 @@ SPLITS = {"dev": "validation", "test": "test"}
 """What mteb calls a split."""
 
 SIDES = {None: Side.EVERY, "query": Side.QUERY, "document": Side.DOCUMENT}
+
+
+class TaskFile(TypedDict, total=False):
+    scores: dict[str, Any]
 
 
 class RunEncoder:
@@ -154,9 +158,10 @@ def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[s
     folder = out / "results" / str(meta.name).replace("/", "__") / str(meta.revision)
     paths = {task.metadata.name: folder / f"{task.metadata.name}.json" for task in tasks}
     require_ours(folder / "model_meta.json", *paths.values())
-    shape = Object(optional={"scores": dict})
     earlier_results = {
-        name: read_shaped(path, shape, "Take the file away, or type another --out") if path.is_file() else {}
+        name: read_shaped(path, TaskFile, "Take the file away, or type another --out")
+        if path.is_file()
+        else {}
         for name, path in paths.items()
     }
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,16 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NotRequired, Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from tokenizers import Tokenizer
+from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.opened import read_shaped, require_file
-from juzhen.core.shape import Entries, Object
+from juzhen.core.schema import Number, Text
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.locate import scores_pairs
@@ -28,9 +29,23 @@ Rows = Sequence[str] | Sequence[tuple[str, str]]
 BATCH = 64
 
 REMEDY = "Write the export again with juzhen export"
-_GRAPH = {"format": str, "inputs": [str], "outputs": [str]}
-EMBEDDING_SETTINGS = Object(_GRAPH | {"prompt": str}, {"prompts": Entries(str)})
-SCORE_SETTINGS = Object(_GRAPH | {"symmetric": bool, "grades": [float]})
+
+
+class GraphSettings(TypedDict):
+    kind: Text
+    format: Text
+    inputs: list[Text]
+    outputs: list[Text]
+
+
+class EmbeddingSettings(GraphSettings):
+    prompt: Text
+    prompts: NotRequired[dict[str, Text]]
+
+
+class ScoreSettings(GraphSettings):
+    symmetric: bool
+    grades: list[Number]
 
 
 class Opened(Protocol):
@@ -71,10 +86,10 @@ def require_export(folder: str | Path) -> Path:
 def read_settings(folder: Path) -> dict[str, Any]:
     """The settings of a graph. Raises UserError for settings that nobody can compute with."""
     path = folder / SETTINGS
-    settings = read_shaped(path, Object({"kind": str}), REMEDY)
-    shapes = {"embeddings": EMBEDDING_SETTINGS, "scores": SCORE_SETTINGS}
-    read_shaped(path, shapes.get(settings["kind"], EMBEDDING_SETTINGS), REMEDY)
-    if settings["kind"] not in shapes or settings["format"] not in [*Format]:
+    settings = read_shaped(path, GraphSettings, REMEDY)
+    kinds = {"embeddings": EmbeddingSettings, "scores": ScoreSettings}
+    read_shaped(path, kinds.get(settings["kind"], EmbeddingSettings), REMEDY)
+    if settings["kind"] not in kinds or settings["format"] not in [*Format]:
         raise UserError(
             f"{path}: kind={settings['kind']} or format={settings['format']} is unknown. {REMEDY}."
         )

@@ -10,11 +10,12 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import numpy as np
 from jaxtyping import Float
+from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError
 from juzhen.core.finite import require_finite
 from juzhen.core.opened import parse_json
-from juzhen.core.shape import Object, Shape, require_shape
+from juzhen.core.schema import Number, Text, Whole, require_form
 
 SECONDS = 120.0
 AT_ONCE = 64
@@ -22,8 +23,22 @@ MOST_BYTES = 64 * 2**20
 """Of an answer: 64 embeddings of 16,384 numbers take half of it."""
 PATH = "/v1"
 
-MODELS = Object({"data": [Object({"id": str})]})
-EMBEDDINGS = Object({"data": [Object({"index": int, "embedding": ([float], str)})]})
+
+class ServedModel(TypedDict):
+    id: Text
+
+
+class Models(TypedDict):
+    data: list[ServedModel]
+
+
+class ServedEmbedding(TypedDict):
+    index: Whole
+    embedding: list[Number] | Text
+
+
+class Embeddings(TypedDict):
+    data: list[ServedEmbedding]
 
 
 class _Stays(HTTPRedirectHandler):
@@ -53,7 +68,7 @@ class RemoteServer:
             )
         self._base = address.rstrip("/").removesuffix(PATH) + PATH
         self._key = key
-        models = self._ask("/models", MODELS)["data"]
+        models = self._ask("/models", Models)["data"]
         if not models:
             raise UserError(f"{address}: the server lists no model. Start it with one.")
         self.model = str(models[0]["id"])
@@ -63,7 +78,7 @@ class RemoteServer:
         parts: list[np.ndarray] = []
         for start in range(0, len(texts), AT_ONCE):
             batch = list(texts[start : start + AT_ONCE])
-            data = self._ask("/embeddings", EMBEDDINGS, {"model": self.model, "input": batch})["data"]
+            data = self._ask("/embeddings", Embeddings, {"model": self.model, "input": batch})["data"]
             data.sort(key=lambda item: item["index"])
             if [item["index"] for item in data] != list(range(len(batch))):
                 raise self._odd(
@@ -83,8 +98,8 @@ class RemoteServer:
     def _odd(self, problem: str) -> UserError:
         return UserError(f"{self._base}/embeddings: the server gives {problem}. Compare another server.")
 
-    def _ask(self, path: str, shape: Shape, body: Any = None) -> Any:
-        """What the server answers, which has the shape."""
+    def _ask(self, path: str, kind: Any, body: Any = None) -> Any:
+        """What the server answers, which is of that type."""
         headers = {"Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
         data = None if body is None else json.dumps(body).encode()
@@ -95,7 +110,7 @@ class RemoteServer:
             if len(content) > MOST_BYTES:
                 raise ValueError(f"more than {MOST_BYTES // 2**20} MiB")
             value = parse_json(content)
-            require_shape(value, shape, "its content")
+            require_form(value, kind, "its content")
             return value
         except (OSError, ValueError, HTTPException) as error:
             message = _told(error) if isinstance(error, HTTPError) else ""

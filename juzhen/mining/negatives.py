@@ -16,7 +16,6 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.opened import read_shaped
 from juzhen.core.owned import own_folder
 from juzhen.core.progress import progress_bar
-from juzhen.core.shape import Object
 from juzhen.core.truncation import reported
 from juzhen.core.whole import remove_folder, whole_file, write_json
 from juzhen.data.leaks.filter import used_sentences
@@ -274,7 +273,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     own_folder(folder)
     if not path.exists():
         write_json(path, identity, in_own_folder=True)
-    before = read_shaped(path, Object(), f"Delete {folder}, and mine again")
+    before = read_shaped(path, dict[str, Any], f"Delete {folder}, and mine again")
     if differs := [name for name, value in identity.items() if before.get(name) != value]:
         raise UserError(
             f"{folder}: holds portions of a mining with other {', '.join(differs)}; give what it was begun with, or "

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Bool, Float, Int
+from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError
 from juzhen.core.opened import require_file
-from juzhen.core.shape import Entries, Object, require_shape
+from juzhen.core.schema import Whole, require_form
 from juzhen.core.texts import short
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Advance, Pool, Retriever, pooled
@@ -41,8 +42,13 @@ usual limit of 1 MiB passages are written again for each question that finds the
 COUNTS = b"juzhen.counts"
 """Key of a portion's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""
 
-_NUMBERS, _LIST = Entries(int), [int]
-OF_COUNTS = Object({"reasons": _NUMBERS, "known": _LIST, "rules": Entries(_LIST), "left": _NUMBERS})
+
+class Counts(TypedDict):
+    reasons: dict[str, Whole]
+    known: list[Whole]
+    rules: dict[str, list[Whole]]
+    left: dict[str, Whole]
+
 
 COLUMNS = (
     "query", "document", "query_text", "document_text", "source", "rank", "score", "positive_score", "judge_score",
@@ -268,7 +274,7 @@ def require_portion(
         counts = json.loads((table.schema.metadata or {})[COUNTS])
         named = {*COLUMNS, *(("chosen_for", "masked_for") if share_of == OWN else ())}
         is_known = bool({*table.column_names} == named and len(table))
-        require_shape(counts, OF_COUNTS, "its counts")
+        require_form(counts, Counts, "its counts")
         is_known = is_known and bool(np.isin(table["query"].to_numpy(), queries).all())
         if not is_known or not np.isin(table["document"].to_numpy(), np.arange(num_documents)).all():
             raise ValueError("other columns, queries or documents")

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from juzhen.core.errors import UserError
 from juzhen.core.opened import read_json
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score
-from juzhen.core.shape import Entries, Object, require_shape
+from juzhen.core.result_shape import Column
+from juzhen.core.schema import Text, Whole, require_form
 from juzhen.core.texts import short
 from juzhen.data.spec import parents
 from juzhen.report.training import chosen_layout, train_files
@@ -52,18 +55,26 @@ class Leak:
 
 NO_LEAK = Leak("", 0, 0.0)
 
-COUNT = (int, type(None))
-AUDIT = Object(
-    {
-        "format_version": int,
-        "train": [str],
-        "sets": Entries(Object({"fingerprint": str}), keys=r"[^/]+/[^/]+"),
-        "cells": [
-            Object({"train": str, "evaluation": str, "rows": int, "exact_pairs": COUNT, "near_pairs": COUNT})
-        ],
-    }
-)
-"""What is read of an audit file."""
+
+class SetFile(TypedDict):
+    fingerprint: Text
+
+
+class CellFile(TypedDict):
+    train: Text
+    evaluation: Text
+    rows: Whole
+    exact_pairs: Whole | None
+    near_pairs: Whole | None
+
+
+class AuditFile(TypedDict):
+    """What is read of an audit file."""
+
+    format_version: Whole
+    train: list[Text]
+    sets: dict[Column, SetFile]
+    cells: list[CellFile]
 
 
 class Audit:
@@ -81,7 +92,7 @@ class Audit:
         """Raises UserError when the file is missing or no audit of pairs."""
         try:
             report = read_json(path)
-            require_shape(report, AUDIT, "it")
+            require_form(report, AuditFile, "it")
             if report["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format {report['format_version']}, this version reads {FORMAT_VERSION}")
             return cls(report)

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, NotRequired, Union, get_args, get_origin
+
+from typing_extensions import get_type_hints, is_typeddict
 
 from juzhen.core.result import FORMAT_VERSION, Result, Score
-from juzhen.core.result_shape import RESULT
-from juzhen.core.shape import Entries, Object
+from juzhen.core.result_shape import ResultForm
+from juzhen.core.schema import Number, Text, Whole
 from tools.docs.columns import named_lines
 from tools.docs.markup import code, plain, table
 
@@ -14,13 +17,11 @@ PLACES = {"scores": "split/dataset/metric", "untrained": "split/dataset/metric",
 """Key → what the keys below it are spelt like, where they are not free."""
 
 WORDS = {
-    str: "text",
+    Text: "text",
     bool: "true or false",
-    int: "whole number",
-    float: "number",
-    list: "list",
-    dict: "object",
-    type(None): "null",
+    Whole: "whole number",
+    Number: "number",
+    NoneType: "null",
 }
 HEAD = f"""\
 ---
@@ -50,7 +51,7 @@ for path in sorted(Path("runs").glob("*/result.json")):
 def page() -> str:
     meanings = {name: about for kind in (Result, Score) for name, about in named_lines(kind.__doc__ or "")}
     rows = []
-    for key, type_name, required in entries(RESULT):
+    for key, type_name, required in entries(ResultForm):
         # Told are the keys of a result, and of a score in it.
         is_told = "." not in key or re.fullmatch(r"scores\.<[^>]+>\.\w+", key)
         meaning = meanings.get(key.rpartition(".")[2], "") if is_told else ""
@@ -58,33 +59,36 @@ def page() -> str:
     return f"{HEAD}\n{table(('key', 'type', 'required', 'meaning'), rows)}"
 
 
-def entries(shape: Object, parent: str = "", required: bool = True) -> Iterator[tuple[str, str, bool]]:
+def entries(form: type, parent: str = "", required: bool = True) -> Iterator[tuple[str, str, bool]]:
     """Dotted key, type in words, and whether it must be there, of every key at any depth."""
-    for keys, must in ((shape.required, True), (shape.optional, False)):
-        for key, inner in keys.items():
-            path = f"{parent}.{key}".lstrip(".")
-            yield path, words_of(inner), required and must
-            for child, below in _inner(inner, path):
-                yield from entries(child, below, required and must)
+    kinds = get_type_hints(form, include_extras=True)
+    for key in sorted(kinds, key=lambda key: key not in form.__required_keys__):
+        kind = get_args(kinds[key])[0] if get_origin(kinds[key]) is NotRequired else kinds[key]
+        path = f"{parent}.{key}".lstrip(".")
+        must = required and key in form.__required_keys__
+        yield path, words_of(kind), must
+        for child, below in _inner(kind, path):
+            yield from entries(child, below, must)
 
 
-def words_of(shape: Any) -> str:
-    if isinstance(shape, tuple):
-        return " or ".join(map(words_of, shape))
-    if isinstance(shape, list):
-        return f"list: {words_of(shape[0])}"
-    return "object" if isinstance(shape, Object | Entries) else WORDS[shape]
+def words_of(kind: Any) -> str:
+    if kind in WORDS:
+        return WORDS[kind]
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(map(words_of, get_args(kind)))
+    return f"list: {words_of(get_args(kind)[0])}" if get_origin(kind) is list else "object"
 
 
-def _inner(shape: Any, parent: str) -> Iterator[tuple[Object, str]]:
+def _inner(kind: Any, parent: str) -> Iterator[tuple[type, str]]:
     """The objects that a value holds, with the parent of their keys."""
-    if isinstance(shape, Object):
-        yield shape, parent
-    elif isinstance(shape, Entries):
+    parts = get_args(kind)
+    if is_typeddict(kind):
+        yield kind, parent
+    elif get_origin(kind) is dict:
         name = PLACES.get(re.split(r"\W", parent)[-1], "name")
-        yield from _inner(shape.values, f"{parent}.<{name}>")
-    elif isinstance(shape, tuple):
-        for option in shape:
+        yield from _inner(parts[1], f"{parent}.<{name}>")
+    elif get_origin(kind) in (Union, UnionType):
+        for option in parts:
             yield from _inner(option, parent)
-    elif isinstance(shape, list):
-        yield from _inner(shape[0], f"{parent}[]")
+    elif get_origin(kind) is list:
+        yield from _inner(parts[0], f"{parent}[]")
