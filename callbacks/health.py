@@ -5,18 +5,20 @@ import logging
 import math
 import os
 import time
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from pydantic import Field
 
 from callbacks.resume import stage_folder
 from juzhen.core.errors import UserError
+from juzhen.core.schema import validated
 from juzhen.data.probe import Probe
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.texts import batches_by_length
-from juzhen.losses.options import number, whole_number
+from juzhen.losses.options import Cosine, Count, Weight
 from juzhen.metrics.correlation import POSITIVE_ABOVE, score_distribution
 from juzhen.metrics.geometry import measure_space, score_histograms, unit
 from lightning_modules.biencoder import BiEncoder
@@ -81,9 +83,11 @@ class SpaceHealth(pl.Callback):
         on_collapse: Literal["warn", "stop"],
     ) -> None:
         key = "callbacks.space_health"
-        self.probe_sentences = whole_number(f"{key}.probe_sentences", probe_sentences, low=1)
-        self.collapse_cosine = number(f"{key}.collapse_cosine", collapse_cosine, low=-1.0, high=0.9999)
-        self.collapse_rank = number(f"{key}.collapse_rank", collapse_rank, low=0.0)
+        self.probe_sentences = validated(Count, probe_sentences, f"{key}.probe_sentences")
+        self.collapse_cosine = validated(
+            Annotated[Cosine, Field(le=0.9999)], collapse_cosine, f"{key}.collapse_cosine"
+        )
+        self.collapse_rank = validated(Weight, collapse_rank, f"{key}.collapse_rank")
         self.on_collapse = on_collapse
         self.seconds = 0.0
         self._meter: SpaceMeter | None = None

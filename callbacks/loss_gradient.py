@@ -1,7 +1,6 @@
 """The length of the gradient of the loss with respect to what the loss reads, and a warning outside a range."""
 
 import logging
-import math
 from collections import deque
 
 import pytorch_lightning as pl
@@ -10,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.batch import Batch
-from juzhen.losses.options import interval
+from juzhen.core.schema import validated
+from juzhen.losses.options import Range
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +36,7 @@ class LossGradient(pl.Callback):
     """
 
     def __init__(self, *, low: float, high: float) -> None:
-        self.low, self.high = interval(
-            "callbacks.loss_gradient.[low,high]", [low, high], low=0.0, high=math.inf
-        )
+        self.low, self.high = validated(Range, [low, high], "callbacks.loss_gradient.[low,high]")
         self._readings: dict[str, deque[float]] = {}
         self._told: set[str] = set()
         self._task: str | None = None

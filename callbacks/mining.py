@@ -5,11 +5,12 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from pydantic import Field
 
 from callbacks.health import append_line
 from callbacks.lightning_internals import is_between_steps
@@ -18,7 +19,8 @@ from conf.job import JobConfig
 from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.examples import Kind
 from juzhen.core.nodes import name_of
-from juzhen.losses.options import number, whole_number
+from juzhen.core.schema import validated
+from juzhen.losses.options import Counts, Share, Shares
 from juzhen.mining.beside import MiningBeside
 from juzhen.mining.in_training import InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
@@ -46,17 +48,17 @@ class Phases:
         *,
         key: str,
     ) -> None:
-        self.ends = [number(f"{key}.phases", end, low=0.0, high=1.0, open_low=True) for end in ends]
+        self.ends = list(validated(Shares, ends, f"{key}.phases"))
         if self.ends != sorted(set(self.ends)) or self.ends[-1:] != [1.0]:
             raise UserError(
                 f"{key}.phases={list(ends)}: expected shares of training that rise to 1, such as [0.3, 0.7, 1]"
             )
         _require_count(f"{key}.hard_share", hard_share, len(ends) + 1)
-        self.hard_shares = [number(f"{key}.hard_share", share, low=0.0, high=1.0) for share in hard_share]
+        self.hard_shares = validated(list[Share], list(hard_share), f"{key}.hard_share")
         self.every_steps = None
         if every_steps is not None:
             _require_count(f"{key}.every_steps", every_steps, len(ends))
-            self.every_steps = [whole_number(f"{key}.every_steps", steps, low=1) for steps in every_steps]
+            self.every_steps = list(validated(Counts, every_steps, f"{key}.every_steps"))
 
     def due(self, step: int, total_steps: int) -> bool:
         """Before the first step, at the start of each phase, and every so many steps from there."""
@@ -123,7 +125,7 @@ class NegativeMining(pl.Callback):
     ) -> None:
         self.phases = Phases(phases, every_steps, hard_share, key=KEY)
         most = negatives if hard_at_most is None else hard_at_most
-        self.hard_at_most = whole_number(f"{KEY}.hard_at_most", most, low=0)
+        self.hard_at_most = validated(Annotated[int, Field(ge=0)], most, f"{KEY}.hard_at_most")
         self.beside = beside
         self.until_easy = until_easy
         self.sets, self.stages = sets, stages

@@ -6,7 +6,8 @@ import numpy as np
 import pytorch_lightning as pl
 
 from callbacks.health import append_line, collapsed, gradient_norms, log_health, score_counts, score_summary
-from juzhen.losses.options import number
+from juzhen.core.schema import validated
+from juzhen.losses.options import Weight
 from lightning_modules.base import SentenceModule
 
 SCORES_FILE = "scores.jsonl"
@@ -23,7 +24,7 @@ class ScoreHealth(pl.Callback):
     """
 
     def __init__(self, *, collapse_spread: float, on_collapse: Literal["warn", "stop"]) -> None:
-        self.collapse_spread = number("callbacks.score_health.collapse_spread", collapse_spread, low=0.0)
+        self.collapse_spread = validated(Weight, collapse_spread, "callbacks.score_health.collapse_spread")
         self.on_collapse = on_collapse
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: SentenceModule) -> None:

@@ -14,7 +14,8 @@ from conf.job import JobConfig
 from datamodules.datamodule import loss_weights
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
-from juzhen.losses.options import divisor, number, whole_number
+from juzhen.core.schema import validated
+from juzhen.losses.options import Count, Positive, Share, Temperature, Weight
 from juzhen.training.weighing import (
     by_gradient_norm,
     by_loss_ratio,
@@ -134,7 +135,7 @@ class _ByLosses(SetWeights):
 
     def __init__(self, *, every_steps: int) -> None:
         super().__init__()
-        self.every_steps = whole_number(f"{KEY}.every_steps", every_steps, low=1)
+        self.every_steps = validated(Count, every_steps, f"{KEY}.every_steps")
 
     def begin(self, module: pl.LightningModule) -> None:
         self.sums, self.counts = (torch.zeros(len(self.names)) for _ in range(2))
@@ -162,7 +163,7 @@ class MeanLoss(_ByLosses):
 
     def __init__(self, *, every_steps: int, alpha: float) -> None:
         super().__init__(every_steps=every_steps)
-        self.alpha = number(f"{KEY}.alpha", alpha, low=0.0, high=1.0)
+        self.alpha = validated(Share, alpha, f"{KEY}.alpha")
 
     def begin(self, module: pl.LightningModule) -> None:
         super().begin(module)
@@ -182,7 +183,7 @@ class LossRatio(_ByLosses):
 
     def __init__(self, *, every_steps: int, temperature: float) -> None:
         super().__init__(every_steps=every_steps)
-        self.temperature = divisor(f"{KEY}.temperature", temperature)
+        self.temperature = validated(Temperature, temperature, f"{KEY}.temperature")
 
     def begin(self, module: pl.LightningModule) -> None:
         super().begin(module)
@@ -204,7 +205,7 @@ class Uncertainty(SetWeights):
 
     def __init__(self, *, lr: float) -> None:
         super().__init__()
-        self.lr = number(f"{KEY}.lr", lr, low=0.0, open_low=True)
+        self.lr = validated(Positive, lr, f"{KEY}.lr")
 
     def begin(self, module: pl.LightningModule) -> None:
         module.log_variances = nn.ParameterDict({name: nn.Parameter(torch.zeros(())) for name in self.names})
@@ -232,8 +233,8 @@ class GradNorm(SetWeights):
 
     def __init__(self, *, alpha: float, lr: float) -> None:
         super().__init__()
-        self.alpha = number(f"{KEY}.alpha", alpha, low=0.0)
-        self.lr = number(f"{KEY}.lr", lr, low=0.0, open_low=True)
+        self.alpha = validated(Weight, alpha, f"{KEY}.alpha")
+        self.lr = validated(Positive, lr, f"{KEY}.lr")
         self._matrix: Tensor | None = None
         self._before: Tensor | None = None
 
@@ -337,7 +338,7 @@ class Focal(SetWeights):
 
     def __init__(self, *, gamma: float) -> None:
         super().__init__()
-        self.gamma = number(f"{KEY}.gamma", gamma, low=0.0)
+        self.gamma = validated(Weight, gamma, f"{KEY}.gamma")
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         selection = trainer.datamodule.selection

@@ -13,12 +13,13 @@ from importlib.metadata import entry_points
 from inspect import Parameter, signature
 from pkgutil import iter_modules
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, create_model
 
 from juzhen import models
 from juzhen.core.errors import UserError
+from juzhen.core.schema import STRICT
 
 BASES = {
     "juzhen.losses": "juzhen.losses.loss.Loss",
@@ -85,9 +86,6 @@ def _named(module: str, name: str) -> object:
 HEAD = ("dim", "num_classes")
 """What the code gives to a loss that owns a head."""
 
-STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
-"""A value is handed to the class as it is, so nothing is converted."""
-
 
 @cache
 def keys_of(target: str) -> type[BaseModel]:
@@ -105,7 +103,7 @@ def keys_of(target: str) -> type[BaseModel]:
     for base in (each for each in owner.__mro__ if "__init__" in vars(each)):
         _, *parameters = signature(base.__init__).parameters.values()  # type: ignore[misc]
         named = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-        hints = get_type_hints(base.__init__)  # type: ignore[misc]
+        hints = get_type_hints(base.__init__, include_extras=True)  # type: ignore[misc]
         keys = {each.name: (_spelt(hints.get(each.name)), _default(each)) for each in named} | keys
         if len(named) == len(parameters):  # nothing is handed on to a base
             break
@@ -130,7 +128,7 @@ def _spelt(kind: Any) -> Any:
         kinds = [_spelt(part) for part in parts]
         kinds = [each for each in kinds if each is not int] if float in kinds else kinds
         return Any if Any in kinds else Union[tuple(kinds)]  # noqa: UP007  the kinds are not known here
-    if origin is Literal or kind in PLAIN:
+    if origin in (Literal, Annotated) or kind in PLAIN:
         return kind
     if origin in (Sequence, list):
         return origin[_spelt(parts[0])]

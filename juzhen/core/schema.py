@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from juzhen.core.errors import UserError, nearest
@@ -21,13 +29,24 @@ def _spelt(text: str) -> str:
     return text
 
 
+class _Finite:
+    """A whole number is taken for a number, and given back as one."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.float_schema(allow_inf_nan=False)
+
+
 Text = Annotated[str, AfterValidator(_spelt)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
+Number = Annotated[float | int, _Finite()]
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 """Of a file of JSON, which may be anybody's: a text, a finite number, a whole number of 64 bits."""
 
 SCHEMA = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_enum_values=True)
 """Of every description: no key that it does not know, numbers where texts are expected are spelt, kinds are texts."""
+
+
+STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+"""Of the keys of a class: a value is handed to it as it is, so nothing is converted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +91,15 @@ def validated(kind: type[T], values: Any, key: str = "", *, where: str = "") -> 
         text = str(value).lower() if isinstance(value, bool) else value
         raise ConfigError(f"{f'{where}: ' if where else ''}{path}={text}: expected {expected}", path)
     return checked
+
+
+def fitting(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as a model gives them back. Raises ConfigError for the first that does not fit."""
+    try:
+        checked = model.model_validate(dict(values))
+    except ValidationError as error:
+        raise explained(error, model) from error
+    return {name: getattr(checked, name) for name in values}
 
 
 def _misread(values: Any, checked: Any, key: str) -> Iterator[tuple[str, Any, str]]:

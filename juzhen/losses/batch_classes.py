@@ -5,6 +5,7 @@ A text whose class is in the batch once has no positive. It is a negative of oth
 """
 
 from abc import abstractmethod
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -12,9 +13,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.core.schema import Among
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, choice, divisor, number
+from juzhen.losses.options import Cosine, Temperature, Weight
 from juzhen.losses.scores import all_cosines, full_precision, score_gap
 
 
@@ -89,7 +91,7 @@ class SupCon(BatchClassLoss):
     paper = "Khosla et al. 2020, https://arxiv.org/abs/2004.11362"
     choose_when = "texts with classes without a classifier, in large batches with several texts of each class"
 
-    temperature: float | int = checked(0.1, divisor)
+    temperature: Temperature = 0.1
 
     def cost(self, scores: Float[Tensor, "batch batch"], classes: Float[Tensor, "batch"]) -> Tensor:
         return sup_con(scores, classes, temperature=self.temperature)
@@ -131,9 +133,9 @@ class MultiSimilarity(BatchClassLoss):
     paper = "Wang et al. 2019, https://arxiv.org/abs/1904.06627"
     choose_when = "texts with many classes, when the hardest pairs of a batch shall count most"
 
-    positive_temperature: float | int = checked(1 / 2, divisor)
-    negative_temperature: float | int = checked(1 / 50, divisor)
-    border: float | int = checked(0.5, number, low=-1.0, high=1.0)
+    positive_temperature: Temperature = 1 / 2
+    negative_temperature: Temperature = 1 / 50
+    border: Cosine = 0.5
 
     def cost(self, scores: Float[Tensor, "batch batch"], classes: Float[Tensor, "batch"]) -> Tensor:
         return multi_similarity(
@@ -172,8 +174,8 @@ class BatchAllTriplet(BatchClassLoss):
     paper = "Hermans et al. 2017, https://arxiv.org/abs/1703.07737"
     choose_when = "texts with classes in small batches, when labels may be wrong: no single text decides"
 
-    margin: float | int = checked(0.2, number, low=0.0)
-    distance: str = checked("cosine", choice, choices=tuple(SCORES))
+    margin: Weight = 0.2
+    distance: Annotated[str, Among(SCORES)] = "cosine"
 
     def scores(self, embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch batch"]:
         return SCORES[self.distance](embeddings, embeddings)
@@ -216,8 +218,8 @@ class SoftMarginTriplet(BatchClassLoss):
     paper = "Hermans et al. 2017, https://arxiv.org/abs/1703.07737"
     choose_when = "texts with clean classes, against the hardest of the batch, without a margin to choose"
 
-    temperature: float | int = checked(0.05, divisor)
-    distance: str = checked("cosine", choice, choices=tuple(SCORES))
+    temperature: Temperature = 0.05
+    distance: Annotated[str, Among(SCORES)] = "cosine"
 
     def scores(self, embeddings: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch batch"]:
         return SCORES[self.distance](embeddings, embeddings)

@@ -1,18 +1,20 @@
 """Losses of classes: logits, or embeddings with a head, shall tell the class of a pair or of a text."""
 
 import math
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor, nn
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.schema import Among, Number
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, choice, divisor, number, switch
+from juzhen.losses.options import Cosine, Share, Temperature, Weight
 from juzhen.losses.pairs import binary_cross_entropy
 from juzhen.losses.scores import all_cosines, choice_accuracy, full_precision, row_cosine, sign_accuracy
 
@@ -63,8 +65,8 @@ class CrossEntropy(ClassLoss):
     consumes = "logits"
     choose_when = "a cross-encoder that shall tell classes, such as those of NLI or grades from 0 to 5"
 
-    smoothing: float | int = checked(0.0, number, low=0.0, high=1.0)
-    focal_gamma: float | int = checked(0.0, number, low=0.0)
+    smoothing: Share = 0.0
+    focal_gamma: Weight = 0.0
 
     def with_logs(self, logits: Tensor, classes: Tensor) -> LossOutput:
         loss = class_cross_entropy(logits, classes, smoothing=self.smoothing, focal_gamma=self.focal_gamma)
@@ -125,9 +127,9 @@ class SoftmaxClassifier(HeadLoss):
     paper = "Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084"
     choose_when = "NLI pairs, when their classes are all there is"
 
-    use_difference: bool = checked(True, switch)
-    use_product: bool = checked(False, switch)
-    smoothing: float | int = checked(0.0, number, low=0.0, high=1.0)
+    use_difference: bool = True
+    use_product: bool = False
+    smoothing: Share = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -218,7 +220,7 @@ class Bilinear(HeadLoss):
 
     choose_when = "0/1 or NLI pairs, to compare with softmax: a form of two vectors instead of a linear head"
 
-    objective: str = checked("ce", choice, choices=OBJECTIVES)
+    objective: Annotated[str, Among(OBJECTIVES)] = "ce"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -264,7 +266,7 @@ class Prototype(HeadLoss):
     paper = "Zhai and Wu 2019, https://arxiv.org/abs/1811.12649"
     choose_when = "texts with classes: the first to try"
 
-    temperature: float | int = checked(0.07, divisor)
+    temperature: Temperature = 0.07
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -324,8 +326,8 @@ class ArcFace(Prototype):
     paper = "Deng et al. 2019, https://arxiv.org/abs/1801.07698"
     choose_when = "texts with many classes that shall lie in well separated cones"
 
-    margin: float | int = checked(0.5, number, low=0.0, high=math.pi)
-    temperature: float | int = checked(1 / 64, divisor)
+    margin: Annotated[Number, Field(ge=0, le=math.pi)] = 0.5
+    temperature: Temperature = 1 / 64
 
     def cost(
         self, cosines: Float[Tensor, "batch classes"], classes: Float[Tensor, "batch"]
@@ -380,8 +382,8 @@ class Clustering(ClassLoss):
     paper = "Wen et al. 2016, https://doi.org/10.1007/978-3-319-46478-7_31"
     choose_when = "texts with classes that shall be clustered, with several texts of a class in a batch"
 
-    separation_weight: float | int = checked(1.0, number, low=0.0)
-    separation_margin: float | int = checked(0.0, number, low=-1.0, high=1.0)
+    separation_weight: Weight = 1.0
+    separation_margin: Cosine = 0.0
 
     def with_logs(self, embeddings: Tensor, classes: Tensor) -> LossOutput:
         weights = {"separation_weight": self.separation_weight, "separation_margin": self.separation_margin}

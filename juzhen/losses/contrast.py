@@ -1,6 +1,6 @@
 """Contrast within a batch: a text shall find its partner among others."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -9,9 +9,10 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.schema import Among
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, choice, cosine_margin, divisor, number, switch
+from juzhen.losses.options import CosineMargin, Temperature, Weight
 from juzhen.losses.scores import all_cosines, choice_accuracy, mean_where, row_cosine, score_gap
 
 
@@ -120,9 +121,9 @@ class InfoNCE(Loss):
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
     choose_when = "the first to try on positive pairs and triplets for retrieval, with large batches"
 
-    temperature: float | int = checked(0.05, divisor)
-    symmetric: bool = checked(False, switch)
-    false_negative_margin: float | int | None = checked(None, cosine_margin)
+    temperature: Temperature = 0.05
+    symmetric: bool = False
+    false_negative_margin: CosineMargin | None = None
 
     def with_logs(
         self,
@@ -235,9 +236,9 @@ class InfoNCEWeighted(Loss):
     paper = "Lan et al. 2025, https://arxiv.org/abs/2503.04812"
     choose_when = "as info_nce, when most negatives are easy already"
 
-    temperature: float | int = checked(0.05, divisor)
-    hardness: float | int = checked(5.0, number, low=0.0)
-    weigh: str = checked("all", choice, choices=WEIGHED)
+    temperature: Temperature = 0.05
+    hardness: Weight = 5.0
+    weigh: Annotated[str, Among(WEIGHED)] = "all"
 
     def with_logs(
         self,
@@ -272,8 +273,8 @@ class InfoNCEInBatch(InfoNCE):
     paper = "Henderson et al. 2017, https://arxiv.org/abs/1705.00652"
     choose_when = "positive pairs without hard negatives"
 
-    temperature: float | int = checked(0.07, divisor)
-    symmetric: bool = checked(True, switch)
+    temperature: Temperature = 0.07
+    symmetric: bool = True
 
 
 @checks_arguments
@@ -308,7 +309,7 @@ class InfoNCEOwn(Loss):
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
     choose_when = "triplets with many mined negatives, when texts of other rows are no safe negatives"
 
-    temperature: float | int = checked(0.07, divisor)
+    temperature: Temperature = 0.07
 
     def with_logs(
         self, anchors: Tensor, positives: Tensor, negatives: Tensor, *, text_ids: Tensor | None = None
@@ -343,7 +344,7 @@ class NTXent(Loss):
     paper = "Chen et al. 2020, https://arxiv.org/abs/2002.05709"
     choose_when = "two views of one text, neither of which is the query"
 
-    temperature: float | int = checked(0.05, divisor)
+    temperature: Temperature = 0.05
 
     def with_logs(
         self, first: Tensor, second: Tensor, *, text_ids: Int[Tensor, "batch 2"] | None = None

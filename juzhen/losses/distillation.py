@@ -10,7 +10,7 @@ from torch import Tensor
 from juzhen.core.examples import Kind
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput, Sum
-from juzhen.losses.options import checked, number
+from juzhen.losses.options import Weight
 from juzhen.losses.scores import all_cosines, full_precision, row_cosine
 
 
@@ -117,7 +117,7 @@ class Distill(Sum, TeacherLoss):
     paper = "the sum of distill_cosine and distill_similarity"
     choose_when = "first to try for a smaller student"
 
-    similarity_weight: float | int = checked(10.0, number, low=0.0)
+    similarity_weight: Weight = 10.0
 
     def parts(self) -> Mapping[str, tuple[float, Loss]]:
         return {"cosine": (1.0, DistillCosine()), "similarity": (self.similarity_weight, DistillSimilarity())}

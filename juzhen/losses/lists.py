@@ -1,7 +1,7 @@
 """Losses over the documents of a row: its positive and its own negatives, scored one by one."""
 
 import math
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +10,10 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Kind
+from juzhen.core.schema import Among
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, choice, divisor, number, or_none, switch, whole_number
+from juzhen.losses.options import Count, Temperature, Weight
 from juzhen.losses.regression import ACTIVATIONS
 from juzhen.losses.scores import choice_accuracy, full_precision, mean_of_rows, score_gap
 
@@ -31,7 +32,7 @@ class ListLoss(Loss):
     couples = False
     contrast = Contrast.NEGATIVES
 
-    temperature: float | int = checked(1.0, divisor)
+    temperature: Temperature = 1.0
 
     def tempered(self, scores: Float[Tensor, "batch documents"]) -> Float[Tensor, "batch documents"]:
         """The scores divided by the temperature, float32 at least."""
@@ -207,7 +208,7 @@ class ListKL(ListLoss):
         "triplets with many negatives and a teacher's scores, of which only the shares within a row count"
     )
 
-    teacher_temperature: float | int = checked(1.0, divisor)
+    teacher_temperature: Temperature = 1.0
 
     def with_logs(self, document_scores: Tensor, teacher_scores: Tensor) -> LossOutput:
         divisors = {"temperature": self.temperature, "teacher_temperature": self.teacher_temperature}
@@ -307,10 +308,10 @@ class LambdaLoss(ListLoss):
     paper = "Wang et al. 2018, https://doi.org/10.1145/3269206.3271784"
     choose_when = "a cross-encoder that is judged by NDCG, on rows with many negatives"
 
-    weighting: str = checked("ndcg_loss2pp", choice, choices=WEIGHTINGS)
-    mu: float | int = checked(10.0, number, low=0.0)
-    k: int | None = checked(None, or_none(whole_number), low=1)
-    graded: bool = checked(False, switch)
+    weighting: Annotated[str, Among(WEIGHTINGS)] = "ndcg_loss2pp"
+    mu: Weight = 10.0
+    k: Count | None = None
+    graded: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -354,9 +355,9 @@ class InfoNCEDrawn(ListLoss):
     paper = "Henderson et al. 2017, https://arxiv.org/abs/1705.00652"
     choose_when = "a cross-encoder on positive pairs, which have no negatives of their own"
 
-    num_drawn: int = checked(4, whole_number, low=1)
-    activation: str = checked("sigmoid", choice, choices=tuple(ACTIVATIONS))
-    temperature: float | int = checked(0.1, divisor)
+    num_drawn: Count = 4
+    activation: Annotated[str, Among(ACTIVATIONS)] = "sigmoid"
+    temperature: Temperature = 0.1
 
     def with_logs(self, document_scores: Tensor) -> LossOutput:
         scores = self.tempered(ACTIVATIONS[self.activation](full_precision(document_scores)))

@@ -4,13 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cache
 from inspect import signature
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform, get_type_hints
 
 from jaxtyping import Float
+from pydantic import BaseModel, create_model
 from torch import Tensor, nn
 
 from juzhen.core.examples import Kind
+from juzhen.core.schema import STRICT, fitting
 from juzhen.core.tensors import TENSORS
 from juzhen.losses.arguments import checks_arguments
 
@@ -33,6 +36,17 @@ class Contrast(StrEnum):
     NONE = "none"  # nothing: each row teaches by itself
 
 
+@cache
+def _numbers(loss: type) -> type[BaseModel]:
+    """The numbers of a loss by the types that say which values they may have; a size that the code gives is none."""
+    hints = get_type_hints(loss, include_extras=True)
+    own = {field.name: hints[field.name] for field in fields(loss) if field.init}
+    keys: dict[str, Any] = {
+        name: (kind, ...) for name, kind in own.items() if kind is bool or "Annotated" in repr(kind)
+    }
+    return create_model(loss.__name__, __config__=STRICT, **keys)
+
+
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class Loss(nn.Module, ABC):
     """A function from tensors to a scalar: `loss(scores, targets)`, and with what is worth logging `loss.with_logs(…)`.
@@ -40,7 +54,7 @@ class Loss(nn.Module, ABC):
     A subclass writes `with_logs`, whose arguments are the tensors that it reads, by their names in
     `juzhen.core.tensors`. Their shapes are checked (`juzhen.losses.arguments`): a column (N, 1) is read as (N,), what
     does not fit is refused, and so is NaN for a label. Embeddings need not be normalised. The numbers of a loss are
-    annotated attributes, which the constructor takes by name; `juzhen.losses.options.checked` says which values they
+    annotated attributes, which the constructor takes by name; types of `juzhen.losses.options` say which values they
     may have. What a loss needs of data and model is written in class attributes:
 
     input_kinds  example kinds it can learn from, most natural first
@@ -103,9 +117,10 @@ class Loss(nn.Module, ABC):
     def __post_init__(self) -> None:
         """Begins the module, and checks its numbers. Raises UserError for one that is out of its limits."""
         super().__init__()
-        for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
-            if field.init and (check := field.metadata.get("check")):
-                setattr(self, field.name, check(field.name, getattr(self, field.name)))
+        kinds = _numbers(type(self))
+        given = {name: getattr(self, name) for name in kinds.model_fields}
+        for name, value in fitting(kinds, given).items():
+            setattr(self, name, value)
 
     def forward(self, *tensors: Any, **named: Any) -> Float[Tensor, ""]:
         """The scalar to minimise, from the arguments of `with_logs`."""

@@ -16,7 +16,7 @@ from juzhen.losses.contrast import (
     ranking_summary,
 )
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, divisor, whole_number
+from juzhen.losses.options import Count, Temperature
 from juzhen.losses.pools import texts_of_rows
 from juzhen.losses.scores import all_cosines, full_precision
 
@@ -56,8 +56,8 @@ class InfoNCEQueue(Loss):
 
     dim: int
     num_classes: int
-    temperature: float | int = checked(0.05, divisor)
-    size: int = checked(4096, whole_number, low=1)
+    temperature: Temperature = 0.05
+    size: Count = 4096
 
     texts: Float[Tensor, "queue dim"] = field(init=False)
     text_numbers: Int[Tensor, "queue"] = field(init=False)

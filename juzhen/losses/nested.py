@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,16 +14,7 @@ from juzhen.core.tensors import TENSORS
 from juzhen.losses.arguments import fitting_tensors
 from juzhen.losses.contrast import InfoNCEInBatch
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import (
-    checked,
-    choice,
-    divisor,
-    number,
-    numbers,
-    or_none,
-    whole_number,
-    whole_numbers,
-)
+from juzhen.losses.options import Count, Counts, Shares, Temperature, Weight, Weights
 from juzhen.losses.scores import full_precision, row_cosine
 
 MADE_OF = {
@@ -133,12 +124,12 @@ class Nested(Modifier):
     paper = "Kusupati et al. 2022, https://arxiv.org/abs/2205.13147"
     choose_when = "embeddings that shall be cut to a size chosen after training"
 
-    dims: Sequence[int] | None = checked(None, or_none(whole_numbers), low=1)
-    smallest: int = checked(32, whole_number, low=1)
-    weights: Sequence[float | int] | None = checked(None, or_none(numbers), low=0.0)
-    smaller_weight: float | int = checked(0.25, number, low=0.0)
-    dims_per_step: int | None = checked(None, or_none(whole_number), low=1)
-    reduction: str = checked("sum", choice, choices=("sum", "mean"))
+    dims: Counts | None = None
+    smallest: Count = 32
+    weights: Weights | None = None
+    smaller_weight: Weight = 0.25
+    dims_per_step: Count | None = None
+    reduction: Literal["sum", "mean"] = "sum"
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)
@@ -203,9 +194,9 @@ class NestedInfoNCE(Nested):
     choose_when = "positive pairs, for embeddings that shall be cut to a size chosen after training"
 
     of: InitVar[Loss | None] = None
-    smallest: int = checked(64, whole_number, low=1)
-    smaller_weight: float | int = checked(1.0, number, low=0.0)
-    reduction: str = checked("mean", choice, choices=("sum", "mean"))
+    smallest: Count = 64
+    smaller_weight: Weight = 1.0
+    reduction: Literal["sum", "mean"] = "mean"
 
     def __post_init__(self, of: Loss | None) -> None:
         super().__post_init__(InfoNCEInBatch(temperature=0.07, symmetric=False) if of is None else of)
@@ -230,11 +221,11 @@ class NestedLayers(Modifier):
     paper = "Li et al. 2024, https://arxiv.org/abs/2402.14776"
     choose_when = "encoders of which the first layers alone shall be usable after training"
 
-    depths: Sequence[float | int] = checked((0.25, 0.5, 0.75), numbers, low=0.0, high=1.0, open_low=True)
-    depths_per_step: int | None = checked(1, or_none(whole_number), low=1)
-    layer_weight: float | int = checked(1.0, number, low=0.0)
-    divergence_weight: float | int = checked(1.0, number, low=0.0)
-    divergence_temperature: float | int = checked(0.3, divisor)
+    depths: Shares = (0.25, 0.5, 0.75)
+    depths_per_step: Count | None = 1
+    layer_weight: Weight = 1.0
+    divergence_weight: Weight = 1.0
+    divergence_temperature: Temperature = 0.3
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
@@ -11,9 +11,10 @@ from torch import Tensor
 from juzhen.core.constants import constants
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.schema import Among
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, choice, divisor, number, numbers, whole_number
+from juzhen.losses.options import Count, Shares, Temperature, Weight, Weights
 from juzhen.losses.scores import full_precision, order_gap
 
 
@@ -65,7 +66,7 @@ class CoSENT(OrderLoss):
     paper = "Su 2022, https://kexue.fm/archives/8847"
     choose_when = "the first to try on graded, 0/1 and NLI pairs when they are judged by rank correlation"
 
-    temperature: float | int = checked(0.05, divisor)
+    temperature: Temperature = 0.05
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         return cosent(scores, targets, temperature=self.temperature), order_gap(scores, targets)
@@ -107,8 +108,8 @@ class ScoreOrder(OrderLoss):
     Logs the temperature in units of the score, too.
     """
 
-    temperature: float | int = checked(0.05, divisor)
-    temperature_unit: str = checked("score", choice, choices=UNITS)
+    temperature: Temperature = 0.05
+    temperature_unit: Annotated[str, Among(UNITS)] = "score"
 
     @abstractmethod
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
@@ -133,7 +134,7 @@ class CoSENTAdaptive(ScoreOrder):
 
     choose_when = "as cosent, when cosines begin in a narrow range or scores are logits"
 
-    temperature_unit: str = checked("spread_with_gradient", choice, choices=UNITS)
+    temperature_unit: Annotated[str, Among(UNITS)] = "spread_with_gradient"
 
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         return cosent(scores, targets, temperature=1.0)
@@ -229,7 +230,7 @@ class CoSENTSampled(ScoreOrder):
 
     choose_when = "comparisons with implementations that sample pairs; otherwise cosent is exact and faster"
 
-    num_comparisons: int = checked(10, whole_number, low=1)
+    num_comparisons: Count = 10
 
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         draws = torch.rand(len(scores), self.num_comparisons, device=scores.device)
@@ -270,7 +271,7 @@ class CoSENTExtremes(ScoreOrder):
 
     choose_when = "graded pairs whose grades in the middle are not to be trusted"
 
-    num_extremes: int = checked(8, whole_number, low=1)
+    num_extremes: Count = 8
 
     def cost(self, scores: Float[Tensor, "batch"], targets: Float[Tensor, "batch"]) -> Float[Tensor, ""]:
         return cosent_extremes(scores, targets, num_extremes=self.num_extremes, temperature=1.0)
@@ -305,9 +306,9 @@ class CoSENTLayers(OrderLoss):
     consumes = "layers"
     choose_when = "as cosent, when lower layers shall give usable embeddings too"
 
-    temperature: float | int = checked(0.05, divisor)
-    depths: Sequence[float | int] = checked((0.5, 1.0), numbers, low=0.0, high=1.0, open_low=True)
-    weights: Sequence[float | int] = checked((0.5, 1.0), numbers, low=0.0)
+    temperature: Temperature = 0.05
+    depths: Shares = (0.5, 1.0)
+    weights: Weights = (0.5, 1.0)
 
     def __post_init__(self) -> None:
         depths, weights = list(self.depths), list(self.weights)
@@ -360,7 +361,7 @@ class MarginRanking(OrderLoss):
     paper = "Herbrich et al. 2000"
     choose_when = "graded pairs, when pairs in the right order by a margin shall cost nothing"
 
-    margin: float | int = checked(0.2, number, low=0.0)
+    margin: Weight = 0.2
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         return margin_ranking(scores, targets, margin=self.margin), order_gap(scores, targets)

@@ -1,5 +1,7 @@
 """Losses of labelled pairs: those with label 1 shall score high, those with label 0 low."""
 
+from typing import Annotated
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -7,9 +9,10 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.schema import Among
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, choice, divisor, number, switch
+from juzhen.losses.options import Cosine, Positive, Share, Temperature, Weight
 from juzhen.losses.scores import full_precision, label_gap, row_cosine, sign_accuracy
 
 
@@ -47,7 +50,7 @@ class Contrastive(PairLoss):
     paper = "Hadsell et al. 2006, https://doi.org/10.1109/CVPR.2006.100"
     choose_when = "0/1 pairs in small batches, each pair by itself"
 
-    margin: float | int = checked(0.5, number, low=0.0, open_low=True)
+    margin: Positive = 0.5
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         return contrastive(scores, targets, margin=self.margin), label_gap(scores, targets)
@@ -103,8 +106,8 @@ class OnlineContrastive(PairLoss):
     paper = "sentence-transformers, https://sbert.net/docs/package_reference/sentence_transformer/losses.html"
     choose_when = "0/1 pairs of which most are easy: only the hard ones of a batch count"
 
-    margin: float | int = checked(0.5, number, low=0.0, open_low=True)
-    reduction: str = checked("mean", choice, choices=REDUCTIONS)
+    margin: Positive = 0.5
+    reduction: Annotated[str, Among(REDUCTIONS)] = "mean"
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         loss = online_contrastive(scores, targets, margin=self.margin, reduction=self.reduction)
@@ -134,7 +137,7 @@ class CosineEmbeddingLoss(PairLoss):
     paper = "torch, https://docs.pytorch.org/docs/stable/generated/torch.nn.CosineEmbeddingLoss.html"
     choose_when = "0/1 pairs, as torch has it: a pull that does not fade as positives come close"
 
-    margin: float | int = checked(0.0, number, low=-1.0, high=1.0)
+    margin: Cosine = 0.0
 
     def with_logs(self, first: Tensor, second: Tensor, targets: Tensor) -> LossOutput:
         scores = row_cosine(first, second)
@@ -197,11 +200,11 @@ class Circle(PairLoss):
     paper = "Sun et al. 2020, https://arxiv.org/abs/2002.10857"
     choose_when = "0/1 pairs, where pairs far from their goal shall pull harder than others"
 
-    margin: float | int | None = checked(0.25, number, low=0.0, high=1.0, optional=True)
-    positive_goal: float | int | None = checked(None, number, low=-1.0, high=1.0, optional=True)
-    negative_goal: float | int | None = checked(None, number, low=-1.0, high=1.0, optional=True)
-    weighted: bool = checked(True, switch)
-    temperature: float | int = checked(1 / 80, divisor)
+    margin: Share | None = 0.25
+    positive_goal: Cosine | None = None
+    negative_goal: Cosine | None = None
+    weighted: bool = True
+    temperature: Temperature = 1 / 80
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -265,9 +268,9 @@ class BinaryCrossEntropy(Loss):
     paper = "Lin et al. 2017 (focal), https://arxiv.org/abs/1708.02002"
     choose_when = "a cross-encoder on 0/1 pairs, where a probability is wanted"
 
-    temperature: float | int = checked(1.0, divisor)
-    smoothing: float | int = checked(0.0, number, low=0.0, high=1.0)
-    focal_gamma: float | int = checked(0.0, number, low=0.0)
+    temperature: Temperature = 1.0
+    smoothing: Share = 0.0
+    focal_gamma: Weight = 0.0
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         logits = full_precision(scores) / self.temperature

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.core.schema import validated
 from juzhen.losses.contrast import (
     false_negatives,
     left_out,
@@ -16,7 +17,7 @@ from juzhen.losses.contrast import (
     ranking_summary,
 )
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, cosine_margin, divisor, number, switch
+from juzhen.losses.options import CosineMargin, Share, Temperature
 from juzhen.losses.scores import all_cosines
 
 
@@ -28,12 +29,12 @@ class CandidatePool(Loss):
     couples = True
     contrast = Contrast.TEXTS
 
-    temperature: float | int = checked(0.05, divisor)
-    other_anchors: bool = checked(True, switch)
-    positive_to_anchors: bool = checked(False, switch)
-    other_positives: bool = checked(False, switch)
-    positive_to_negatives: bool = checked(False, switch)
-    false_negative_margin: float | int | None = checked(None, cosine_margin)
+    temperature: Temperature = 0.05
+    other_anchors: bool = True
+    positive_to_anchors: bool = False
+    other_positives: bool = False
+    positive_to_negatives: bool = False
+    false_negative_margin: CosineMargin | None = None
 
     def pool(self, texts: Sequence[Float[Tensor, "batch dim"]]) -> Float[Tensor, "batch candidates"]:
         """Cosines of each row with the texts of all rows, one sum after another; `texts` are the columns of a row."""
@@ -194,8 +195,8 @@ class InfoNCEGuided(CandidatePool):
         relative_margin: float | int = 0.0,
     ) -> None:
         super().__init__(temperature=temperature, other_positives=True)
-        self.margin = number("false_negative_margin", false_negative_margin, low=-2.0, high=2.0)
-        self.relative_margin = number("relative_margin", relative_margin, low=0.0, high=1.0)
+        self.margin = validated(CosineMargin, false_negative_margin, "false_negative_margin")
+        self.relative_margin = validated(Share, relative_margin, "relative_margin")
 
     def with_logs(
         self,

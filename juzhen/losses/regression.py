@@ -1,17 +1,20 @@
 """Regression: the score, or the probability it stands for, shall equal the target."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.schema import Among, Number
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Loss, LossOutput
-from juzhen.losses.options import checked, choice, interval, number
+from juzhen.losses.options import Interval, Positive
 from juzhen.losses.scores import full_precision
 
 
@@ -51,7 +54,7 @@ class CosineSimilarity(GradedLoss):
     paper = "Reimers and Gurevych 2019, https://arxiv.org/abs/1908.10084"
     choose_when = "graded pairs, when the cosine itself shall be the grade"
 
-    target_range: Sequence[float | int] = checked((0.0, 1.0), interval, low=-1.0, high=1.0)
+    target_range: Interval = (0.0, 1.0)
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         low, high = self.target_range
@@ -93,8 +96,8 @@ class Regression(GradedLoss):
 
     consumes = "scores"
 
-    activation: str = checked("identity", choice, choices=tuple(ACTIVATIONS))
-    target_range: Sequence[float | int] = checked((0.0, 1.0), interval, low=-1.0, high=1.0)
+    activation: Annotated[str, Among(ACTIVATIONS)] = "identity"
+    target_range: Interval = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,7 +173,7 @@ class Huber(Regression):
     paper = "Huber 1964, https://doi.org/10.1214/aoms/1177703732"
     choose_when = "graded pairs with some wrong labels"
 
-    delta: float | int = checked(0.5, number, low=0.0, open_low=True)
+    delta: Positive = 0.5
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         delta = self.delta * (self.high - self.low)
@@ -205,7 +208,7 @@ class Quantile(Regression):
     paper = "Koenker and Bassett 1978, https://doi.org/10.2307/1913643"
     choose_when = "graded pairs, when too high and too low a score do not cost the same"
 
-    quantile: float | int = checked(0.5, number, low=0.01, high=0.99)
+    quantile: Annotated[Number, Field(ge=0.01, le=0.99)] = 0.5
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         goals = self.predicted_targets(targets)

@@ -11,7 +11,7 @@ from torch import Tensor
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.nested import Modifier
-from juzhen.losses.options import checked, number
+from juzhen.losses.options import Weight
 from juzhen.losses.scores import all_cosines, full_precision, row_cosine
 
 
@@ -52,8 +52,8 @@ class SpreadOut(Modifier):
     paper = "Zhang et al. 2017, https://arxiv.org/abs/1708.06320"
     choose_when = "embeddings that crowd, or that shall be quantised or searched by approximate neighbours"
 
-    mean_weight: float | int = checked(1.0, number, low=0.0)
-    square_weight: float | int = checked(1.0, number, low=0.0)
+    mean_weight: Weight = 1.0
+    square_weight: Weight = 1.0
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)
@@ -111,7 +111,7 @@ class RDrop(Modifier):
     paper = "Liang et al. 2021, https://arxiv.org/abs/2106.14448"
     choose_when = "few rows and a backbone with dropout, at twice the cost of a step"
 
-    weight: float | int = checked(1.0, number, low=0.0)
+    weight: Weight = 1.0
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)

@@ -12,7 +12,7 @@ from juzhen.core.examples import Kind
 from juzhen.losses.classes import SoftmaxClassifier
 from juzhen.losses.contrast import false_negatives, info_nce, numbers_of_texts
 from juzhen.losses.loss import Contrast, Loss, LossOutput, Sum
-from juzhen.losses.options import checked, divisor, number
+from juzhen.losses.options import Share, Temperature, Weight
 from juzhen.losses.order import CoSENT, OrderLoss, cosent
 from juzhen.losses.pairs import BinaryCrossEntropy
 from juzhen.losses.regression import SquaredError
@@ -35,9 +35,9 @@ class CoSENTAndBCE(Sum):
     compares = True
     choose_when = "a cross-encoder that shall rank pairs and keep a threshold at 0"
 
-    temperature: float | int = checked(1.0, divisor)
-    entropy_temperature: float | int = checked(1.0, divisor)
-    entropy_weight: float | int = checked(1.0, number, low=0.0)
+    temperature: Temperature = 1.0
+    entropy_temperature: Temperature = 1.0
+    entropy_weight: Weight = 1.0
 
     def parts(self) -> Mapping[str, tuple[float, Loss]]:
         entropy = BinaryCrossEntropy(temperature=self.entropy_temperature)
@@ -76,8 +76,8 @@ class CoSENTAndSoftmax(Sum):
 
     dim: int
     num_classes: int
-    temperature: float | int = checked(0.05, divisor)
-    entropy_weight: float | int = checked(1.0, number, low=0.0)
+    temperature: Temperature = 0.05
+    entropy_weight: Weight = 1.0
 
     def parts(self) -> Mapping[str, tuple[float, Loss]]:
         classifier = SoftmaxClassifier(dim=self.dim, num_classes=self.num_classes)
@@ -111,8 +111,8 @@ class CrossEntropyError(Sum):
     couples = False
     choose_when = "graded pairs on a cross-encoder whose probability shall come close to the grade"
 
-    temperature: float | int = checked(1.0, divisor)
-    error_weight: float | int = checked(0.5, number, low=0.0)
+    temperature: Temperature = 1.0
+    error_weight: Weight = 0.5
 
     def parts(self) -> Mapping[str, tuple[float, Loss]]:
         error = SquaredError(activation="sigmoid")
@@ -168,12 +168,12 @@ class AnglE(OrderLoss):
     paper = "Li and Li 2023, https://arxiv.org/abs/2309.12871"
     choose_when = "graded pairs whose cosines crowd near 1, where the gradient of the cosine fades"
 
-    temperature: float | int = checked(0.05, divisor)
-    angle_temperature: float | int = checked(0.05, divisor)
-    angle_weight: float | int = checked(1.0, number, low=0.0)
-    cosine_weight: float | int = checked(0.0, number, low=0.0)
-    batch_weight: float | int = checked(0.0, number, low=0.0)
-    positive_from: float | int = checked(1.0, number, low=0.0, high=1.0)
+    temperature: Temperature = 0.05
+    angle_temperature: Temperature = 0.05
+    angle_weight: Weight = 1.0
+    cosine_weight: Weight = 0.0
+    batch_weight: Weight = 0.0
+    positive_from: Share = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,14 +1,17 @@
 """Triplets: the positive shall be closer to the anchor than a negative, by a margin."""
 
+from typing import Annotated
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.core.schema import Among
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.contrast import batch_candidates, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, choice, number
+from juzhen.losses.options import Weight
 from juzhen.losses.scores import full_precision, mean_of_rows, mean_where, row_cosine
 
 
@@ -73,9 +76,9 @@ class TripletMargin(Loss):
     paper = "Schroff et al. 2015, https://arxiv.org/abs/1503.03832"
     choose_when = "triplets in small batches, each row by itself"
 
-    margin: float | int = checked(0.2, number, low=0.0)
-    distance: str = checked("cosine", choice, choices=tuple(DISTANCES))
-    adaptive_margin: float | int = checked(0.0, number, low=0.0)
+    margin: Weight = 0.2
+    distance: Annotated[str, Among(DISTANCES)] = "cosine"
+    adaptive_margin: Weight = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,9 +153,9 @@ class TripletOnline(Loss):
     paper = "Hermans et al. 2017, https://arxiv.org/abs/1703.07737"
     choose_when = "pairs or triplets in large batches, against the hardest text of the batch"
 
-    mining: str = checked("batch_hard", choice, choices=MINING)
-    margin: float | int = checked(0.2, number, low=0.0)
-    adaptive_margin: float | int = checked(0.0, number, low=0.0)
+    mining: Annotated[str, Among(MINING)] = "batch_hard"
+    margin: Weight = 0.2
+    adaptive_margin: Weight = 0.0
 
     def with_logs(
         self,

@@ -8,10 +8,11 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 import juzhen.losses
@@ -23,6 +24,7 @@ from juzhen.core.examples import NLI_CLASSES, Examples, Kind
 from juzhen.core.measures import UNSCORED, chooses, metric_title
 from juzhen.core.progress import progress_bar
 from juzhen.core.rooms import offered
+from juzhen.core.schema import validated
 from juzhen.core.truncation import reported
 from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
@@ -38,7 +40,7 @@ from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.losses.loss import Loss
 from juzhen.losses.nested import Nested
-from juzhen.losses.options import whole_number
+from juzhen.losses.options import Count
 from juzhen.training.comparing import compares, require_equal_lists
 from juzhen.training.optimizer import adamw, learning_rates
 
@@ -109,8 +111,8 @@ def fit(
     these can be.
     """
     require_number("epochs", epochs, 0, open_low=True)
-    whole_number("batch_size", batch_size, low=1)
-    whole_number("seed", seed, low=0)
+    validated(Count, batch_size, "batch_size")
+    validated(Annotated[int, Field(ge=0)], seed, "seed")
     require_number("learning_rate", learning_rate, 0)
     require_number("warmup", warmup, 0, 1)
     require_number("weight_decay", weight_decay, 0)

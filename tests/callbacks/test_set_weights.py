@@ -82,7 +82,10 @@ def test_the_mean_loss_of_each_period_decides(tmp_path, tiny_backbone, capsys):
         (("weights=uncertainty",), "no stage of this job mixes any"),
         (("dataset=[demo_sts,demo_qmc]", "weights=pcgrad"), "type schedule.sample_by=blend"),
         (("dataset=[demo_sts,demo_qmc]", "weights=gradnorm"), "GradNorm compares the gradients"),
-        (("dataset=[demo_sts,demo_qmc]", "weights=mean_loss", "callbacks.weights.alpha=2"), "from 0 to 1"),
+        (
+            ("dataset=[demo_sts,demo_qmc]", "weights=mean_loss", "callbacks.weights.alpha=2"),
+            "alpha=2: expected .* 1",
+        ),
     ],
 )
 def test_what_does_not_suit_is_refused_before_rows_are_read(

@@ -11,11 +11,13 @@ from lightning_modules.chosen_losses import declared_loss
 
 TARGET = "losses_of_somebody.Absolute"
 SOURCE = """
+from typing import Annotated
+
+from pydantic import Field
 from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import checked, number
 
 
 class Absolute(Loss):
@@ -24,7 +26,7 @@ class Absolute(Loss):
     couples = False
     contrast = Contrast.VALUES
 
-    power: float | int = checked(1.0, number, low=0.5, high=4.0)
+    power: Annotated[float, Field(ge=0.5, le=4)] = 1.0
 
     def with_logs(self, scores: Tensor, targets: Tensor) -> LossOutput:
         loss = ((scores - targets).abs() ** self.power).mean()

@@ -11,8 +11,9 @@ import juzhen.losses
 from conf.own_classes import own_class
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.schema import ConfigError
 from juzhen.losses import Loss
-from juzhen.losses.options import number, switch
+from launch.job import check_target
 from lightning_modules.matching import build_loss
 from tools.loss_numbers import losses_for, options
 
@@ -29,65 +30,65 @@ def composed(*overrides: str, config_name: str = "loss/by_kind"):
 @pytest.mark.parametrize(
     ("loss", "given", "message"),
     [
-        ("TripletMargin", {"distance": "cosin"}, r"distance=cosin: did you mean cosine\?"),
-        ("TripletMargin", {"margin": -1}, "margin=-1: expected a number from 0"),
-        ("TripletMargin", {"adaptive_margin": -1}, "adaptive_margin=-1: expected a number from 0"),
-        ("TripletOnline", {"mining": "hard"}, r"mining=hard: did you mean \w+_hard\?"),
-        ("Quantile", {"quantile": 1}, "quantile=1: expected a number from 0.01 to 0.99"),
-        ("OnlineContrastive", {"reduction": "average"}, "reduction=average: known: mean, sum"),
-        ("OnlineContrastive", {"margin": 0}, "margin=0: expected a number above 0"),
-        ("Contrastive", {"margin": -0.5}, "margin=-0.5: expected a number above 0"),
-        ("CoSENT", {"temperature": 0}, "temperature=0: expected a number above 0"),
+        ("TripletMargin", {"distance": "cosin"}, r"distance=cosin: .*did you mean cosine\?"),
+        ("TripletMargin", {"margin": -1}, "margin=-1: expected "),
+        ("TripletMargin", {"adaptive_margin": -1}, "adaptive_margin=-1: expected "),
+        ("TripletOnline", {"mining": "hard"}, "mining=hard: expected .*batch_hard"),
+        ("Quantile", {"quantile": 1}, "quantile=1: expected "),
+        ("OnlineContrastive", {"reduction": "average"}, "reduction=average: expected .*mean.*sum"),
+        ("OnlineContrastive", {"margin": 0}, "margin=0: expected "),
+        ("Contrastive", {"margin": -0.5}, "margin=-0.5: expected "),
+        ("CoSENT", {"temperature": 0}, "temperature=0: expected "),
         ("CoSENTLayers", {"depths": [1, 0.5]}, r"depths=\[1, 0.5\]: expected shares .* in rising order"),
-        ("CoSENTLayers", {"depths": [0.5, 6]}, "depths=6: expected a number above 0 to 1"),
+        ("CoSENTLayers", {"depths": [0.5, 6]}, r"depths\[1\]=6: expected "),
         (
             "CoSENTLayers",
             {"weights": [1]},
             r"weights=\[1\]: expected 2 numbers, one for each of depths",
         ),
-        ("InfoNCEPool", {"temperature": 0.0}, "temperature"),
+        ("InfoNCEPool", {"temperature": 0.0}, "temperature=0.0: expected .*0.05"),
         (
             "InfoNCE",
             {"false_negative_margin": 3},
-            "false_negative_margin=3: expected a number from -2 to 2",
+            "false_negative_margin=3: expected ",
         ),
         (
             "InfoNCEGuided",
             {"false_negative_margin": -3},
-            "false_negative_margin=-3: expected a number from -2 to 2",
+            "false_negative_margin=-3: expected ",
         ),
-        ("LambdaLoss", {"mu": -1}, "mu=-1: expected a number from 0"),
-        ("ListKL", {"teacher_temperature": 0}, "teacher_temperature=0: expected a number above 0"),
-        ("InfoNCE", {"temperature": math.inf}, "temperature=inf: expected a number"),
-        ("CosineSimilarity", {"target_range": [0, 5]}, "target_range=5: expected a number from -1 to 1"),
-        ("CosineSimilarity", {"target_range": [0]}, r"target_range=\[0\]: expected two numbers"),
+        ("LambdaLoss", {"mu": -1}, "mu=-1: expected "),
+        ("ListKL", {"teacher_temperature": 0}, "teacher_temperature=0: expected "),
+        ("InfoNCE", {"temperature": math.inf}, "temperature=inf: expected "),
+        ("CosineSimilarity", {"target_range": [0, 5]}, r"target_range\[1\]=5: expected "),
+        ("CosineSimilarity", {"target_range": [0]}, r"target_range=\[0\]: expected at least 2"),
         ("CosineSimilarity", {"target_range": [1, 0]}, r"\[1, 0\]: expected the lower number first"),
         (
             "CoSENTWeighted",
             {"temperature_unit": "spred"},
-            r"temperature_unit=spred: did you mean spread\?",
+            r"temperature_unit=spred: .*did you mean spread\?",
         ),
-        ("CoSENTSampled", {"num_comparisons": 0}, "num_comparisons=0: expected a whole number from 1"),
-        ("BinaryCrossEntropy", {"smoothing": 1.5}, "smoothing=1.5: expected a number from 0 to 1"),
-        ("CrossEntropy", {"focal_gamma": -1}, "focal_gamma=-1: expected a number from 0"),
-        ("SquaredError", {"activation": "tanh"}, "activation=tanh: known: identity, sigmoid"),
+        ("CoSENTSampled", {"num_comparisons": 0}, "num_comparisons=0: expected "),
+        ("BinaryCrossEntropy", {"smoothing": 1.5}, "smoothing=1.5: expected "),
+        ("CrossEntropy", {"focal_gamma": -1}, "focal_gamma=-1: expected "),
+        ("SquaredError", {"activation": "tanh"}, "activation=tanh: expected .*identity.*sigmoid"),
         (
             "SquaredError",
             {"activation": "sigmoid", "target_range": [-1, 1]},
             r"=\[-1, 1\]: .* between 0 and 1; type target_range=\[0,1\] too",
         ),
         ("SquaredError", {"target_range": [1, 1]}, "expected the lower number first"),
-        ("Huber", {"delta": 0}, "delta=0: expected a number above 0"),
-        ("CrossEntropyError", {"error_weight": -1}, "error_weight=-1: expected a number from 0"),
-        ("CrossEntropyError", {"temperature": 0}, "temperature=0: expected a number above 0"),
-        ("MarginRanking", {"margin": -1}, "margin=-1: expected a number from 0"),
-        ("Circle", {"margin": 2}, "margin=2: expected a number from 0 to 1"),
-        ("Circle", {"positive_goal": 5}, "positive_goal=5: expected a number from -1 to 1"),
+        ("Huber", {"delta": 0}, "delta=0: expected "),
+        ("CrossEntropyError", {"error_weight": -1}, "error_weight=-1: expected "),
+        ("CrossEntropyError", {"temperature": 0}, "temperature=0: expected "),
+        ("MarginRanking", {"margin": -1}, "margin=-1: expected "),
+        ("Circle", {"margin": 2}, "margin=2: expected "),
+        ("Circle", {"positive_goal": 5}, "positive_goal=5: expected "),
         ("Circle", {"positive_goal": 1, "negative_goal": 0}, "both goals; type margin=null too"),
         ("Circle", {"margin": None, "negative_goal": 0}, "type margin=0.25, or both goals"),
-        ("ArcFace", {"margin": 4, **HEAD}, "margin=4: expected a number from 0 to 3.14"),
-        ("Clustering", {"separation_weight": -1}, "separation_weight=-1: expected a number from 0"),
-        ("Bilinear", {"objective": "cross", **HEAD}, "objective=cross: known: bce, ce"),
+        ("ArcFace", {"margin": 4, **HEAD}, "margin=4: expected "),
+        ("Clustering", {"separation_weight": -1}, "separation_weight=-1: expected "),
+        ("Bilinear", {"objective": "cross", **HEAD}, "objective=cross: expected .*bce.*ce"),
         (
             "AnglE",
             {"angle_weight": 0},
@@ -100,17 +101,18 @@ def test_wrong_values_are_named(loss, given, message):
         getattr(juzhen.losses, loss)(**given)
 
 
-@pytest.mark.parametrize("value", ["wide", None, True, math.nan, [1]])
-def test_what_is_no_number_is_refused(value):
-    with pytest.raises(UserError, match=r"margin=.*: expected a number from 0 to 2"):
-        number("margin", value, low=0.0, high=2.0)
-
-
-@pytest.mark.parametrize("value", ["no", 1, None])
-def test_what_is_no_switch_is_refused(value):
-    """The text "no" would count as true."""
-    with pytest.raises(UserError, match=r"symmetric=.*: expected true or false"):
-        switch("symmetric", value)
+@pytest.mark.parametrize(
+    ("target", "key", "value"),
+    [
+        *(("triplets.TripletMargin", "margin", value) for value in ("wide", None, True, math.nan, [1], -1)),
+        *(("contrast.InfoNCE", "symmetric", value) for value in ("no", 1, None)),  # "no" would count as true
+        *(("order.CoSENT", "temperature", value) for value in (0, 1e6, True)),
+        *(("lists.InfoNCEDrawn", "num_drawn", value) for value in (0, 2.0, True, "4")),
+    ],
+)
+def test_a_value_that_a_loss_cannot_take_is_refused_before_it_is_made(target, key, value):
+    with pytest.raises(ConfigError, match=f"loss.{key}=.*: expected"):
+        check_target({"_target_": f"juzhen.losses.{target}", "name": "x", key: value}, "loss")
 
 
 def test_every_loss_has_a_file():

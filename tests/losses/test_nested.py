@@ -121,7 +121,7 @@ def test_layers_are_held_to_the_last_one():
     [
         (lambda: losses.Nested(of=losses.CoSENT(), dims=[]), r"dims=\[\]: expected distinct sizes"),
         (lambda: losses.Nested(of=losses.CoSENT(), dims=[8, 8]), r"dims=\[8, 8\]: expected distinct sizes"),
-        (lambda: losses.Nested(of=losses.CoSENT(), dims=[0]), "dims=0: expected a whole number from 1"),
+        (lambda: losses.Nested(of=losses.CoSENT(), dims=[0]), r"dims\[0\]=0: expected .* 1"),
         (
             lambda: losses.Nested(of=losses.CoSENT(), weights=[1]),
             r"weights=\[1.0\]: expected one for each of dims",
