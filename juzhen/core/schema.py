@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, overload
 
 from pydantic import (
     AfterValidator,
@@ -77,7 +77,11 @@ class ConfigError(UserError):
         self.key = (match[1] if match else "") if key is None else key
 
 
-def validated(kind: type[T], values: Any, key: str = "", *, where: str = "") -> T:
+@overload
+def validated(kind: type[T], values: Any, key: str = "", *, where: str = "") -> T: ...
+@overload
+def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any: ...
+def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any:
     """An object of a described type from plain values. Raises ConfigError for the first value that does not fit.
 
     key    where the values stand in the configuration

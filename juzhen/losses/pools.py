@@ -142,7 +142,7 @@ class InfoNCEExtended(InfoNCEPool):
 
     choose_when = "triplets of prompt templates, as CoT-BERT does"
 
-    def __init__(self, *, temperature: float | int = 0.05) -> None:
+    def __init__(self, *, temperature: Temperature = 0.05) -> None:
         super().__init__(temperature=temperature, other_anchors=False, positive_to_negatives=True)
 
 
@@ -161,7 +161,7 @@ class InfoNCEGTE(InfoNCEPool):
     choose_when = "retrieval from pairs with large batches, where queries shall keep apart from queries, too"
 
     def __init__(
-        self, *, temperature: float | int = 0.01, false_negative_margin: float | int | None = None
+        self, *, temperature: Temperature = 0.01, false_negative_margin: CosineMargin | None = None
     ) -> None:
         sums = dict.fromkeys(("positive_to_anchors", "other_positives", "positive_to_negatives"), True)
         super().__init__(temperature=temperature, false_negative_margin=false_negative_margin, **sums)
@@ -190,13 +190,13 @@ class InfoNCEGuided(CandidatePool):
     def __init__(
         self,
         *,
-        temperature: float | int = 0.01,
-        false_negative_margin: float | int = 0.0,
-        relative_margin: float | int = 0.0,
+        temperature: Temperature = 0.01,
+        false_negative_margin: CosineMargin = 0.0,
+        relative_margin: Share = 0.0,
     ) -> None:
         super().__init__(temperature=temperature, other_positives=True)
-        self.margin = validated(CosineMargin, false_negative_margin, "false_negative_margin")
-        self.relative_margin = validated(Share, relative_margin, "relative_margin")
+        self.margin: float = validated(CosineMargin, false_negative_margin, "false_negative_margin")
+        self.relative_margin: float = validated(Share, relative_margin, "relative_margin")
 
     def with_logs(
         self,
