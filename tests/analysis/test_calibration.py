@@ -201,7 +201,7 @@ def test_scores_are_those_of_the_verb_score(runs, tmp_path):
         pair = [scored.examples.texts(column)[7] for column in ("text_a", "text_b")]
         table, output = tmp_path / "pair.tsv", tmp_path / "scored.tsv"
         table.write_text("\t".join(pair) + "\n", encoding="utf-8")
-        score(run, file=table, no_header=True, output=output)
+        score(run, file=table, header=False, output=output)
         found = float(output.read_text(encoding="utf-8").split("\t")[2])
         assert found == pytest.approx(scored.scores[7], abs=1e-5)
 
