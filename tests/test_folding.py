@@ -1,12 +1,10 @@
 """Texts that differ in form alone are the same wherever characters are compared."""
 
-import numpy as np
 import pytest
 
 from juzhen.core.folding import fold, script_table
 from juzhen.data.leaks.normalize import normalize
-from juzhen.index.size import folding_of
-from juzhen.metrics.bm25 import BM25, FOLDED, FOLDINGS
+from juzhen.metrics.bm25 import BM25
 from juzhen.metrics.lexical import METHODS, lexical_scores
 
 FORMS = [
@@ -42,15 +40,5 @@ def test_the_table_folds_once_and_leaves_simplified_text():
 def test_kept_terms_are_searched_by_the_folding_that_made_them():
     made = BM25(["訂單 Ａ", "别的"])
     assert BM25.of(made.arrays()).scores("订单 a").tolist() == made.scores("订单 a").tolist()
-    older = {name: values for name, values in made.arrays().items() if name != "folding"}
-    assert np.count_nonzero(BM25.of(older).scores("訂單")) == 0  # its terms were folded, this query is not
-
-
-def test_an_index_names_its_folding_and_how_to_fold_anew():
-    arrays = BM25(["订单"]).arrays()
-    assert folding_of(arrays) == folding_of(None)
-    assert "index build" not in folding_of(arrays)
-    older = {name: values for name, values in arrays.items() if name != "folding"}
-    assert "index build" in folding_of(older)
-    assert folding_of(older).startswith("lower case")
-    assert len({*FOLDED}) == len(FOLDINGS)
+    within = BM25(["訂單 Ａ", "别的"], script=False)
+    assert BM25.of(within.arrays()).scores("订单").tolist() == [0, 0]

@@ -1,26 +1,9 @@
 """How large an index is, and what else can be said of it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from juzhen.index.index import Index, bytes_per_vector
 from juzhen.index.store import DATABASE
-from juzhen.metrics.bm25 import FOLDED, FOLDS_NOW
-
-
-def folding_of(stored: Mapping[str, Any] | None) -> str:
-    """How terms of BM25 were folded, in words; how to fold them as this version does, where they are not.
-
-    Args:
-        stored: The arrays of BM25 in the quick files; None: terms are made when the index is opened.
-    """
-    number = FOLDS_NOW if stored is None else int(stored["folding"][0]) if "folding" in stored else 0
-    if number == FOLDS_NOW:
-        return FOLDED[number]
-    return (
-        f"{FOLDED[number]}, of an earlier version. This one folds by {FOLDED[FOLDS_NOW]}: "
-        "build the index anew in another folder, juzhen index build"
-    )
 
 
 def facts_of(index: Index) -> dict[str, Any]:
@@ -55,7 +38,7 @@ def facts_of(index: Index) -> dict[str, Any]:
         "prompt": facts["prompt_name"] or facts["prompt"] or "that for documents",
         "metadata": ", ".join(facts["fields"]) or "none",
         "modes": ", ".join(index.modes),
-        "terms": f"{facts['tokens']}, folded by {folding_of(view.stored)}",
+        "terms": f"{facts['tokens']}, folded by NFKC, lower case, simplified characters",
         "bytes per vector": f"{bytes_per_vector(view):,.0f} that are searched, {4 * facts['dim']:,} beside the text",
         "on disk": f"{(on_disk + derived) / 2**20:,.1f} MiB, {derived / 2**20:,.1f} of them the quick files",
     }

@@ -34,7 +34,7 @@ CREATE TABLE generations (name TEXT PRIMARY KEY, numbers BLOB NOT NULL);
 CREATE TABLE passages (number INTEGER PRIMARY KEY, document TEXT NOT NULL, first INTEGER, last INTEGER);
 CREATE INDEX documents ON passages (document);
 """
-"""Vectors stand apart from texts, so that to look through metadata reads no vector. Older files have no passages."""
+"""Vectors stand apart from texts, so that to look through metadata reads no vector."""
 
 AT_ONCE = 10_000
 """Rows that are read at a time."""

@@ -20,14 +20,9 @@ from juzhen.core.folding import fold
 K1, B = 1.5, 0.75
 CHARACTERS, JIEBA = "characters", "jieba"
 TOKENS = (CHARACTERS, JIEBA)
-FOLDINGS: tuple[Callable[[str], str], ...] = (str.lower, fold, partial(fold, script=False))
-"""How texts are folded before they are cut, by the number that kept arrays hold; arrays without a number have 0."""
-
-FOLDED = ("lower case", "NFKC, lower case, simplified characters", "NFKC, lower case")
-"""The same in words."""
-
-FOLDS_NOW = 1
-"""The number that new arrays get, where nothing else is asked for."""
+FOLDS, FOLDS_WITHIN_SCRIPT = 1, 2
+FOLDINGS: Mapping[int, Callable[[str], str]] = {FOLDS: fold, FOLDS_WITHIN_SCRIPT: partial(fold, script=False)}
+"""How texts are folded before they are cut, by the number that kept arrays hold."""
 
 # Ideographs with their extensions, and kana.
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
@@ -89,7 +84,7 @@ class BM25:
         b: float = B,
     ) -> None:
         texts = as_text_list(corpus, "corpus", may_be_empty=True)
-        self._folding = FOLDS_NOW if script else 2
+        self._folding = FOLDS if script else FOLDS_WITHIN_SCRIPT
         self._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[self._folding])
         self._numbers: dict[str, int] = {}
         counts, lengths = self._counted(texts)
@@ -101,7 +96,7 @@ class BM25:
     def of(cls, arrays: Mapping[str, np.ndarray], *, tokens: str = CHARACTERS) -> "BM25":
         """What `arrays` gave, for the same `tokens`."""
         bm25 = cls.__new__(cls)
-        bm25._folding = int(arrays["folding"][0]) if "folding" in arrays else 0
+        bm25._folding = int(arrays["folding"][0])
         bm25._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[bm25._folding])
         names = arrays["terms"].tobytes().decode().split("\n") if arrays["terms"].size else []
         bm25._numbers = {term: number for number, term in enumerate(names)}
