@@ -158,8 +158,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _read(result: Result, column: str) -> Examples | None:
-    from juzhen.data.loading import cut, sampled
-    from juzhen.data.source import load_examples
+    from juzhen.data.loading import cut, load_examples, sampled
     from juzhen.data.spec import DatasetConfig
 
     split, name = column.split("/")

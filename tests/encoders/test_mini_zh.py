@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from transformers import AutoModel, AutoTokenizer
 
 from juzhen.core.schema import validated
-from juzhen.data.source import load_examples
+from juzhen.data.loading import load_examples
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.spec import BackboneConfig
