@@ -264,7 +264,14 @@ def search(
     with Index.open(folder) as opened:
         where = _where(filter or [], opened.view().facts["fields"])
         name = encoder or opened.view().facts["encoder"]
-    loaded = None if mode == "bm25" else _loaded(name)
+    try:
+        loaded = None if mode == "bm25" else _loaded(name)
+    except UserError as error:
+        if encoder is not None:
+            raise
+        raise UserError(
+            f"{folder}: was built with {name}, which cannot be loaded. Give its place now: --encoder RUN. ({error})"
+        ) from error
     with Index.open(folder, loaded) as opened:
         depth = top_k if rerank is None else max(top_k, RERANKED)
         options: dict[str, Any] = {} if prompt_name is None else {"prompt_name": prompt_name}

@@ -29,11 +29,15 @@ def _spelt(text: str) -> str:
     return text
 
 
+LARGEST = 1e100
+"""Of a number: squares and sums of such can be computed."""
+
+
 class _Finite:
     """A whole number is taken for a number, and given back as one."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.float_schema(allow_inf_nan=False)
+        return core_schema.float_schema(allow_inf_nan=False, ge=-LARGEST, le=LARGEST)
 
 
 Text = Annotated[str, AfterValidator(_spelt)]

@@ -20,6 +20,7 @@ from juzhen.core.texts import short
 from juzhen.core.whole import open_database, require_room
 from juzhen.encoders.chunks import Passages
 from juzhen.index.dense import KINDS
+from juzhen.metrics.bm25 import TOKENS
 
 DATABASE = "index.sqlite"
 APPLICATION = 0x6A757A68
@@ -57,6 +58,19 @@ FACTS: dict[str, Any] = {
     "prompt": str | None,
 }
 """Facts that every index has, and their types."""
+
+LATER_FACTS: dict[str, Any] = {
+    "state": str,
+    "next": int,
+    "documents": int,
+    "passages": dict | None,
+    "chunk_overlap": int | None,
+}
+"""Facts that an index may have."""
+
+FOREIGN_SCHEMA = """SELECT type, name FROM sqlite_master
+WHERE type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%' LIMIT 1"""
+"""What runs the statements of whoever wrote the file; an index has none of it."""
 
 WAY_OUT = "Name the folder of an index, or build it anew: juzhen index build."
 
@@ -117,6 +131,8 @@ class Store:
             if not is_ours or self._number("user_version") != FORMAT:
                 reason = "it is of another version of juzhen" if is_ours else "it is no index of juzhen"
                 raise UserError(f"{path}: cannot be opened as an index ({reason}). {WAY_OUT}")
+            for kind, name in self._all(FOREIGN_SCHEMA):
+                raise self.damaged(f"it holds a {kind} named {short(str(name))}")
         except BaseException:
             self.close()
             raise
@@ -188,13 +204,26 @@ class Store:
         return tuple(number for file in files for number in (file.st_ino, file.st_size, file.st_mtime_ns))
 
     def facts(self) -> dict[str, Any]:
-        """Raises UserError where one that every index has is missing; none are there before a build."""
+        """Raises UserError where one that every index has is missing, or one is nothing that a build writes; none are
+        there before a build."""
         facts = {name: self._loaded(value) for name, value in self._all("SELECT name, value FROM facts")}
-        for name, kind in FACTS.items():
-            if facts and not isinstance(facts.get(name, ...), kind):
-                raise self.damaged(f"the fact {name} is missing")
-        if facts and facts["kind"] not in KINDS:
-            raise self.damaged(f"kind {short(facts['kind'])}")
+        if not facts:
+            return facts
+        present = {name: kind for name, kind in LATER_FACTS.items() if name in facts}
+        for name, kind in (FACTS | present).items():
+            value = facts.get(name, ...)
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise self.damaged(f"the fact {name} is missing, or of another type")
+        sizes = self._all("SELECT length(vector) FROM vectors LIMIT 1")
+        fits = {
+            "kind": facts["kind"] in KINDS,
+            "tokens": facts["tokens"] in TOKENS,
+            "fields": all(isinstance(field, str) for field in facts["fields"]),
+            "dim": facts["dim"] > 0 and (not sizes or sizes[0][0] == 4 * facts["dim"]),
+            "next": 0 <= facts.get("next", 0) < 2**62,
+        }
+        for name in (name for name, is_fit in fits.items() if not is_fit):
+            raise self.damaged(f"{name} {short(str(facts[name]))}")
         return facts
 
     def _fact(self, name: str) -> Any:
@@ -323,11 +352,12 @@ class Store:
 
     def rows(self, numbers: Sequence[int]) -> dict[int, StoredRow]:
         """The texts with these numbers, without those that are no longer there."""
-        records = self._each("SELECT number, id, text, metadata FROM texts", numbers)
-        rows = {
-            number: StoredRow(number, name, text, self._loaded(record))
-            for number, name, text, record in records
-        }
+        rows = {}
+        for number, name, text, record in self._each("SELECT number, id, text, metadata FROM texts", numbers):
+            row = StoredRow(number, name, text, self._loaded(record))
+            if not (isinstance(name, str) and isinstance(text, str) and isinstance(row.metadata, dict)):
+                raise self.damaged(f"text {number} has no id, no text or no metadata that can be read")
+            rows[number] = row
         if self.holds_passages:
             query = "SELECT number, document, first, last FROM passages"
             for number, document, first, last in self._each(query, numbers):
@@ -368,6 +398,9 @@ class Store:
         """Number and text of each, rising from `above` on."""
         query = "SELECT number, text FROM texts WHERE number > ? ORDER BY number LIMIT ?"
         while rows := self._all(query, above, AT_ONCE):
+            for number, text in rows:
+                if not isinstance(text, str):
+                    raise self.damaged(f"text {number} is none")
             yield from rows
             above = rows[-1][0]
 
@@ -399,7 +432,7 @@ class Store:
     def _loaded(self, text: str) -> Any:
         try:
             return json.loads(text)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise self.damaged(f"no JSON: {short(str(text))}") from error
 
 

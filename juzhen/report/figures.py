@@ -1,6 +1,7 @@
 """Published figures: what each says, how it stands, and where it is kept (see published/README.md); those of a folder,
 in our names or in the source's own."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -95,7 +96,9 @@ def figure(source: str, line: Mapping[str, str]) -> Published:
         raise ValueError(
             f"standing is {short(values['standing'])!r}; one of {', '.join(STANDINGS)} is expected"
         )
-    return Published(**{"source": source, **values, "percent": float(line["percent"])})
+    if not math.isfinite(percent := float(line["percent"])):
+        raise ValueError(f"percent is {short(line['percent'])!r}; a finite number is expected")
+    return Published(**{"source": source, **values, "percent": percent})
 
 
 def load_published() -> list[Published]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from juzhen.cli.main import main
 from juzhen.core import whole
 from juzhen.core.errors import UserError
 from juzhen.index import Index, Rows, add, build, quick_files, remove, writing
@@ -79,7 +80,7 @@ def unpickles(path):
         np.save(file, np.array([Runs()], dtype=object), allow_pickle=True)
 
 
-def sql(*statements: str, **values: bytes) -> Callable[[Path], None]:
+def sql(*statements: str, **values: bytes | str) -> Callable[[Path], None]:
     def damage(folder):
         with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as connection:
             for statement in statements:
@@ -177,6 +178,24 @@ REFUSED = {
     "facts that are no JSON": sql("UPDATE facts SET value = '{' WHERE name = 'dim'"),
     "a fact of another type": sql("UPDATE facts SET value = '\"x\"' WHERE name = 'dim'"),
     "a fact missing": sql("DELETE FROM facts WHERE name = 'prompt'"),
+    "a dim below 0": sql("UPDATE facts SET value = '-1' WHERE name = 'dim'"),
+    "a dim of 0": sql("UPDATE facts SET value = '0' WHERE name = 'dim'"),
+    "a dim that is true": sql("UPDATE facts SET value = 'true' WHERE name = 'dim'"),
+    "half of the dim": sql("UPDATE facts SET value = '16' WHERE name = 'dim'"),
+    "unknown tokens": sql("UPDATE facts SET value = '\"pinyin\"' WHERE name = 'tokens'"),
+    "fields of numbers": sql("UPDATE facts SET value = '[1]' WHERE name = 'fields'"),
+    "passages that are a text": sql("INSERT OR REPLACE INTO facts VALUES ('passages', '\"x\"')"),
+    "an overlap that is a list": sql("INSERT OR REPLACE INTO facts VALUES ('chunk_overlap', '[1]')"),
+    "a next number below 0": sql("UPDATE facts SET value = '-5' WHERE name = 'next'"),
+    "texts of bytes": sql("UPDATE texts SET text = x'fffe'"),
+    "metadata that are a list": sql("UPDATE texts SET metadata = '[1]'"),
+    "metadata nested deeply": sql("UPDATE texts SET metadata = :deep", deep="[" * 5000 + "]" * 5000),
+    "a view without an end": sql(
+        "ALTER TABLE texts RENAME TO others",
+        "CREATE VIEW texts AS WITH RECURSIVE c(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM c) "
+        "SELECT number, 'x' || number AS id, 'y' AS text, '{}' AS metadata FROM c",
+    ),
+    "a trigger": sql("CREATE TRIGGER t AFTER INSERT ON texts BEGIN DELETE FROM texts; END"),
     "an unknown kind": sql("UPDATE facts SET value = '\"trees\"' WHERE name = 'kind'"),
     "a vector of NaN": sql(
         "UPDATE vectors SET vector = :nan WHERE number = 3", nan=np.full(32, np.nan, "<f4").tobytes()
@@ -361,3 +380,11 @@ def test_a_place_that_takes_nothing_is_noticed_before_texts_are_encoded(
         with pytest.raises(OSError, match=str(tmp_path)) as refused:
             act()
         assert refused.value.errno == code
+
+
+def test_an_encoder_that_is_gone_is_named_with_the_option(built, capsys):
+    folder = built()
+    sql("UPDATE facts SET value = '\"/nowhere/run\"' WHERE name = 'encoder'")(folder)
+    assert main(["index", "search", str(folder), "怎么退货"]) == 2
+    told = capsys.readouterr().err
+    assert all(word in told for word in (str(folder), "/nowhere/run", "--encoder"))

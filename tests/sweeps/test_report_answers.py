@@ -10,6 +10,7 @@ from scipy.stats import norm, spearmanr, ttest_rel
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Score
+from juzhen.report.collect import collect
 from juzhen.report.figures import Published, load_reference
 from juzhen.report.leaks import Audit
 from juzhen.report.profiles import (
@@ -308,3 +309,22 @@ def test_goals_stand_beside_the_best_row_of_their_like_and_are_no_reference(make
         "no row of its like; nearest: stsb_en, which differs in loss",
     )
     assert [table.key for table in report.tables if table.key.startswith("published-")] == []
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "1e400"])
+def test_a_figure_that_is_no_number_is_refused_with_its_line(tmp_path, number):
+    folder = write_reference(tmp_path / "reference")
+    path = folder / "somebody.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace("58.18", number), encoding="utf-8")
+    with pytest.raises(UserError, match=rf"somebody.csv, line 5: percent.*{number}"):
+        load_reference(folder)
+
+
+def test_a_score_whose_square_no_number_holds_is_not_read(make_result, tmp_path):
+    made = make_result(["csts"], {"dev/csts/spearman": 1e308})
+    (tmp_path / "run").mkdir()
+    made.write(tmp_path / "run")
+    told = []
+    with pytest.raises(UserError, match="no result"):
+        collect(tmp_path, report=told.append)
+    assert "spearman" in told[0]
