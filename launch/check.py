@@ -37,7 +37,7 @@ from launch.naming import register_resolvers
 from launch.own_hydra import check_hydra
 from launch.run_folder import make_folder, take_folder
 from launch.sweep_cells import (
-    Cell,
+    CheckedCell,
     cells_of,
     is_one_cell,
     key_of,
@@ -78,7 +78,7 @@ class Command:
     words: Sequence[str]
     config: DictConfig | None = None
     job: JobConfig | None = None
-    cells: Sequence[Cell] = ()
+    cells: Sequence[CheckedCell] = ()
 
     @property
     def is_run(self) -> bool:
@@ -181,7 +181,7 @@ class Check:
                 if repeated := sorted({str(option) for option in chosen if chosen.count(option) > 1}):
                     raise UserError(f"{choice}: {', '.join(repeated)} is repeated; a job takes each once")
 
-    def single(self, words: Sequence[str]) -> tuple[DictConfig, list[Cell]]:
+    def single(self, words: Sequence[str]) -> tuple[DictConfig, list[CheckedCell]]:
         """The composition of one run, and what it means."""
         overrides = {word: self.groups.parse(word) for word in words}
         for word, override in overrides.items():
@@ -205,9 +205,9 @@ class Check:
         for word, refusal in unread_words(job, words, self.groups).items():
             if key_of(word) not in of_sweep:
                 raise refusal
-        return config, [Cell(tuple(words), config, job, {})]
+        return config, [CheckedCell(tuple(words), config, job, {})]
 
-    def sweep(self, words: Sequence[str]) -> tuple[DictConfig, list[Cell]]:
+    def sweep(self, words: Sequence[str]) -> tuple[DictConfig, list[CheckedCell]]:
         """The composition of a sweep, and its cells; of a search, those at the ends of what it varies."""
         config = self._known([*words, "hydra.mode=MULTIRUN"])
         self._check_launcher(config)

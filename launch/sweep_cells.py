@@ -25,7 +25,7 @@ ROW, GROUP = "sweep_row", "logger.group"
 
 
 @dataclass(frozen=True)
-class Cell:
+class CheckedCell:
     """One run of a sweep.
 
     words   that it reads, as on a command line
@@ -40,7 +40,7 @@ class Cell:
     unread: Mapping[str, UserError]
 
 
-def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], groups: Groups) -> Cell:
+def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], groups: Groups) -> CheckedCell:
     """Compose one cell of a sweep and leave out what it does not read.
 
     Composed is once, and once more for a cell that leaves words out: what then stands in their place is part of its
@@ -71,7 +71,7 @@ def read_cell(loader: ConfigLoader, sweep: DictConfig, words: Sequence[str], gro
     if left_out:
         cell = read_cell(loader, sweep, [word for word in words if word not in left_out], groups)
         return replace(cell, unread={**unread, **cell.unread})
-    return Cell(tuple(words), config, job, unread)
+    return CheckedCell(tuple(words), config, job, unread)
 
 
 def words_of_key(mistake: UserError, words: Sequence[str]) -> list[str]:

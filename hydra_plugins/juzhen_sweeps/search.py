@@ -21,7 +21,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.whole import write_text
 from launch.naming import run_key
-from launch.sweep_cells import Cell, give_to_launcher, read_cell
+from launch.sweep_cells import CheckedCell, give_to_launcher, read_cell
 from launch.words import Groups
 from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell
@@ -134,5 +134,5 @@ class SearchSweeper(Sweeper):
             cells.append(cell_of(cell.config, row))
         return cells
 
-    def _compose(self, words: Sequence[str]) -> Cell:
+    def _compose(self, words: Sequence[str]) -> CheckedCell:
         return read_cell(self.context.config_loader, self.config, words, self._groups)

@@ -28,7 +28,7 @@ class ServedModel(TypedDict):
     id: Text
 
 
-class Models(TypedDict):
+class ServedModels(TypedDict):
     data: list[ServedModel]
 
 
@@ -37,7 +37,7 @@ class ServedEmbedding(TypedDict):
     embedding: list[Number] | Text
 
 
-class Embeddings(TypedDict):
+class ServedEmbeddings(TypedDict):
     data: list[ServedEmbedding]
 
 
@@ -68,7 +68,7 @@ class RemoteServer:
             )
         self._base = address.rstrip("/").removesuffix(PATH) + PATH
         self._key = key
-        models = self._ask("/models", Models)["data"]
+        models = self._ask("/models", ServedModels)["data"]
         if not models:
             raise UserError(f"{address}: the server lists no model. Start it with one.")
         self.model = str(models[0]["id"])
@@ -78,7 +78,7 @@ class RemoteServer:
         parts: list[np.ndarray] = []
         for start in range(0, len(texts), AT_ONCE):
             batch = list(texts[start : start + AT_ONCE])
-            data = self._ask("/embeddings", Embeddings, {"model": self.model, "input": batch})["data"]
+            data = self._ask("/embeddings", ServedEmbeddings, {"model": self.model, "input": batch})["data"]
             data.sort(key=lambda item: item["index"])
             if [item["index"] for item in data] != list(range(len(batch))):
                 raise self._odd(

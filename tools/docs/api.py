@@ -29,8 +29,8 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     "metrics": ("Metrics", ""),
     "data": (
         "Data",
-        "core.examples data.loading.load_ranking data.rankings data.source data.readers data.sampler "
-        "data.views data.spec",
+        "core.examples data.loading.load_ranking data.loading.load_examples data.rankings "
+        "data.readers data.sampler data.views data.spec",
     ),
     "mining": (
         "Mining and distillation",
