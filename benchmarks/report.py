@@ -2,9 +2,10 @@
 
 python -m benchmarks.report results/bench docs/guides/speed.md docs/guides/speed.zh.md
 
-Draws every JSON of the folder anew beside it, and replaces what stands between the markers of each page. A result has
-`rows` of plain values, one for each side and size, all under the same keys, None where nothing could be measured;
-`checks`: whether both sides did the same work; `curves`: one number per step; `options`, `machine` and `notes`.
+Draws every JSON of the folder anew beside it, of results/bench only the pictures that are there. Replaces what stands
+between the markers of each page. A result has `rows` of plain values, one for each side and size, all under the same
+keys, None where nothing could be measured; `checks`: whether both sides did the same work; `curves`: one number per
+step; `options`, `machine` and `notes`.
 """
 
 import json
@@ -182,7 +183,9 @@ def write_into(page: Path, text: str) -> None:
 def main(folder: str, *pages: str) -> None:
     results = {path: read(path) for path in sorted(Path(folder).glob("*.json"))}
     for path, result in results.items():
-        draw(result, path.with_suffix(".svg"))
+        picture = path.with_suffix(".svg")
+        if picture.is_file() or not is_committed(picture):
+            draw(result, picture)
     for page in pages:
         write_into(Path(page), tables(results.values(), "zh" if page.endswith(".zh.md") else "en"))
 

@@ -84,7 +84,7 @@ def random_bert(size: str, *, dropout: float = 0.1) -> Iterator[Path]:
 
 def read_set(name: str, split: str) -> "Examples":
     from juzhen.data.configured import configured_set
-    from juzhen.data.loading import load_examples
+    from juzhen.data.source import load_examples
 
     options = {"source": "local", "data_dir": DATA, "on_bad_row": "error", "required": True}
     return load_examples(configured_set(name), split, **options)

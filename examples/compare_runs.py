@@ -15,7 +15,7 @@ import numpy as np
 from juzhen.cli.program import run_program
 from juzhen.core.errors import require_number
 from juzhen.data.configured import configured_set
-from juzhen.data.loading import load_examples
+from juzhen.data.source import load_examples
 from juzhen.evaluation import evaluate
 from juzhen.metrics.correlation import spearman
 

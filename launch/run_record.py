@@ -264,7 +264,8 @@ def _fingerprint(
     described: str, split: str, source: str, data_dir: str, on_bad_row: str, limit: int | None, facts: str
 ) -> str:
     """Fingerprint of the rows that a job reads of a split. `facts` of its files only tell the cache its age."""
-    from juzhen.data.loading import load_examples, sampled
+    from juzhen.data.loading import sampled
+    from juzhen.data.source import load_examples
 
     config = validated(DatasetConfig, json.loads(described))
     reading = {"source": source, "data_dir": data_dir, "on_bad_row": on_bad_row}

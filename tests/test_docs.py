@@ -22,7 +22,7 @@ from juzhen.cli.main import main
 from juzhen.cli.verbs import VERBS
 from juzhen.cli.verbs import commands as commands_of
 from juzhen.core.examples import Kind
-from juzhen.data.loading import load_examples
+from juzhen.data.source import load_examples
 from launch.check import check_command_line
 from launch.job import read_job
 from launch.naming import register_resolvers

@@ -57,12 +57,12 @@ def test_a_finished_run_is_shown_again_and_says_so(desk):
 def test_files_that_were_not_touched_are_not_opened(desk, monkeypatch):
     for path in desk.data_dir.rglob("*.tsv"):
         path.touch()
-    monkeypatch.setattr("juzhen.data.loading.load_examples", lambda *a, **b: pytest.fail("read again"))
+    monkeypatch.setattr("juzhen.data.source.load_examples", lambda *a, **b: pytest.fail("read again"))
     with pytest.raises(pytest.fail.Exception, match="read again"):
         again(desk)
     monkeypatch.undo()
     assert again(desk)
-    monkeypatch.setattr("juzhen.data.loading.load_examples", lambda *a, **b: pytest.fail("read again"))
+    monkeypatch.setattr("juzhen.data.source.load_examples", lambda *a, **b: pytest.fail("read again"))
     assert again(desk)
 
 

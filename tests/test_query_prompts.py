@@ -12,8 +12,8 @@ import juzhen
 from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set
-from juzhen.data.loading import load_examples
 from juzhen.data.rankings import RankingSet, as_ranking, as_retrieval
+from juzhen.data.source import load_examples
 from juzhen.data.views import apply_view
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.augmentation import Augmentation

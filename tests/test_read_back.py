@@ -1,7 +1,6 @@
 """Each file of JSON or YAML that is read back and indexed: refused with its name, or as if it were not there."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -29,6 +28,7 @@ from juzhen.mining.negatives import _claim
 from juzhen.report.leaks import Audit, parts_of
 from launch import run_record
 from launch.stage_store import StageEntry
+from tools.archives import unpacked
 
 CONTENTS = {
     "null": "null",
@@ -113,8 +113,8 @@ def test_a_calibration_in_the_way(tmp_path, content):
         require_same_weights([path], "a")
 
 
-def test_a_result_without_evaluation_sets_is_read(project_root):
-    path = next(iter(sorted(Path(project_root, "results").rglob("result.json"))))
+def test_a_result_without_evaluation_sets_is_read():
+    path = next(iter(sorted(unpacked().rglob("result.json"))))
     result = Result.read(path)
     for name, value in result.config.items():
         if name in ("evaluate", "augmentation", "logger", "sweep_row", "init_from"):

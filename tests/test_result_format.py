@@ -10,6 +10,7 @@ from juzhen.core.result import FORMAT_VERSION, RESULT_FILE, Result
 from juzhen.evaluation.late import LateColumns
 from juzhen.identity import identify
 from launch.naming import run_key
+from tools.archives import unpacked
 
 COSENT = {"_target_": "juzhen.losses.cosent.CoSENT", "name": "cosent"}
 CONFIG = {
@@ -52,8 +53,8 @@ def targets(node):
             yield from targets(inner)
 
 
-def test_committed_results_are_of_the_format_of_today(project_root):
-    paths = sorted((project_root / "results").rglob(RESULT_FILE))
+def test_committed_results_are_of_the_format_of_today():
+    paths = sorted(unpacked().rglob(RESULT_FILE))
     assert len(paths) > 100
     found = {target for path in paths for target in targets(Result.read(path).config)}
     assert [target for target in found if not is_own(target)] == []

@@ -11,7 +11,7 @@ from juzhen.cli.main import main
 from juzhen.core.measures import RANKINGS
 from juzhen.core.result import Result
 from juzhen.data.configured import configured_set
-from juzhen.data.loading import load_examples
+from juzhen.data.source import load_examples
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.report.matrix import BELOW

@@ -23,7 +23,7 @@ from juzhen.core.result import RESULT_FILE, Result, Score
 MARK = "墨竹甲"
 """A word that all texts have, by which they are known again."""
 
-LONGEST = 21
+LONGEST = 22
 
 BESIDE = {
     "callbacks/training_record.py": "how long training took, and its best validation",

@@ -10,6 +10,8 @@ import zipfile
 import pytest
 from forks import python
 
+from tools.archives import unpacked
+
 pytestmark = pytest.mark.slow  # builds the wheel
 PYTHON = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
@@ -60,7 +62,7 @@ def test_verbs(project_root, installed):
     done = installed("-m", "juzhen", "score", "builtin/mini_zh", "今天天气很好", "今天是个好天气")
     assert done.returncode == 0, done.stderr
     assert 0 < float(done.stdout) < 1
-    table = installed("-m", "juzhen", "table", str(project_root / "results" / "transfer" / "runs"))
+    table = installed("-m", "juzhen", "table", str(unpacked() / "transfer" / "runs"))
     assert "| csts |" in table.stdout, table.stderr
     status = installed("-m", "juzhen", "status", ".")
     assert status.returncode == 2

@@ -9,6 +9,8 @@ import pytest
 from forks import python
 from sources import FRAMEWORKS
 
+from tools.archives import unpacked
+
 WITHOUT = f"""
 import sys
 from importlib.machinery import PathFinder
@@ -51,7 +53,7 @@ def test_the_package_asks_for_none_of_them(project_root):
 
 @pytest.mark.slow
 def test_load_fit_encode_score_mine_evaluate_and_report(project_root, encoder_folder, tmp_path):
-    for run in sorted((project_root / "results" / "transfer" / "runs").iterdir())[:3]:
+    for run in sorted((unpacked() / "transfer" / "runs").iterdir())[:3]:
         shutil.copytree(run, tmp_path / "runs" / run.name)
     places = f"RUNS, ENCODER = Path('runs'), Path({str(encoder_folder)!r})"
     code = f"{WITHOUT}\nfrom pathlib import Path\n{places}\n{USES}"

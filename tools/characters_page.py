@@ -42,7 +42,7 @@ def measure(path: str, data_dir: str, rows: int) -> dict[str, Any]:
 
 def _pairs(name: str, data_dir: str, rows: int) -> tuple[list[str], list[str], np.ndarray]:
     from juzhen.data.configured import configured_set
-    from juzhen.data.loading import load_examples
+    from juzhen.data.source import load_examples
 
     examples = load_examples(
         configured_set(name), "dev", source="local", data_dir=data_dir, on_bad_row="error"

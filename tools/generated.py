@@ -24,16 +24,17 @@ from juzhen.cli.program import run_program
 from juzhen.core.owned import add_to_list
 from juzhen.core.places import ROOT
 from juzhen.core.whole import whole_file, write_text
+from tools.archives import ARCHIVE, unpacked
 from tools.reached import reached
 
 LEDGER = ROOT / "tools" / "generated.json"
 
 
 class Page(NamedTuple):
-    """Files, by globs below the root: what the command writes, and the data that it makes that from.
+    """Files, by globs below the root: what is kept of what the command writes, and the data that it makes that from.
 
-    A command is run by hand where it needs what is not in the repository (`by_hand`: data, hours, a terminal); such a
-    page is of its data alone.
+    build/results has the runs that `python -m tools.results unpack` takes from the archives. A command is run by hand
+    where it needs what is not in the repository (`by_hand`: data, hours, a terminal); such a page is of its data alone.
     """
 
     writes: str
@@ -42,12 +43,12 @@ class Page(NamedTuple):
     by_hand: bool = False
 
 
-def _of_runs(folder: str, writes: str, *, chosen: str = "--split dev") -> Page:
-    """A table (.md), a picture (.svg) or both (.*) of the runs of a folder."""
-    stem, _, suffix = writes.rpartition(".")
-    kinds = {"md": f" --markdown {stem}.md", "svg": f" --picture {stem}.svg"}
-    options = chosen + (kinds.get(suffix) or "".join(kinds.values()))
-    return Page(writes, f"juzhen table {folder} {options}", f"{folder}/**/result.json")
+def _of_runs(runs: str, writes: str, *, chosen: str = "--split dev") -> Page:
+    """A table (.md), a picture (.svg) or both (.*) of the runs of a folder; the command writes both."""
+    page, _, _ = runs.partition("/")
+    stem = f"results/{page}/{writes.rpartition('.')[0]}"
+    command = f"juzhen table build/results/{runs} {chosen} --markdown {stem}.md --picture {stem}.svg"
+    return Page(f"results/{page}/{writes}", command, f"results/{page}/{ARCHIVE}")
 
 
 _LOSSES = "juzhen/losses/*.py conf/loss/*.yaml"
@@ -68,7 +69,7 @@ PAGES = (
     Page(
         "docs/concepts/losses.md results/losses/README.md",
         "python -m tools.loss_scores",
-        "results/losses/runs/*/result.json",
+        f"results/losses/{ARCHIVE}",
     ),
     Page(
         "results/merging/README.md",
@@ -92,27 +93,25 @@ PAGES = (
         by_hand=True,
     ),
     Page(
-        "results/bench/*.svg docs/guides/speed.md docs/guides/speed.zh.md",
+        "results/bench/training.svg docs/guides/speed.md docs/guides/speed.zh.md",
         "python -m benchmarks.report results/bench docs/guides/speed.md docs/guides/speed.zh.md",
         "results/bench/*.json benchmarks/table.yaml",
     ),
     Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
-    _of_runs("results/cot/runs", "results/cot/scores.svg"),
-    _of_runs("results/encoders/runs", "results/encoders/spearman.*", chosen="--split dev --metric spearman"),
-    _of_runs(
-        "results/encoders/runs", "results/encoders/ndcg_at_10.*", chosen="--split dev --metric ndcg_at_10"
-    ),
-    _of_runs("results/losses/runs", "results/losses/scores.svg", chosen="--split dev --metric spearman"),
-    _of_runs("results/losses/old_defaults", "results/losses/old_defaults.md"),
-    _of_runs("results/losses/variants", "results/losses/variants.md"),
-    _of_runs("results/retrieval/runs", "results/retrieval/ndcg_at_10.*", chosen="--metric ndcg_at_10"),
-    _of_runs(f"{_TRANSFER}/nli_triplets/runs", f"{_TRANSFER}/nli_triplets/matrix.md"),
-    _of_runs(f"{_TRANSFER}/e5_small/runs", f"{_TRANSFER}/e5_small/matrix.*"),
-    _of_runs(f"{_TRANSFER}/e5_small/softmax", f"{_TRANSFER}/e5_small/softmax.md"),
+    _of_runs("cot/runs", "scores.svg"),
+    _of_runs("encoders/runs", "spearman.*", chosen="--split dev --metric spearman"),
+    _of_runs("encoders/runs", "ndcg_at_10.md", chosen="--split dev --metric ndcg_at_10"),
+    _of_runs("losses/runs", "scores.svg", chosen="--split dev --metric spearman"),
+    _of_runs("losses/old_defaults", "old_defaults.md"),
+    _of_runs("losses/variants", "variants.md"),
+    _of_runs("retrieval/runs", "ndcg_at_10.*", chosen="--metric ndcg_at_10"),
+    _of_runs("transfer/nli_triplets/runs", "nli_triplets/matrix.md"),
+    _of_runs("transfer/e5_small/runs", "e5_small/matrix.md"),
+    _of_runs("transfer/e5_small/softmax", "e5_small/softmax.md"),
     Page(
-        f"{_TRANSFER}/index.html {_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.*",
-        f"juzhen report {_TRANSFER}/runs --out {_TRANSFER}",
-        f"{_TRANSFER}/runs/**/result.json results/leaks/pairs.json juzhen/report/published/*.csv juzhen/report/page/* "
+        f"{_TRANSFER}/report.md {_TRANSFER}/*.csv {_TRANSFER}/matrix.svg",
+        f"juzhen report build/{_TRANSFER}/runs --out {_TRANSFER}",
+        f"{_TRANSFER}/{ARCHIVE} results/leaks/pairs.json juzhen/report/published/*.csv juzhen/report/page/* "
         "juzhen/report/page/vendor/*",
     ),
 )
@@ -169,20 +168,25 @@ def _content(path: Path) -> bytes:
 
 def write(page: Page) -> None:
     """Runs the command. What a verb or a program of pictures writes is written elsewhere first: it replaces no page."""
-    arguments = shlex.split(page.command.removeprefix("python "))
-    with TemporaryDirectory() as folder:
-        if arguments[0] == "juzhen" or arguments[1] == PICTURES:
-            first = 2 if arguments[1] in ("published", PICTURES) else 3  # the folder of runs is read
-            outputs = {output for output in arguments[first:] if output.startswith(("docs/", "results/"))}
-            arguments = [f"{folder}/{word}" if word in outputs else word for word in arguments]
-            arguments = arguments if arguments[0] == "-m" else ["-m", *arguments]
-            for output in outputs:
-                (Path(folder) / output).parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        for path in Path(folder).rglob("*"):
-            if path.is_file() and not path.name.startswith("."):
-                with whole_file(ROOT / path.relative_to(folder), "wb", in_own_folder=True) as file:
-                    file.write(path.read_bytes())
+    with TemporaryDirectory() as name:
+        folder, places = Path(name), {"build/results/": unpacked()}
+        if page.command.startswith(("juzhen ", f"python -m {PICTURES} ")):
+            for glob in page.writes.split():
+                (folder / glob).parent.mkdir(parents=True, exist_ok=True)
+            places |= {f"{top}/": folder / top for top in ("docs", "results")}
+        run(page.command, places)
+        for path in (path for glob in page.writes.split() for path in folder.glob(glob)):
+            with whole_file(ROOT / path.relative_to(folder), "wb", in_own_folder=True) as file:
+                file.write(path.read_bytes())
+
+
+def run(command: str, places: Mapping[str, Path]) -> None:
+    """Runs a command as it is typed in the project, but for the folders at the beginning of words."""
+    words = shlex.split(command.removeprefix("python "))
+    for start, place in places.items():
+        words = [f"{place}/{word.removeprefix(start)}" if word.startswith(start) else word for word in words]
+    words = words if words[0] == "-m" else ["-m", *words]
+    subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
 def main() -> None:

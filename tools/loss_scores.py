@@ -1,7 +1,7 @@
 """What each loss scored on one small budget, written into pages: python -m tools.loss_scores
 
-Reads results/losses/runs, made by sweep=losses. docs/concepts/losses.md has a place for each loss, results/losses
-a table for each set; what stands between their markers is written anew.
+Reads the runs of results/losses, made by sweep=losses. docs/concepts/losses.md has a place for each loss,
+results/losses a table for each set; what stands between their markers is written anew.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from juzhen.core.measures import speaking_keys
 from juzhen.core.places import ROOT
 from juzhen.core.result import Result, Score
 from juzhen.core.whole import write_text
+from tools.archives import unpacked
 
 FOLDER = ROOT / "results" / "losses"
 PAGES = (ROOT / "docs" / "concepts" / "losses.md", FOLDER / "README.md")
@@ -28,7 +29,7 @@ BASELINES = {"lexical": "TF-IDF", "bm25": "BM25", "untrained": "untrained"}
 
 def scores() -> Iterator[tuple[str, str, Row]]:
     """Set, loss or baseline, and by set the score that speaks for it, that of the row's own set first."""
-    for path in sorted(FOLDER.glob("runs/*/result.json")):
+    for path in sorted(unpacked().glob("losses/runs/*/result.json")):
         result = Result.read(path.parent)
         trained_on, _, name = str(result.config["sweep_row"]).partition("-")
         by_set = {

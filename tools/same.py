@@ -24,6 +24,7 @@ from juzhen.cli.program import run_program
 from juzhen.core.errors import UserError
 from juzhen.core.places import ROOT
 from juzhen.core.whole import write_text
+from tools.archives import unpacked
 
 RECORD = ROOT / "tests" / "same"
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
@@ -103,19 +104,19 @@ JOBS: dict[str, tuple[str, ...]] = {
 """Name → the run, beside SMALL: every family of models, and what callbacks and schedules do to one of them."""
 
 PAGES = (
-    ("results/cot/runs", "--split", "dev"),
-    ("results/encoders/runs", "--split", "dev", "--metric", "spearman"),
-    ("results/encoders/runs", "--split", "dev", "--metric", "ndcg_at_10"),
-    ("results/losses/runs", "--split", "dev", "--metric", "spearman"),
-    ("results/losses/old_defaults", "--split", "dev"),
-    ("results/losses/variants", "--split", "dev"),
-    ("results/retrieval/runs", "--metric", "ndcg_at_10"),
-    ("results/cross_encoder/runs",),
-    ("results/cross_encoder/e5_small",),
-    ("results/transfer/nli_triplets/runs", "--split", "dev"),
-    ("results/transfer/e5_small/runs", "--split", "dev"),
-    ("results/transfer/e5_small/softmax", "--split", "dev"),
-    ("results/transfer/runs",),
+    ("cot/runs", "--split", "dev"),
+    ("encoders/runs", "--split", "dev", "--metric", "spearman"),
+    ("encoders/runs", "--split", "dev", "--metric", "ndcg_at_10"),
+    ("losses/runs", "--split", "dev", "--metric", "spearman"),
+    ("losses/old_defaults", "--split", "dev"),
+    ("losses/variants", "--split", "dev"),
+    ("retrieval/runs", "--metric", "ndcg_at_10"),
+    ("cross_encoder/runs",),
+    ("cross_encoder/e5_small",),
+    ("transfer/nli_triplets/runs", "--split", "dev"),
+    ("transfer/e5_small/runs", "--split", "dev"),
+    ("transfer/e5_small/softmax", "--split", "dev"),
+    ("transfer/runs",),
 )
 """Tables of committed results, as `juzhen table` is asked for them."""
 
@@ -190,7 +191,7 @@ def keys() -> Facts:
 
     facts: Facts = {}
     folders: dict[Path, list[Path]] = {}
-    for path in sorted((ROOT / "results").rglob("result.json")):
+    for path in sorted(unpacked().rglob("result.json")):
         folders.setdefault(_runs_of(path), []).append(path)
     for paths in folders.values():
         results = [Result.read(path) for path in paths]
@@ -221,12 +222,12 @@ def tables() -> Facts:
             files = [place / f"{number}.{suffix}" for suffix in ("md", "svg", "csv")]
             flags = ("--markdown", "--picture", "--csv")
             known = [word for pair in zip(flags, files, strict=True) for word in pair]
-            text = _juzhen("table", str(ROOT / runs), *words, *map(str, known))
-            name = " ".join((runs, *words))
+            text = _juzhen("table", str(unpacked() / runs), *words, *map(str, known))
+            name = " ".join((f"results/{runs}", *words))
             facts[name] = _digest(text.replace(folder, ""))
             facts |= {f"{name} {file.suffix}": _file_digest(file) for file in files}
         report = place / "report"
-        _juzhen("report", str(ROOT / "results/transfer/runs"), "--out", str(report))
+        _juzhen("report", str(unpacked() / "transfer/runs"), "--out", str(report))
         facts |= {f"report {path.name}": _file_digest(path) for path in sorted(report.iterdir())}
     return facts
 
@@ -474,7 +475,7 @@ def _apart() -> Iterator[Path]:
 
 
 def _name(path: Path) -> str:
-    return path.relative_to(ROOT / "results").as_posix()
+    return path.relative_to(unpacked()).as_posix()
 
 
 def _digest(text: str) -> str:

@@ -128,7 +128,7 @@ def archive(
 
     A result that cannot be read is named and left out.
 
-    juzhen archive runs results/NAME
+    juzhen archive runs build/results/NAME/runs
     """
     from juzhen.report.collect import export
 

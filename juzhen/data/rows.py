@@ -23,7 +23,6 @@ from juzhen.core.numerals import number_or_nan
 from juzhen.core.texts import short
 from juzhen.data.configured import configured_set
 from juzhen.data.headers import language_of
-from juzhen.data.loading import load_examples
 from juzhen.data.readers import FileTable
 from juzhen.data.row_kinds import (
     NO_LABEL,
@@ -37,6 +36,7 @@ from juzhen.data.row_kinds import (
     settled_classes,
     text_cells,
 )
+from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig, Source, SplitRequest
 from juzhen.data.tables import (
     TableReading,

@@ -173,7 +173,7 @@ class DatasetConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SplitRequest:
-    """A split of a set as a job asks for it; `juzhen.data.loading.load_examples` explains the fields."""
+    """A split of a set as a job asks for it; `juzhen.data.source.load_examples` explains the fields."""
 
     config: DatasetConfig
     split: str

@@ -18,7 +18,7 @@ from juzhen.core.kinds import CORRELATIONS
 from juzhen.core.markup import markdown_table
 from juzhen.core.measures import MEASURES
 from juzhen.core.processor import processor_name
-from juzhen.data.loading import load_examples
+from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder

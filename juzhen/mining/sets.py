@@ -14,8 +14,8 @@ from juzhen.core.places import DATASETS
 from juzhen.core.whole import write_text
 from juzhen.data.configured import configured_set
 from juzhen.data.files import files_of
-from juzhen.data.loading import load_examples
 from juzhen.data.rows import own_set
+from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LearningConfig, Source
 from juzhen.data.tables import AS_IT_LOOKS, TableReading, is_table, warn_dropped
 

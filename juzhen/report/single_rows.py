@@ -158,7 +158,8 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _read(result: Result, column: str) -> Examples | None:
-    from juzhen.data.loading import cut, load_examples, sampled
+    from juzhen.data.loading import cut, sampled
+    from juzhen.data.source import load_examples
     from juzhen.data.spec import DatasetConfig
 
     split, name = column.split("/")

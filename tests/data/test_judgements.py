@@ -7,8 +7,9 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.data.loading import cut, load_examples, sampled
+from juzhen.data.loading import cut, sampled
 from juzhen.data.rankings import as_ranking
+from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, HubConfig, LayoutConfig
 from juzhen.evaluation.ranked_lists import ranked_lists
 from juzhen.metrics.ranking import order_numbers

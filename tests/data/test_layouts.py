@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError
 from juzhen.data.configured import configured_set
-from juzhen.data.loading import load_examples
+from juzhen.data.source import load_examples
 
 ROWS = [
     ("A plane is taking off.", "An air plane is taking off.", 5.0),

@@ -15,10 +15,10 @@ from juzhen.core.texts import split_lines
 from juzhen.data import excel
 from juzhen.data.configured import read_description
 from juzhen.data.headers import is_header
-from juzhen.data.loading import load_examples
 from juzhen.data.new_set import clean, make_set, origin_of, write_set
 from juzhen.data.row_kinds import guess, read_raw, text_cells
 from juzhen.data.rows import as_examples, split_raw
+from juzhen.data.source import load_examples
 from juzhen.data.tables import TableReading, column_values, names_of, read_own_table, text_values
 from juzhen.encoders.views_text import Translations
 

@@ -10,10 +10,10 @@ import torch
 from juzhen import SentenceEncoder, fit
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Comparisons, Kind
-from juzhen.data.loading import load_examples
 from juzhen.data.new_set import make_set
 from juzhen.data.row_kinds import guess, read_raw
 from juzhen.data.rows import as_examples
+from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
 from juzhen.data.views import apply_view, with_negatives
 from juzhen.encoders.collate import given_tensors

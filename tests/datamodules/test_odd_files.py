@@ -10,8 +10,8 @@ from test_source import BY_NAME, ROWS, as_json, as_tsv, dataset, load, written
 
 from juzhen.core.errors import UserError
 from juzhen.data import readers
-from juzhen.data.loading import load_examples
 from juzhen.data.readers import read_table
+from juzhen.data.source import load_examples
 from juzhen.data.spec import LayoutConfig
 
 TABLE = as_tsv(ROWS)

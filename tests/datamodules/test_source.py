@@ -17,8 +17,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.texts import text_fault
 from juzhen.data import columnar
-from juzhen.data.loading import load_examples
 from juzhen.data.readers import read_table
+from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, HubConfig, LayoutConfig
 
 ROWS = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from juzhen.core.errors import UserError
 from juzhen.data import text
 from juzhen.data.loading import cut as sampled
-from juzhen.data.loading import load_examples
+from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
 from juzhen.data.text import TextTable
 

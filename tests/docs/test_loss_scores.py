@@ -2,7 +2,8 @@
 
 import pytest
 
-from tools.loss_scores import BASELINES, COLUMNS, FOLDER, PAGES, PLACE, filled, scores, shown
+from tools.archives import unpacked
+from tools.loss_scores import BASELINES, COLUMNS, PAGES, PLACE, filled, scores, shown
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
@@ -14,7 +15,7 @@ def test_a_page_says_what_the_results_say(page):
 def test_every_run_has_its_place():
     concepts = PAGES[0].read_text(encoding="utf-8")
     found = list(scores())
-    assert len(found) == len(list((FOLDER / "runs").iterdir())) > 30
+    assert len(found) == len(list((unpacked() / "losses" / "runs").iterdir())) > 30
     for one, loss, by_set in found:
         if loss not in BASELINES:
             section = concepts.split(f"### `{loss}`\n")[1].split("\n### ")[0]

@@ -11,13 +11,14 @@ from omegaconf import OmegaConf
 from transformers import AutoModel, AutoTokenizer
 
 from juzhen.core.schema import validated
-from juzhen.data.loading import load_examples
+from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.metrics.correlation import spearman
+from tools.archives import unpacked
 
-RESULTS = "results/distill/mini_zh"
+PAGE = "distill/mini_zh"
 TEXTS = ["我想知道怎么还款", "怎么还花呗", "今天天气很好"]
 
 
@@ -82,7 +83,8 @@ def test_it_knows_more_than_random_weights(project_root):
 
 
 def test_the_card_says_what_was_measured(folder, project_root):
-    scores = json.loads((project_root / RESULTS / "zero_shot.json").read_text(encoding="utf-8"))["scores"]
+    path = project_root / "results" / PAGE / "zero_shot.json"
+    scores = json.loads(path.read_text(encoding="utf-8"))["scores"]
     card = (folder / "README.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\w+) \| ([\d.]+) \[", card, flags=re.MULTILINE))
     assert {"csts", "lcqmc", "bq", "afqmc", "xiaobu"} <= rows.keys()
@@ -92,8 +94,8 @@ def test_the_card_says_what_was_measured(folder, project_root):
 
 def test_no_evaluation_sentence_was_learnt_from(project_root):
     report, result = (
-        json.loads((project_root / RESULTS / name).read_text(encoding="utf-8"))
-        for name in ("text.json", "result.json")
+        json.loads((folder / PAGE / name).read_text(encoding="utf-8"))
+        for folder, name in ((project_root / "results", "text.json"), (unpacked(), "result.json"))
     )
     learnt = {key for key in result["data"] if key.startswith("train/")}
     assert {f"train/{name}" for name in report["texts"]} == learnt

@@ -4,7 +4,6 @@ import io
 import json
 
 import pytest
-from forks import ROOT
 from fuzzing import JSON, answer, any_file, any_json, changed, dumped, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 from rich.console import Console
@@ -24,10 +23,9 @@ from sweeps.ledger import EVENTS, Ledger, SweepCell
 from sweeps.planner import late_columns_line
 from sweeps.status import read_status
 from sweeps.status import to_console as status_to_console
+from tools.archives import unpacked
 
-KEPT = sorted(
-    (ROOT / "results" / "transfer" / "runs").rglob(RESULT_FILE), key=lambda path: path.stat().st_size
-)
+KEPT = sorted((unpacked() / "transfer" / "runs").rglob(RESULT_FILE), key=lambda path: path.stat().st_size)
 
 
 def kept(path):

@@ -14,8 +14,8 @@ from pyarrow import parquet
 from juzhen.calibration.new_pairs import Scorer
 from juzhen.cli.verbs import verb
 from juzhen.core.examples import Examples
-from juzhen.data.loading import load_examples
 from juzhen.data.readers import FileTable
+from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
 from juzhen.data.tables import text_values
 from juzhen.data.verify import read_targets

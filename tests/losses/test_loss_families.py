@@ -12,6 +12,7 @@ from juzhen import losses
 from juzhen.core.errors import UserError
 from juzhen.core.tensors import TENSORS
 from juzhen.losses.loss import Contrast, Loss
+from tools.archives import unpacked
 from tools.loss_numbers import options
 
 SCORES = torch.tensor([0.9, 0.1, 0.4, 0.6], dtype=torch.float64)
@@ -80,13 +81,9 @@ def test_a_sum_asks_of_rows_what_its_least_demanding_part_does(loss, key, with_i
     assert build(**head, **{key: 0}).contrast is without
 
 
-def test_committed_results_name_losses_that_are_there(project_root):
+def test_committed_results_name_losses_that_are_there():
     pattern = re.compile(r'"_target_": "(juzhen\.losses\.[\w.]+)"')
-    found = {
-        one
-        for path in (project_root / "results").rglob("result.json")
-        for one in pattern.findall(path.read_text())
-    }
+    found = {one for path in unpacked().rglob("result.json") for one in pattern.findall(path.read_text())}
     assert len(found) > 20
     known = {one["_target_"] for one in options("loss").values() if "_target_" in one}
     assert found <= known

@@ -26,6 +26,7 @@ from juzhen.report.collect import export
 from launch.run_folder import RunFolder
 from launch.stage_store import StageStore
 from sweeps.ledger import FOLDER, Ledger, SweepCell
+from tools.archives import unpacked
 
 PROJECT = ("config.json", "src/model.py", "thesis.txt")
 
@@ -88,7 +89,7 @@ def test_one_file_alone_replaces_and_removes():
 def some_run(folder: Path) -> Path:
     """A folder with a run that has a result."""
     (folder / "a").mkdir(parents=True)
-    shutil.copy(next((ROOT / "results" / "transfer").rglob("result.json")), folder / "a")
+    shutil.copy(next((unpacked() / "transfer").rglob("result.json")), folder / "a")
     return folder
 
 

@@ -6,6 +6,7 @@ import pytest
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from juzhen.report.collect import collect, export
+from tools.archives import unpacked
 
 
 def saved(folder, result):
@@ -60,9 +61,9 @@ def test_an_empty_or_missing_folder_is_an_error(tmp_path):
         collect(tmp_path / "rnus", report=pytest.fail)
 
 
-def test_a_file_in_the_place_of_a_folder_is_told(tmp_path, project_root):
+def test_a_file_in_the_place_of_a_folder_is_told(tmp_path):
     (tmp_path / "runs" / "a").mkdir(parents=True)
-    kept = next((project_root / "results" / "transfer" / "runs").rglob(RESULT_FILE))
+    kept = next((unpacked() / "transfer" / "runs").rglob(RESULT_FILE))
     shutil.copy(kept, tmp_path / "runs" / "a")
     (tmp_path / "file").write_text("precious")
     with pytest.raises(OSError, match=r"Not a directory|File exists"):

@@ -19,6 +19,7 @@ from juzhen.report.figures import (
 )
 from juzhen.report.matrix import build_matrix
 from juzhen.report.training import set_names
+from tools.archives import unpacked
 
 THEIRS = Published(
     source="somebody",
@@ -123,7 +124,7 @@ def test_the_other_training_that_a_source_may_mean_is_one_too(make_result):
 
 def test_a_cross_encoder_on_dev_stands_beside_no_bi_encoder_and_no_test_figure():
     """The committed runs: bq by cross-entropy once stood beside a bi-encoder's 74.06."""
-    results = collect(ROOT / "results" / "cross_encoder" / "runs", report=print)
+    results = collect(unpacked() / "cross_encoder" / "runs", report=print)
     compared = compare(build_matrix(results, metric="spearman"), load_published())
     assert [one.published for one in compared] == [None] * 8
     reasons = {(one.column, one.row): one.reason for one in compared}

@@ -8,7 +8,6 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -34,6 +33,7 @@ from juzhen.report.heat import ink_on, palettes
 from juzhen.report.page import html
 from juzhen.report.questions import row_costs
 from juzhen.report.significance import LEVEL, compare_cells, difference_interval
+from tools.archives import unpacked
 
 EMPTY_TAGS = {"meta", "link", "wbr", "br", "img", "input", "hr"}
 CELL = "#grid tbody tr:nth-child({}) td.cell:nth-of-type({})"
@@ -525,7 +525,7 @@ FIRST = (
 
 @pytest.mark.slow
 def test_the_committed_matrix_fits_a_window_and_its_labels_stay_on_a_phone(browse, tmp_path):
-    committed = Path(__file__).parents[2] / "results" / "transfer" / "runs"
+    committed = unpacked() / "transfer" / "runs"
     assert main(["report", str(committed), "--out", str(tmp_path / "wide")]) == 0
     page = tmp_path / "wide" / "index.html"
     given = browse(

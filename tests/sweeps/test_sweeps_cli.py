@@ -1,7 +1,6 @@
 import re
 
 import pytest
-from forks import ROOT
 from rich.cells import cell_len
 
 from juzhen.cli.main import main
@@ -10,6 +9,7 @@ from juzhen.report.collect import collect
 from juzhen.report.matrix import build_matrix
 from juzhen.report.picture import short_label
 from juzhen.report.table import cell_text, heading
+from tools.archives import unpacked
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_compare_prints_references(runs, tmp_path, capsys, monkeypatch):
     assert {"cosent_bi_encoder.", "qmc-base),"} <= set(drawn.split())
 
 
-COMMITTED = ROOT / "results" / "transfer" / "runs"
+COMMITTED = unpacked() / "transfer" / "runs"
 
 
 @pytest.fixture(scope="module")

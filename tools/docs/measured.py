@@ -8,10 +8,10 @@ from benchmarks import report
 from juzhen.core.places import BUILTIN, ROOT
 
 RESULTS = ROOT / "results"
-RENAMED = {"README.md": "index.md", "index.html": "page.html"}
-"""The page of a folder is its index; a page of its own that a folder has stands beside it."""
+RENAMED = {"README.md": "index.md"}
+"""The page of a folder is its index."""
 
-COPIED = (".svg", ".csv", ".html")
+COPIED = (".svg", ".csv")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)\)")
 BENCH = """\
 # Speed and memory
@@ -42,7 +42,7 @@ def pages() -> Iterator[tuple[str, str | Path]]:
     """Path below results/ of each page with its text, and of each file that is copied with where it lies."""
     yield "index.md", _index()
     for folder in folders():
-        files = [path for path in sorted((RESULTS / folder).rglob("*")) if "runs" not in path.parts[:-1]]
+        files = sorted((RESULTS / folder).rglob("*"))
         for path in files:
             target = path.parent.relative_to(RESULTS) / RENAMED.get(path.name, path.name)
             if path.suffix == ".md":
@@ -85,7 +85,10 @@ def _index() -> str:
         f"- [{title(folder)}]({folder}/index.md): {ABOUT.get(folder, ('', 'measured here'))[1]}"
         for folder in folders()
     ]
-    about = "Every number of these pages was measured; the results behind them lie in the folder `results/`."
+    about = (
+        "Every number of these pages was measured. `python -m tools.results unpack` writes the runs behind them to "
+        "`build/results`."
+    )
     return f"{HEAD}# Results\n\n{about}\n\n" + "\n".join(entries) + "\n"
 
 

@@ -8,8 +8,8 @@ from juzhen.core.aliases import require_set
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.configured import described_sets, read_description
-from juzhen.data.loading import load_examples
 from juzhen.data.rows import own_set
+from juzhen.data.source import load_examples
 from juzhen.data.spec import Source
 from juzhen.data.tables import TableReading, as_text, is_table, text_values
 
