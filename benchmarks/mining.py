@@ -18,7 +18,7 @@ from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.pooling import unit
 
-ENCODER = BUILTIN / "mini_zh"
+ENCODER = BUILTIN / "mini_zh@2"
 DEPTH, NEGATIVES, SHARE = 100, 5, 0.95
 ALONE = ("near_copy", "positive_cluster")
 """Reasons that the other side does not know."""

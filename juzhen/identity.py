@@ -343,10 +343,13 @@ def deciding_set(described: Mapping[str, Any]) -> dict[str, Any]:
 def deciding_backbone(backbone: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration without its name, and without adapter, attention and prompts that it leaves open: as once.
 
-    A path counts as one, however it is spelt: ./a/ is a.
+    A path counts as one, however it is spelt: ./a/ is a. The first revision of a built-in encoder counts by its plain
+    name, as in results from before there was a second one.
     """
     return {
-        key: os.path.normpath(value) if key == "path" and isinstance(value, str) else value
+        key: re.sub(r"^(builtin/.*)@1$", r"\1", os.path.normpath(value))
+        if key == "path" and isinstance(value, str)
+        else value
         for key, value in backbone.items()
         if key != "name" and not (key in (*PROMPT_KEYS, "adapter", "attention") and value is None)
     }

@@ -20,7 +20,7 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
 from juzhen.core.nodes import INNER
-from juzhen.core.places import DATASETS
+from juzhen.core.places import DATASETS, newest
 from juzhen.core.result import Result
 from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
@@ -75,6 +75,7 @@ def read_job(config: DictConfig) -> JobConfig:
     if job.trial is not None:
         TrialAddress.parse(job.trial).check()
     check_targets(job)
+    _check_revision(job.backbone.path)
     plan_job(job)
     _settle_language(job)
     _check_monitor(job)
@@ -148,6 +149,14 @@ def check_target(node: Mapping[str, Any], key: str) -> None:
 
 NOT_OF_THE_CLASS = ("_target_", "name", "decides_weights")
 """Keys of a class's settings that it is not handed."""
+
+
+def _check_revision(path: str) -> None:
+    """Raises ConfigError for a built-in encoder of several revisions by its plain name: results name the revision."""
+    if (revision := newest(path)) != path:
+        raise ConfigError(
+            f"backbone.path={path}: a job names the revision of a built-in encoder. Type backbone.path={revision}"
+        )
 
 
 def _settle_language(job: JobConfig) -> None:

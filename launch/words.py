@@ -20,7 +20,7 @@ from juzhen.core.aliases import setting_meant
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.opened import read_text
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.places import CONFIGURATION, newest
 from juzhen.models import targets
 from launch.hydra_internals import flag_parser, known_flags
 
@@ -102,7 +102,7 @@ def _backbone_words(word: str, trees: Sequence[Path]) -> list[str]:
             f"{word}: some are options and some are encoders by their path or hub id. Make each a row, as in "
             f"+hydra.sweeper.rows.other='backbone={values[are_paths.index(True)]}'"
         )
-    paths = [setting("backbone.path", value).partition("=")[2] for value in values]
+    paths = [setting("backbone.path", newest(value)).partition("=")[2] for value in values]
     return ["backbone=local", f"backbone.path={','.join(paths)}"]
 
 

@@ -9,7 +9,7 @@ from jobs import ranked_rows
 QMC, NLI = "dataset=[demo_qmc]", "dataset=[demo_nli]"
 TAUGHT = ["model=distill", "model.teacher=builtin/mini_zh"]
 GUIDED = ["model=guided", "model.teacher=builtin/mini_zh", QMC]
-ADAPTER = ["backbone=mini_zh", "backbone.path=builtin/mini_zh", "adapter=lora"]
+ADAPTER = ["backbone=mini_zh", "backbone.path=builtin/mini_zh@2", "adapter=lora"]
 ANSWER = [
     *("model=reranker", "backbone=random_decoder", "backbone.path=builtin/decoder", "backbone.layers=1"),
     *('model.true_answer="是"', 'model.false_answer="否"', 'model.template="{query}>{document}"'),

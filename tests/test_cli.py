@@ -17,7 +17,7 @@ from juzhen.cli.main import main
 from juzhen.cli.verbs import SUITE, VERBS, commands, verb
 from juzhen.encoders import load_encoder
 
-MINI = Path(__file__).resolve().parents[1] / "juzhen" / "builtin" / "mini_zh"
+MINI = Path(__file__).resolve().parents[1] / "juzhen" / "builtin" / "mini_zh@2"
 
 
 @pytest.mark.parametrize("name", VERBS)

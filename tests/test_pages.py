@@ -49,7 +49,7 @@ def stand_in(kind, run, backbone):
     run.mkdir(parents=True)
     pd.DataFrame({"set": ["lcqmc"], "gold": [1.0], "score": [0.9]}).to_parquet(run / ROWS_FILE)
     if kind not in ("CrossEncoder", "MultiVectorEncoder", "SparseEncoder"):
-        shutil.copytree(ROOT / "juzhen" / "builtin" / "mini_zh", folder)
+        shutil.copytree(ROOT / "juzhen" / "builtin" / "mini_zh@2", folder)
         return
     inner = load_backbone(BackboneConfig(path=str(backbone), initialize="random"), seed=0)
     if kind == "CrossEncoder":

@@ -27,5 +27,5 @@ def test_the_citation_has_what_its_schema_asks_for():
 
 
 def test_readme_names_the_licence_of_the_built_in_weights():
-    assert licence_of(ROOT / "juzhen" / "builtin" / "mini_zh") == "cc-by-sa-4.0"
+    assert licence_of(ROOT / "juzhen" / "builtin" / "mini_zh@2") == "cc-by-sa-4.0"
     assert all("CC BY-SA 4.0" in page(name) for name in EDITIONS)

@@ -142,7 +142,7 @@ and of Hong Kong (s2tw, s2hk), and Taiwan's own words (s2twp: 软件 → 軟體)
 [What it means](../../docs/concepts/characters.md).
 
 ```bash
-python -m tools.characters_page builtin/mini_zh builtin/mini_zh@2 --data-dir data
+python -m tools.characters_page builtin/mini_zh@1 builtin/mini_zh@2 --data-dir data
 python -m tools.characters_page e5_small_zh --data-dir data --rows 150
 ```
 """

@@ -200,7 +200,7 @@ PAGE = """# One after another, mixed, or merged
 
 The same 2,304 training rows of csts (graded pairs), lcqmc (questions, 0/1) and ocnli (inference, graded 1, 0.5, 0), 768
 of each, every row read once: as curricula, as a mixture, and as three single-set models that are merged. All begin
-with the built-in encoder, `mini_zh`, and learn by CoSENT in batches of 16 at its own learning rate; three seeds, each
+with the built-in encoder, `mini_zh@1`, and learn by CoSENT in batches of 16 at its own learning rate; three seeds, each
 with rows of its own. Merging costs no training, so all three ways cost the same 144 steps; merged models by dev,
 and the greedy soup, besides read the dev halves of the three sets.
 

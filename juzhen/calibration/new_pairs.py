@@ -16,7 +16,6 @@ from juzhen.core.errors import UserError
 from juzhen.core.fitted import Calibration, Fusion, is_fusion
 from juzhen.core.owned import require_ours
 from juzhen.core.whole import write_text
-from juzhen.encoders.locate import encoder_folder
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
@@ -73,6 +72,8 @@ class Scorer:
         else:
             assert self.encoder is not None
             self.fitted = Calibration.read(self.calibration)
+            from juzhen.encoders.locate import encoder_folder  # loads numpy
+
             self.fitted.require(encoder_folder(self.encoder))
 
     def scores(

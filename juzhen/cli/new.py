@@ -3,7 +3,7 @@
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO
@@ -16,7 +16,7 @@ from juzhen.cli.options import DataDir, data_folder
 from juzhen.core.commands import command, setting
 from juzhen.core.errors import UserError
 from juzhen.core.numerals import LARGEST
-from juzhen.core.places import BUILTIN, CONFIGURATION, IS_CLONE, ROOT
+from juzhen.core.places import CONFIGURATION, IS_CLONE, ROOT
 from juzhen.core.texts import short
 from juzhen.models.lexical import LEXICAL
 
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 
 NUM_LINES = 8
 """Lines that a reason for leaving rows out lists."""
-
-LOOKED_AT = 10_000
-"""Texts of a set in which characters are looked for that the first encoder does not know."""
-
-FIRST_ENCODER = "mini_zh"
-"""The built-in encoder with which people begin."""
 
 RowKind = Literal[
     "labelled_pair", "scored_pair", "nli_pair", "positive_pair", "triplet", "sentence", "labelled_text"
@@ -248,7 +242,7 @@ def _make_search(
         print("\n".join(f"{place}: {line}" for line in _left_out(lines)))
     sizes = ", ".join(f"{split} {len({query for query, *_ in rows}):,}" for split, rows in judged.items())
     print(f"{name}: {len(search.queries):,} queries ({sizes}) in {len(search.corpus):,} documents")
-    print("\n".join([*_unknown([*search.queries.values(), *search.corpus.values()]), f"written: {path}"]))
+    print(f"written: {path}")
     tree = ["--config-dir", config_dir] if config_dir else []
     if IS_CLONE:
         print(f"next: {command('juzhen', 'evaluate', 'builtin/mini_zh', '--dataset', name, *tree)}")
@@ -328,13 +322,12 @@ def _make(
         name, split_raw(table, rows), rows, dev=choices.dev, test=choices.test, seed=choices.seed
     )
     if not write:
-        print("\n".join([*_summary(new_set), *_unknown(_texts_of(new_set))]), file=to)
+        print("\n".join(_summary(new_set)), file=to)
         return new_set
     path = write_set(new_set, data_dir=data_dir, descriptions=descriptions, origin=origin)
     if path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
-    unknown = _unknown(_texts_of(new_set))
-    print("\n".join([*_summary(new_set), *unknown, f"written: {path}"]), file=to)
+    print("\n".join([*_summary(new_set), f"written: {path}"]), file=to)
     return new_set
 
 
@@ -374,35 +367,6 @@ def _summary(new_set: "NewSet") -> Iterator[str]:
     sizes = ", ".join(f"{split} {len(rows):,}" for split, rows in new_set.splits.items())
     parted = "query or positive" if new_set.guess.kind == "triplet" else "sentence"
     yield f"{new_set.name}: {sizes} rows; no {parted} is in two splits"
-
-
-def _texts_of(new_set: "NewSet") -> list[str]:
-    columns = new_set.guess.texts
-    return [text for rows in new_set.splits.values() for column in columns for text in rows[column]]
-
-
-def _unknown(texts: Sequence[str]) -> Iterator[str]:
-    """What the encoder with which people begin does not know of the texts, of many in a sample; nothing otherwise."""
-    import numpy as np
-    from tokenizers import Tokenizer
-
-    from juzhen.core.unknown import SAMPLED, Unknown, equal_pairs, number_in, unknown_characters
-
-    distinct = [*dict.fromkeys(texts)]
-    distinct = [distinct[row] for row in np.unique(np.linspace(0, len(distinct) - 1, LOOKED_AT).astype(int))]
-    tokenizer = Tokenizer.from_file(str(BUILTIN / FIRST_ENCODER / "tokenizer.json"))
-    number = number_in(json.loads(tokenizer.to_str())["model"])
-
-    def encode(some: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        return [(one.ids, one.offsets) for one in tokenizer.encode_batch([*some], add_special_tokens=False)]
-
-    tokens = [ids for ids, _ in encode(distinct)]
-    unknown = [text for text, ids in zip(distinct, tokens, strict=True) if number in ids]
-    codes = np.array([hash((*ids,)) for ids in tokens], dtype=np.int64)
-    found = unknown_characters(unknown[:SAMPLED], number, encode)
-    counted = Unknown(len(distinct), len(unknown), equal_pairs(distinct, codes), (*found,))
-    if line := counted.line(f"builtin/{FIRST_ENCODER}"):
-        yield f"note: {line}"
 
 
 def _left_out(lines: Mapping[int, str]) -> Iterator[str]:

@@ -25,6 +25,15 @@ def student(
             "and folds traditional ones; its layers stay",
         ),
     ] = None,
+    new_token_weight: Annotated[
+        float | None,
+        Option(
+            min=0,
+            max=1,
+            help="of --grow: share of a new token's predicted row; the rest is the row of the unknown token",
+            show_default="1",
+        ),
+    ] = None,
     dim: Annotated[
         int | None, Option(min=1, help="size of its states, a multiple of 64", show_default="the teacher's")
     ] = None,
@@ -70,7 +79,15 @@ def student(
 
     juzhen student runs/TEACHER students/small --layers 4 --dim 256
     """
-    _check_grow(grow, layers=layers, dim=dim, tokenizer=tokenizer, vocabulary=vocabulary, dataset=dataset)
+    _check_grow(
+        grow,
+        layers=layers,
+        dim=dim,
+        tokenizer=tokenizer,
+        vocabulary=vocabulary,
+        dataset=dataset,
+        new_token_weight=new_token_weight,
+    )
     without_hub()
     from juzhen.encoders.locate import encoder_source
 
@@ -95,7 +112,14 @@ def student(
         )
     reader = encoder if prompt is None else encoder.with_prompt(prompt=prompt)
     if grow is not None:
-        smaller = grown(load_encoder(grow), reader, vocabulary=vocabulary or 0, texts=texts, seed=seed)
+        smaller = grown(
+            load_encoder(grow),
+            reader,
+            vocabulary=vocabulary or 0,
+            texts=texts,
+            seed=seed,
+            new_token_weight=1.0 if new_token_weight is None else new_token_weight,
+        )
     else:
         smaller = student_of(
             reader,
@@ -129,6 +153,8 @@ def _check_grow(grow: str | None, *, layers: int | None, **others: Any) -> None:
     if grow is None:
         if layers is None:
             raise UserError("--layers is missing: it says how many layers the student has. Type --layers 4")
+        if others["new_token_weight"] is not None:
+            raise UserError("--new-token-weight needs --grow. Name the student with --grow, or leave it out")
         return
     if layers is not None or others["dim"] is not None or others["tokenizer"] is not None:
         raise UserError(

@@ -1,5 +1,7 @@
 """Where the package lies, and what lies beside it in a clone of the project."""
 
+import glob
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,23 @@ DATASETS = CONFIGURATION / "dataset" if IS_CLONE else PACKAGE / "data" / "descri
 
 DISTRIBUTION = "juzhen-embeddings"
 """What `pip` calls it; "juzhen" is another project there."""
+
+
+def newest(path: str) -> str:
+    """Complete the path of a built-in encoder that has revisions with the newest one; any other path stays.
+
+    >>> newest("builtin/mini_zh"), newest("builtin/mini_zh@1"), newest("builtin/encoder")
+    ('builtin/mini_zh@2', 'builtin/mini_zh@1', 'builtin/encoder')
+    """
+    where, _, name = os.path.normpath(path).rpartition("/")
+    if where != "builtin" or not name or (BUILTIN / name).is_dir():
+        return path
+    revisions = [
+        int(number)
+        for folder in BUILTIN.glob(f"{glob.escape(name)}@*")
+        if (number := folder.name.rpartition("@")[2]).isdigit()
+    ]
+    return f"builtin/{name}@{max(revisions)}" if revisions else path
 
 
 def is_here(path: Any) -> bool:

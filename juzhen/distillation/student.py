@@ -77,14 +77,21 @@ def student_of(
 
 
 def grown(
-    start: SentenceEncoder, teacher: SentenceEncoder, *, vocabulary: int, texts: Sequence[str], seed: int
+    start: SentenceEncoder,
+    teacher: SentenceEncoder,
+    *,
+    vocabulary: int,
+    texts: Sequence[str],
+    seed: int,
+    new_token_weight: float = 1.0,
 ) -> SentenceEncoder:
     """Give a student a vocabulary that knows every character; what it has learnt stays.
 
     Its layers, its pieces and their rows stay as they are, so that a text without unknown characters keeps its tokens
     and its vector. The row of another token that the teacher knows is predicted from the teacher's embedding of that
     token as a text, by least squares over the tokens that both know. The rows of bytes and of characters that the
-    teacher does not know are drawn around the mean row.
+    teacher does not know are drawn around the mean row. Layers that were taught without a token overrate its row, so
+    it can be moved towards the row of the unknown token, which they know.
 
     Args:
         start: An encoder that was distilled from the teacher.
@@ -92,6 +99,7 @@ def grown(
         vocabulary: Tokens of the new vocabulary at most (`complete_tokenizer`).
         texts: Texts by whose needs pieces are left out where there is no room for all.
         seed: Draws the rows that nothing predicts.
+        new_token_weight: Share of a new token's own row, 0 to 1. The rest is the row of the unknown token.
 
     Raises:
         UserError: The student's tokenizer is not a Unigram one, or the vocabulary is too small.
@@ -119,6 +127,8 @@ def grown(
     rows = seen @ map_to_rows
     drawn = np.random.default_rng(seed).normal(size=rows.shape) * float(old_rows.std())
     rows[~is_known] = old_rows.mean(dim=0).numpy() + drawn[~is_known]
+    if (unknown := start.tokenizer.unk_token_id) is not None:
+        rows = new_token_weight * rows + (1 - new_token_weight) * old_rows[unknown].numpy()
     rows[shared[:, 1]] = old_rows[shared[:, 0]].numpy()
     with torch.no_grad():
         backbone.resize_token_embeddings(len(tokenizer)).weight.copy_(

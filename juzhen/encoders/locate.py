@@ -10,7 +10,7 @@ from pathlib import Path
 from juzhen.core.errors import UserError, foreign_reason, nearest
 from juzhen.core.network import hub_problem
 from juzhen.core.opened import require_file
-from juzhen.core.places import PACKAGE, ROOT
+from juzhen.core.places import PACKAGE, ROOT, newest
 from juzhen.core.texts import short
 from juzhen.encoders.layout import MODULES_FILE, OWN_FILE, is_static
 from juzhen.encoders.prompts import PROMPTS_FILE
@@ -47,10 +47,11 @@ def locate_folder(path: str) -> Path | None:
     """The local folder that `path` names, or None when it can only be a hub id.
 
     Relative paths are taken from the working directory, then from the package (builtin/encoder), then from the
-    clone. Raises UserError when the text can only be a path and there is no such folder.
+    clone. A built-in name without a revision is the newest one (builtin/mini_zh). Raises UserError when the text can
+    only be a path and there is no such folder.
     """
     source = Path(path).expanduser()
-    for candidate in (source, PACKAGE / source, ROOT / source):
+    for candidate in (source, PACKAGE / newest(path), ROOT / source):
         if candidate.is_dir():
             return candidate.resolve()
     is_path = path.count("/") > 1 or path.startswith((".", "/", "~", f"{BUILTIN}/")) or "\\" in path
@@ -63,7 +64,7 @@ def locate_folder(path: str) -> Path | None:
 
 def is_built_in(path: str) -> bool:
     """Whether a path names what is installed with juzhen, wherever that is."""
-    return path.startswith(f"{BUILTIN}/") and (PACKAGE / path).is_dir()
+    return path.startswith(f"{BUILTIN}/") and (PACKAGE / newest(path)).is_dir()
 
 
 def _siblings(missing: Path) -> list[str]:

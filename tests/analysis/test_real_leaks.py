@@ -23,7 +23,8 @@ def test_atec_and_afqmc_give_each_other_away(project_root, real_data):
     index = PairIndex(dev)
     on_afqmc, on_atec = index.search(sets.load("atec", "train"))
     assert [len(rows) for rows in on_afqmc.rows()] == [1889, 0]
-    assert len(on_atec.train_rows) == 0
+    # 花唄什麼意思 and 花呗-什么意思: the scripts are one, the signs between are not.
+    assert [len(rows) for rows in on_atec.rows()] == [0, 3]
     _, on_atec = index.search(sets.load("afqmc", "train"))
     assert [len(rows) for rows in on_atec.rows()] == [6715, 0]
 

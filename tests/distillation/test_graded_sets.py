@@ -239,7 +239,7 @@ def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny
 
 @pytest.mark.slow
 def test_a_bi_encoder_teaches_by_its_cosines(project_root, tmp_path, capsys):
-    folder = str(project_root / "juzhen" / "builtin" / "mini_zh")
+    folder = str(project_root / "juzhen" / "builtin" / "mini_zh@2")
     words = ("demo_nli", "--triplets", "--limit", "20", "--out", str(tmp_path / "of_tests_taught.tsv"))
     assert main(["distil", folder, *words]) == 0
     assert "loss=list_kl loss.teacher_temperature=0.01" in capsys.readouterr().out

@@ -145,7 +145,7 @@ def test_bf16_rounds(any_folder, load):
 @pytest.mark.slow
 def test_rounding_hardly_changes_a_correlation(project_root, load, backend):
     require(backend)
-    encoder = load(project_root / "juzhen" / "builtin" / "mini_zh")
+    encoder = load(project_root / "juzhen" / "builtin" / "mini_zh@2")
     lines = (
         (project_root / "juzhen" / "builtin" / "data" / "demo_sts" / "dev.tsv")
         .read_text(encoding="utf-8")

@@ -79,7 +79,7 @@ def test_a_layer_norm_is_last_but_for_the_length_and_survives(bert_folder, load,
 
 
 def test_the_tokenizer_goes_by_a_name_that_transformers_4_knows_as_well(load, tmp_path):
-    saved = save_encoder(load(BUILTIN / "mini_zh"), tmp_path / "saved", card={})
+    saved = save_encoder(load(BUILTIN / "mini_zh@2"), tmp_path / "saved", card={})
     settings = json.loads((saved / "tokenizer_config.json").read_text())
     assert settings["tokenizer_class"] == "PreTrainedTokenizerFast"
 

@@ -124,7 +124,7 @@ def test_segments_matter_and_are_those_of_the_second_sentence(bert_folder, joint
 
 
 def test_segments_that_a_tokenizer_lacks_are_refused_where_they_are_asked_for(joint, project_root):
-    mini = project_root / "juzhen" / "builtin" / "mini_zh"
+    mini = project_root / "juzhen" / "builtin" / "mini_zh@2"
     encoder = joint(mini, max_length=32)
     assert not encoder.segments
     encoder.set(pooling=None, segments=None, symmetric=None)

@@ -216,7 +216,7 @@ def test_what_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"holds a MultiVectorEncoder, .*MultiVectorEncoder.load"):
         SentenceEncoder.load(folder)
     with pytest.raises(UserError, match="holds no encoder of token vectors"):
-        MultiVectorEncoder.load(ROOT / "juzhen" / "builtin" / "mini_zh")
+        MultiVectorEncoder.load(ROOT / "juzhen" / "builtin" / "mini_zh@2")
     (folder / "modules.json").write_text(
         json.dumps(
             [{"idx": 0, "name": "0", "path": "", "type": "a.Transformer"}, {"path": "x", "type": "a.LSTM"}]

@@ -201,7 +201,7 @@ def test_what_cannot_be_read_is_refused(tmp_path):
         SentenceEncoder.load(folder)
     for load in (SparseEncoder.load, MultiVectorEncoder.load):
         with pytest.raises(UserError, match="holds no"):
-            load(ROOT / "juzhen" / "builtin" / "mini_zh")
+            load(ROOT / "juzhen" / "builtin" / "mini_zh@2")
     model = SparseEncoder.load(folder)
     with pytest.raises(UserError, match="truncate_dim"):
         model.truncate_dim = 8

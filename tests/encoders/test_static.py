@@ -26,7 +26,7 @@ TEXTS = ["怎么退货", "如何申请退款", "今天天气很好 A dog, runs!"
 def exported(tmp_path_factory):
     """A table of 16 numbers for each token of the built-in encoder, in the layout of an export."""
     folder = tmp_path_factory.mktemp("static")
-    tokenizer = AutoTokenizer.from_pretrained(PACKAGE / "builtin" / "mini_zh")
+    tokenizer = AutoTokenizer.from_pretrained(PACKAGE / "builtin" / "mini_zh@2")
     (folder / "tokenizer.json").write_text(tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     table = np.random.default_rng(0).normal(size=(len(tokenizer), 16)).astype(np.float32)
     save_file({"embeddings": table}, folder / "model.safetensors")

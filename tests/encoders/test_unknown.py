@@ -17,8 +17,7 @@ from juzhen.cli.main import main
 from juzhen.core import unknown
 from juzhen.core.errors import UserError
 from juzhen.core.folding import inverse_table, script_table
-from juzhen.core.places import BUILTIN
-from juzhen.core.unknown import UnknownWarning, equal_pairs, number_in
+from juzhen.core.unknown import UnknownWarning, equal_pairs
 from juzhen.data.rows import as_examples
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder
 from juzhen.encoders.templates import Templates
@@ -208,22 +207,6 @@ def test_the_verb(bert_folder, encoder, tmp_path, capfd):
     assert "4 of 6 texts" in capfd.readouterr().err
     assert main(["index", "info", str(tmp_path / "index")]) == 0
     assert "NFKC" in capfd.readouterr().out
-
-
-def test_a_new_set_is_read_by_the_first_encoder(tmp_path, capfd):
-    file, words = (
-        tmp_path / "faq.csv",
-        ["--data-dir", tmp_path / "data", "--config-dir", tmp_path / "conf", "-y"],
-    )
-    rows = [f"问题{number}号,回答{number}号\n" for number in range(30)]
-    file.write_text("question,answer\n" + "".join(rows), encoding="utf-8")
-    assert main(["new", *map(str, [file, "--name", "known_rows", *words])]) == 0
-    assert "does not know" not in capfd.readouterr().out
-    file.write_text("question,answer\n" + "".join(rows) + "𓀀𓀁,回答\n", encoding="utf-8")
-    assert main(["new", *map(str, [file, "--name", "unknown_rows", *words])]) == 0
-    model = json.loads((BUILTIN / "mini_zh" / "tokenizer.json").read_text(encoding="utf-8"))["model"]
-    knows_bytes = number_in(model) is None or model.get("byte_fallback", False)
-    assert ("𓀀" in capfd.readouterr().out.partition("note:")[2]) is not knows_bytes
 
 
 def test_a_call_of_any_size_keeps_so_many_texts_and_counts_all(monkeypatch):

@@ -104,13 +104,14 @@ def test_words_of_other_toolkits_are_answered_with_ours(words, meant):
     assert meant in refused(*words).replace("-m suite=none ", "")
 
 
-@pytest.mark.parametrize("path", ["builtin/mini_zh", "builtin/encoder"])
+@pytest.mark.parametrize("path", ["builtin/mini_zh@2", "builtin/encoder"])
 def test_an_encoder_loads_by_its_path(path, tmp_path, monkeypatch):
     (tmp_path / "own").symlink_to(ROOT / "juzhen" / path)
     monkeypatch.chdir(tmp_path)
     for typed in (path, "own", "./own", str(tmp_path / "own")):
         shown = command(f"backbone={typed}")
         assert run_key(shown.config) == key_of("backbone=local", f"backbone.path={typed}"), typed
+    assert command("backbone=builtin/mini_zh").job.backbone.path == "builtin/mini_zh@2"
     assert command("backbone=mini_zh").job.backbone.name == "mini_zh"  # an option counts first
 
 

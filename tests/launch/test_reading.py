@@ -4,9 +4,11 @@ import shlex
 
 import pytest
 from forks import ROOT
-from jobs import key_of
+from jobs import compose_job, key_of
 
 from juzhen.core.errors import UserError
+from juzhen.core.schema import ConfigError
+from juzhen.identity import deciding_backbone
 from launch.check import check_command_line
 
 START = "init_from=juzhen/builtin/encoder"
@@ -98,7 +100,7 @@ def test_compiling_is_part_of_the_key():
 def test_a_folder_counts_once_however_its_path_is_spelt():
     keys = {
         key_of(f"backbone.path={path}")
-        for path in ("builtin/mini_zh", "./builtin/mini_zh", "builtin//mini_zh/")
+        for path in ("builtin/mini_zh@2", "./builtin/mini_zh@2", "builtin//mini_zh@2/")
     }
     assert keys == {key_of()}
 
@@ -109,3 +111,13 @@ def test_what_is_measured_counts_once_in_whatever_order():
         key_of(f"evaluation.transfer=[{names}]") for names in ("demo_qmc,demo_nli", "demo_nli,demo_qmc")
     )
     assert one == other != key_of()
+
+
+def test_a_built_in_encoder_counts_by_its_revision():
+    """The first one by its plain name, as in results from before there was a second one."""
+    first = {**compose_job("backbone=mini_zh_1").backbone}
+    assert deciding_backbone(first) == deciding_backbone(first | {"path": "builtin/mini_zh"})
+    assert key_of() == key_of("backbone=mini_zh") != key_of("backbone=mini_zh_1")
+    assert deciding_backbone({"path": "runs/a@1"}) != deciding_backbone({"path": "runs/a"})
+    with pytest.raises(ConfigError, match=r"backbone\.path=builtin/mini_zh@2"):
+        check("backbone=local backbone.path=builtin/mini_zh")

@@ -183,7 +183,7 @@ def test_vectors_that_cannot_be_kept_go_to_a_folder_of_the_process(tmp_path, tea
 
 
 def test_another_teacher_in_the_same_folder_is_another_run(tmp_path):
-    folder = shutil.copytree(BUILTIN / "mini_zh", tmp_path / "teacher")
+    folder = shutil.copytree(BUILTIN / "mini_zh@2", tmp_path / "teacher")
     job = compose_job("model=distill", "loss=distill", f"model.teacher={folder}")
     key = run_key(job)
     moved = shutil.copytree(folder, tmp_path / "moved")
@@ -224,4 +224,4 @@ def test_no_component_is_made_up(tmp_path, tiny_backbone, monkeypatch):
     tiny = run_job(tmp_path, tiny_backbone, "training.duration=1 steps")
     forbid_reading(monkeypatch)
     with pytest.raises(UserError, match="gives 256 numbers and the teacher 32"):
-        run_job(tmp_path, BUILTIN / "mini_zh", *JOB, f"model.teacher={tiny}", "model.projection=pca")
+        run_job(tmp_path, BUILTIN / "mini_zh@2", *JOB, f"model.teacher={tiny}", "model.projection=pca")

@@ -230,7 +230,7 @@ def test_matryoshka_at_several_layers(monkeypatch, project_root):
     from sentence_transformers.models import Pooling, Transformer
 
     torch.manual_seed(0)
-    transformer = Transformer(str(project_root / "juzhen" / "builtin" / "mini_zh"))
+    transformer = Transformer(str(project_root / "juzhen" / "builtin" / "mini_zh@2"))
     model = (
         SentenceTransformer(modules=[transformer, Pooling(256, pooling_mode="mean")], device="cpu")
         .double()

@@ -369,7 +369,7 @@ def test_candidates_are_those_of_sentence_transformers(project_root, tmp_path):
     """Where both have a rule: exact search, answers and a relative margin of 0.05 refused, the best ones taken."""
     library = pytest.importorskip("sentence_transformers")
     datasets = pytest.importorskip("datasets")
-    folder = project_root / "juzhen" / "builtin" / "mini_zh"
+    folder = project_root / "juzhen" / "builtin" / "mini_zh@2"
     examples = load_examples(
         configured_set("demo_qmc"), "test", source="builtin", data_dir=".", on_bad_row="error"
     )

@@ -18,7 +18,7 @@ from juzhen.core.places import BUILTIN
 from juzhen.encoders import SentenceEncoder
 
 pytestmark = pytest.mark.slow
-MINI = BUILTIN / "mini_zh"
+MINI = BUILTIN / "mini_zh@2"
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_a_key_that_no_cell_has_is_refused(wrong, message):
 
 
 def test_a_key_that_is_there_without_a_value_is_set():
-    path = "backbone.path=juzhen/builtin/mini_zh"
+    path = "backbone.path=juzhen/builtin/mini_zh@2"
     (cell,) = checked("-m", *MINED, "backbone=local", path)
     assert path in cell
 

@@ -108,7 +108,8 @@ def _distill(files: list[Path]) -> str:
     svgs = [file for file in files if file.suffix == ".svg"]
     pictures = [f"![Curves of the run that distilled {file.parent.name}]{targets[file]}" for file in svgs]
     audits = [f"- [{_heading(file)}]{targets[file]}" for file in files if file.suffix == ".md"]
-    return "\n\n".join([relinked(BUILTIN / "mini_zh" / "README.md"), *pictures, "\n".join(audits)]) + "\n"
+    cards = [relinked(folder / "README.md") for folder in sorted(BUILTIN.glob("mini_zh@*"), reverse=True)]
+    return "\n\n".join([*cards, *pictures, "\n".join(audits)]) + "\n"
 
 
 def _heading(path: Path) -> str:
