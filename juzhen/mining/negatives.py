@@ -119,7 +119,7 @@ def mine(
     folder, options = Path(folder), options or MiningOptions()
     sources, evaluation = as_column(sources, "sources"), as_column(evaluation, "evaluation")
     ranking = ranking.some([row for row, gains in enumerate(ranking.relevant) if gains])  # others have no row
-    _check(ranking, sources, options, calibrate_on)
+    _check(ranking, sources, options, calibrate_on, is_judged=judge is not None)
     if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
         raise UserError("cache: keeps one vector per text, and none of the sources makes one; leave it out")
     own_folder(folder)
@@ -198,6 +198,8 @@ def _check(
     sources: Sequence[SentenceEncoder | AskingEncoder | str],
     options: MiningOptions,
     calibrate_on: Examples | None,
+    *,
+    is_judged: bool,
 ) -> None:
     require_number("depth", options.depth, 1, len(ranking.corpus))
     names = [source for source in sources if isinstance(source, str)]
@@ -216,6 +218,10 @@ def _check(
     if calibrate_on.kind is not Kind.LABELLED_PAIR:
         raise UserError(
             f"calibrate_on: {calibrate_on.name} is of kind {calibrate_on.kind}; expected labelled_pair"
+        )
+    if isinstance(sources[0], str) and not is_judged:
+        raise UserError(
+            f"calibrate_on: scores of {BM25} depend on the corpus; name an encoder first, or a judge"
         )
 
 
@@ -255,10 +261,6 @@ def _fitted(
     assert pairs.targets is not None  # labelled pairs have labels
     if judge is not None:
         return fit_false_negatives(judge(first, second), pairs.targets, rate=rate)
-    if isinstance(scorer, str):
-        raise UserError(
-            f"calibrate_on: scores of {BM25} depend on the corpus; name an encoder first, or a judge"
-        )
     rows = np.arange(len(pairs))
     relevant = [{row: 1.0} for row in rows.tolist()]
     ranking = RankingSet(pairs.name, pairs.split, first, second, relevant, symmetric=symmetric)
