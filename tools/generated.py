@@ -97,6 +97,11 @@ PAGES = (
         "python -m benchmarks.report results/bench docs/guides/speed.md docs/guides/speed.zh.md",
         "results/bench/*.json benchmarks/table.yaml",
     ),
+    Page(
+        "docs/speed.svg",
+        "python -m tools.docs.speed_picture docs/speed.svg",
+        "results/bench/*.json",
+    ),
     Page("results/leaks/*.md", "juzhen leaks --all", "results/leaks/*.json", by_hand=True),
     _of_runs("cot/runs", "scores.svg"),
     _of_runs("encoders/runs", "spearman.*", chosen="--split dev --metric spearman"),

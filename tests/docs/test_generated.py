@@ -7,10 +7,12 @@ import subprocess
 
 import pytest
 from forks import ROOT
+from pages import EDITIONS, quoted
 
 from juzhen.cli.main import main
 from juzhen.core.owned import require_ours
 from tools import generated, reached
+from tools.docs import speed_picture
 from tools.generated import PAGES, _content, stale
 
 
@@ -127,10 +129,19 @@ def test_what_makes_a_page_follows_from_its_command():
         assert page.by_hand or len(reached.reached(page.command)) > 10, page.command
 
 
-def test_the_picture_of_the_terminal_has_the_numbers_of_the_readme():
+def test_the_picture_of_the_terminal_has_the_numbers_of_the_first_run():
     cells = re.compile(r"-?\d+\.\d")
     picture = html.unescape((ROOT / "docs" / "terminal.svg").read_text(encoding="utf-8"))
     shown = cells.findall(" ".join(re.findall(r">([^<]*)</text>", picture)))  # the best are bold, and apart
-    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- result:demo -->")[2]
-    table = [line for line in block.partition("<!-- /result")[0].splitlines() if line.startswith("| ")][2:]
-    assert sorted(shown) == sorted(cells.findall(" ".join(table)))
+    for name in ("docs/start/first_run.md", "docs/start/first_run.zh.md"):
+        lines = quoted(name, "| # | trained on").splitlines()[2:]
+        assert sorted(shown) == sorted(cells.findall(" ".join(lines))), name
+
+
+def test_the_chart_of_speed_has_the_numbers_of_its_caption():
+    chart = (ROOT / "docs" / "speed.svg").read_text(encoding="utf-8")
+    drawn = re.findall(r">(\d\.\d\d)</text>", chart)
+    assert len(drawn) == len(speed_picture.BARS)
+    for name in EDITIONS:
+        (caption,) = re.findall(r"!\[(.*)\]\(docs/speed\.svg\)", (ROOT / name).read_text("utf-8"))
+        assert sorted(re.findall(r"\d\.\d\d", caption)) == sorted(drawn), name

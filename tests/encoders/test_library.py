@@ -1,12 +1,15 @@
 """What a stranger writes: encoders by their names from anywhere, sensible defaults, and mistakes that are told."""
 
+import io
 import os
-import re
+from contextlib import redirect_stdout
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from forks import ROOT, in_a_fork, python
+from pages import EDITIONS, blocks
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, load_backbone, save_encoder
@@ -14,7 +17,6 @@ from juzhen.encoders.spec import BackboneConfig
 from juzhen.encoders.templates import Templates
 
 TEXTS = ["今天天气很好", "今天是个好天气", "怎么还花呗"]
-PYTHON = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -29,38 +31,18 @@ def pair_folder(bert_folder, tmp_path_factory):
     return save_encoder(encoder, tmp_path_factory.mktemp("run") / "encoder", card={}).parent
 
 
-def run_example(example, folder):
+def run_example(name, folder):
     os.chdir(folder)
-    known = {}
-    exec(example, known)
-    shapes = [known[name].shape for name in ("scores", "table", "loss")]
-    assert (known["vectors"].shape[0], known["vectors"].dtype, *shapes) == (2, np.float32, (1,), (2,), ())
+    for block, after in pairwise(blocks(name)):
+        if block.language == "python":
+            with redirect_stdout(io.StringIO()) as printed:
+                exec(block.body, {})
+            assert printed.getvalue() == after.body
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
-def test_the_example_of_the_readme_runs_in_any_folder(project_root, tmp_path, page, capfd):
-    example, *_ = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
-    assert in_a_fork(run_example, example, tmp_path) == 0, capfd.readouterr().err
-
-
-def run_search(example, folder):
-    os.chdir(folder)
-    known = {}
-    exec(example, known)
-    assert [len(known[name]) for name in ("hits", "best")] == [100, 10]
-    assert known["best"][0].document in {hit.document for hit in known["hits"]}
-
-
-@pytest.mark.parametrize("page", ["README.md", "README.zh.md"])
-@pytest.mark.slow
-def test_the_search_of_the_readme_runs_with_any_cross_encoder(
-    project_root, pair_folder, tmp_path, page, capfd
-):
-    *_, example = PYTHON.findall((project_root / page).read_text(encoding="utf-8"))
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "CE").symlink_to(pair_folder)
-    assert in_a_fork(run_search, example, tmp_path) == 0, capfd.readouterr().err
-    assert "reasons" in capfd.readouterr().out
+@pytest.mark.parametrize("name", EDITIONS)
+def test_the_example_of_the_readme_prints_in_any_folder_what_is_quoted(tmp_path, name, capfd):
+    assert in_a_fork(run_example, name, tmp_path) == 0, capfd.readouterr().err
 
 
 def test_import_is_quick_and_loads_no_torch(tmp_path):
