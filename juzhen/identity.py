@@ -20,7 +20,7 @@ from typing import Any
 from juzhen.core.errors import UserError
 from juzhen.core.nodes import name_of, numbers_of
 from juzhen.core.opened import open_input
-from juzhen.core.places import is_here
+from juzhen.core.places import as_recorded, is_here
 from juzhen.core.result import Result
 from juzhen.encoders.base import BASE_FILE
 from juzhen.encoders.layout import read_layout
@@ -362,7 +362,7 @@ def deciding_model(model: Mapping[str, Any]) -> dict[str, Any]:
         deciding.pop("teacher_prompt", None)  # runs from before there was such a key stay
     if deciding.get("teacher"):
         with suppress(UserError):  # a teacher that is not there is told of by the job
-            deciding["teacher"] = _weights_digest(Path(encoder_source(deciding["teacher"])))
+            deciding["teacher"] = _weights_digest(Path(encoder_source(as_recorded(deciding["teacher"]))))
     return deciding
 
 

@@ -75,7 +75,12 @@ def read_job(config: DictConfig) -> JobConfig:
     if job.trial is not None:
         TrialAddress.parse(job.trial).check()
     check_targets(job)
-    _check_revision(job.backbone.path)
+    named = {
+        "backbone.path": job.backbone.path,
+        "model.teacher": job.model.get("teacher"),
+        "init_from": job.init_from,
+    }
+    _check_revisions({key: path for key, path in named.items() if path})
     plan_job(job)
     _settle_language(job)
     _check_monitor(job)
@@ -151,12 +156,13 @@ NOT_OF_THE_CLASS = ("_target_", "name", "decides_weights")
 """Keys of a class's settings that it is not handed."""
 
 
-def _check_revision(path: str) -> None:
+def _check_revisions(named: Mapping[str, str]) -> None:
     """Raises ConfigError for a built-in encoder of several revisions by its plain name: results name the revision."""
-    if (revision := newest(path)) != path:
-        raise ConfigError(
-            f"backbone.path={path}: a job names the revision of a built-in encoder. Type backbone.path={revision}"
-        )
+    for key, path in named.items():
+        if (revision := newest(path)) != path:
+            raise ConfigError(
+                f"{key}={path}: a job names the revision of a built-in encoder. Type {key}={revision}"
+            )
 
 
 def _settle_language(job: JobConfig) -> None:

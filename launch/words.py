@@ -82,7 +82,16 @@ def with_backbone(words: Sequence[str], *, trees: Sequence[Path] = (CONFIGURATIO
     >>> with_backbone(["backbone=BAAI/bge-small-zh-v1.5", "seed=1"])
     ['backbone=local', 'backbone.path=BAAI/bge-small-zh-v1.5', 'seed=1']
     """
-    return [part for word in words for part in _backbone_words(word, trees)]
+    return [part for word in words for part in _backbone_words(_with_revision(word), trees)]
+
+
+PATHS = ("backbone.path", "model.teacher", "init_from")
+"""Keys that may name a built-in encoder, whose newest revision is what its plain name means when it is typed."""
+
+
+def _with_revision(word: str) -> str:
+    key, _, value = word.partition("=")
+    return f"{key}={newest(value)}" if key in PATHS else word
 
 
 def _backbone_words(word: str, trees: Sequence[Path]) -> list[str]:

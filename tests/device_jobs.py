@@ -7,8 +7,8 @@ from expected_losses import EXPECTED
 from jobs import ranked_rows
 
 QMC, NLI = "dataset=[demo_qmc]", "dataset=[demo_nli]"
-TAUGHT = ["model=distill", "model.teacher=builtin/mini_zh"]
-GUIDED = ["model=guided", "model.teacher=builtin/mini_zh", QMC]
+TAUGHT = ["model=distill", "model.teacher=builtin/mini_zh@2"]
+GUIDED = ["model=guided", "model.teacher=builtin/mini_zh@2", QMC]
 ADAPTER = ["backbone=mini_zh", "backbone.path=builtin/mini_zh@2", "adapter=lora"]
 ANSWER = [
     *("model=reranker", "backbone=random_decoder", "backbone.path=builtin/decoder", "backbone.layers=1"),

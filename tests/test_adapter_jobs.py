@@ -70,7 +70,7 @@ def test_less_memory_gives_the_same_weights(tmp_path, encoder_folder, plain, wor
     [
         ("model=crossencoder", "loss=cosent"),
         ("model=cot", "loss=info_nce_pool", "model.untrained_mask=true"),
-        ("model=distill", "loss=distill", "model.teacher=builtin/mini_zh"),
+        ("model=distill", "loss=distill", "model.teacher=builtin/mini_zh@2"),
         ("hardware.precision=bf16-mixed", "adapter=dora"),
         ("backbone.adapter.base=bfloat16", "callbacks=[default,ema]"),
     ],

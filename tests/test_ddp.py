@@ -87,7 +87,7 @@ def scores(run: Path) -> dict[str, float]:
         ("dataset=[demo_qmc]", "loss=info_nce"),
         ("model=mlm",),
         ("model=views", "loss=info_nce", "model.views=[synonym,delete,shuffle]"),
-        ("model=distill", "loss=distill", "model.teacher=builtin/mini_zh"),
+        ("model=distill", "loss=distill", "model.teacher=builtin/mini_zh@2"),
         ("model=crossencoder", "loss=bce", "dataset=[demo_qmc]"),
         ("model=crossencoder", "loss=cosent"),
         # One set's head is unused in a step of the other, and one process has no batch to score.

@@ -181,7 +181,7 @@ def test_a_tie_at_the_last_validation_is_broken_as_without_the_kill(tmp_path, ti
         ("hardware.micro_batch_tokens=64",),
         ("model=crossencoder", "training.length_window=3"),
         ("augmentation=noise",),
-        ("model=distill", "loss=distill", "model.teacher=builtin/mini_zh"),
+        ("model=distill", "loss=distill", "model.teacher=builtin/mini_zh@2"),
     ],
     ids=[
         "plain",

@@ -39,6 +39,15 @@ def newest(path: str) -> str:
     return f"builtin/{name}@{max(revisions)}" if revisions else path
 
 
+def as_recorded(path: str) -> str:
+    """A path as results name it: the plain name of a built-in encoder is its first revision there.
+
+    >>> as_recorded("builtin/mini_zh"), as_recorded("builtin/mini_zh@2"), as_recorded("builtin/encoder")
+    ('builtin/mini_zh@1', 'builtin/mini_zh@2', 'builtin/encoder')
+    """
+    return path if newest(path) == path else f"{os.path.normpath(path)}@1"
+
+
 def is_here(path: Any) -> bool:
     """Whether an encoder lies in a folder, or is built in: a revision is of the hub."""
     text = str(path or "")

@@ -36,7 +36,7 @@ FOR_ALL_MODELS = ("dataset", "evaluate", "callbacks", "logger", "hardware")
 
 def composed(model: str) -> dict[str, Any]:
     teacher = (
-        ["model.teacher=builtin/mini_zh"] if model in ("distill", "distill_translations", "guided") else []
+        ["model.teacher=builtin/mini_zh@2"] if model in ("distill", "distill_translations", "guided") else []
     )
     loss = f"loss={LOSSES.get(model, 'cosent')}"
     config = compose_job(f"model={model}", loss, "suite=none", "callbacks=[default,ema]", *teacher)

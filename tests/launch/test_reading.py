@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 from forks import ROOT
-from jobs import compose_job, key_of
+from jobs import compose_job, key_of, typed_job
 
 from juzhen.core.errors import UserError
 from juzhen.core.schema import ConfigError
@@ -120,4 +120,7 @@ def test_a_built_in_encoder_counts_by_its_revision():
     assert key_of() == key_of("backbone=mini_zh") != key_of("backbone=mini_zh_1")
     assert deciding_backbone({"path": "runs/a@1"}) != deciding_backbone({"path": "runs/a"})
     with pytest.raises(ConfigError, match=r"backbone\.path=builtin/mini_zh@2"):
-        check("backbone=local backbone.path=builtin/mini_zh")
+        typed_job("backbone=local", "backbone.path=builtin/mini_zh")
+    words = ["model=distill", "loss=distill", "suite=none", "model.teacher=builtin/mini_zh"]
+    job = check_command_line(words, conf_dir=ROOT / "conf").job
+    assert job.model["teacher"] == "builtin/mini_zh@2"

@@ -21,7 +21,7 @@ from juzhen.losses import distill_cosine, distill_mse, distill_similarity
 from launch.naming import run_key
 from lightning_modules.distill import DistillTranslations
 
-TEACHER = "model.teacher=builtin/mini_zh"
+TEACHER = "model.teacher=builtin/mini_zh@2"
 JOB = (
     "model=distill",
     "loss=distill",

@@ -11,7 +11,7 @@ from lightning_modules.distill import Guided
 JOB = (
     "model=guided",
     "loss=info_nce_guided",
-    "model.teacher=builtin/mini_zh",
+    "model.teacher=builtin/mini_zh@2",
     "training.duration=3 steps",
     "logger.every_steps=1",
 )

@@ -25,7 +25,7 @@ REFUSED = {
         "dataset=[demo_nli] model.symmetric=true": "premise and hypothesis cannot be exchanged",
         "dataset=[demo_nli] model.symmetric_training=true": "premise and hypothesis",
     },
-    "model=distill loss=distill model.teacher=builtin/mini_zh": {
+    "model=distill loss=distill model.teacher=builtin/mini_zh@2": {
         "model.teacher=nowhere/at/all": "nowhere/at/all: no such folder",
         "loss=cosent": "loss=cosent needs one score per pair, and DistillModule gives none; choose one of distill, ",
         "loss=simcse": "loss=simcse needs an embedding of each sentence, and DistillModule gives none",
