@@ -15,7 +15,6 @@ from typing import Any
 import yaml
 
 from juzhen.core.errors import UserError
-from juzhen.core.schema import require_form
 
 MOST_NODES = 100_000
 """Values that a YAML file may spell out with its aliases: nine lines of them can say 10^9."""
@@ -86,6 +85,8 @@ def read_shaped(path: str | Path, kind: Any, remedy: str) -> Any:
     """
     try:
         content = read_json(path)
+        from juzhen.core.schema import require_form  # pydantic takes longer than `import juzhen`
+
         require_form(content, kind, "its content")
     except ValueError as error:
         raise UserError(f"{path}: {error}. {remedy}.") from error
