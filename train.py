@@ -23,6 +23,7 @@ def run_job(config: "DictConfig") -> None:
     """All stages of one composed configuration, each going on from what the one before it has learnt."""
     from omegaconf import OmegaConf
 
+    from juzhen.core.accelerator import require_accelerator
     from juzhen.core.caches import caches_below
     from juzhen.identity import key_of_settings
     from launch.job import read_job
@@ -33,6 +34,7 @@ def run_job(config: "DictConfig") -> None:
     require_same_job(config, job)
     if show_finished(job):
         return
+    require_accelerator(job.hardware)
     caches_below(job.cache_dir)
     with loading("torch"):  # only now, when the command line is known to be right
         from juzhen.evaluation.devices import require_device
