@@ -5,6 +5,7 @@ python train.py --help
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,13 @@ if TYPE_CHECKING:  # loaded when the program has begun, so that Ctrl-C ends it i
 CONFIGURATION = Path(__file__).resolve().parent / "conf"
 
 
-def run_job(config: "DictConfig") -> None:
-    """All stages of one composed configuration, each going on from what the one before it has learnt."""
+def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
+    """All stages of one composed configuration, each going on from what the one before it has learnt.
+
+    is_checked  a first look at this job has found nothing wrong
+    """
     from omegaconf import OmegaConf
 
-    from juzhen.core.accelerator import require_accelerator
     from juzhen.core.caches import caches_below
     from juzhen.identity import key_of_settings
     from launch.job import read_job
@@ -34,7 +37,8 @@ def run_job(config: "DictConfig") -> None:
     require_same_job(config, job)
     if show_finished(job):
         return
-    require_accelerator(job.hardware)
+    if not is_checked:
+        first_look(job)
     caches_below(job.cache_dir)
     with loading("torch"):  # only now, when the command line is known to be right
         from juzhen.evaluation.devices import require_device
@@ -94,10 +98,11 @@ def main() -> None:
         command = check_command_line(sys.argv[1:], conf_dir=CONFIGURATION)
         if command.is_run:
             require_same_job(command.config, command.job)
-            if not is_finished(command.job):
-                with naming_keys(command.config):
-                    first_look(command.job)
-    command.run(run_job)
+        is_checked = command.is_run and not is_finished(command.job)
+        if is_checked:
+            with naming_keys(command.config):
+                first_look(command.job)
+    command.run(partial(run_job, is_checked=is_checked))
 
 
 if __name__ == "__main__":

@@ -85,13 +85,13 @@ def with_backbone(words: Sequence[str], *, trees: Sequence[Path] = (CONFIGURATIO
     return [part for word in words for part in _backbone_words(_with_revision(word), trees)]
 
 
-PATHS = ("backbone.path", "model.teacher", "init_from")
+ENCODER_KEYS = ("backbone.path", "model.teacher", "init_from")
 """Keys that may name a built-in encoder, whose newest revision is what its plain name means when it is typed."""
 
 
 def _with_revision(word: str) -> str:
     key, _, value = word.partition("=")
-    return f"{key}={newest(value)}" if key in PATHS else word
+    return f"{key}={newest(value)}" if key in ENCODER_KEYS else word
 
 
 def _backbone_words(word: str, trees: Sequence[Path]) -> list[str]:

@@ -136,7 +136,7 @@ def test_small_files_are_read_before_torch_and_once_after_it(place, tmp_path, ti
     train.first_look(read_job(config))
     assert sorted(read) == splits
     read.clear()
-    train.run_job(config)
+    train.run_job(config, is_checked=True)
     assert sorted(read) == splits
     assert Result.read(config.run_dir).data["train/demo_sts"]["rows"] == 3
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache
 from inspect import signature
-from typing import Any, ClassVar, dataclass_transform, get_type_hints
+from typing import Annotated, Any, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from jaxtyping import Float
 from pydantic import BaseModel, create_model
@@ -36,13 +36,17 @@ class Contrast(StrEnum):
     NONE = "none"  # nothing: each row teaches by itself
 
 
+def _is_limited(kind: Any) -> bool:
+    return get_origin(kind) is Annotated or any(map(_is_limited, get_args(kind)))
+
+
 @cache
 def _numbers(loss: type) -> type[BaseModel]:
     """The numbers of a loss by the types that say which values they may have; a size that the code gives is none."""
     hints = get_type_hints(loss, include_extras=True)
     own = {field.name: hints[field.name] for field in fields(loss) if field.init}
     keys: dict[str, Any] = {
-        name: (kind, ...) for name, kind in own.items() if kind is bool or "Annotated" in repr(kind)
+        name: (kind, ...) for name, kind in own.items() if kind is bool or _is_limited(kind)
     }
     return create_model(loss.__name__, __config__=STRICT, **keys)
 
