@@ -26,8 +26,8 @@ class LossGradient(pl.Callback):
     of scores and logits  √ Σ_i ‖∂L/∂s_i‖², over the rows of the batch
 
     (The notes on CoSENT, equation 45, and a range of 0.1 to 10. There u has length 1; the factor ‖u_i‖ makes that of
-    embeddings of any length, since cosines do not change with it.) Of CoSENT and its like (`Loss.compares`), the length
-    is told to leave the range; a mean over rows pulls 1/√rows as hard, and has no range of its own.
+    embeddings of any length, since cosines do not change with it.) Only ranking losses such as CoSENT
+    (`Loss.is_ranking`) are checked against the range. A mean over rows pulls 1/√rows as hard and has no such range.
 
     It is read at the steps that are logged (`logger.every_steps`) and compare something: there the gradient is kept and
     leaves the device.
@@ -62,7 +62,7 @@ class LossGradient(pl.Callback):
         scale = 1.0 if scaler is None else scaler.get_scale()
         length *= trainer.accumulate_grad_batches / scale / trainer.world_size
         pl_module.log(f"train/{self._task}/loss_gradient", length, batch_size=1, rank_zero_only=False)
-        if pl_module.losses[self._task].compares:
+        if pl_module.losses[self._task].is_ranking:
             self._judge(self._task, length, trainer.global_step)
 
     def _judge(self, task: str, length: float, step: int) -> None:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel, create_model
 
 from juzhen import models
+from juzhen.core.aliases import current_target
 from juzhen.core.errors import UserError
 from juzhen.core.schema import STRICT
 
@@ -65,7 +66,7 @@ def own_class(target: object) -> type:
     """The model, loss or callback of that name. Raises UserError for any other, of which no module is imported."""
     if not is_own(target):
         raise UserError(refusal(target))
-    module, _, name = target.rpartition(".")
+    module, _, name = current_target(target).rpartition(".")
     base = _named(*base_of(module).rsplit(".", 1))
     try:
         candidate = _named(module, name)
@@ -108,7 +109,9 @@ def keys_of(target: str) -> type[BaseModel]:
         if len(named) == len(parameters):  # nothing is handed on to a base
             break
     taken = {
-        key: kind for key, kind in keys.items() if key not in HEAD or not getattr(owner, "has_head", False)
+        key: kind
+        for key, kind in keys.items()
+        if key not in HEAD or not getattr(owner, "has_parameters", False)
     }
     return create_model(owner.__name__, __config__=STRICT, **taken)
 

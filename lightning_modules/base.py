@@ -156,10 +156,10 @@ class SentenceModule(pl.LightningModule):
         """As the loss of the batch's set gives it, from the tensors that it reads."""
         loss: Loss = self.losses[batch.task]
         second = self.encode(batch) if loss.needs_two_passes else None
-        first = self.whole_batch({name: tensors[name] for name in loss.reads if name in tensors})
+        first = self.whole_batch({name: tensors[name] for name in loss.inputs if name in tensors})
         if second is None:
             return loss.with_logs(**first)
-        again = self.whole_batch({name: second[name] for name in loss.reads if name in second})
+        again = self.whole_batch({name: second[name] for name in loss.inputs if name in second})
         return loss.with_logs(**first, again=again)
 
     def score(self, batch: Batch) -> Float[Tensor, "batch"]:

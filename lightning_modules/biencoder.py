@@ -31,7 +31,7 @@ from juzhen.encoders.views_text import TextViews
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.families.registry import family_of
-from juzhen.losses.nested import Nested
+from juzhen.losses.matryoshka import Nested
 from juzhen.models.biencoder import BiEncoderSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match, chosen_losses, declared_loss
@@ -132,7 +132,7 @@ class BiEncoder(SentenceModule):
             return
         where = "model.score=bilinear" if score else f"{start} scores pairs by a bilinear form"
         for name, loss in ((name, match.loss) for name, match in matches.items()):
-            if not loss or declared_loss(loss).consumes not in ("scores", "lists"):
+            if not loss or declared_loss(loss).input_type not in ("scores", "lists"):
                 learner = f"loss={name_of(loss)}" if loss else cls.__name__
                 raise UserError(
                     f"{where}: {learner} does not read the score of a pair, so that {name} would leave the form as it "
@@ -165,7 +165,7 @@ class BiEncoder(SentenceModule):
         depths = self.losses[batch.task].depths if batch.task in self.losses else ()
         if not depths:
             return self.encoded(batch, self.encoder(batch.tokens))
-        finished = "layer_embeddings" in self.losses[batch.task].reads
+        finished = "layer_embeddings" in self.losses[batch.task].inputs
         embeddings, layers = self.encoder.at_depths(batch.tokens, depths, finished=finished)
         for below in (layer for layer in layers if layer is not embeddings):
             self.watch(below, are_embeddings=True)
@@ -176,7 +176,7 @@ class BiEncoder(SentenceModule):
     ) -> dict[str, Tensor]:
         """What a loss may read, from the embeddings of the batch's sentences."""
         self.watch(embeddings, are_embeddings=True)
-        reads = self.losses[batch.task].reads if batch.task in self.losses else ()
+        reads = self.losses[batch.task].inputs if batch.task in self.losses else ()
         return row_tensors(batch, embeddings, self.encoder.pair_scores, reads=reads, layers=layers)
 
     @property

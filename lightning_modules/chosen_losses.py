@@ -19,7 +19,7 @@ from juzhen.models import settings_of
 from juzhen.models.settings import ModelSettings
 
 LOSS_FOLDER = CONFIGURATION / "loss"
-OWN_NEGATIVES = "juzhen.losses.contrast.InfoNCEOwn"
+OWN_NEGATIVES = "juzhen.losses.in_batch_negatives.InfoNCEOwn"
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Needs:
     """What a loss asks of data and model, as `juzhen.losses.loss.Loss` explains it."""
 
     input_kinds: tuple[Kind, ...]
-    consumes: str
+    input_type: str
     reads_tokens: bool
     needs_teacher_scores: bool
-    has_head: bool
+    has_parameters: bool
 
     def suits(self, provided: Sequence[str]) -> bool:
         """A model that provides these can give it what it consumes."""
-        return self.consumes in provided or (self.reads_tokens and "tokens" in provided)
+        return self.input_type in provided or (self.reads_tokens and "tokens" in provided)
 
 
 def _needs(loss: Any) -> Needs:
@@ -67,19 +67,19 @@ def declared_loss(node: Mapping[str, Any]) -> Needs:
     if not isinstance(inner_node, Mapping) or "_target_" not in inner_node:
         raise UserError(f"loss={name_of(node)}: expected one loss inside; type loss@loss.{INNER}=cosent")
     inner = declared_loss(inner_node)
-    is_fixed = inner.has_head and not outer.takes_heads
-    if is_fixed or inner.consumes not in takes:
-        reason = "it owns a head of one size of embedding" if is_fixed else f"it reads {inner.consumes}"
+    is_fixed = inner.has_parameters and not outer.takes_heads
+    if is_fixed or inner.input_type not in takes:
+        reason = "it owns a head of one size of embedding" if is_fixed else f"it reads {inner.input_type}"
         raise UserError(
             f"loss={name_of(node)}: loss={name_of(inner_node)} cannot be inside, as {reason}; "
             f"choose a loss of scores or of embeddings, as in loss@loss.{INNER}=cosent"
         )
-    takes_over = not outer.consumes or inner.consumes in ("teacher", "guide")
+    takes_over = not outer.input_type or inner.input_type in ("teacher", "guide")
     return replace(
         _needs(outer),
         input_kinds=inner.input_kinds,
         needs_teacher_scores=inner.needs_teacher_scores,
-        consumes=inner.consumes if takes_over else outer.consumes,
+        input_type=inner.input_type if takes_over else outer.input_type,
     )
 
 
@@ -244,9 +244,9 @@ def _require_readable(name: str, loss: Needs, kind: Kind, model: type[ModelSetti
     """Raises UserError, with losses that can, where a loss cannot learn from what a model gives."""
     if loss.suits(model.provides):
         return
-    if loss.consumes in TAUGHT:
-        hint = f"type model={TAUGHT[loss.consumes]} model.teacher=<folder, run or hub id of an encoder> too"
-    elif loss.consumes == "logits":
+    if loss.input_type in TAUGHT:
+        hint = f"type model={TAUGHT[loss.input_type]} model.teacher=<folder, run or hub id of an encoder> too"
+    elif loss.input_type == "logits":
         hint = "for labelled pairs choose loss=softmax, which has a head of its own, or loss=bce"
     else:
         on_file = _losses_on_file(model.provides)
@@ -254,7 +254,9 @@ def _require_readable(name: str, loss: Needs, kind: Kind, model: type[ModelSetti
             other for other, kinds in on_file.items() if set(VIEWS[kind]) & set(kinds)
         ]
         hint = f"choose one of {', '.join(fitting) or 'none on file'}"
-    raise UserError(f"loss={name} needs {NEEDS[loss.consumes]}, and {model.class_name()} gives none; {hint}")
+    raise UserError(
+        f"loss={name} needs {NEEDS[loss.input_type]}, and {model.class_name()} gives none; {hint}"
+    )
 
 
 @cache

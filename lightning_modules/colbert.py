@@ -98,7 +98,7 @@ class ColBERT(SentenceModule):
         )
         if documents:
             tensors["scores"] = self.encoder.pair_scores(anchors, documents[0])
-        if "document_scores" in (self.losses[batch.task].reads if batch.task in self.losses else ()):
+        if "document_scores" in (self.losses[batch.task].inputs if batch.task in self.losses else ()):
             scores = [self.encoder.pair_scores(anchors, text) for text in documents]
             tensors["document_scores"] = torch.stack(scores, dim=1)
         return without_missing(tensors, batch.tensors.get("missing"))

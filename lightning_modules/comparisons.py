@@ -25,7 +25,9 @@ FEW = 0.01
 def compares_rows(examples: Examples, rows: np.ndarray, loss: Loss) -> bool:
     """As `compares`, of the part of a loss that compares rows, where a part of it does not."""
     has_part = (
-        loss.couples and loss.contrast in (Contrast.CLASSES, Contrast.VALUES) and examples.targets is not None
+        loss.is_batchwise
+        and loss.contrast in (Contrast.CLASSES, Contrast.VALUES)
+        and examples.targets is not None
     )
     return differ(examples.targets[rows]) if has_part else compares(examples, rows, loss)
 

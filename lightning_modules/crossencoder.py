@@ -67,7 +67,7 @@ class CrossEncoderModule(SentenceModule):
             both_in_training=self.settings(self.job).symmetric_training,
             augmentation=augmentation_of(self.job, encoder.inner),
             drawn={
-                name: loss.num_drawn for name, loss in self.losses.items() if loss.consumes == "drawn_lists"
+                name: loss.num_drawn for name, loss in self.losses.items() if loss.input_type == "drawn_lists"
             },
             seed=self.job.seed,
         )
@@ -139,7 +139,7 @@ class CrossEncoderModule(SentenceModule):
     def encode(self, batch: Batch) -> dict[str, Tensor]:
         logits = pair_logits(self.encoder, batch)
         scores = similarity(logits, self.encoder.grades)
-        reads_logits = batch.task in self.losses and self.losses[batch.task].consumes == "logits"
+        reads_logits = batch.task in self.losses and self.losses[batch.task].input_type == "logits"
         are_grades = reads_logits and batch.kind is Kind.SCORED_PAIR
         self.watch(logits if reads_logits else scores, are_embeddings=False)
         are_lists = len(scores) > len(batch)  # the documents of a row stand one batch apart
@@ -171,7 +171,7 @@ def _class_grades(job: JobConfig, matches: Mapping[str, Match]) -> tuple[float, 
     needed = {
         name: class_grades(job.dataset[name], match.kind)
         for name, match in matches.items()
-        if declared_loss(match.loss).consumes == "logits"
+        if declared_loss(match.loss).input_type == "logits"
     }
     if len(set(needed.values())) > 1:
         listing = ", ".join(f"{name} {len(grades)}" for name, grades in needed.items())

@@ -140,7 +140,7 @@ class DistillModule(Taught):
             self.tokenize, self.encoder.collate, sharing=self.sharing, sides=self.tokenize
         )
         self.projection: nn.Module | None = None
-        reads = {name for loss in self.losses.values() for name in loss.reads}
+        reads = {name for loss in self.losses.values() for name in loss.inputs}
         if self._own.projection == "drop" and "projected" in reads:
             self.projection = nn.Linear(self.encoder.dim, _size_of_teacher(self._own))
 
@@ -163,7 +163,7 @@ class DistillModule(Taught):
         settings = cls.settings(job)
         for name, match in matches.items():
             loss = build_loss(match.loss, dim=1, num_classes=2)
-            if settings.projection == "drop" and nested_losses([loss]) and "projected" in loss.reads:
+            if settings.projection == "drop" and nested_losses([loss]) and "projected" in loss.inputs:
                 raise UserError(
                     f"loss={name_of(match.loss)}: {name} would be learnt through model.projection=drop, a map of whole "
                     "embeddings; type model.projection=keep or pca, or loss@loss.of=distill_similarity"

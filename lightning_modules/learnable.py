@@ -45,7 +45,7 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
         warnings += _batches(_size_key(job, name), examples, rows.stream.batch_sizes[name])
         if matches[name].loss:
             loss = build_loss(matches[name].loss, dim=1, num_classes=max(examples.num_classes, 2))
-            if loss.consumes == "logits" and examples.kind is Kind.SCORED_PAIR:
+            if loss.input_type == "logits" and examples.kind is Kind.SCORED_PAIR:
                 require_grades(examples, job.dataset[name])
             size = rows.stream.batch_sizes[name]
             warnings += _Set(job, examples, loss, matches[name], size)(len(rows.train) == 1)
@@ -107,7 +107,7 @@ class _Set:
                 self._need_batch("other texts")
                 self._need_texts()
             case Contrast.CLASSES if value := self._only_value():
-                if is_alone or self.loss.has_head:
+                if is_alone or self.loss.has_parameters:
                     self._refuse(f"all of them are of one class, {value}", "rows of several classes")
                 warnings.append(
                     f"{self._place()}: all are of one class, {value}; only other sets can teach the difference"
@@ -117,7 +117,7 @@ class _Set:
                     f"{self._place()}: all have the gold value {value}, so {self.name} can only learn to answer with "
                     f"one score; {self._mend()}"
                 )
-        if self.loss.couples and self.batch_rows == 1 and not self.has_negatives:
+        if self.loss.is_batchwise and self.batch_rows == 1 and not self.has_negatives:
             warnings.append(
                 f"{self.size_key}=1: the part of {self.name} that compares rows has nothing to compare"
             )

@@ -72,7 +72,7 @@ def build_loss(config: Mapping[str, Any], *, dim: int, num_classes: int) -> Loss
     """The loss of a configuration node; only one with a head is told the sizes."""
     target = own_class(config["_target_"])
     numbers = numbers_of(config)
-    sizes = {"dim": dim, "num_classes": num_classes} if target.has_head else {}
+    sizes = {"dim": dim, "num_classes": num_classes} if target.has_parameters else {}
     try:
         if INNER in numbers:
             numbers[INNER] = build_loss(numbers[INNER], dim=dim, num_classes=num_classes)
@@ -94,7 +94,7 @@ def build_losses(matches: Mapping[str, Match], *, dim: int, num_classes: Mapping
             continue
         classes = len(NLI_CLASSES) if match.kind is Kind.NLI_PAIR else num_classes[name]
         key = (match.kind, str((match.loss, classes)))
-        if key not in shared or shared[key].remembers:
+        if key not in shared or shared[key].is_stateful:
             shared[key] = build_loss(match.loss, dim=dim, num_classes=classes)
         losses[name] = shared[key]
     return losses

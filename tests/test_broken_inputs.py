@@ -16,7 +16,7 @@ from callbacks import resume
 from juzhen.cli.main import main
 from juzhen.core import network
 from juzhen.core.result import Result
-from juzhen.losses.order import CoSENT
+from juzhen.losses.pairwise_ranking import CoSENT
 from launch import run_folder
 from launch.check import check_command_line
 from launch.naming import register_resolvers

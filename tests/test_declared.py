@@ -32,7 +32,9 @@ def taken(own):
             if named == given:
                 break
     return {
-        name: one for name, one in found.items() if name not in HEAD or not getattr(own, "has_head", False)
+        name: one
+        for name, one in found.items()
+        if name not in HEAD or not getattr(own, "has_parameters", False)
     }
 
 
@@ -75,7 +77,7 @@ def test_numbers_that_are_left_out_of_keys_are_numbers_of_their_loss(project_roo
     "target",
     [
         "os.system",
-        "juzhen.losses.order.Nothing",
+        "juzhen.losses.pairwise_ranking.Nothing",
         "juzhen.losses.nothing.CoSENT",
         "lightning_modules.base.Match",
     ],
@@ -85,7 +87,7 @@ def test_nothing_but_classes_of_the_project_is_read(target):
         keys_of(target)
 
 
-COSENT = {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent"}
+COSENT = {"_target_": "juzhen.losses.pairwise_ranking.CoSENT", "name": "cosent"}
 
 
 @pytest.mark.parametrize(
@@ -93,13 +95,17 @@ COSENT = {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent"}
     [
         ({"_target_": "fractions.Fraction"}, "loss", r"loss\._target_=fractions\.Fraction: .*known: juzhen"),
         (COSENT, "model", "known: lightning_modules"),
-        ({"_target_": "juzhen.losses.info_nce.InfoNCE"}, "loss", r"juzhen\.losses\.contrast\.InfoNCE\b"),
+        (
+            {"_target_": "juzhen.losses.info_nce.InfoNCE"},
+            "loss",
+            r"juzhen\.losses\.in_batch_negatives\.InfoNCE\b",
+        ),
         (COSENT | {"temprature": 1}, "loss", "loss.temprature: .* did you mean temperature"),
         (COSENT | {"temperature": "0.05"}, "loss", "loss.temperature=0.05: expected a valid number"),
         (COSENT | {"temperature": True}, "loss", "loss.temperature=true: expected a valid number"),
         (COSENT | {"temperature": None}, "loss", "loss.temperature=null: expected a valid number"),
         (COSENT | {"_partial_": True}, "loss", "loss._partial_: there is no such key"),
-        ({"_target_": "juzhen.losses.lists.LambdaLoss", "mu": [1]}, "loss", r"loss.mu=\[1\]: expected"),
+        ({"_target_": "juzhen.losses.listwise.LambdaLoss", "mu": [1]}, "loss", r"loss.mu=\[1\]: expected"),
         (
             {"_target_": "lightning_modules.lexical.BM25Module", "tokens": "words"},
             "model",

@@ -144,11 +144,11 @@ def _facts(name: str, loss: Mapping[str, Any]) -> Sequence[str]:
         return [about, *[""] * (len(_COLUMNS) - 1)]
     target = build_loss(loss, dim=1, num_classes=2)
     kinds = ", ".join(WORDS[kind] for kind in target.input_kinds)
-    numbers = "dim=…, num_classes=…" if target.has_head else ""  # what has no default
+    numbers = "dim=…, num_classes=…" if target.has_parameters else ""  # what has no default
     numbers = f"of={type(target.inner).__name__}()" if INNER in loss else numbers
-    call = f"`{type(target).__name__}({numbers})({', '.join(target.reads)})`"
-    couples = "yes" if target.couples else "no"
-    return [about, target.choose_when, kinds, NEEDS[target.consumes], call, couples, target.paper]
+    call = f"`{type(target).__name__}({numbers})({', '.join(target.inputs)})`"
+    couples = "yes" if target.is_batchwise else "no"
+    return [about, target.choose_when, kinds, NEEDS[target.input_type], call, couples, target.paper]
 
 
 def stub() -> str:

@@ -312,6 +312,26 @@ OPTIONS = {
 
 GENERAL_BEST = "python train.py -m sweep=general_ways, whose row way-2 it is"
 
+MOVED_MODULES = {
+    "juzhen.losses.order": "juzhen.losses.pairwise_ranking",
+    "juzhen.losses.pools": "juzhen.losses.in_batch_all",
+    "juzhen.losses.contrast": "juzhen.losses.in_batch_negatives",
+    "juzhen.losses.lists": "juzhen.losses.listwise",
+    "juzhen.losses.memory": "juzhen.losses.queue",
+    "juzhen.losses.nested": "juzhen.losses.matryoshka",
+    "juzhen.losses.regularised": "juzhen.losses.regularizers",
+}
+"""Module that results of earlier versions name → the module that has its classes now."""
+
+LOSS_FLAGS = {
+    "couples": "is_batchwise",
+    "compares": "is_ranking",
+    "consumes": "input_type",
+    "has_head": "has_parameters",
+    "remembers": "is_stateful",
+}
+"""Class attribute of a loss in 0.2 → its name now; the old ones are taken until 0.4."""
+
 OF_GROUPS: Mapping[str, Mapping[str, str]] = {
     "loss": LOSSES,
     "model": MODELS | {"generalbest": GENERAL_BEST},
@@ -325,6 +345,16 @@ OF_GROUPS: Mapping[str, Mapping[str, str]] = {
     "schedule": SCHEDULES,
 }
 """Group → option of others → what is typed instead."""
+
+
+def current_target(target: str) -> str:
+    """Return the dotted name of a class with the module that it has moved to.
+
+    >>> current_target("juzhen.losses.order.CoSENT")
+    'juzhen.losses.pairwise_ranking.CoSENT'
+    """
+    module, _, name = target.rpartition(".")
+    return f"{MOVED_MODULES.get(module, module)}.{name}"
 
 
 def plain(word: str) -> str:

@@ -31,7 +31,7 @@ def known_answers(
 ) -> np.ndarray:
     """Candidates, (rows, candidates), that are the anchor's own text, or a positive of the same anchor in any row.
 
-    The rule of juzhen.losses.contrast.false_negatives, over the whole set; a row's own, the first, is never marked.
+    The rule of `juzhen.losses.false_negatives`, over the whole set. A row's own, the first, is never marked.
     """
     span = 1 + int(positives.max(initial=0))
     pairs = anchors.astype(np.int64) * span + positives

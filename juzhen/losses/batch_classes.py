@@ -49,8 +49,8 @@ class BatchClassLoss(Loss):
     """A loss over the texts of a batch and their classes. Logs the mean score within classes, between, and the gap."""
 
     input_kinds = (Kind.LABELLED_TEXT,)
-    consumes = "embeddings"
-    couples = True
+    input_type = "embeddings"
+    is_batchwise = True
 
     def with_logs(self, embeddings: Tensor, classes: Tensor) -> LossOutput:
         scores = self.scores(embeddings)

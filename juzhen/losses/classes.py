@@ -47,8 +47,8 @@ class ClassLoss(Loss):
     """A loss of the class of each row; rows do not meet. Logs the accuracy on the batch."""
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    consumes = "embeddings"
-    couples = False
+    input_type = "embeddings"
+    is_batchwise = False
     contrast = Contrast.CLASSES
 
 
@@ -62,7 +62,7 @@ class CrossEntropy(ClassLoss):
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.SCORED_PAIR)
-    consumes = "logits"
+    input_type = "logits"
     choose_when = "a cross-encoder that shall tell classes, such as those of NLI or grades from 0 to 5"
 
     smoothing: Share = 0.0
@@ -79,7 +79,7 @@ class HeadLoss(ClassLoss):
     dim, num_classes  size of an embedding and number of classes, given by model and data
     """
 
-    has_head = True
+    has_parameters = True
 
     dim: int
     num_classes: int
@@ -378,7 +378,7 @@ class Clustering(ClassLoss):
     """
 
     input_kinds = (Kind.LABELLED_TEXT,)
-    couples = True
+    is_batchwise = True
     paper = "Wen et al. 2016, https://doi.org/10.1007/978-3-319-46478-7_31"
     choose_when = "texts with classes that shall be clustered, with several texts of a class in a batch"
 

@@ -18,8 +18,8 @@ class TeacherLoss(Loss):
     """A loss that holds what a student gives for single texts to what its teacher gives for them."""
 
     input_kinds = (Kind.SENTENCE,)
-    consumes = "teacher"
-    couples = False
+    input_type = "teacher"
+    is_batchwise = False
     contrast = Contrast.NONE
 
     @staticmethod
@@ -94,7 +94,7 @@ def distill_similarity(
 class DistillSimilarity(TeacherLoss):
     """`distill_similarity` of the batch. Logs the root of the mean squared difference of the two similarities."""
 
-    couples = True
+    is_batchwise = True
     contrast = Contrast.TEXTS
     paper = "after Tung and Mori 2019, https://arxiv.org/abs/1907.09682; Park et al. 2019, https://arxiv.org/abs/1904.05068"
     choose_when = "a student of another size, of which only similarities count"
@@ -113,7 +113,7 @@ class Distill(Sum, TeacherLoss):
     Default: a weight of 10, by which both parts are of one size: an error of 0.1 in a similarity is 0.01 squared.
     """
 
-    couples = True
+    is_batchwise = True
     paper = "the sum of distill_cosine and distill_similarity"
     choose_when = "first to try for a smaller student"
 

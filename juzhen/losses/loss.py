@@ -7,11 +7,13 @@ from enum import StrEnum
 from functools import cache
 from inspect import signature
 from typing import Annotated, Any, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
+from warnings import warn
 
 from jaxtyping import Float
 from pydantic import BaseModel, create_model
 from torch import Tensor, nn
 
+from juzhen.core.aliases import LOSS_FLAGS
 from juzhen.core.examples import Kind
 from juzhen.core.schema import STRICT, fitting
 from juzhen.core.tensors import TENSORS
@@ -62,55 +64,58 @@ class Loss(nn.Module, ABC):
     may have. What a loss needs of data and model is written in class attributes:
 
     input_kinds  example kinds it can learn from, most natural first
-    consumes     "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
+    input_type   "scores" (one similarity per row, of any size), "cosines" (the same, from −1 to 1), "embeddings"
                  (one vector per text), "logits" (one number per class), "layers" (a cosine per row and layer),
                  "lists" (a similarity per row and document), "drawn_lists" (the same, with `num_drawn` documents
                  of other rows after the row's own),
                  "teacher" (a teacher's vector per text) or "guide" (embeddings, and a guide's vector per text)
-    reads_tokens with consumes = "embeddings": True when it takes texts with a vector per token, too, (batch, length,
+    reads_tokens with input_type = "embeddings": True when it takes texts with a vector per token, too, (batch, length,
                  dim), since all that it asks of them is how near the anchor is to the others
-    couples      True when the loss of a row depends on the other rows of the batch: such a batch may not be
+    is_batchwise  True when the loss of a row depends on the other rows of the batch: such a batch may not be
                  split without gradient caching
-    compares     True when the value is one logarithm over comparisons of rows, and not a mean over rows: the length of
+    is_ranking   True when the value is one logarithm over comparisons of rows, and not a mean over rows: the length of
                  its gradient does not shrink as the batch grows, and can be told to be too small or too large
     needs_two_views  True when a sentence that is paired with itself shall be encoded once per text column, so
                  that dropout gives two views of it (Gao et al. 2021, https://arxiv.org/abs/2104.08821). Equal
                  sentences within one column still share an encoding. False: equal sentences of a batch are
                  encoded once, and the cosine of a sentence with itself is 1, with or without dropout
-    has_head     True when it owns parameters sized by the encoder: the constructor then also takes `dim` (size of
+    has_parameters     True when it owns parameters sized by the encoder: the constructor then also takes `dim` (size of
                  an embedding) and `num_classes`, and the parameters are trained and stored with the model
-    remembers    True when it keeps rows of earlier steps: sets do not share it
+    is_stateful  True when it keeps rows of earlier steps: sets do not share it
     needs_two_passes  True when a batch is encoded twice, with other dropout; `again` then holds what the second gives
     contrast     what rows must differ in (`Contrast`); of a loss of several parts, of the least demanding one
-    depths       with consumes = "layers": which layers, as shares of the backbone's, in (0, 1]
+    depths       with input_type = "layers": which layers, as shares of the backbone's, in (0, 1]
     needs_teacher_scores  True when it cannot do without what a teacher scores each document of a row
     paper        where the loss comes from, for the table of docs/losses.md
     choose_when  when to choose it, in a few words, for the same table
-    reads        names of the tensors that it is handed: the arguments of `with_logs`
+    inputs       names of the tensors that it is handed: the arguments of `with_logs`
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]]
-    consumes: ClassVar[str]
+    input_type: ClassVar[str]
     reads_tokens: ClassVar[bool] = False
-    couples: bool
-    compares: ClassVar[bool] = False
+    is_batchwise: bool
+    is_ranking: ClassVar[bool] = False
     needs_two_views: ClassVar[bool] = False
-    has_head: ClassVar[bool] = False
-    remembers: ClassVar[bool] = False
+    has_parameters: ClassVar[bool] = False
+    is_stateful: ClassVar[bool] = False
     needs_two_passes: ClassVar[bool] = False
     needs_teacher_scores: ClassVar[bool] = False
     contrast: Contrast = Contrast.VALUES
     depths: Sequence[float] = ()
     paper: ClassVar[str] = ""
     choose_when: ClassVar[str] = ""
-    reads: ClassVar[tuple[str, ...]]
+    inputs: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
+        for old in set(LOSS_FLAGS) & set(vars(cls)):
+            warn(f"{cls.__name__}.{old} is {LOSS_FLAGS[old]} now", FutureWarning, stacklevel=2)
+            setattr(cls, LOSS_FLAGS[old], vars(cls)[old])
         arguments = signature(cls.with_logs).parameters.values()
         # A loss around another one is handed what that one reads, and says so itself.
         if "with_logs" in vars(cls) and all(each.kind != each.VAR_KEYWORD for each in arguments):
-            cls.reads = tuple(each.name for each in arguments)[1:]
-            if unknown := set(cls.reads) - set(TENSORS):
+            cls.inputs = tuple(each.name for each in arguments)[1:]
+            if unknown := set(cls.inputs) - set(TENSORS):
                 raise TypeError(
                     f"{cls.__name__}.with_logs: {', '.join(sorted(unknown))} not in juzhen/core/tensors.py"
                 )
@@ -138,8 +143,8 @@ class Loss(nn.Module, ABC):
 class Sum(Loss):
     """Σ_k w_k L_k, losses of the same rows. A subclass names its `parts`; its `with_logs` hands tensors to `total`.
 
-    Its contrast is that of the least demanding part with a weight above 0; what else the parts need, and `couples` and
-    `compares` where a part does, the subclass declares.
+    Its contrast is that of the least demanding part with a weight above 0. The subclass declares everything else
+    that its parts need, including `is_batchwise` and `is_ranking`.
     """
 
     def __post_init__(self) -> None:
@@ -159,7 +164,7 @@ class Sum(Loss):
         total: Any = 0
         logs: dict[str, Tensor] = {}
         for name, loss in self.losses.items():
-            value, part_logs = loss.with_logs(**{key: tensors[key] for key in loss.reads})
+            value, part_logs = loss.with_logs(**{key: tensors[key] for key in loss.inputs})
             total = total + self.weights[name] * value
             logs |= part_logs | {name: value.detach()}
         return total, logs

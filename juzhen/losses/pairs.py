@@ -20,8 +20,8 @@ class PairLoss(Loss):
     """A loss of the cosine scores of labelled pairs. Logs the mean score of positives, of negatives, and the gap."""
 
     input_kinds = (Kind.LABELLED_PAIR,)
-    consumes = "cosines"
-    couples = False
+    input_type = "cosines"
+    is_batchwise = False
     contrast = Contrast.CLASSES
 
 
@@ -102,7 +102,7 @@ class OnlineContrastive(PairLoss):
     Defaults: the margin of sentence-transformers' OnlineContrastiveLoss, but the mean: see `online_contrastive`.
     """
 
-    couples = True
+    is_batchwise = True
     paper = "sentence-transformers, https://sbert.net/docs/package_reference/sentence_transformer/losses.html"
     choose_when = "0/1 pairs of which most are easy: only the hard ones of a batch count"
 
@@ -133,7 +133,7 @@ class CosineEmbeddingLoss(PairLoss):
     Default: the margin of torch.
     """
 
-    consumes = "embeddings"
+    input_type = "embeddings"
     paper = "torch, https://docs.pytorch.org/docs/stable/generated/torch.nn.CosineEmbeddingLoss.html"
     choose_when = "0/1 pairs, as torch has it: a pull that does not fade as positives come close"
 
@@ -194,8 +194,8 @@ class Circle(PairLoss):
     Defaults: a margin of 0.25, which the paper has for faces, at the scale of 80 that it has for retrieval.
     """
 
-    couples = True
-    compares = True
+    is_batchwise = True
+    is_ranking = True
     contrast = Contrast.ORDER
     paper = "Sun et al. 2020, https://arxiv.org/abs/2002.10857"
     choose_when = "0/1 pairs, where pairs far from their goal shall pull harder than others"
@@ -263,8 +263,8 @@ class BinaryCrossEntropy(Loss):
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
-    consumes = "scores"
-    couples = False
+    input_type = "scores"
+    is_batchwise = False
     paper = "Lin et al. 2017 (focal), https://arxiv.org/abs/1708.02002"
     choose_when = "a cross-encoder on 0/1 pairs, where a probability is wanted"
 

@@ -25,8 +25,8 @@ class GradedLoss(Loss):
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
-    consumes = "cosines"
-    couples = False
+    input_type = "cosines"
+    is_batchwise = False
 
 
 def rescale(targets: Float[Tensor, "batch"], *, low: float, high: float) -> Float[Tensor, "batch"]:
@@ -94,7 +94,7 @@ class Regression(GradedLoss):
     Raises UserError for a range that the activation does not reach.
     """
 
-    consumes = "scores"
+    input_type = "scores"
 
     activation: Annotated[str, Among(ACTIVATIONS)] = "identity"
     target_range: Interval = (0.0, 1.0)

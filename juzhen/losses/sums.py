@@ -10,11 +10,11 @@ from torch import Tensor
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses.classes import SoftmaxClassifier
-from juzhen.losses.contrast import false_negatives, info_nce, numbers_of_texts
+from juzhen.losses.in_batch_negatives import false_negatives, info_nce, numbers_of_texts
 from juzhen.losses.loss import Contrast, Loss, LossOutput, Sum
 from juzhen.losses.options import Share, Temperature, Weight
-from juzhen.losses.order import CoSENT, OrderLoss, cosent
 from juzhen.losses.pairs import BinaryCrossEntropy
+from juzhen.losses.pairwise_ranking import CoSENT, OrderLoss, cosent
 from juzhen.losses.regression import SquaredError
 from juzhen.losses.scores import all_cosines, full_precision, label_gap, order_gap, row_cosine
 
@@ -30,9 +30,9 @@ class CoSENTAndBCE(Sum):
     """
 
     input_kinds = (Kind.LABELLED_PAIR, Kind.SCORED_PAIR)
-    consumes = "scores"
-    couples = True
-    compares = True
+    input_type = "scores"
+    is_batchwise = True
+    is_ranking = True
     choose_when = "a cross-encoder that shall rank pairs and keep a threshold at 0"
 
     temperature: Temperature = 1.0
@@ -68,10 +68,10 @@ class CoSENTAndSoftmax(Sum):
     """
 
     input_kinds = (Kind.NLI_PAIR, Kind.LABELLED_PAIR)
-    consumes = "embeddings"
-    couples = True
-    compares = True
-    has_head = True
+    input_type = "embeddings"
+    is_batchwise = True
+    is_ranking = True
+    has_parameters = True
     choose_when = "NLI or 0/1 pairs, when both the order of cosines and the class of a pair matter"
 
     dim: int
@@ -107,8 +107,8 @@ class CrossEntropyError(Sum):
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR)
-    consumes = "scores"
-    couples = False
+    input_type = "scores"
+    is_batchwise = False
     choose_when = "graded pairs on a cross-encoder whose probability shall come close to the grade"
 
     temperature: Temperature = 1.0
@@ -164,7 +164,7 @@ class AnglE(OrderLoss):
     The gap that is logged is that of the angle scores.
     """
 
-    consumes = "embeddings"
+    input_type = "embeddings"
     paper = "Li and Li 2023, https://arxiv.org/abs/2309.12871"
     choose_when = "graded pairs whose cosines crowd near 1, where the gradient of the cosine fades"
 

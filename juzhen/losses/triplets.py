@@ -9,7 +9,7 @@ from torch import Tensor
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
 from juzhen.losses.arguments import checks_arguments
-from juzhen.losses.contrast import batch_candidates, ranking_summary
+from juzhen.losses.in_batch_negatives import batch_candidates, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import Weight
 from juzhen.losses.scores import full_precision, mean_of_rows, mean_where, row_cosine
@@ -70,8 +70,8 @@ class TripletMargin(Loss):
     """
 
     input_kinds = (Kind.TRIPLET,)
-    consumes = "embeddings"
-    couples = False
+    input_type = "embeddings"
+    is_batchwise = False
     contrast = Contrast.NEGATIVES
     paper = "Schroff et al. 2015, https://arxiv.org/abs/1503.03832"
     choose_when = "triplets in small batches, each row by itself"
@@ -82,7 +82,7 @@ class TripletMargin(Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.couples = self.adaptive_margin > 0
+        self.is_batchwise = self.adaptive_margin > 0
 
     def with_logs(
         self, anchors: Tensor, positives: Tensor, negatives: Tensor, *, text_ids: Tensor | None = None
@@ -135,7 +135,7 @@ class TripletOnline(Loss):
     """`triplet_margin` of each pair and the one negative that `mined` chooses among the texts of the batch.
 
     Candidates are the positives of the other rows and all explicit negatives, but for known positives of the anchor
-    (`juzhen.losses.contrast.false_negatives`). A row that has no negative counts as one that costs nothing.
+    (`juzhen.losses.in_batch_negatives.false_negatives`). A row that has no negative counts as one that costs nothing.
 
     mining           one of MINING
     margin           in units of the cosine
@@ -147,8 +147,8 @@ class TripletOnline(Loss):
     """
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
-    consumes = "embeddings"
-    couples = True
+    input_type = "embeddings"
+    is_batchwise = True
     contrast = Contrast.TEXTS
     paper = "Hermans et al. 2017, https://arxiv.org/abs/1703.07737"
     choose_when = "pairs or triplets in large batches, against the hardest text of the batch"

@@ -4,7 +4,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
-from juzhen.losses.lists import ListMLE
+from juzhen.losses.listwise import ListMLE
 from juzhen.losses.loss import Contrast, Loss
 
 
@@ -35,7 +35,7 @@ def require_equal_lists(examples: Examples, loss: Loss, said: str) -> None:
 
     said  how the loss was named, such as loss=triplet
     """
-    if examples.missing is None or "negatives" not in loss.reads or "text_ids" in loss.reads:
+    if examples.missing is None or "negatives" not in loss.inputs or "text_ids" in loss.inputs:
         return
     counts = (~examples.missing[:, 1:]).sum(axis=1)
     raise UserError(

@@ -39,7 +39,7 @@ from juzhen.evaluation.run import Pass, class_tasks, rows_to_score
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.losses.loss import Loss
-from juzhen.losses.nested import Nested
+from juzhen.losses.matryoshka import Nested
 from juzhen.losses.options import Count
 from juzhen.training.comparing import compares, require_equal_lists
 from juzhen.training.optimizer import adamw, learning_rates
@@ -132,16 +132,16 @@ def fit(
     reading["score_range"] = score_range
     read_rows = as_examples(rows, **reading)
     name = kind.__name__ if isinstance(kind, type) else type(kind).__name__
-    if kind.consumes not in PROVIDES:
+    if kind.input_type not in PROVIDES:
         raise UserError(
-            f"{name} reads {kind.consumes}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
+            f"{name} reads {kind.input_type}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
         )
     alternatives = {name: each.input_kinds for name, each in _losses().items()}
     view = choose_view(read_rows.name, read_rows.kind, name, kind.input_kinds, alternatives=alternatives)
     examples = apply_view(read_rows, view)
     torch.manual_seed(seed)
     classes = len(NLI_CLASSES) if examples.kind is Kind.NLI_PAIR else examples.num_classes
-    sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_head else {}
+    sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_parameters else {}
     learner = nn.ModuleList([kind if isinstance(kind, Loss) else kind(**sizes), encoder]).to(device).train()
     criterion: Loss = learner[0]  # type: ignore[assignment]
     require_equal_lists(examples, criterion, f"loss={name}")
@@ -264,12 +264,12 @@ def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Ten
     layers: list[Tensor] = []
     if loss.depths:
         embeddings, layers = encoder.at_depths(
-            batch.tokens, loss.depths, finished="layer_embeddings" in loss.reads
+            batch.tokens, loss.depths, finished="layer_embeddings" in loss.inputs
         )
     else:
         embeddings = encoder(batch.tokens)
-    tensors = row_tensors(batch, embeddings, encoder.pair_scores, reads=loss.reads, layers=layers)
-    return {name: tensors[name] for name in loss.reads if name in tensors}
+    tensors = row_tensors(batch, embeddings, encoder.pair_scores, reads=loss.inputs, layers=layers)
+    return {name: tensors[name] for name in loss.inputs if name in tensors}
 
 
 def named_loss(name: str) -> type[Loss]:
@@ -297,5 +297,5 @@ def _losses() -> dict[str, type[Loss]]:
         name: kind
         for name, kind in members.items()
         if isinstance(kind, type) and issubclass(kind, Loss) and not inspect.isabstract(kind)
-        if getattr(kind, "consumes", None) in PROVIDES and kind.input_kinds
+        if getattr(kind, "input_type", None) in PROVIDES and kind.input_kinds
     }

@@ -64,7 +64,9 @@ def test_a_filtered_run_has_learnt_from_no_evaluation_sentence(
     assert leaky["lines"] == clean["lines"] + 1
     result = Result.read(runs["false"])
     # As of a stage that is not the first.
-    result.config["earlier"] = {"loss": {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent"}}
+    result.config["earlier"] = {
+        "loss": {"_target_": "juzhen.losses.pairwise_ranking.CoSENT", "name": "cosent"}
+    }
     result.write(runs["false"])
     assert audited(runs["false"], tmp_path / "again")[1] == leaky
     result.config["seed"] = "seven"

@@ -7,7 +7,7 @@ import torch
 from jobs import logged, module_of, run_job, weights
 
 from callbacks.loss_gradient import READINGS, LossGradient, _square
-from juzhen.losses.order import cosent
+from juzhen.losses.pairwise_ranking import cosent
 
 QUICK = (
     "training.duration=1 epochs",

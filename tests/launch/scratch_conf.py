@@ -154,17 +154,17 @@ max_length: null
 dropout: null
 learning_rate: 2.0e-5
 """,
-    "loss/cosent.yaml": "_target_: juzhen.losses.order.CoSENT\nname: cosent\ntemperature: 0.05\n",
+    "loss/cosent.yaml": "_target_: juzhen.losses.pairwise_ranking.CoSENT\nname: cosent\ntemperature: 0.05\n",
     "loss/triplet.yaml": "_target_: juzhen.losses.triplets.TripletMargin\nname: triplet\n"
     "margin: 0.2\ndistance: cosine\n",
     "loss/softmax.yaml": "_target_: juzhen.losses.classes.SoftmaxClassifier\nname: softmax\n"
     "use_difference: true\nuse_product: false\n",
-    "loss/incomplete.yaml": "_target_: juzhen.losses.order.CoSENT\nname: incomplete\n",
-    "loss/nameless.yaml": "_target_: juzhen.losses.order.CoSENT\ntemperature: 0.05\n",
+    "loss/incomplete.yaml": "_target_: juzhen.losses.pairwise_ranking.CoSENT\nname: incomplete\n",
+    "loss/nameless.yaml": "_target_: juzhen.losses.pairwise_ranking.CoSENT\ntemperature: 0.05\n",
     "loss/misplaced.yaml": "_target_: juzhen.losses.oder.CoSENT\nname: misplaced\ntemperature: 0.05\n",
     "loss/by_kind.yaml": """\
 scored_pair:
-  _target_: juzhen.losses.order.CoSENT
+  _target_: juzhen.losses.pairwise_ranking.CoSENT
   name: cosent
   temperature: 0.05
 triplet:

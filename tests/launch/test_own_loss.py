@@ -22,8 +22,8 @@ from juzhen.losses.loss import Contrast, Loss, LossOutput
 
 class Absolute(Loss):
     input_kinds = (Kind.SCORED_PAIR,)
-    consumes = "scores"
-    couples = False
+    input_type = "scores"
+    is_batchwise = False
     contrast = Contrast.VALUES
 
     power: Annotated[float, Field(ge=0.5, le=4)] = 1.0
@@ -62,7 +62,7 @@ def package(tmp_path, monkeypatch):
 def test_what_a_package_declares_is_a_loss_and_its_numbers_are_checked(package):
     assert is_own(TARGET)
     assert declared_losses() == {TARGET, "losses_of_somebody.NoLoss"}
-    assert declared_loss({"_target_": TARGET}).consumes == "scores"
+    assert declared_loss({"_target_": TARGET}).input_type == "scores"
     assert own_class(TARGET)(power=2).power == 2
     check_target({"_target_": TARGET, "name": "absolute", "power": 1.5}, "loss")
     with pytest.raises(ConfigError, match=r"loss\.powr: there is no such key; did you mean power"):

@@ -18,7 +18,7 @@ CONFIG = {
     "schedule": {"name": "serial", "order": None},
     "dataset": {"nli": {"limit": None}, "sts": {"limit": None}},
     "model": {"_target_": "lightning_modules.biencoder.BiEncoder"},
-    "loss": {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent", "temperature": 0.05},
+    "loss": {"_target_": "juzhen.losses.pairwise_ranking.CoSENT", "name": "cosent", "temperature": 0.05},
     "hardware": {"devices": 1},
     "data_dir": "here",
 }

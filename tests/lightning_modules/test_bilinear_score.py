@@ -67,7 +67,7 @@ def test_half_precision_does_not_round_it():
 
 def test_it_can_tell_an_order_that_no_cosine_can():
     """Pairs (u, v) are to score higher than (v, u), whose cosine is the same."""
-    from juzhen.losses.order import cosent
+    from juzhen.losses.pairwise_ranking import cosent
 
     u, v = torch.randn(2, 12, 6, generator=torch.Generator().manual_seed(0))
     head, targets = BilinearScore(6), torch.cat([torch.ones(12), torch.zeros(12)])

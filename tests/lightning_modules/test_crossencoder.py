@@ -34,7 +34,7 @@ GRADED = {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}
 FITS = {
     name: one.sets
     for name, one in EXPECTED.items()
-    if one.sets and declared_loss(options("loss")[name]).consumes in CrossEncoderModule.provides
+    if one.sets and declared_loss(options("loss")[name]).input_type in CrossEncoderModule.provides
 }
 """Losses that a cross-encoder learns from, and the demo sets they take; all others on file are refused."""
 
@@ -52,7 +52,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
         job = typed_job("model=crossencoder", f"dataset=[{dataset}]")
         for loss, job.loss in nodes.items():
             if dataset in FITS.get(loss, ()):
-                reads_lists = declared_loss(job.loss).consumes == "lists"
+                reads_lists = declared_loss(job.loss).input_type == "lists"
                 expected = Kind.TRIPLET if reads_lists else job.dataset[dataset].kind
                 assert match_losses(job)[dataset].kind == expected
                 continue
@@ -66,7 +66,7 @@ def test_every_loss_fits_or_is_refused_with_a_reason():
                     == {
                         name
                         for name, sets in FITS.items()
-                        if dataset in sets and declared_loss(nodes[name]).consumes != "lists"
+                        if dataset in sets and declared_loss(nodes[name]).input_type != "lists"
                     }
                     - AROUND
                 )

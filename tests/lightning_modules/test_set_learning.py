@@ -72,7 +72,7 @@ def test_each_set_of_a_mixture_has_its_own_numbers():
     )
     nli, qmc = match_losses(job_of(*words)).values()
     assert (nli.loss["name"], nli.loss["temperature"]) == ("info_nce_own", 0.05)
-    assert not build_loss(nli.loss, dim=1, num_classes=2).couples
+    assert not build_loss(nli.loss, dim=1, num_classes=2).is_batchwise
     assert qmc.loss == match_losses(job_of("dataset=[demo_qmc]", "loss=info_nce"))["demo_qmc"].loss | {
         "temperature": 0.1
     }

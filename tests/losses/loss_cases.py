@@ -60,7 +60,7 @@ def loss_of(loss: losses.Loss, rows: Rows) -> LossOutput:
 
 
 def read_by(loss: losses.Loss, rows: Rows) -> dict[str, Tensor]:
-    return {name: values for name, values in rows.tensors.items() if name in loss.reads}
+    return {name: values for name, values in rows.tensors.items() if name in loss.inputs}
 
 
 def encoded_rows(
@@ -144,7 +144,7 @@ def leaves(loss: losses.Loss, encoded: Rows) -> list[Tensor]:
         "embeddings": list(encoded.embeddings.values()),
         "guide": list(encoded.embeddings.values()),
         "teacher": [values for name, values in read_by(loss, encoded).items() if name != "teacher"],
-    }[loss.consumes]
+    }[loss.input_type]
     return read + list(loss.parameters())
 
 
@@ -203,7 +203,7 @@ def numbers(model: str) -> dict[str, dict[str, Any]]:
 def of_configuration(name: str, kind: Kind) -> losses.Loss:
     """The loss of conf/loss/<name>.yaml with its numbers, in float64; of logits where it consumes class logits."""
     config = numbers("biencoder")[name]
-    if own_class(config["_target_"]).consumes == "logits":
+    if own_class(config["_target_"]).input_type == "logits":
         config = numbers("crossencoder")[name]
     torch.manual_seed(7)
     return build_loss(config, dim=DIM, num_classes=NUM_CLASSES.get(kind, 2)).double()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from juzhen import losses
 from juzhen.core.examples import NLI_GRADES, Kind
-from juzhen.losses.order import SMALLEST_SPREAD, UNITS
+from juzhen.losses.pairwise_ranking import SMALLEST_SPREAD, UNITS
 from juzhen.losses.regression import Regression
 
 CIRCLES = [

@@ -22,7 +22,8 @@ AROUND = {name for name in NAMES if "of" in options("loss")[name]}
 LABELLED = [
     name
     for name in NAMES
-    if name not in AROUND and set(own_class(options("loss")[name]["_target_"]).reads) & {"targets", "classes"}
+    if name not in AROUND
+    and set(own_class(options("loss")[name]["_target_"]).inputs) & {"targets", "classes"}
 ]
 
 
@@ -36,7 +37,7 @@ def call(name):
     """The loss by its class defaults, and tensors that fit it by name."""
     config = options("loss")[name]
     target = own_class(config["_target_"])
-    sizes = {"dim": 5, "num_classes": 3} if target.has_head else {}
+    sizes = {"dim": 5, "num_classes": 3} if target.has_parameters else {}
     loss = build_loss(bare(config), **({"dim": 5, "num_classes": 3} | sizes))
     kind = loss.input_kinds[0]
     negatives = 3 if kind is Kind.TRIPLET else 1

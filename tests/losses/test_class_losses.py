@@ -13,8 +13,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.losses import AnglE, ArcFace, Bilinear, Circle, Clustering, CoSENTAndSoftmax, Prototype
 from juzhen.losses.classes import arcface, clustering, prototype_entropy, with_margin
-from juzhen.losses.order import cosent
 from juzhen.losses.pairs import circle
+from juzhen.losses.pairwise_ranking import cosent
 from juzhen.losses.sums import angle_scores, batch_search
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from juzhen.core.examples import Kind
 from juzhen.losses import CoSENTAdaptive, CoSENTSampled, CoSENTWeighted
-from juzhen.losses.order import cosent, cosent_sampled, cosent_weighted
+from juzhen.losses.pairwise_ranking import cosent, cosent_sampled, cosent_weighted
 from juzhen.losses.scores import row_cosine
 
 

@@ -10,8 +10,8 @@ from loss_cases import encoded_rows, loss_of
 from juzhen import losses
 from juzhen.core.examples import Kind
 from juzhen.losses.classes import class_cross_entropy
-from juzhen.losses.order import margin_ranking
 from juzhen.losses.pairs import binary_cross_entropy
+from juzhen.losses.pairwise_ranking import margin_ranking
 from juzhen.losses.regression import huber, squared_error
 from juzhen.losses.sums import cross_entropy_and_error
 

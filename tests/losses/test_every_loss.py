@@ -72,7 +72,7 @@ def test_couples_is_true_to_its_word(case: Case):
     split = sum(
         value_of(loss, part)[0].item() * share for part, share in zip(parts, (10 / 24, 14 / 24), strict=True)
     )
-    if loss.couples:
+    if loss.is_batchwise:
         assert abs(split - value_of(loss, rows)[0].item()) > 1e-3
     else:
         assert split == pytest.approx(value_of(loss, rows)[0].item(), rel=1e-12)
@@ -106,7 +106,7 @@ def test_autocast_does_not_round_the_loss(case: Case):
     with torch.autocast("cpu", torch.bfloat16):
         under_autocast = value_of(loss, rows)[0]
     tolerance = (
-        2e-2 if loss.has_head else 1e-6
+        2e-2 if loss.has_parameters else 1e-6
     )  # a head is a layer of the model and may run in half precision
     assert under_autocast.dtype == torch.float32
     assert under_autocast.item() == pytest.approx(value.item(), rel=tolerance)
@@ -149,8 +149,8 @@ def test_logs_are_detached_scalars(case: Case):
 def test_declaration(case: Case):
     loss = case.build()
     assert case.kind in loss.input_kinds
-    assert loss.consumes in NEEDS
-    assert loss.has_head == bool(loss.state_dict())
+    assert loss.input_type in NEEDS
+    assert loss.has_parameters == bool(loss.state_dict())
 
 
 @each_case
@@ -170,7 +170,7 @@ def test_contrast_is_true_to_its_word(case: Case):
     of_batch = loss.contrast in (Contrast.TEXTS, Contrast.SOME_TEXTS) and not case.num_negatives
     if loss.contrast is Contrast.ORDER or of_batch:
         assert not _teaches(loss, one)
-    if loss.contrast is Contrast.NEGATIVES and loss.consumes == "lists":
+    if loss.contrast is Contrast.NEGATIVES and loss.input_type == "lists":
         same = rows.document_scores.detach()[:, :1].requires_grad_()  # equal texts have equal scores
         rows.document_scores = same.expand(rows.document_scores.shape)
         assert gradients(value_of(loss, rows)[0], [same])[0].abs().max() < 1e-12
@@ -178,7 +178,7 @@ def test_contrast_is_true_to_its_word(case: Case):
         for column in [name for name in rows.embeddings if name.startswith("negative")]:
             rows.embeddings[column] = rows.embeddings["positive"]
         assert not _teaches(loss, rows)
-    if of_batch and loss.consumes == "teacher":
+    if of_batch and loss.input_type == "teacher":
         assert not _teaches(loss, rows_of(rows, torch.zeros(8, dtype=torch.long)))
     elif of_batch:
         rows.text_ids["positive"] = torch.zeros_like(rows.text_ids["positive"])

@@ -9,7 +9,7 @@ from loss_cases import assert_same, encoded_rows, value_of
 
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE, InfoNCEExtended, InfoNCEGTE, InfoNCEGuided, InfoNCEPool
-from juzhen.losses.contrast import likely_positives
+from juzhen.losses.in_batch_negatives import likely_positives
 
 SUMS = ("other_anchors", "positive_to_anchors", "other_positives", "positive_to_negatives")
 TAU = 0.2

@@ -9,7 +9,7 @@ from loss_cases import assert_same, encoded_rows, expected_info_nce, loss_of
 
 from juzhen.core.examples import Kind
 from juzhen.losses import InfoNCE
-from juzhen.losses.contrast import false_negatives, info_nce
+from juzhen.losses.in_batch_negatives import false_negatives, info_nce
 
 NO, YES = False, True
 

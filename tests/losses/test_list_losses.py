@@ -22,7 +22,7 @@ from juzhen.losses import (
     position_list_mle,
     rank_net,
 )
-from juzhen.losses.lists import WEIGHTINGS
+from juzhen.losses.listwise import WEIGHTINGS
 
 sizes = st.tuples(st.integers(1, 4), st.integers(2, 5), st.integers(0, 10**6))
 grades = st.integers(0, 3)

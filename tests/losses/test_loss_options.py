@@ -144,7 +144,7 @@ def test_by_kind_gives_every_kind_a_loss_that_takes_it():
 def test_one_entry_of_by_kind_can_be_exchanged():
     config = composed("loss@loss.scored_pair=cosent", "loss.scored_pair.temperature=0.1")
     assert config.scored_pair == {
-        "_target_": "juzhen.losses.order.CoSENT",
+        "_target_": "juzhen.losses.pairwise_ranking.CoSENT",
         "name": "cosent",
         "temperature": 0.1,
     }

@@ -20,8 +20,12 @@ def vectors(*shape: int, seed: int = 0):
 def test_a_loss_of_scores_is_summed_over_prefixes():
     first, second, targets = vectors(6, 8), vectors(6, 8, seed=1), torch.arange(6.0) % 3
     nested = losses.Nested(of=losses.CoSENT(), dims=[8, 2, 4], weights=[1, 0.5, 2])
-    assert nested.reads == ("first", "second", "targets")
-    assert (nested.input_kinds, nested.couples, nested.compares) == (losses.CoSENT.input_kinds, True, True)
+    assert nested.inputs == ("first", "second", "targets")
+    assert (nested.input_kinds, nested.is_batchwise, nested.is_ranking) == (
+        losses.CoSENT.input_kinds,
+        True,
+        True,
+    )
     value, logs = nested.with_logs(first, second, targets)
     parts = {
         dim: losses.cosent(F.cosine_similarity(first[:, :dim], second[:, :dim]), targets) for dim in (2, 4, 8)
@@ -66,7 +70,7 @@ def test_the_mean_of_one_way_info_nce_over_64_to_768_numbers():
 def test_a_guide_stays_whole_and_a_teacher_is_cut_with_what_is_held_to_it():
     rows = encoded_rows(Kind.TRIPLET)
     whole = losses.Nested(of=losses.InfoNCEGuided(), dims=[5])
-    assert whole.consumes == "guide"
+    assert whole.input_type == "guide"
     assert loss_of(whole, rows)[0].item() == pytest.approx(loss_of(losses.InfoNCEGuided(), rows)[0].item())
     student, teacher = vectors(5, 6), vectors(5, 6, seed=1).detach()
     nested = losses.Nested(of=losses.DistillMSE(), dims=[2, 6], smaller_weight=1)
@@ -95,7 +99,7 @@ def test_layers_are_held_to_the_last_one():
         of=losses.CoSENT(), depths=[0.5, 0.75], depths_per_step=None, layer_weight=0.8, divergence_weight=0.5
     )
     assert nested.depths == (0.5, 0.75, 1.0)
-    assert nested.reads == ("layer_embeddings", "targets")
+    assert nested.inputs == ("layer_embeddings", "targets")
     assert nested.contrast is Contrast.NONE
 
     def at(layer: int):

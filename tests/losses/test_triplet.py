@@ -64,8 +64,8 @@ def test_a_margin_that_follows_the_batch():
     loss = TripletMargin(margin=0.2, distance="cosine", adaptive_margin=1.5)
     value, logs = loss_of(loss, rows)
     assert (value.item(), logs["margin"].item()) == pytest.approx((0.5, 1.5))
-    assert loss.couples
-    assert not TripletMargin(margin=0.2, distance="cosine").couples
+    assert loss.is_batchwise
+    assert not TripletMargin(margin=0.2, distance="cosine").is_batchwise
 
 
 def test_violations_by_hand():

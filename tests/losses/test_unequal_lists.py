@@ -16,7 +16,7 @@ MISSING = torch.arange(NEGATIVES)[None] >= COUNTS[:, None]
 TRIPLETS = [
     replace(case, num_negatives=NEGATIVES)
     for case in {case.name: case for case in [*configured_cases(), *CASES]}.values()
-    if case.kind is Kind.TRIPLET and {"negatives", "document_scores"} & {*case.build().reads}
+    if case.kind is Kind.TRIPLET and {"negatives", "document_scores"} & {*case.build().inputs}
 ]
 each_loss = pytest.mark.parametrize("case", TRIPLETS, ids=lambda case: case.name)
 
@@ -78,14 +78,14 @@ def test_what_fills_the_places_does_not_matter(case):
     inputs = leaves(loss, rows)[: -len([*loss.parameters()]) or None]
     value = value_of(case.build(), with_missing(rows, MISSING))[0]
     assert_same(value, value_of(case.build(), with_missing(other, MISSING))[0], inputs)
-    if loss.consumes == "embeddings":
+    if loss.input_type == "embeddings":
         value = value_of(case.build(), with_missing(rows, MISSING))[0]
         for place, gradient in enumerate(gradients(value, [*rows.embeddings.values()][2:])):
             assert not gradient[MISSING[:, place]].any()
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in TRIPLETS if not case.build().couples], ids=lambda c: c.name
+    "case", [case for case in TRIPLETS if not case.build().is_batchwise], ids=lambda c: c.name
 )
 def test_a_loss_that_does_not_couple_is_the_mean_of_the_lists(case):
     rows = case.rows()
@@ -115,7 +115,9 @@ def test_losses_around_another_one_leave_the_places_out_too(build):
     states = torch.randn(len(COUNTS), 2 + NEGATIVES, 2, 5, dtype=torch.float64)
     for each in read:
         each["layer_embeddings"] = states[:, : each["text_ids"].shape[1]]
-    values = [loss.with_logs(**{name: each[name] for name in loss.reads if name in each})[0] for each in read]
+    values = [
+        loss.with_logs(**{name: each[name] for name in loss.inputs if name in each})[0] for each in read
+    ]
     assert values[0].item() == pytest.approx(values[1].item(), rel=1e-9)
 
 
@@ -128,7 +130,7 @@ def test_two_passes_agree_on_what_a_row_has(name):
 
     def value(change):
         first, second = ({**change(each).tensors} for each in (rows, again))
-        read = {key: first[key] for key in loss.reads if key in first and key != "teacher_scores"}
+        read = {key: first[key] for key in loss.inputs if key in first and key != "teacher_scores"}
         return loss.with_logs(**read, again={key: second[key] for key in read})[0]
 
     expected = value(lambda each: shortened(each, 2))
@@ -139,5 +141,5 @@ def test_a_queue_keeps_texts_that_rows_have():
     rows = TRIPLETS[0].rows()
     queue = losses.InfoNCEQueue(dim=5, num_classes=2, size=64).double()
     missing = with_missing(rows, MISSING)
-    queue.with_logs(**{name: missing.tensors[name] for name in queue.reads if name in missing.tensors})
+    queue.with_logs(**{name: missing.tensors[name] for name in queue.inputs if name in missing.tensors})
     assert int((queue.text_numbers >= 0).sum()) == len(COUNTS) + int(COUNTS.sum())

@@ -30,18 +30,20 @@ def trap(tmp_path, monkeypatch):
     folder = tmp_path / "path"
     folder.mkdir()
     sprung = tmp_path / "sprung"
-    text = f"import pathlib\npathlib.Path({str(sprung)!r}).touch()\nfrom juzhen.losses.order import CoSENT as Trap\n"
+    text = (
+        f"import pathlib\npathlib.Path({str(sprung)!r}).touch()\nfrom juzhen.losses import CoSENT as Trap\n"
+    )
     (folder / "a_trap.py").write_text(text)
     monkeypatch.syspath_prepend(str(folder))
     return sprung
 
 
 def test_a_module_and_a_loss_of_the_project_are_found():
-    from juzhen.losses.order import CoSENT
+    from juzhen.losses.pairwise_ranking import CoSENT
     from lightning_modules.lexical import Lexical
 
     assert own_class("lightning_modules.lexical.Lexical") is Lexical
-    assert own_class("juzhen.losses.order.CoSENT") is CoSENT
+    assert own_class("juzhen.losses.pairwise_ranking.CoSENT") is CoSENT
 
 
 @pytest.mark.parametrize(
@@ -49,12 +51,12 @@ def test_a_module_and_a_loss_of_the_project_are_found():
     [
         "a_trap.Trap",
         "os.system",
-        "juzhen.losses.order.CoSENT.__init__",
-        "juzhen.losses.order.nn",
-        "juzhen.losses.order.Loss",
+        "juzhen.losses.pairwise_ranking.CoSENT.__init__",
+        "juzhen.losses.pairwise_ranking.nn",
+        "juzhen.losses.pairwise_ranking.Loss",
         "losses..cosent.CoSENT",
         "juzhen.losses.none.CoSENT",
-        "juzhen.losses.order.Nothing",
+        "juzhen.losses.pairwise_ranking.Nothing",
         "lightning_modules.biencoder.partial",
         "lightning_modules.biencoder.Batch",
         "juzhen.data.files.Path",
@@ -63,7 +65,7 @@ def test_a_module_and_a_loss_of_the_project_are_found():
         "",
         None,
         3,
-        ["juzhen.losses.order.CoSENT"],
+        ["juzhen.losses.pairwise_ranking.CoSENT"],
     ],
 )
 def test_nothing_else_is(target, trap):

@@ -37,7 +37,11 @@ def make_result() -> MakeResult:
                 "run_dir": f"runs/{seed}",
                 "model": {"_target_": model, "name": model.split(".")[-2]},
                 "backbone": {"path": "random_small", "pooling": "mean"},
-                "loss": {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent", "temperature": 0.05},
+                "loss": {
+                    "_target_": "juzhen.losses.pairwise_ranking.CoSENT",
+                    "name": "cosent",
+                    "temperature": 0.05,
+                },
                 "training": {"duration": "3 epochs"},
                 "dataset": {name: {"name": name, "limit": None} for name in trained_on},
                 "schedule": schedule,

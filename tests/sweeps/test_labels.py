@@ -124,8 +124,8 @@ def test_a_setting_of_a_set_a_stage_and_an_inner_loss_names_what_it_belongs_to(m
         "a + b, a batch size 8",
         "a + b, b batch size 8",
     ]
-    inner = {"_target_": "juzhen.losses.order.CoSENT", "name": "cosent"}
-    nested = {"_target_": "juzhen.losses.nested.Nested", "name": "matryoshka", "temperature": 1}
+    inner = {"_target_": "juzhen.losses.pairwise_ranking.CoSENT", "name": "cosent"}
+    nested = {"_target_": "juzhen.losses.matryoshka.Nested", "name": "matryoshka", "temperature": 1}
     losses = [nested | {"of": inner | {"temperature": temperature}} for temperature in (0.05, 0.1)]
     assert labels([make_result(["a"], SCORES, loss=loss) for loss in losses]) == [
         "a, cosent temperature 0.05",

@@ -166,7 +166,9 @@ def test_untrained_weights_are_one_row_wherever_they_were_measured(make_result):
 def test_namesakes_are_told_apart_by_what_differs(make_result):
     cosent = make_result(["a"], SCORES)
     colder = make_result(
-        ["a"], SCORES, loss={"_target_": "juzhen.losses.order.CoSENT", "name": "cosent", "temperature": 0.01}
+        ["a"],
+        SCORES,
+        loss={"_target_": "juzhen.losses.pairwise_ranking.CoSENT", "name": "cosent", "temperature": 0.01},
     )
     cosine = make_result(
         ["a"], SCORES, loss={"_target_": "juzhen.losses.cosine.Cosine", "target_range": [0, 1]}

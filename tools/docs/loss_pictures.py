@@ -57,7 +57,7 @@ def loss_named(name: str, example: Example) -> Loss:
 
 
 def value_of(loss: Loss, example: Example) -> Tensor:
-    names = [name for name in loss.reads if name in example.tensors]
+    names = [name for name in loss.inputs if name in example.tensors]
     if Kind.TRIPLET not in loss.input_kinds:
         names = [name for name in names if name != "negatives"]  # it refuses what it would not read
     return loss(**{name: example.tensors[name] for name in names})

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from juzhen.losses.arguments import checks_arguments
 from juzhen.losses.loss import Loss, LossOutput
-from juzhen.losses.nested import Modifier
+from juzhen.losses.matryoshka import Modifier
 from juzhen.losses.options import Weight
 from juzhen.losses.scores import all_cosines, full_precision, row_cosine
 
@@ -46,7 +46,7 @@ class SpreadOut(Modifier):
     Defaults: both parts count alike, as in the paper. Logs both, what the loss logs, and its value as `loss_alone`.
     """
 
-    consumes = "embeddings"
+    input_type = "embeddings"
     takes = ("scores", "cosines", "embeddings", "lists")
     takes_heads = True
     paper = "Zhang et al. 2017, https://arxiv.org/abs/1708.06320"
@@ -57,11 +57,11 @@ class SpreadOut(Modifier):
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)
-        vars(self)["couples"] = True
+        vars(self)["is_batchwise"] = True
 
-    def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
+    def tensors_for(self, inputs: Sequence[str]) -> tuple[str, ...]:
         return tuple(
-            dict.fromkeys([*super().tensors_for(reads), "embeddings", "second", "negatives", "text_ids"])
+            dict.fromkeys([*super().tensors_for(inputs), "embeddings", "second", "negatives", "text_ids"])
         )
 
     def with_logs(self, *tensors: Tensor, **named: Tensor | None) -> LossOutput:
@@ -104,7 +104,7 @@ class RDrop(Modifier):
     Default: a weight of 1, which the paper has for most sets of language understanding.
     """
 
-    consumes = ""
+    input_type = ""
     takes = ("scores", "cosines", "embeddings", "lists", "logits")
     takes_heads = True
     needs_two_passes = True
@@ -115,10 +115,10 @@ class RDrop(Modifier):
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)
-        vars(self)["consumes"] = of.consumes
+        vars(self)["input_type"] = of.input_type
 
-    def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
-        return tuple(reads)
+    def tensors_for(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        return tuple(inputs)
 
     def with_logs(
         self, *tensors: Tensor, again: Mapping[str, Tensor] | None = None, **named: Tensor | None
@@ -134,7 +134,7 @@ class RDrop(Modifier):
 
     def disagreement(self, first: Mapping[str, Any], second: Mapping[str, Any]) -> Float[Tensor, ""]:
         """D of the two passes."""
-        match self.consumes:
+        match self.input_type:
             case "logits":
                 return symmetric_divergence(first["logits"], second["logits"])
             case "lists":

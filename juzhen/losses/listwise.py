@@ -28,8 +28,8 @@ class ListLoss(Loss):
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET,)
-    consumes = "lists"
-    couples = False
+    input_type = "lists"
+    is_batchwise = False
     contrast = Contrast.NEGATIVES
 
     temperature: Temperature = 1.0
@@ -350,7 +350,7 @@ class InfoNCEDrawn(ListLoss):
     """
 
     input_kinds = (Kind.POSITIVE_PAIR, Kind.TRIPLET)
-    consumes = "drawn_lists"
+    input_type = "drawn_lists"
     contrast = Contrast.NONE
     paper = "Henderson et al. 2017, https://arxiv.org/abs/1705.00652"
     choose_when = "a cross-encoder on positive pairs, which have no negatives of their own"

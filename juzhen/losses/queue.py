@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from juzhen.core.examples import Kind
-from juzhen.losses.contrast import (
+from juzhen.losses.in_batch_all import texts_of_rows
+from juzhen.losses.in_batch_negatives import (
     batch_candidates,
     info_nce,
     known_pairs,
@@ -17,7 +18,6 @@ from juzhen.losses.contrast import (
 )
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import Count, Temperature
-from juzhen.losses.pools import texts_of_rows
 from juzhen.losses.scores import all_cosines, full_precision
 
 EMPTY = -1
@@ -46,10 +46,10 @@ class InfoNCEQueue(Loss):
     """
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
-    consumes = "embeddings"
-    couples = True
-    has_head = True
-    remembers = True
+    input_type = "embeddings"
+    is_batchwise = True
+    has_parameters = True
+    is_stateful = True
     contrast = Contrast.TEXTS
     paper = "Wang et al. 2020, https://arxiv.org/abs/1912.06798"
     choose_when = "as info_nce, when memory allows small batches only"

@@ -25,9 +25,9 @@ class OrderLoss(Loss):
     """
 
     input_kinds = (Kind.SCORED_PAIR, Kind.LABELLED_PAIR, Kind.NLI_PAIR)
-    consumes = "scores"
-    couples = True
-    compares = True
+    input_type = "scores"
+    is_batchwise = True
+    is_ranking = True
     contrast = Contrast.ORDER
 
 
@@ -303,7 +303,7 @@ class CoSENTLayers(OrderLoss):
     Logs the loss at each layer, and the gap of the last one.
     """
 
-    consumes = "layers"
+    input_type = "layers"
     choose_when = "as cosent, when lower layers shall give usable embeddings too"
 
     temperature: Temperature = 0.05
@@ -357,7 +357,7 @@ class MarginRanking(OrderLoss):
     Default: a fifth of a unit of the cosine; torch.nn.MarginRankingLoss has 0, which equal scores satisfy.
     """
 
-    compares = False
+    is_ranking = False
     paper = "Herbrich et al. 2000"
     choose_when = "graded pairs, when pairs in the right order by a margin shall cost nothing"
 

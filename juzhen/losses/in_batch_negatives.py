@@ -114,9 +114,9 @@ class InfoNCE(Loss):
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
-    consumes = "embeddings"
+    input_type = "embeddings"
     reads_tokens = True
-    couples = True
+    is_batchwise = True
     contrast = Contrast.TEXTS
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
     choose_when = "the first to try on positive pairs and triplets for retrieval, with large batches"
@@ -229,9 +229,9 @@ class InfoNCEWeighted(Loss):
     """
 
     input_kinds: ClassVar[tuple[Kind, ...]] = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
-    consumes = "embeddings"
+    input_type = "embeddings"
     reads_tokens = True
-    couples = True
+    is_batchwise = True
     contrast = Contrast.TEXTS
     paper = "Lan et al. 2025, https://arxiv.org/abs/2503.04812"
     choose_when = "as info_nce, when most negatives are easy already"
@@ -302,9 +302,9 @@ class InfoNCEOwn(Loss):
     """
 
     input_kinds = (Kind.TRIPLET,)
-    consumes = "embeddings"
+    input_type = "embeddings"
     reads_tokens = True
-    couples = False
+    is_batchwise = False
     contrast = Contrast.NEGATIVES
     paper = "van den Oord et al. 2018, https://arxiv.org/abs/1807.03748"
     choose_when = "triplets with many mined negatives, when texts of other rows are no safe negatives"
@@ -338,8 +338,8 @@ class NTXent(Loss):
     """
 
     input_kinds = (Kind.POSITIVE_PAIR,)
-    consumes = "embeddings"
-    couples = True
+    input_type = "embeddings"
+    is_batchwise = True
     contrast = Contrast.SOME_TEXTS
     paper = "Chen et al. 2020, https://arxiv.org/abs/2002.05709"
     choose_when = "two views of one text, neither of which is the query"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.core.schema import validated
-from juzhen.losses.contrast import (
+from juzhen.losses.in_batch_negatives import (
     false_negatives,
     left_out,
     likely_positives,
@@ -25,8 +25,8 @@ class CandidatePool(Loss):
     """A loss that looks for the positive of a row among all that the batch holds; `InfoNCEPool` tells the sums."""
 
     input_kinds = (Kind.TRIPLET, Kind.POSITIVE_PAIR)
-    consumes = "embeddings"
-    couples = True
+    input_type = "embeddings"
+    is_batchwise = True
     contrast = Contrast.TEXTS
 
     temperature: Temperature = 0.05
@@ -183,7 +183,7 @@ class InfoNCEGuided(CandidatePool):
     Defaults: those of the paper.
     """
 
-    consumes = "guide"
+    input_type = "guide"
     paper = "Solatorio 2024, https://arxiv.org/abs/2402.16829"
     choose_when = "positive pairs whose batches hold unlabelled positives, and a good encoder to tell them by"
 

@@ -12,7 +12,7 @@ from juzhen.core.batch import text_tensors
 from juzhen.core.errors import UserError
 from juzhen.core.tensors import TENSORS
 from juzhen.losses.arguments import fitting_tensors
-from juzhen.losses.contrast import InfoNCEInBatch
+from juzhen.losses.in_batch_negatives import InfoNCEInBatch
 from juzhen.losses.loss import Contrast, Loss, LossOutput
 from juzhen.losses.options import Count, Counts, Shares, Temperature, Weight, Weights
 from juzhen.losses.scores import full_precision, row_cosine
@@ -45,7 +45,7 @@ class Modifier(Loss):
     """
 
     input_kinds = ()
-    couples = False
+    is_batchwise = False
     takes: ClassVar[tuple[str, ...]]
     takes_heads: ClassVar[bool] = False
 
@@ -53,39 +53,39 @@ class Modifier(Loss):
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__()
-        is_fixed = of.has_head and not self.takes_heads
-        if is_fixed or of.consumes not in self.takes:
-            reason = "owns a head of one size of embedding" if is_fixed else f"reads {of.consumes}"
+        is_fixed = of.has_parameters and not self.takes_heads
+        if is_fixed or of.input_type not in self.takes:
+            reason = "owns a head of one size of embedding" if is_fixed else f"reads {of.input_type}"
             raise UserError(
                 f"of: {type(of).__name__} {reason}; choose a loss of scores or embeddings, such as CoSENT"
             )
         self.inner = of
         for name in (
             "input_kinds",
-            "couples",
-            "compares",
+            "is_batchwise",
+            "is_ranking",
             "needs_two_views",
             "needs_teacher_scores",
-            "remembers",
+            "is_stateful",
             "contrast",
         ):
             vars(self)[name] = getattr(of, name)
-        vars(self)["reads"] = self.tensors_for(of.reads)
+        vars(self)["inputs"] = self.tensors_for(of.inputs)
 
-    def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
-        """Names of the tensors that are read where the loss itself reads `reads`."""
-        return tuple(dict.fromkeys(part for name in reads for part in MADE_OF.get(name, (name,))))
+    def tensors_for(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        """Names of the tensors that are read where the loss itself reads `inputs`."""
+        return tuple(dict.fromkeys(part for name in inputs for part in MADE_OF.get(name, (name,))))
 
     def named(self, tensors: Sequence[Tensor], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments by their names; those without one in the order of `reads`."""
-        return fitting_tensors({**dict(zip(self.reads, tensors, strict=False)), **named})
+        """Arguments by their names; those without one in the order of `inputs`."""
+        return fitting_tensors({**dict(zip(self.inputs, tensors, strict=False)), **named})
 
     def value_of(self, tensors: Mapping[str, Tensor]) -> LossOutput:
         """The loss itself, with the scores that it reads made of the embeddings in `tensors`."""
-        read = {name: tensors[name] for name in self.inner.reads if name in tensors}
-        if "scores" in self.inner.reads:
+        read = {name: tensors[name] for name in self.inner.inputs if name in tensors}
+        if "scores" in self.inner.inputs:
             read["scores"] = row_cosine(tensors["first"], tensors["second"])
-        if "document_scores" in self.inner.reads:
+        if "document_scores" in self.inner.inputs:
             documents = [tensors["positives"], *tensors["negatives"].unbind(dim=1)]
             read["document_scores"] = torch.stack(
                 [row_cosine(tensors["anchors"], text) for text in documents], dim=1
@@ -119,7 +119,7 @@ class Nested(Modifier):
     Logs of each size d the loss, `loss_64d`, and what the loss logs: `acc_64d`, `score_gap_64d`, …
     """
 
-    consumes = "embeddings"
+    input_type = "embeddings"
     takes = ("scores", "cosines", "embeddings", "lists", "teacher", "guide")
     paper = "Kusupati et al. 2022, https://arxiv.org/abs/2205.13147"
     choose_when = "embeddings that shall be cut to a size chosen after training"
@@ -133,8 +133,8 @@ class Nested(Modifier):
 
     def __post_init__(self, of: Loss) -> None:
         super().__post_init__(of)
-        if of.consumes in ("teacher", "guide"):
-            vars(self)["consumes"] = of.consumes
+        if of.input_type in ("teacher", "guide"):
+            vars(self)["input_type"] = of.input_type
         if self.dims is not None and (not self.dims or len(set(self.dims)) < len(self.dims)):
             raise UserError(
                 f"dims={list(self.dims)}: expected distinct sizes, such as [64, 128, 256], or null"
@@ -216,7 +216,7 @@ class NestedLayers(Modifier):
     divergence_weight, divergence_temperature  α and τ
     """
 
-    consumes = "layers"
+    input_type = "layers"
     takes = ("scores", "cosines", "embeddings", "lists")
     paper = "Li et al. 2024, https://arxiv.org/abs/2402.14776"
     choose_when = "encoders of which the first layers alone shall be usable after training"
@@ -238,8 +238,8 @@ class NestedLayers(Modifier):
         if self.divergence_weight:
             self.contrast = Contrast.NONE
 
-    def tensors_for(self, reads: Sequence[str]) -> tuple[str, ...]:
-        read = super().tensors_for(reads)
+    def tensors_for(self, inputs: Sequence[str]) -> tuple[str, ...]:
+        read = super().tensors_for(inputs)
         names = [name for name in read if not TENSORS[name].is_learnt]
         # A row may lack negatives, whose numbers say so.
         return (*dict.fromkeys(("layer_embeddings", *names, *["text_ids"] * ("negatives" in read))),)
