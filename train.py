@@ -27,7 +27,7 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
     """
     from omegaconf import OmegaConf
 
-    from juzhen.core.caches import caches_below
+    from juzhen.core.process import caches_below
     from juzhen.identity import key_of_settings
     from launch.job import read_job
     from launch.naming import deciding_settings
@@ -67,7 +67,7 @@ def first_look(job: "JobConfig") -> None:
     """
     from dataclasses import replace
 
-    from juzhen.core.accelerator import require_accelerator
+    from juzhen.core.machine import require_accelerator
     from juzhen.data.loading import look_at_data
     from juzhen.encoders.first_look import look_at_encoder
     from juzhen.models import settings_of

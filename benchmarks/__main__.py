@@ -21,9 +21,8 @@ from typing import Any
 
 from benchmarks.table import BENCHMARKS, DEVICES, OPTIONS, SCALES, resolve
 from juzhen.cli.program import run_program
-from juzhen.core.commands import install_line
-from juzhen.core.errors import UserError
-from juzhen.core.processor import lacks_bf16
+from juzhen.core.errors import UserError, install_line
+from juzhen.core.machine import lacks_bf16
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -18,7 +18,7 @@ from benchmarks.work import DATA, MAX_LENGTH, random_bert, read_set
 from juzhen.backends import open_backend
 from juzhen.backends.names import BackendName
 from juzhen.core.examples import Examples
-from juzhen.core.processor import lacks_bf16
+from juzhen.core.machine import lacks_bf16
 from juzhen.data.loading import cut
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.pooling import unit

@@ -16,10 +16,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.table import SIZES, WARM_UP_STEPS
-from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
-from juzhen.core.memory import peak_mib, resident_mib
-from juzhen.core.processor import lacks_bf16, processor_name
+from juzhen.core.machine import describe_environment, lacks_bf16, peak_mib, processor_name, resident_mib
 
 VARIABLE = "JUZHEN_BENCHMARK_DEVICE"
 """Of the environment, by which processes that are started know the device."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import juzhen
 from benchmarks.measure import Numbers, alternate, apart, medians, memory_mib
 from benchmarks.work import DATA, read_set
-from juzhen.core.places import BUILTIN
+from juzhen.core.paths import BUILTIN
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.pooling import unit

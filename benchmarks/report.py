@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import BENCHMARKS, WORDS
-from juzhen.core.places import ROOT
-from juzhen.core.whole import whole_file, write_json, write_text
+from juzhen.core.atomic_write import atomic_write, write_json, write_text
+from juzhen.core.paths import ROOT
 
 Result = dict[str, Any]
 Row = dict[str, Any]
@@ -142,7 +142,7 @@ def draw(result: Result, path: Path) -> None:
                 )
             axes.set(title=title, xlabel="step")
             axes.legend(fontsize=7)
-        with whole_file(path, "wb", in_own_folder=is_committed(path)) as file:
+        with atomic_write(path, "wb", in_own_folder=is_committed(path)) as file:
             figure.savefig(file, format=path.suffix[1:], metadata={"Date": None})
 
 

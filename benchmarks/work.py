@@ -11,7 +11,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from benchmarks.table import BENCHMARKS, SIZES
-from juzhen.core.places import BUILTIN
+from juzhen.core.paths import BUILTIN
 
 if TYPE_CHECKING:
     from juzhen.core.examples import Examples
@@ -83,8 +83,8 @@ def random_bert(size: str, *, dropout: float = 0.1) -> Iterator[Path]:
 
 
 def read_set(name: str, split: str) -> "Examples":
-    from juzhen.data.configured import configured_set
     from juzhen.data.source import load_examples
+    from juzhen.data.spec import configured_set
 
     options = {"source": "local", "data_dir": DATA, "on_bad_row": "error", "required": True}
     return load_examples(configured_set(name), split, **options)

@@ -3,7 +3,7 @@
 import pytorch_lightning as pl
 import torch
 
-from juzhen.core import memory
+from juzhen.core import machine
 
 
 class PeakMemory(pl.Callback):
@@ -29,16 +29,16 @@ def forget_peak(device: torch.device) -> None:
     """From now on `peak_mib` looks at what comes, where the system can forget: several runs may share a process."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    memory.forget_peak()
+    machine.forget_peak()
 
 
 def taken_mib(device: torch.device) -> float:
     """Memory that is taken now, in MiB."""
-    return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else memory.resident_mib()
+    return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else machine.resident_mib()
 
 
 def peak_mib(device: torch.device) -> float:
     """Most memory taken so far, in MiB."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    return memory.peak_mib()
+    return machine.peak_mib()

@@ -10,7 +10,7 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from juzhen.core.progress import ProgressLine
-from juzhen.core.run_progress import RunProgress
+from juzhen.core.result import RunProgress
 
 SECONDS = 5.0
 """Between two states of the file."""

@@ -16,15 +16,14 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from callbacks import RESUME_FILE
 from callbacks.lightning_internals import is_between_steps, is_validation_due
-from juzhen.core.commands import command
-from juzhen.core.errors import UserError
-from juzhen.core.opened import require_file
-from juzhen.core.owned import own_folder
-from juzhen.core.whole import remove_file, whole_file
+from juzhen.core.atomic_write import atomic_write, remove_file
+from juzhen.core.errors import UserError, command
+from juzhen.core.file_guard import claim_dir
+from juzhen.core.safe_open import require_file
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """A kill leaves the old checkpoint or the new one (`juzhen.core.whole`).
+    """A kill leaves the old checkpoint or the new one (`juzhen.core.atomic_write`).
 
     Lightning's own goes through the temporary folder, which may be another file system, where a move copies.
 
@@ -40,8 +39,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     ) -> None:
         path = Path(path)
         try:
-            own_folder(path.parent)
-            with whole_file(path, "wb", in_own_folder=True) as file:
+            claim_dir(path.parent)
+            with atomic_write(path, "wb", in_own_folder=True) as file:
                 torch.save(checkpoint, file)
         except (OSError, RuntimeError) as error:
             # torch reports a full disk as a RuntimeError of its zip writer; and Ctrl-C too, while it writes.

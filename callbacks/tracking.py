@@ -13,7 +13,7 @@ from callbacks.lightning_internals import without_anonymous
 from conf.job import JobConfig
 from datamodules.datamodule import Stage
 from juzhen.core.errors import UserError
-from juzhen.core.network import wandb_problem
+from juzhen.core.process import wandb_problem
 from juzhen.core.secrets import redacted
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import UserError
-from juzhen.core.opened import open_input
-from juzhen.core.texts import short
+from juzhen.core.errors import UserError, require_packages
+from juzhen.core.safe_open import open_regular_file
+from juzhen.core.text import short
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -107,7 +106,7 @@ def _drop_torn_line(path: Path) -> None:
 def _is_journal(path: Path) -> bool:
     """Its first line is one of Optuna's operations, perhaps torn by a kill."""
     try:
-        with open_input(path) as file:
+        with open_regular_file(path) as file:
             return file.read(len(FIRST_BYTES)) == FIRST_BYTES
     except OSError:
         return False

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from conf.duration import Duration, Length, SomeLength, Unit
 from juzhen.core.schema import SCHEMA
-from juzhen.core.texts import name_fault
+from juzhen.core.text import name_fault
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig

@@ -17,11 +17,10 @@ from conf.own_classes import own_class
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, RANKED, Examples, Kind
-from juzhen.core.measures import CLASS_MEANS, MEASURES, OF_ANY_TEXT, chooses
-from juzhen.data.length_windows import Shape, strata, stratified
+from juzhen.core.kinds import CLASS_MEANS, MEASURES, OF_ANY_TEXT, chooses
 from juzhen.data.loading import JobData
-from juzhen.data.sampler import BatchRows, BatchStream, TokenBudget
-from juzhen.data.transfer import TransferTask
+from juzhen.data.probe import TransferTask
+from juzhen.data.sampler import BatchRows, BatchStream, Shape, TokenBudget, strata, stratified
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def select(
 ) -> Selection:
     """What chooses, by `training.monitor`.
 
-    auto    the dev splits of the trained sets, each by what speaks for its kind (`juzhen.core.measures.chooses`).
+    auto    the dev splits of the trained sets, each by what speaks for its kind (`juzhen.core.kinds.chooses`).
             Where none of them has one, all sets that have the model's metric on dev; else the first of the positive
             pairs, triplets and judgements, and those that share its metric
     dev/<set>/<metric>  that one

@@ -14,8 +14,8 @@ import numpy as np
 
 from juzhen.cli.program import run_program
 from juzhen.core.errors import require_number
-from juzhen.data.configured import configured_set
 from juzhen.data.source import load_examples
+from juzhen.data.spec import configured_set
 from juzhen.evaluation import evaluate
 from juzhen.metrics.correlation import spearman
 

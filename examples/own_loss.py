@@ -14,7 +14,7 @@ from torch import Tensor
 from juzhen import SentenceEncoder
 from juzhen.cli.program import run_program
 from juzhen.core.errors import require_number
-from juzhen.core.places import BUILTIN
+from juzhen.core.paths import BUILTIN
 from juzhen.losses import contrastive
 from juzhen.metrics.correlation import spearman
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from juzhen import SentenceEncoder
 from juzhen.cli.program import run_program
-from juzhen.core.places import BUILTIN
+from juzhen.core.paths import BUILTIN
 from juzhen.data.tables import AS_IT_LOOKS, column_place, column_values, good_texts, names_of, read_own_table
 
 

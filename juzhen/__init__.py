@@ -6,8 +6,7 @@ What is named here is loaded, and torch with it, when it is first asked for.
 import logging
 from typing import Any
 
-from juzhen.core.lazy import lazily
-from juzhen.core.rooms import offered, offers
+from juzhen.core.lazy_names import lazily, offered, offers
 
 HOMES = {
     "AdapterConfig": "encoders.spec",

@@ -19,9 +19,9 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.nodes import name_of, numbers_of
-from juzhen.core.opened import open_input
-from juzhen.core.places import as_recorded, is_here
+from juzhen.core.paths import as_recorded, is_here
 from juzhen.core.result import Result
+from juzhen.core.safe_open import open_regular_file
 from juzhen.encoders.base import BASE_FILE
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, encoder_source
@@ -429,7 +429,7 @@ def _prompt(folder: Path) -> list[str]:
 @lru_cache(maxsize=8)
 def _file_digest(path: Path, modified_ns: int) -> str:
     """Digest of a file; `modified_ns` only tells the cache when it is out of date."""
-    with open_input(path) as file:
+    with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -13,14 +13,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from conf.job import JobConfig
-from juzhen.core.accelerator import found_hardware
 from juzhen.core.aliases import setting_meant
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.opened import read_text, read_yaml, require_yaml
-from juzhen.core.places import CONFIGURATION
-from juzhen.core.processor import lacks_bf16, slow_bf16_warning
+from juzhen.core.lazy_names import offered, offers
+from juzhen.core.machine import found_hardware, lacks_bf16, slow_bf16_warning
+from juzhen.core.paths import CONFIGURATION
 from juzhen.core.progress import progress_bar
-from juzhen.core.rooms import offered, offers
+from juzhen.core.safe_open import read_text, read_yaml, require_yaml
 from juzhen.core.schema import ConfigError
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from launch.explain import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from juzhen.core.measures import metric_title, speaking, speaking_keys
+from juzhen.core.kinds import main_metric_keys, metric_title, speaking
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
 from juzhen.report.decisions import decision_table
 from juzhen.report.terminal import console_table, terminal
@@ -239,7 +239,7 @@ def _measured(scores: dict[str, Score]) -> Iterator[tuple[str, str]]:
 
 def _speaker(result: Result, column: str) -> str | None:
     """The measure that speaks for a column of a result; None where it has none."""
-    spoken = speaking_keys(key for key in result.scores if key.startswith(f"{column}/"))
+    spoken = main_metric_keys(key for key in result.scores if key.startswith(f"{column}/"))
     return next((key.rpartition("/")[2] for key in spoken), None)
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from juzhen.core.commands import setting
-from juzhen.core.errors import UserError
+from juzhen.core.errors import UserError, setting
 
 DATA_WORD = "data="
 BRING_LOSSES = ("loss", "experiment", "sweep")

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
-from juzhen.core.measures import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, metric_title
+from juzhen.core.kinds import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, metric_title
+from juzhen.core.lazy_names import offered
 from juzhen.core.result import RESULT_FILE, Score
-from juzhen.core.rooms import offered
-from juzhen.core.whole import write_json
 from juzhen.models.lexical import LEXICAL
 
 if TYPE_CHECKING:  # they load torch, and --help should not wait for that
@@ -62,7 +62,7 @@ def measure_encoders(options: SimpleNamespace, today: "JobConfig") -> None:
     found: dict[str, dict[str, Score]] = {}
     for name in options.runs:
         found[name] = _scores(name, sets, options, today)
-    from juzhen.core.markup import markdown_table
+    from juzhen.core.text import markdown_table
     from juzhen.report.terminal import console_table, for_people
 
     console = for_people()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from juzhen.cli.options import Columns, LongTexts, Overlap
-from juzhen.core.caches import caches_below
 from juzhen.core.errors import UserError
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.lazy_names import offered
+from juzhen.core.paths import CONFIGURATION
+from juzhen.core.process import caches_below
 from juzhen.core.result import WITHOUT_LEAKS, Result
-from juzhen.core.rooms import offered
 from launch.encoders import asks_for_encoders, measure_encoders
 from launch.two_stages import TOP, asks_for_two_stages, measure_two_stages
 
@@ -247,9 +247,9 @@ def _columns(options: SimpleNamespace, today: "JobConfig") -> "LateColumns":
 
 def _spoken(changes: "Changes", result: Result, seconds: float) -> str:
     """New Spearman, or what else speaks for a set, ×100 of each split, what moved, and what could not be done."""
-    from juzhen.core.measures import metric_title, speaking_keys
+    from juzhen.core.kinds import main_metric_keys, metric_title
 
-    scores, spoken = [], {*speaking_keys(key.removesuffix(WITHOUT_LEAKS) for key in changes.added)}
+    scores, spoken = [], {*main_metric_keys(key.removesuffix(WITHOUT_LEAKS) for key in changes.added)}
     for key in changes.added:
         column, _, metric = key.rpartition("/")
         measure = metric.removesuffix(WITHOUT_LEAKS)

@@ -18,9 +18,8 @@ from yaml import MarkedYAMLError, YAMLError
 
 from conf.job import JobConfig
 from juzhen.core.aliases import option_meant, setting_meant
-from juzhen.core.commands import command, setting
-from juzhen.core.errors import UserError, nearest
-from juzhen.core.opened import read_text
+from juzhen.core.errors import UserError, command, nearest, setting
+from juzhen.core.safe_open import read_text
 from juzhen.core.schema import ConfigError, keys_beside
 from launch.hydra_internals import root_of
 from launch.words import Groups, first_line, leaves

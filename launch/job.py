@@ -18,9 +18,9 @@ from conf.own_classes import LOSSES, declared_losses, keys_of, own_class, own_ta
 from juzhen.core.aliases import require_set
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
-from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
+from juzhen.core.kinds import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
 from juzhen.core.nodes import INNER
-from juzhen.core.places import DATASETS, newest
+from juzhen.core.paths import DATASETS, newest
 from juzhen.core.result import Result
 from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
-from juzhen.core.garbage import look_as_usual
+from juzhen.core.process import freeze_modules
 
 _announced: set[str] = set()
 
@@ -49,7 +49,7 @@ def loading(package: str = "torch") -> Iterator[None]:
     try:
         yield
     finally:
-        look_as_usual()
+        freeze_modules()
         if is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from juzhen.core.environment import describe_environment
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
-from juzhen.core.markup import markdown_table
-from juzhen.core.measures import metric_title, speaking_keys
-from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_json
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.kinds import main_metric_keys, metric_title
+from juzhen.core.machine import describe_environment
+from juzhen.core.text import markdown_table
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that
@@ -62,7 +62,7 @@ def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfi
         prints = [examples.fingerprint for examples in data.evaluation]
         key = hashlib.sha256(json.dumps([options.overlap or 0, prints]).encode()).hexdigest()[:8]
         path = folder / f"long_texts-{key}.json"
-        require_ours(path)
+        check_overwritable(path)
         folder.mkdir(parents=True, exist_ok=True)
         about = {"overlap": options.overlap or 0, "longer": cut, "environment": describe_environment()}
         numbers = {
@@ -87,7 +87,7 @@ def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettin
 def _table(scores: Mapping[Any, Mapping[str, Any]], cut: dict[str, dict[str, Any]]) -> str:
     """The first measure of each set, ×100, by both ways, as Markdown."""
     rows = []
-    for key in speaking_keys(scores["chunk"]):
+    for key in main_metric_keys(scores["chunk"]):
         column, _, metric = key.rpartition("/")
         if scores["chunk"][key].value is None:
             continue

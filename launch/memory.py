@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.paths import CONFIGURATION
 
 if TYPE_CHECKING:  # it loads torch
     from transformers import PretrainedConfig
@@ -138,7 +138,7 @@ def free_bytes(job: "JobConfig") -> float | None:
     """What the device of a job has free for each of its processes; None where that is not known."""
     import torch
 
-    from juzhen.core.memory import free_mib
+    from juzhen.core.machine import free_mib
 
     hardware = job.hardware
     if hardware.accelerator == "cuda":

@@ -7,9 +7,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from conf import for_scores
 from juzhen import identity
-from juzhen.core.accelerator import HARDWARE, found_hardware
+from juzhen.core.machine import HARDWARE, found_hardware
 from juzhen.core.nodes import INNER, name_of
-from juzhen.core.opened import read_yaml
+from juzhen.core.safe_open import read_yaml
 from juzhen.models import settings_of
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from juzhen.core.schema import ConfigError
-from juzhen.core.texts import name_fault
+from juzhen.core.text import name_fault
 
 TARGETS = re.compile(
     r"hydra\._internal\.core_plugins\.\w+\.Basic(Launcher|Sweeper)"

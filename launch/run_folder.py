@@ -9,13 +9,11 @@ from pathlib import Path
 from types import TracebackType
 
 from callbacks import CHECKPOINTS, RESUME_FILE
-from juzhen.core.commands import command
-from juzhen.core.errors import UserError
-from juzhen.core.owned import MARKER, mark_folder, refuse_links
-from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.atomic_write import KEPT_ASIDE, clear_leftovers, move, remove_file
+from juzhen.core.errors import UserError, command
+from juzhen.core.file_guard import MARKER, mark_dir, refuse_links
+from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, STAGES, Result
 from juzhen.core.row_scores import ROWS_FILE
-from juzhen.core.run_progress import PROGRESS_FILE
-from juzhen.core.whole import KEPT_ASIDE, clear_leftovers, move, remove_file
 from juzhen.encoders.locate import ENCODER_FOLDER
 
 WANDB = "wandb"
@@ -201,13 +199,13 @@ def take_folder(path: Path) -> None:
             )
     make_folder(path)
     os.close(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666))
-    mark_folder(path.resolve())
+    mark_dir(path.resolve())
 
 
 def _fill_folder(path: Path) -> None:
     """As `take_folder`, of a folder with a result to which something is added; its encoders are only read."""
     refuse_links(path, [*STAYS, *LEFT_BY_RUNS], within=WITH_LINKS, read=[ENCODER_FOLDER])
-    mark_folder(path.resolve())
+    mark_dir(path.resolve())
 
 
 def make_folder(path: Path) -> None:

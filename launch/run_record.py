@@ -18,16 +18,14 @@ from omegaconf import DictConfig
 
 from callbacks import CHECKPOINTS
 from conf.job import JobConfig
-from juzhen.core.commands import command
-from juzhen.core.errors import UserError
+from juzhen.core.atomic_write import KEPT_ASIDE, write_json
+from juzhen.core.errors import UserError, command
 from juzhen.core.examples import Examples
-from juzhen.core.opened import read_bytes, read_json
-from juzhen.core.result import RESULT_FILE, STAGES, Result
-from juzhen.core.run_progress import PROGRESS_FILE
+from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, STAGES, Result
+from juzhen.core.safe_open import read_bytes, read_json
 from juzhen.core.schema import validated
-from juzhen.core.texts import short
-from juzhen.core.whole import KEPT_ASIDE, write_json
-from juzhen.data.files import files_of
+from juzhen.core.text import short
+from juzhen.data.readers import files_of
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.identity import key_of_settings
 from launch.naming import deciding_settings

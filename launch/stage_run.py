@@ -22,17 +22,15 @@ from callbacks.training_record import best_weights, describe_training
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage, loss_weights
-from juzhen.core.environment import describe_environment
+from juzhen.core.atomic_write import remove_file
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS
 from juzhen.core.examples import Examples
+from juzhen.core.machine import describe_environment, limit_threads
 from juzhen.core.nodes import name_of
-from juzhen.core.numerals import percent
-from juzhen.core.result import Result, Score
+from juzhen.core.result import Result, Score, weights_digest
 from juzhen.core.row_scores import ROWS_FILE, RowScores
-from juzhen.core.threads import limit_threads
-from juzhen.core.unknown import Unknown
-from juzhen.core.weights import weights_digest
-from juzhen.core.whole import remove_file
+from juzhen.core.text import percent
+from juzhen.core.text_warnings import Unknown
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
 from juzhen.encoders.cut import Cut

@@ -15,17 +15,15 @@ from filelock import FileLock, Timeout
 from typing_extensions import TypedDict
 
 from callbacks import CHECKPOINTS, IN_CHECKPOINTS
-from juzhen.core.commands import command
-from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json, read_text, require_file
-from juzhen.core.owned import own_folder, refuse_links
-from juzhen.core.result import Score
-from juzhen.core.result_shape import Scores
+from juzhen.core.atomic_write import clear_leftovers, new_link, remove_folder, write_text
+from juzhen.core.errors import UserError, command
+from juzhen.core.file_guard import claim_dir, refuse_links
+from juzhen.core.result import Score, Scores
 from juzhen.core.row_scores import RowScores
+from juzhen.core.safe_open import read_json, read_text, require_file
 from juzhen.core.schema import require_form
 from juzhen.core.secrets import redacted
-from juzhen.core.texts import short
-from juzhen.core.whole import clear_leftovers, new_link, remove_folder, write_text
+from juzhen.core.text import short
 from juzhen.encoders.locate import ENCODER_FOLDER
 
 RECORD = "stage.json"
@@ -121,7 +119,7 @@ class StageStore:
                 time.sleep(POLL_SECONDS)
             yield entry
             return
-        own_folder(entry.path)
+        claim_dir(entry.path)
         refuse_links(entry.path, os.listdir(entry.path), within=[ENCODER_FOLDER])
         lock = FileLock(entry.path / ".lock")
         try:

@@ -9,7 +9,7 @@ import yaml
 from omegaconf import DictConfig
 
 from conf.job import JobConfig
-from juzhen.core.opened import read_text
+from juzhen.core.safe_open import read_text
 from juzhen.core.schema import ConfigError
 from launch.job import targets_of
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from juzhen.core.environment import describe_environment
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
-from juzhen.core.markup import markdown_table
-from juzhen.core.measures import metric_title
-from juzhen.core.owned import require_ours
-from juzhen.core.result import RESULT_FILE
-from juzhen.core.weights import weights_digest
-from juzhen.core.whole import write_json
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.kinds import metric_title
+from juzhen.core.machine import describe_environment
+from juzhen.core.result import RESULT_FILE, weights_digest
+from juzhen.core.text import markdown_table
 from juzhen.models.lexical import LEXICAL
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def measure_two_stages(options: SimpleNamespace, today: "JobConfig") -> None:
         about["long_texts"] = [settings.long_texts, settings.chunk_overlap or 0]
         deciding.append(about["long_texts"])
     paths = [folder / _file_name(examples, deciding) for examples in sets]
-    require_ours(*paths)
+    check_overwritable(*paths)
     for ranking, path in zip(rankings, paths, strict=True):
         reranked = two_stage(*stages, ranking, depths=depths, **settings_of_stages)
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,10 +17,9 @@ from hydra.errors import HydraException
 from conf.job import JobConfig
 from conf.own_classes import keys_of
 from juzhen.core.aliases import setting_meant
-from juzhen.core.commands import command, setting
-from juzhen.core.errors import UserError, nearest
-from juzhen.core.opened import read_text
-from juzhen.core.places import CONFIGURATION, newest
+from juzhen.core.errors import UserError, command, nearest, setting
+from juzhen.core.paths import CONFIGURATION, newest
+from juzhen.core.safe_open import read_text
 from juzhen.models import targets
 from launch.hydra_internals import flag_parser, known_flags
 

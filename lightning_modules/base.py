@@ -16,14 +16,13 @@ from torch import Tensor, nn
 
 from conf.job import JobConfig
 from datamodules.datamodule import blends, loss_weights
-from juzhen.core.batch import Batch, Sharing
+from juzhen.core.batch import TENSORS, Batch, Sharing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Score
 from juzhen.core.row_scores import SetRows
-from juzhen.core.tensors import TENSORS
 from juzhen.data.leaks import Seen
-from juzhen.data.transfer import TransferTask
+from juzhen.data.probe import TransferTask
 from juzhen.encoders.frozen import beside_adapters
 from juzhen.encoders.transformer import has_dropout
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
@@ -123,7 +122,7 @@ class SentenceModule(pl.LightningModule):
 
     @abstractmethod
     def encode(self, batch: Batch) -> dict[str, Tensor]:
-        """Everything a loss may read, by the names of `juzhen.core.tensors`, one row per example of the batch."""
+        """Everything a loss may read, by the names of `juzhen.core.batch`, one row per example of the batch."""
 
     @property
     @abstractmethod

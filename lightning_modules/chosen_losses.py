@@ -9,11 +9,11 @@ from omegaconf import OmegaConf
 
 from conf.job import JobConfig
 from conf.own_classes import keys_of, own_class
-from juzhen.core.contract import VIEWS, choose_view
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_GRADES, Kind
+from juzhen.core.kinds import CONVERSIONS, choose_conversion
 from juzhen.core.nodes import INNER, WITHOUT_BATCH, name_of
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.paths import CONFIGURATION
 from juzhen.data.spec import DatasetConfig, LearningConfig
 from juzhen.models import settings_of
 from juzhen.models.settings import ModelSettings
@@ -119,7 +119,7 @@ def _for_what_is_made(
 ) -> tuple[Kind, Mapping[str, Any]]:
     """Kind that rows are read as, and the loss for what the model makes of them, {} where it needs none."""
     kinds_needed = (model.input_kind,)
-    view = choose_view(
+    view = choose_conversion(
         name, Kind(dataset.kind), model.class_name(), kinds_needed, wanted=dataset.view, chooser="model"
     )
     kind_made = model.loss_kind
@@ -149,7 +149,7 @@ def _for_the_rows(
     target, on_file = declared_loss(chosen), _losses_on_file(model.provides)
     _require_readable(name_of(chosen), target, kind, model)
     options = {"wanted": dataset.view, "alternatives": on_file}
-    return choose_view(name, kind, name_of(chosen), target.input_kinds, **options), chosen
+    return choose_conversion(name, kind, name_of(chosen), target.input_kinds, **options), chosen
 
 
 def _of_kind(
@@ -160,11 +160,11 @@ def _of_kind(
     Judgements of retrieval and reranking, which have none of their own, are so learnt from as positive pairs.
     """
     kind = Kind(dataset.kind)
-    gives = (Kind(dataset.view),) if dataset.view else (kind, *VIEWS[kind])
+    gives = (Kind(dataset.view),) if dataset.view else (kind, *CONVERSIONS[kind])
     for source in gives:
         if source in losses:
             return losses[source]
-    views = [view for view in VIEWS[kind] if view in losses]
+    views = [view for view in CONVERSIONS[kind] if view in losses]
     fitting = [loss for loss, kinds in _losses_on_file(model.provides).items() if {*gives} & {*kinds}]
     raise UserError(
         f"loss=by_kind names no loss for {gives[0]}, which {name} gives; it has {', '.join(losses)}. Type "
@@ -251,7 +251,7 @@ def _require_readable(name: str, loss: Needs, kind: Kind, model: type[ModelSetti
     else:
         on_file = _losses_on_file(model.provides)
         fitting = [other for other, kinds in on_file.items() if kind in kinds] or [
-            other for other, kinds in on_file.items() if set(VIEWS[kind]) & set(kinds)
+            other for other, kinds in on_file.items() if set(CONVERSIONS[kind]) & set(kinds)
         ]
         hint = f"choose one of {', '.join(fitting) or 'none on file'}"
     raise UserError(

@@ -6,9 +6,8 @@ import numpy as np
 
 from datamodules.datamodule import SentenceDataModule
 from juzhen.core.examples import Examples
-from juzhen.core.numerals import percent
-from juzhen.data.length_windows import stratified
-from juzhen.data.sampler import BatchStream
+from juzhen.core.text import percent
+from juzhen.data.sampler import BatchStream, stratified
 from juzhen.losses.loss import Contrast, Loss
 from juzhen.training.comparing import compares, differ
 

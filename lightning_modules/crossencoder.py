@@ -10,11 +10,10 @@ from torch import Tensor
 
 from conf.job import JobConfig
 from juzhen.backends.names import BackendName
-from juzhen.core.batch import Batch, without_missing
-from juzhen.core.constants import constants
-from juzhen.core.contract import sorts_of_texts
+from juzhen.core.batch import Batch, constants, without_missing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.core.kinds import text_roles
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, CrossEncoder
 from juzhen.encoders.first_look import marks_segments, prompt_at_start
@@ -87,7 +86,7 @@ class CrossEncoderModule(SentenceModule):
         groups = {"dataset": job.dataset} if symmetric or job.model["symmetric_training"] else {}
         for group, sets in (groups | ({"evaluate": job.evaluate} if symmetric else {})).items():
             for name, config in sets.items():
-                if sides := sorts_of_texts(Kind(config.kind), config.symmetric):
+                if sides := text_roles(Kind(config.kind), config.symmetric):
                     key = "model.symmetric" if symmetric else "model.symmetric_training"
                     where = (
                         "" if job.model["symmetric"] is not None or not symmetric else f", as {start} says"

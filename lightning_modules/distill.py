@@ -13,7 +13,7 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples
 from juzhen.core.nodes import name_of
-from juzhen.core.truncation import collected
+from juzhen.core.text_warnings import collected
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, Vectors
 from juzhen.encoders.first_look import look_at_encoder

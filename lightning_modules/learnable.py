@@ -13,11 +13,11 @@ import numpy as np
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule
-from juzhen.core.contract import sorts_of_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.kinds import text_roles
 from juzhen.core.nodes import name_of
-from juzhen.core.numerals import percent
+from juzhen.core.text import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
 from juzhen.metrics.undefined import why_undefined
@@ -34,9 +34,7 @@ def check_learnable(job: JobConfig, rows: SentenceDataModule, matches: Mapping[s
     """
     warnings = []
     for name, examples in rows.train.items():
-        if job.model.get("symmetric_training") and (
-            sides := sorts_of_texts(examples.kind, examples.symmetric)
-        ):
+        if job.model.get("symmetric_training") and (sides := text_roles(examples.kind, examples.symmetric)):
             raise UserError(
                 f"model.symmetric_training=true: {name}/train: {sides} cannot be exchanged; type "
                 "model.symmetric_training=false"

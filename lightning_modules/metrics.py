@@ -65,7 +65,7 @@ class RowOutputs(Metric):
 class PairMeasures(Metric):
     """Everything that is measured of a set of pairs on its dev split, from one score per row.
 
-    kind     scored_pair, labelled_pair or nli_pair: says which measures there are, see `juzhen.core.measures`
+    kind     scored_pair, labelled_pair or nli_pair: says which measures there are, see `juzhen.core.kinds`
     measure  one of them, such as `auc`: `compute` gives that number; None: a mapping of all
 
     Float64; NaN where a measure is undefined. `compute` of a labelled pair fits thresholds on one half of the rows and

@@ -13,8 +13,8 @@ from torch import Tensor
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Score
-from juzhen.data.transfer import TransferTask
-from juzhen.data.views import apply_view
+from juzhen.data.convert import convert_rows
+from juzhen.data.probe import TransferTask
 from juzhen.encoders.masking import MaskedTokenHead, Masking, Vocabulary
 from juzhen.encoders.text_collate import TextCollator
 from juzhen.evaluation.plan import ALIKE, CosinePlan, EvaluationPlan
@@ -53,7 +53,7 @@ class MaskedPlan(EvaluationPlan):
         super().__init__(sets, tasks)
         self._pairs = CosinePlan(sets, tasks, sides=sides)
         chosen = [examples for examples in sets if examples.name in trained] or list(sets)
-        self.texts = [apply_view(examples, Kind.SENTENCE) for examples in chosen]
+        self.texts = [convert_rows(examples, Kind.SENTENCE) for examples in chosen]
         sentences, of_pairs = list(self._pairs.examples.sentences), self._pairs.examples.sides
         self._first = len(sentences)
         # Targets: 0 for a sentence of a pair; for one that is guessed in, its number in its own set, from 1, so

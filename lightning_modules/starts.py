@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from conf.job import JobConfig
-from juzhen.core.commands import setting
-from juzhen.core.errors import UserError
-from juzhen.core.rooms import offered
+from juzhen.core.errors import UserError, setting
+from juzhen.core.lazy_names import offered
 from juzhen.encoders import SentenceEncoder, load_backbone, load_encoder
 from juzhen.encoders.layout import gives_answers, gives_tokens, gives_weights, read_layout
 from juzhen.encoders.locate import encoder_folder, scores_pairs

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from juzhen.core.result import Result
-from juzhen.core.run_progress import RunProgress
+from juzhen.core.result import Result, RunProgress
 from sweeps.ledger import SweepCell
 
 LONGEST_LABEL = 60

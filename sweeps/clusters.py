@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.commands import install_line
-from juzhen.core.errors import UserError
-from juzhen.core.processor import num_cores
+from juzhen.core.errors import UserError, install_line
+from juzhen.core.machine import num_cores
 from sweeps import node
 from sweeps.ledger import JOBS, Event, Ledger, SweepCell
 from sweeps.local import (

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.commands import command, require_packages
-from juzhen.core.errors import UserError
-from juzhen.core.network import wandb_problem
-from juzhen.core.whole import write_text
+from juzhen.core.atomic_write import write_text
+from juzhen.core.errors import UserError, command, require_packages
+from juzhen.core.process import wandb_problem
 from juzhen.report.build import Report
 from juzhen.report.files import write_report
 from juzhen.report.matrix import Matrix

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from juzhen.core.progress import is_live
-from juzhen.core.run_progress import RunProgress
-from juzhen.core.texts import time_in_words
+from juzhen.core.result import RunProgress
+from juzhen.core.text import time_in_words
 from sweeps.cell_state import cell_labels, dev_score, percent, progress_words, seconds_left, share_done
 from sweeps.planner import Planner
 

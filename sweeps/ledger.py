@@ -14,7 +14,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from juzhen.core.owned import own_folder, refuse_links
+from juzhen.core.file_guard import claim_dir, refuse_links
 from juzhen.core.result import RESULT_FILE
 from juzhen.core.secrets import redacted
 
@@ -99,7 +99,7 @@ class Ledger:
         entries = [{"event": str(event)} | redacted(facts) | shared for event, facts in events]
         # A new line first: a process may have been killed while it wrote the last one.
         text = "".join(f"\n{json.dumps(event, ensure_ascii=False)}" for event in entries) + "\n"
-        own_folder(self.folder)
+        claim_dir(self.folder)
         with FileLock(self.folder / "events.lock"), self.path.open("ab") as file:
             file.write(text.encode())
             file.flush()

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from juzhen.core.accelerator import cuda_devices
-from juzhen.core.processor import num_cores
+from juzhen.core.machine import cuda_devices, num_cores
 from sweeps.ledger import Event, SweepCell
 from sweeps.node import start
 

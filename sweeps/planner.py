@@ -9,10 +9,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from juzhen.core.commands import command
-from juzhen.core.errors import MISTAKE_STATUS, UserError
+from juzhen.core.errors import MISTAKE_STATUS, UserError, command
 from juzhen.core.result import Result
-from juzhen.core.texts import time_in_words
+from juzhen.core.text import time_in_words
 from juzhen.evaluation.finished import missing_sets
 from sweeps.cell_state import dev_score, percent
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work

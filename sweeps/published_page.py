@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from juzhen.core.examples import Kind
-from juzhen.core.markup import markdown_table
-from juzhen.core.measures import MEASURES
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.kinds import MEASURES
+from juzhen.core.paths import CONFIGURATION
 from juzhen.core.result import Result
+from juzhen.core.text import markdown_table
 from juzhen.report.compare import figure_text, unlike
 from juzhen.report.figures import MEASURED, Published
 from juzhen.report.training import Training, stand_ins, training_of

@@ -16,10 +16,10 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from callbacks.trial import open_journal
+from juzhen.core.atomic_write import remove_file
 from juzhen.core.errors import UserError, require_choice
-from juzhen.core.owned import own_folder, refuse_links
-from juzhen.core.texts import short, short_where_apart
-from juzhen.core.whole import remove_file
+from juzhen.core.file_guard import claim_dir, refuse_links
+from juzhen.core.text import short, short_where_apart
 from sweeps.ledger import FOLDER, JOBS
 from sweeps.search_space import SearchSpace
 
@@ -98,7 +98,7 @@ class Search:
         self.settings = settings
         self.path = Path(folder) / FOLDER / f"{settings.study}.journal"
         refuse_links(Path(folder), [FOLDER], within=[JOBS])
-        own_folder(self.path.parent)
+        claim_dir(self.path.parent)
         self.storage = open_journal(self.path)
         self.lock = FileLock(self.path.with_suffix(".lock"), is_singleton=False)
         self.worker = uuid.uuid4().hex
@@ -225,7 +225,7 @@ class Search:
 
     def _lock_of(self, worker: str) -> FileLock:
         folder = self.path.with_suffix(".workers")
-        own_folder(folder)
+        claim_dir(folder)
         return FileLock(folder / f"{worker}.lock", is_singleton=False)
 
     def _id(self, number: int) -> int:

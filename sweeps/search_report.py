@@ -7,10 +7,9 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from juzhen.core.commands import command
-from juzhen.core.errors import UserError
-from juzhen.core.markup import in_markdown, markdown_table
+from juzhen.core.errors import UserError, command
 from juzhen.core.result import Result
+from juzhen.core.text import in_markdown, markdown_table
 from sweeps.search import BEST_DEV, ERROR, RUNS, Search, counts
 
 SHOWN = 10

@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.live import Live
 
 from juzhen.core.errors import UserError
-from juzhen.core.run_progress import RunProgress
-from juzhen.core.texts import time_in_words
+from juzhen.core.result import RunProgress
+from juzhen.core.text import time_in_words
 from juzhen.report.terminal import console_table, terminal
 from sweeps.cell_state import cell_labels, percent, progress_words, seconds_left, share_done
 from sweeps.ledger import Event, History, Ledger, is_at_work

@@ -11,8 +11,9 @@ from forks import python
 from jobs import compose_job
 from omegaconf import OmegaConf
 
-from juzhen.core import accelerator
-from juzhen.core.accelerator import (
+from juzhen.core import machine
+from juzhen.core.errors import UserError
+from juzhen.core.machine import (
     HARDWARE,
     cuda_devices,
     found_hardware,
@@ -20,7 +21,6 @@ from juzhen.core.accelerator import (
     require_accelerator,
     torch_has,
 )
-from juzhen.core.errors import UserError
 from juzhen.evaluation.spec import HardwareConfig
 from launch.check import check_command_line
 from launch.job import read_job
@@ -43,7 +43,7 @@ class Driver:
 
 
 @pytest.fixture
-def machine(monkeypatch, tmp_path):
+def another_machine(monkeypatch, tmp_path):
     """A function that makes this another machine: devices (None: no driver), what torch was built for, a Mac."""
 
     def make(devices=None, *, status=0, built_for="None", mac=None):
@@ -80,8 +80,8 @@ def machine(monkeypatch, tmp_path):
         ({"mac": "12.2.1"}, "cpu", "no CUDA device and no Metal"),
     ],
 )
-def test_what_is_found(machine, there, expected, reason):
-    machine(**there)
+def test_what_is_found(another_machine, there, expected, reason):
+    another_machine(**there)
     assert (found_hardware()[0], reason in found_hardware()[1]) == (expected, True)
 
 
@@ -99,9 +99,9 @@ def test_this_very_machine_is_told_apart_as_torch_does():
     [({"devices": 2, "built_for": "'13.0'"}, "cuda"), ({"mac": "15.2"}, "mps_m4"), ({}, "cpu")],
 )
 @pytest.mark.sampled(3)
-def test_a_job_is_the_one_that_names_the_hardware(machine, there, same):
+def test_a_job_is_the_one_that_names_the_hardware(another_machine, there, same):
     """Its precision and its tokens too, and so its key."""
-    machine(**there)
+    another_machine(**there)
     auto, named = (compose_job("suite=none", f"hardware={one}") for one in ("auto", same))
     assert read_job(auto).hardware == read_job(named).hardware
     keys = [run_key(OmegaConf.to_container(one, resolve=True)) for one in (auto, named)]
@@ -109,8 +109,8 @@ def test_a_job_is_the_one_that_names_the_hardware(machine, there, same):
     assert auto.run_dir == named.run_dir
 
 
-def test_a_number_that_is_typed_stands(machine):
-    machine(1, built_for="'13.0'")
+def test_a_number_that_is_typed_stands(another_machine):
+    another_machine(1, built_for="'13.0'")
     hardware = read_job(compose_job("suite=none", "hardware=auto", "hardware.precision=32-true")).hardware
     assert (hardware.accelerator, hardware.precision) == ("cuda", "32-true")
 
@@ -122,8 +122,8 @@ def test_the_file_has_every_key_and_so_has_each_that_it_reads():
 
 
 @pytest.mark.slow
-def test_it_is_said_once_for_all_runs_of_a_sweep(machine, capsys):
-    machine()
+def test_it_is_said_once_for_all_runs_of_a_sweep(another_machine, capsys):
+    another_machine()
     check_command_line(["-m", "hardware=auto", "seed=1,2", "suite=none"], conf_dir=CONFIGURATION)
     line = "hardware=auto is hardware=cpu here: no CUDA device and no Metal\n"
     assert capsys.readouterr().err == line
@@ -132,8 +132,8 @@ def test_it_is_said_once_for_all_runs_of_a_sweep(machine, capsys):
 
 
 @pytest.mark.parametrize("launcher", ["slurm", "ray"])
-def test_runs_of_a_cluster_are_elsewhere(machine, launcher):
-    machine()
+def test_runs_of_a_cluster_are_elsewhere(another_machine, launcher):
+    another_machine()
     with pytest.raises(
         UserError, match=f"hardware=auto looks at this machine, and hydra/launcher={launcher}"
     ):
@@ -143,14 +143,16 @@ def test_runs_of_a_cluster_are_elsewhere(machine, launcher):
 
 
 def test_torch_is_not_loaded_for_it():
-    code = "import sys; from juzhen.core import accelerator as a; a.found_hardware(); print('torch' in sys.modules)"
+    code = (
+        "import sys; from juzhen.core import machine as a; a.found_hardware(); print('torch' in sys.modules)"
+    )
     told = python("-c", code, check=True)
     assert told.stdout.strip() == "False"
 
 
 def test_the_driver_is_asked_by_its_name(monkeypatch):
     monkeypatch.setattr(platform, "system", lambda: "Plan 9")
-    assert accelerator.cuda_devices() == 0
+    assert machine.cuda_devices() == 0
 
 
 @pytest.mark.parametrize(
@@ -174,8 +176,8 @@ def test_the_driver_is_asked_by_its_name(monkeypatch):
         ({}, {}, None),
     ],
 )
-def test_hardware_that_cannot_be_is_refused_without_torch(machine, there, words, message):
-    machine(**there)
+def test_hardware_that_cannot_be_is_refused_without_torch(another_machine, there, words, message):
+    another_machine(**there)
     hardware = SimpleNamespace(**{"accelerator": "cpu", "devices": 1, "precision": "32-true"} | words)
     if message is None:
         require_accelerator(hardware)
@@ -184,7 +186,7 @@ def test_hardware_that_cannot_be_is_refused_without_torch(machine, there, words,
         require_accelerator(hardware)
 
 
-def test_a_torch_for_another_maker_of_gpus_is_left_to_torch(machine, tmp_path):
-    machine(devices=None)
+def test_a_torch_for_another_maker_of_gpus_is_left_to_torch(another_machine, tmp_path):
+    another_machine(devices=None)
     (tmp_path / "version.py").write_text("cuda: Optional[str] = None\nhip: Optional[str] = '6.4'\n")
     require_accelerator(SimpleNamespace(accelerator="cuda", devices=1, precision="32-true"))

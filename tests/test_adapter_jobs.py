@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from juzhen import MultiVectorEncoder, SparseEncoder
 from juzhen.core.errors import UserError
-from juzhen.core.places import BUILTIN
+from juzhen.core.paths import BUILTIN
 from juzhen.core.row_scores import RowScores
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.frozen import has_adapter

@@ -12,9 +12,9 @@ from forks import ROOT, python
 IMPORT = """
 import juzhen
 from importlib.util import find_spec
-from juzhen.core import places
+from juzhen.core import paths
 assert "SentenceEncoder" in dir(juzhen)
-print(juzhen.__file__, places.__file__, find_spec("juzhen.encoders").origin, sep="\\n")
+print(juzhen.__file__, paths.__file__, find_spec("juzhen.encoders").origin, sep="\\n")
 """
 """Where a name is imported from; the names themselves would load torch."""
 
@@ -33,7 +33,7 @@ def test_the_package_wins_over_the_folder_of_its_name(parent, tmp_path, place):
     cwd = {"parent": parent, "clone": parent / "juzhen", "home": tmp_path}[place]
     done = python("-c", IMPORT, cwd=cwd, env=os.environ | {"PYTHONPATH": str(parent / "juzhen")})
     assert done.returncode == 0, done.stderr
-    files = ("__init__.py", "core/places.py", "encoders/__init__.py")
+    files = ("__init__.py", "core/paths.py", "encoders/__init__.py")
     for shown, file in zip(done.stdout.splitlines(), files, strict=True):
         assert Path(shown).samefile(ROOT / "juzhen" / file)
 

@@ -7,7 +7,7 @@ import pytest
 from forks import ROOT
 from omegaconf import OmegaConf
 
-from juzhen.core.commands import command, setting
+from juzhen.core.errors import command, setting
 
 NAMES = ["plain", "a b", "a,b", "中文", "a=b", "{a}", "[x]", "it's", 'a"b', "back\\", 'a\\"b', "${seed}", "1e5", "null",
          "True", "#x", "a;b", "$HOME", "(x)", "*", "~", "-", "a:b", "@x", "é%20"]  # fmt: skip

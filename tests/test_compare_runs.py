@@ -174,7 +174,7 @@ def test_the_file_of_rows_has_their_texts_where_no_pairs_are_listed(runs, tmp_pa
 
 
 def runs_file(result):
-    from juzhen.core.places import PACKAGE
+    from juzhen.core.paths import PACKAGE
 
     return PACKAGE / "builtin" / "data" / "demo_qmc" / "test.tsv"
 

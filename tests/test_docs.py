@@ -107,7 +107,7 @@ def extended_root(tmp_path_factory):
             patch.setattr(package, "__path__", [*package.__path__, str(folder)])
         # Sets are made in the copy, of tables as a reader has them.
         patch.setattr("juzhen.cli.new.CONFIGURATION", root / "conf")
-        patch.setattr("juzhen.data.new_set.DATASETS", root / "conf" / "dataset")
+        patch.setattr("juzhen.data.dataset_from_table.DATASETS", root / "conf" / "dataset")
         patch.setenv("JUZHEN_DATA", str(root / "data"))
         table = "".join(f"问题{n},问法{n},{n % 2}\n" for n in range(100))
         for path in TABLES:

@@ -11,7 +11,7 @@ from jobs import run_job
 import train
 from juzhen.cli.main import main
 from juzhen.core.result import Result
-from juzhen.data.files import BUILTIN_DATA
+from juzhen.data.readers import BUILTIN_DATA
 from juzhen.encoders import load_encoder
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.settings import EvaluationSettings

@@ -7,7 +7,7 @@ from forks import python
 from jobs import SMALL, compose_job
 
 import train
-from juzhen.core.measures import UNSCORED
+from juzhen.core.kinds import UNSCORED
 from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.data.loading import LOOKED_AT_BYTES, look_at_data

@@ -2,8 +2,8 @@
 
 import pytest
 
-from juzhen.core.folding import fold, script_table
-from juzhen.data.leaks.normalize import normalize
+from juzhen.core.text import fold, script_table
+from juzhen.data.leaks.matching import normalize
 from juzhen.metrics.bm25 import BM25
 from juzhen.metrics.lexical import METHODS, lexical_scores
 

@@ -20,9 +20,8 @@ from jobs import SMALL, compose_job
 from safetensors.torch import load_file
 
 import train
-from juzhen.core import whole
-from juzhen.core.result import Result
-from juzhen.core.weights import weights_digest
+from juzhen.core import atomic_write
+from juzhen.core.result import Result, weights_digest
 
 KILLS = 50
 JOBS = {
@@ -87,9 +86,9 @@ def set_trap(target: str, moment: str, nth: int) -> None:
         if comes(goal, at="moved aside" if str(goal).endswith(".old") else "named"):
             die()
 
-    whole.os.fsync = cut
-    whole.os.replace = lambda source, goal: moved(source, goal, by=replace)
-    whole.os.rename = lambda source, goal: moved(source, goal, by=rename)
+    atomic_write.os.fsync = cut
+    atomic_write.os.replace = lambda source, goal: moved(source, goal, by=replace)
+    atomic_write.os.rename = lambda source, goal: moved(source, goal, by=rename)
 
 
 def start(config, trap: tuple[str, str, int] | None) -> int:
@@ -127,7 +126,7 @@ def check_that_all_is_whole(folder: Path) -> None:
     """Every result, record, checkpoint and encoder that has its name."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
-        if any(whole.LEFT_BEHIND.fullmatch(part) for part in parts):
+        if any(atomic_write.LEFT_BEHIND.fullmatch(part) for part in parts):
             continue
         if path.name == "result.json":
             assert Result.read(path).scores
@@ -155,7 +154,7 @@ def what_counts(run: Path) -> dict:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if whole.LEFT_BEHIND.fullmatch(path.name)]
+    return [path for path in folder.rglob("*") if atomic_write.LEFT_BEHIND.fullmatch(path.name)]
 
 
 @pytest.mark.slow
@@ -199,7 +198,7 @@ def test_a_trap_springs_at_each_moment_of_a_write(tmp_path):
         process = os.fork()
         if not process:
             set_trap("result.json", moment, 1)
-            whole.write_text(tmp_path / "result.json", "whole\n", in_own_folder=True)
+            atomic_write.write_text(tmp_path / "result.json", "whole\n", in_own_folder=True)
             os._exit(0)
         assert ended(process) == -signal.SIGKILL
         (left,) = tmp_path.iterdir()

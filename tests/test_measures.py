@@ -13,12 +13,12 @@ from juzhen.calibration.run_scores import ScoredRun
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.measures import MEASURES
-from juzhen.core.places import DATASETS
+from juzhen.core.kinds import MEASURES
+from juzhen.core.paths import DATASETS
 from juzhen.core.result import Result
 from juzhen.core.row_scores import RowScores
 from juzhen.data import loading
-from juzhen.data.files import BUILTIN_DATA
+from juzhen.data.readers import BUILTIN_DATA
 from juzhen.encoders import load_encoder
 from juzhen.evaluation.evaluators import CrossEncoderPlan
 from juzhen.metrics.ranking import score_ranking

@@ -10,8 +10,8 @@ from juzhen import SentenceEncoder
 from juzhen.cli.main import main as juzhen
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_examples
+from juzhen.data.spec import configured_set
 from juzhen.evaluation import evaluate
 from juzhen.metrics.correlation import spearman
 

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from juzhen.core import network
+from juzhen.core import process
 from juzhen.core.errors import UserError
-from juzhen.core.network import answers
-from juzhen.data import hub
-from juzhen.data.hub import read_hub, require_hub
+from juzhen.core.process import answers
+from juzhen.data import source
+from juzhen.data.source import read_hub, require_hub
 from juzhen.data.spec import HubConfig
 
 
@@ -20,9 +20,9 @@ def nobody(monkeypatch, tmp_path):
     for name in ("HTTPS_PROXY", "https_proxy", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    network._hub_problem.cache_clear()
+    process._hub_problem.cache_clear()
     yield
-    network._hub_problem.cache_clear()
+    process._hub_problem.cache_clear()
 
 
 def test_a_server_answers_or_does_not(open_port):
@@ -80,7 +80,7 @@ def test_a_copy_in_the_cache_is_asked_without_a_network(monkeypatch, tmp_path, e
 def test_the_hub_is_asked_once(monkeypatch, open_port):
     monkeypatch.setenv("HF_ENDPOINT", open_port)
     asked = []
-    monkeypatch.setattr(network, "answers", lambda url: asked.append(url) or True)
+    monkeypatch.setattr(process, "answers", lambda url: asked.append(url) or True)
     for name in ("C-MTEB/BQ", "C-MTEB/LCQMC"):
-        hub.require_hub("toy", name)
+        source.require_hub("toy", name)
     assert asked == [open_port]

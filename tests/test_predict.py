@@ -8,7 +8,7 @@ from forks import python
 from juzhen.calibration.new_pairs import Scorer
 from juzhen.cli.main import main
 from juzhen.core.array_cache import read_arrays
-from juzhen.core.owned import LIST
+from juzhen.core.file_guard import LIST
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
 from juzhen.encoders.spec import BackboneConfig
 

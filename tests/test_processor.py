@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from juzhen.core import processor, threads
+from juzhen.core import machine
 from launch.check import check_command_line
 from sweeps.local import LocalRunner
 from train import CONFIGURATION
@@ -16,7 +16,7 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd {}\n"
 @pytest.fixture
 def cpuinfo(tmp_path, monkeypatch):
     """Lets the system tell something else."""
-    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
     return tmp_path / "cpuinfo"
 
 
@@ -34,8 +34,8 @@ def cpuinfo(tmp_path, monkeypatch):
 def test_what_the_system_tells(cpuinfo, told, lacks, name):
     if told is not None:
         cpuinfo.write_text(told)
-    assert processor.lacks_bf16() is lacks
-    assert processor.processor_name() == name
+    assert machine.lacks_bf16() is lacks
+    assert machine.processor_name() == name
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_a_command_line_that_chooses_bf16(cpuinfo, capsys, told, arguments, warn
 @pytest.fixture
 def groups(tmp_path, monkeypatch):
     """Lets the system tell of other control groups, on a machine of eight cores."""
-    monkeypatch.setattr(processor, "CGROUP", tmp_path / "cgroup")
-    monkeypatch.setattr(processor, "CGROUPS", tmp_path / "sys")
-    monkeypatch.setattr(processor.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    monkeypatch.setattr(machine, "CGROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path / "sys")
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
 
     def write(lines, **files):
         (tmp_path / "cgroup").write_text(lines)
@@ -101,8 +101,8 @@ V1 = "4:memory:/a\n3:cpuacct,cpu:/docker/abc\n"
 )
 def test_a_cpu_quota_limits_the_cores(groups, lines, files, quota, cores):
     groups(lines, **files)
-    assert processor.cpu_quota() == quota
-    assert processor.num_cores() == cores
+    assert machine.cpu_quota() == quota
+    assert machine.num_cores() == cores
 
 
 def test_threads_and_sweeps_keep_to_the_quota_and_say_so(groups, monkeypatch, capsys):
@@ -111,9 +111,9 @@ def test_threads_and_sweeps_keep_to_the_quota_and_say_so(groups, monkeypatch, ca
     chosen = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     monkeypatch.setattr(torch, "set_num_threads", chosen.append)
-    threads._limit_once.cache_clear()
-    threads.limit_threads()
-    threads.limit_threads()
+    machine._limit_once.cache_clear()
+    machine.limit_threads()
+    machine.limit_threads()
     assert chosen == [2]
     assert (
         capsys.readouterr().err.count(
@@ -121,7 +121,7 @@ def test_threads_and_sweeps_keep_to_the_quota_and_say_so(groups, monkeypatch, ca
         )
         == 1
     )
-    threads.limit_threads(5)
+    machine.limit_threads(5)
     assert chosen == [2, 5]
     place = LocalRunner([], jobs=2, threads=None, gpus=None, devices=0)
     assert place.threads == 1

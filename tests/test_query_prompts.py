@@ -11,10 +11,10 @@ from omegaconf import open_dict
 import juzhen
 from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.result import Result
-from juzhen.data.configured import configured_set
+from juzhen.data.convert import convert_rows
 from juzhen.data.rankings import RankingSet, as_ranking, as_retrieval
 from juzhen.data.source import load_examples
-from juzhen.data.views import apply_view
+from juzhen.data.spec import configured_set
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.cut import cut_sentences
@@ -221,11 +221,11 @@ def test_which_sets_are_symmetric():
     pairs = read("demo_qmc")
     assert pairs.symmetric is None
     assert as_retrieval(pairs).symmetric is as_ranking(pairs).symmetric is True
-    assert as_ranking(apply_view(pairs, Kind.POSITIVE_PAIR)).symmetric is None
+    assert as_ranking(convert_rows(pairs, Kind.POSITIVE_PAIR)).symmetric is None
     judged = replace(as_retrieval(pairs), symmetric=None)
     assert as_ranking(judged).symmetric is False
     for kind in (Kind.POSITIVE_PAIR, Kind.SENTENCE):
-        viewed = apply_view(read("demo_retrieval"), kind)
+        viewed = convert_rows(read("demo_retrieval"), kind)
         assert viewed.symmetric is (True if kind is Kind.POSITIVE_PAIR else None)
     assert configured_set("quora_retrieval").symmetric is True
     assert configured_set("msmarco").symmetric is configured_set("dureader").symmetric is False

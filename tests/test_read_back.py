@@ -6,12 +6,11 @@ import pytest
 
 from juzhen.adapters.settings import read_adapter_settings
 from juzhen.calibration.reports import require_same_weights
+from juzhen.core.atomic_write import write_json
+from juzhen.core.calibration_files import Calibration, Fusion, is_fusion
 from juzhen.core.errors import UserError
-from juzhen.core.fitted import Calibration, Fusion, is_fusion
-from juzhen.core.result import Result
-from juzhen.core.run_progress import RunProgress
-from juzhen.core.whole import write_json
-from juzhen.data.configured import read_description
+from juzhen.core.result import Result, RunProgress
+from juzhen.data.spec import read_description
 from juzhen.encoders import decision
 from juzhen.encoders.layout import (
     gives_answers,

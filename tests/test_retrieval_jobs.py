@@ -8,10 +8,10 @@ import pytest
 from jobs import run_job
 
 from juzhen.cli.main import main
-from juzhen.core.measures import RANKINGS
+from juzhen.core.kinds import RANKINGS
 from juzhen.core.result import Result
-from juzhen.data.configured import configured_set
 from juzhen.data.source import load_examples
+from juzhen.data.spec import configured_set
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.report.matrix import BELOW

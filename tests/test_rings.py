@@ -118,16 +118,16 @@ def test_the_door_offers_what_type_checkers_see(project_root):
 
 
 def test_what_a_missing_room_offers_is_not_offered(monkeypatch, tmp_path):
-    from juzhen.core import rooms
+    from juzhen.core import lazy_names
 
     table = '[kept]\nnames.kept = "kept:run"\n[gone]\nnames.gone = "gone.part:run"\n'
     (tmp_path / "rooms.toml").write_text(table, encoding="utf-8")
     (tmp_path / "kept.py").write_text("", encoding="utf-8")
-    monkeypatch.setattr(rooms, "ROOT", tmp_path)
-    monkeypatch.setattr(rooms, "PACKAGE", tmp_path)
-    assert rooms.offers.__wrapped__("names") == {"kept": "kept:run"}
+    monkeypatch.setattr(lazy_names, "ROOT", tmp_path)
+    monkeypatch.setattr(lazy_names, "PACKAGE", tmp_path)
+    assert lazy_names.offers.__wrapped__("names") == {"kept": "kept:run"}
     with pytest.raises(UserError, match="gone_name"):
-        rooms.offered("names", "gone_name")
+        lazy_names.offered("names", "gone_name")
 
 
 INNER_TESTS = (

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from forks import ROOT, python
 
-from juzhen.core.places import BUILTIN
+from juzhen.core.paths import BUILTIN
 
 TESTS = (
     "tests/datamodules/test_dataset_configs.py",

@@ -8,10 +8,10 @@ import tarfile
 from functools import cache
 from pathlib import Path
 
+from juzhen.core.atomic_write import atomic_write, atomic_write_dir
 from juzhen.core.errors import UserError
-from juzhen.core.places import ROOT
+from juzhen.core.paths import ROOT
 from juzhen.core.result import RESULT_FILE
-from juzhen.core.whole import whole_file, whole_folder
 
 RESULTS = ROOT / "results"
 CACHE = ROOT / ".cache" / "results"
@@ -34,7 +34,7 @@ def unpacked() -> Path:
     with (CACHE / "lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the processes of the tests come at once
         if not folder.is_dir():
-            with whole_folder(folder) as part:
+            with atomic_write_dir(folder) as part:
                 for page in archives():
                     extract(page, part / page)
     return folder
@@ -76,5 +76,5 @@ def pack(page: str, folder: Path) -> None:
             with path.open("rb") as file:
                 archive.addfile(member, file)
     target.parent.mkdir(exist_ok=True)
-    with whole_file(target, "wb", in_own_folder=True) as file:
+    with atomic_write(target, "wb", in_own_folder=True) as file:
         file.write(lzma.compress(content.getvalue(), preset=9 | lzma.PRESET_EXTREME))

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.cli.program import run_program
-from juzhen.core.places import BUILTIN
-from juzhen.core.whole import write_json, write_text
+from juzhen.core.atomic_write import write_json, write_text
+from juzhen.core.paths import BUILTIN
 
 FOLDER, DECODER = BUILTIN / "encoder", BUILTIN / "decoder"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from juzhen.cli.program import run_program
-from juzhen.core.markup import markdown_table
-from juzhen.core.places import ROOT
-from juzhen.core.whole import write_json, write_text
+from juzhen.core.atomic_write import write_json, write_text
+from juzhen.core.paths import ROOT
+from juzhen.core.text import markdown_table
 
 FOLDER = ROOT / "results" / "characters"
 SETS = ("csts", "lcqmc", "bq", "afqmc", "xiaobu")
@@ -41,8 +41,8 @@ def measure(path: str, data_dir: str, rows: int) -> dict[str, Any]:
 
 
 def _pairs(name: str, data_dir: str, rows: int) -> tuple[list[str], list[str], np.ndarray]:
-    from juzhen.data.configured import configured_set
     from juzhen.data.source import load_examples
+    from juzhen.data.spec import configured_set
 
     examples = load_examples(
         configured_set(name), "dev", source="local", data_dir=data_dir, on_bad_row="error"

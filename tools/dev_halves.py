@@ -13,8 +13,8 @@ from pathlib import Path
 import zstandard
 
 from juzhen.cli.program import run_program
-from juzhen.core.opened import open_input
-from juzhen.core.whole import write_text
+from juzhen.core.atomic_write import write_text
+from juzhen.core.safe_open import open_regular_file
 
 
 def digest(line: str) -> bytes:
@@ -23,7 +23,7 @@ def digest(line: str) -> bytes:
 
 def read(path: Path) -> tuple[str, list[str]]:
     """The header and the rows of a table."""
-    with zstandard.ZstdDecompressor().stream_reader(open_input(path)) as stream:
+    with zstandard.ZstdDecompressor().stream_reader(open_regular_file(path)) as stream:
         head, *rows_of_text = stream.read().decode("utf-8").removesuffix("\n").split("\n")
     return head, rows_of_text
 

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import yaml
 
 from juzhen.cli.program import run_program
-from juzhen.core.owned import add_to_list
-from juzhen.core.places import ROOT
-from juzhen.core.whole import whole_file, write_text
+from juzhen.core.atomic_write import atomic_write, write_text
+from juzhen.core.file_guard import add_to_list
+from juzhen.core.paths import ROOT
 from tools.archives import ARCHIVE, unpacked
 from tools.reached import reached
 
@@ -181,7 +181,7 @@ def write(page: Page) -> None:
             places |= {f"{top}/": folder / top for top in ("docs", "results")}
         run(page.command, places)
         for path in (path for glob in page.writes.split() for path in folder.glob(glob)):
-            with whole_file(ROOT / path.relative_to(folder), "wb", in_own_folder=True) as file:
+            with atomic_write(ROOT / path.relative_to(folder), "wb", in_own_folder=True) as file:
                 file.write(path.read_bytes())
 
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from conf import for_scores
 from conf.own_classes import own_class
 from juzhen.core.nodes import INNER, numbers_of
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.paths import CONFIGURATION
 from lightning_modules.chosen_losses import declared_loss
 
 FAMILIES = {

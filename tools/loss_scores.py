@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator
 
 from juzhen.cli.program import run_program
-from juzhen.core.measures import speaking_keys
-from juzhen.core.places import ROOT
+from juzhen.core.atomic_write import write_text
+from juzhen.core.kinds import main_metric_keys
+from juzhen.core.paths import ROOT
 from juzhen.core.result import Result, Score
-from juzhen.core.whole import write_text
 from tools.archives import unpacked
 
 FOLDER = ROOT / "results" / "losses"
@@ -35,7 +35,7 @@ def scores() -> Iterator[tuple[str, str, Row]]:
         by_set = {
             of: score
             for (_, of, _), score in (
-                (key.split("/"), result.scores[key]) for key in speaking_keys(result.scores)
+                (key.split("/"), result.scores[key]) for key in main_metric_keys(result.scores)
             )
             if score.value is not None
         }

@@ -20,12 +20,12 @@ import juzhen.losses
 from conf.job import JobConfig
 from conf.own_classes import own_class
 from juzhen.cli.program import run_program
+from juzhen.core.atomic_write import write_text
+from juzhen.core.batch import TENSORS
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Kind
 from juzhen.core.nodes import INNER
-from juzhen.core.places import CONFIGURATION
-from juzhen.core.tensors import TENSORS
-from juzhen.core.whole import write_text
+from juzhen.core.paths import CONFIGURATION
 from launch.job import read_job
 from launch.naming import register_resolvers
 from lightning_modules.chosen_losses import NEEDS, declared_loss

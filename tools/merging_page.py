@@ -14,11 +14,11 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from juzhen.cli.program import run_program
-from juzhen.core.markup import markdown_table
-from juzhen.core.places import ROOT
+from juzhen.core.atomic_write import write_text
+from juzhen.core.paths import ROOT
 from juzhen.core.result import Result
 from juzhen.core.row_scores import RowScores
-from juzhen.core.whole import write_text
+from juzhen.core.text import markdown_table
 
 FOLDER = ROOT / "results" / "merging"
 HOME = ("csts", "lcqmc", "ocnli")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from juzhen.cli.verbs import RUNS, SUITE
-from juzhen.core.places import ROOT
+from juzhen.core.paths import ROOT
 
 BEYOND = ("juzhen.backends", "juzhen.data", "juzhen.encoders", "juzhen.families")
 """Rooms that compute what pages are made from; golden numbers of their own hold them."""

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from juzhen.cli.program import run_program
+from juzhen.core.atomic_write import atomic_write_dir
 from juzhen.core.errors import require_choice
-from juzhen.core.places import ROOT
-from juzhen.core.whole import whole_folder
+from juzhen.core.paths import ROOT
 from tools.archives import ARCHIVE, RESULTS, archives, extract, pack
 from tools.generated import PAGES, run
 
@@ -25,7 +25,7 @@ def unpack(page: str, folder: Path, *, rebuilt: bool = False) -> None:
         UserError: The folder holds a file that an earlier `unpack` has not written.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(folder) as part:
+    with atomic_write_dir(folder) as part:
         extract(page, part)
         runs, pages = f"build/results/{page}", f"results/{page}"
         for command in (one.command for one in PAGES if rebuilt and f" {runs}/" in one.command):

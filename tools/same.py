@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from juzhen.cli.program import run_program
+from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError
-from juzhen.core.places import ROOT
-from juzhen.core.whole import write_text
+from juzhen.core.paths import ROOT
 from tools.archives import unpacked
 
 RECORD = ROOT / "tests" / "same"

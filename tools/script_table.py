@@ -15,8 +15,8 @@ from pathlib import Path
 import zstandard
 
 from juzhen.cli.program import run_program
-from juzhen.core.places import BUILTIN
-from juzhen.core.whole import write_text
+from juzhen.core.atomic_write import write_text
+from juzhen.core.paths import BUILTIN
 
 FILE = BUILTIN / "scripts" / "zh.tsv"
 CONVERSIONS = ("s2t", "s2tw", "s2hk")

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from juzhen.core.whole import write_text
+from juzhen.core.atomic_write import write_text
 
 
 def printed(command: list[str], *, width: int) -> str:

@@ -17,9 +17,9 @@ from omegaconf import DictConfig
 
 from callbacks.trial import TrialAddress, require_optuna
 from hydra_plugins.juzhen_sweeps.launcher import FAILED_STATUS, cell_of, require_data_of, show_offline
+from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
-from juzhen.core.whole import write_text
 from launch.naming import run_key
 from launch.sweep_cells import CheckedCell, give_to_launcher, read_cell
 from launch.words import Groups

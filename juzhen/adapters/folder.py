@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 
 from juzhen.adapters.injected import hold, inject, merge_layers, require_peft
 from juzhen.adapters.settings import MERGE, read_adapter_settings
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
-from juzhen.core.whole import write_json
 from juzhen.encoders.base import BASE_FILE, Base, weight_files
 from juzhen.encoders.frozen import NAME, SOURCE, WRITTEN, base_weights, is_learnt, remember_base
 from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, locate_folder

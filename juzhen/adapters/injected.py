@@ -14,8 +14,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import UserError, nearest
+from juzhen.core.errors import UserError, nearest, require_packages
 from juzhen.encoders.base import base_digest
 from juzhen.encoders.frozen import (
     HOLDER,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.encoders.locate import ADAPTER
 from juzhen.encoders.settings_file import naming, read_settings
 

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 
 from juzhen.backends.names import BackendName, backend_name
-from juzhen.core import commands
+from juzhen.core import errors
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
-from juzhen.core.processor import lacks_bf16, slow_bf16_warning
-from juzhen.core.rooms import offered
+from juzhen.core.lazy_names import offered
+from juzhen.core.machine import lacks_bf16, slow_bf16_warning
 from juzhen.encoders.frozen import merged
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.sentence_encoder import Backend
@@ -87,4 +87,4 @@ def require_packages(name: BackendName) -> None:
         return
     is_openvino = name is BackendName.OPENVINO
     needed = (*ONNX_PACKAGES, "openvino") if is_openvino else ONNX_PACKAGES
-    commands.require_packages(f"backend {name}", *needed, extra="openvino" if is_openvino else "onnx")
+    errors.require_packages(f"backend {name}", *needed, extra="openvino" if is_openvino else "onnx")

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from juzhen.backends.names import BackendName
-from juzhen.core.csv_rows import csv_text
+from juzhen.core.atomic_write import write_text
+from juzhen.core.calibration_files import Calibration, Fusion, is_fusion
 from juzhen.core.errors import UserError
-from juzhen.core.fitted import Calibration, Fusion, is_fusion
-from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_text
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.safe_open import csv_text
 
 if TYPE_CHECKING:  # --help should not wait for it
     import numpy as np
@@ -192,7 +192,7 @@ def score_table(
     output = output or path.with_name(f"{plain_name(path)}.scored{suffix}")
     if output.exists() and output.samefile(path):
         raise UserError(f"--output {output}: this is the file that is read; give another one")
-    require_ours(output)
+    check_overwritable(output)
     table = read_own_table(path, reading)
     new_names = [score_column, SAME] if scorer.decide else [score_column]
     if twice := [name for name in new_names if name in (table.names or ())]:

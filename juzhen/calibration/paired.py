@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from juzhen.calibration.run_scores import ScoredRun, read_rows
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Kind
-from juzhen.core.measures import first_measure
+from juzhen.core.kinds import main_metric
 from juzhen.core.row_scores import PLACES, RowScores
 from juzhen.metrics.comparison import ROWS_OF_PAIRS, Scored, are_same_rows, paired_gap
 
@@ -62,9 +62,7 @@ class PairedRuns:
             [column for column in run.result.data if not column.startswith("train/")] for run in self.runs
         ]
         shared = [column for column in read[0] if all(column in columns for columns in read)]
-        shared = [
-            column for column in shared if first_measure(Kind(self.runs[0].result.data[column]["kind"]))
-        ]
+        shared = [column for column in shared if main_metric(Kind(self.runs[0].result.data[column]["kind"]))]
         if sets is not None:
             if absent := [name for name in sets if name not in {column.split("/")[1] for column in shared}]:
                 raise UserError(f"--sets {absent[0]}: not all of these runs were scored on it")

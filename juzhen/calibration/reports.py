@@ -12,8 +12,8 @@ from juzhen.calibration.fusion import fit_weight, standardised
 from juzhen.calibration.run_scores import ScoredEncoder, ScoredRun, fitting_and_judging
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.opened import read_shaped
-from juzhen.core.owned import require_ours
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.safe_open import read_shaped
 from juzhen.core.schema import Text
 from juzhen.evaluation.decisions import fitted_threshold
 from juzhen.evaluation.scoring import score_set
@@ -48,7 +48,7 @@ class FittedOn(TypedDict):
 
 def require_same_weights(paths: Sequence[Path], weights: str | list[str]) -> None:
     """Raises UserError for a file in the way that is not ours, or tells of other weights: both are to be kept."""
-    require_ours(*paths)
+    check_overwritable(*paths)
     for path in paths:
         remedy = "Type --output <another folder>"
         if path.exists() and read_shaped(path, FittedOn, remedy)["weights"] != weights:

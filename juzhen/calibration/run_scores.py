@@ -11,9 +11,8 @@ import numpy as np
 
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
-from juzhen.core.result import Result
+from juzhen.core.result import Result, weights_digest
 from juzhen.core.row_scores import RowScores, SetRows
-from juzhen.core.weights import weights_digest
 from juzhen.data.rows import own_set, set_and_split
 from juzhen.data.tables import TableReading
 from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder

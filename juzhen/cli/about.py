@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from juzhen.core.places import DISTRIBUTION
+from juzhen.core.paths import DISTRIBUTION
 
 INFO = ("--info", "-i")
 OF_HYDRA = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
@@ -33,8 +33,7 @@ def version_line() -> str:
 
 def info_lines(conf_dir: Path) -> Iterator[str]:
     """Version, libraries, machine, and the folders that a job reads and writes where nothing else is said."""
-    from juzhen.core.accelerator import found_hardware
-    from juzhen.core.environment import describe_environment
+    from juzhen.core.machine import describe_environment, found_hardware
 
     facts = describe_environment()
     commit = facts["git_commit"]
@@ -57,6 +56,6 @@ def _folder(variable: str, default: str) -> str:
 
 
 def _version(package: str) -> str:
-    from juzhen.core.environment import package_version
+    from juzhen.core.machine import package_version
 
     return package_version(package) or "not installed"

@@ -8,12 +8,12 @@ from typing import Annotated
 from typer import Argument, Option
 
 from juzhen.cli import options
+from juzhen.core.atomic_write import write_json
+from juzhen.core.calibration_files import SCALINGS
 from juzhen.core.errors import UserError
-from juzhen.core.fitted import SCALINGS
-from juzhen.core.network import without_hub
-from juzhen.core.owned import require_ours
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.process import without_hub
 from juzhen.core.result import Threshold
-from juzhen.core.whole import write_json
 
 
 def calibrate(
@@ -97,7 +97,7 @@ def calibrate(
     folder = output or place / "analysis"
     folder.mkdir(parents=True, exist_ok=True)
     require_same_weights([folder / f"calibration-{name}.json" for name in names], scored.weights)
-    require_ours(*(folder / f"calibration-{name}.svg" for name in names))
+    check_overwritable(*(folder / f"calibration-{name}.svg" for name in names))
     rows: list[list[str]] = []
     decisions: list[tuple[str, Threshold]] = []
     notes: list[str] = []

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from juzhen.cli.options import Columns, Encoder, Header, OnBadRow, Quoted, Sheet
-from juzhen.core.network import without_hub
-from juzhen.core.numerals import percent
+from juzhen.core.process import without_hub
+from juzhen.core.text import percent
 
 if TYPE_CHECKING:
     from juzhen.evaluation.known_characters import KnownCharacters

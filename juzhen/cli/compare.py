@@ -9,10 +9,10 @@ from typer import Argument, Option
 from juzhen.cli import options
 from juzhen.cli.runs import read_matrix, write_page
 from juzhen.core.errors import UserError
-from juzhen.core.measures import metric_title
-from juzhen.core.owned import require_ours
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.kinds import metric_title
 from juzhen.core.result import without_size
-from juzhen.core.texts import short
+from juzhen.core.text import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def compare(
     juzhen compare runs/FIRST runs/SECOND --sets lcqmc --worst 20 --csv rows.csv
     juzhen compare --published runs --markdown comparison.md
     """
-    require_ours(*filter(None, (markdown, csv)))
+    check_overwritable(*filter(None, (markdown, csv)))
     if published:
         tables = _published(runs, metric=metric)
         notes: list[str] = []

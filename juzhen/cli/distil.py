@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Option
 
 from juzhen.cli import options
-from juzhen.core.network import without_hub
+from juzhen.core.process import without_hub
 
 
 def distil(

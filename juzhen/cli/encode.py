@@ -24,12 +24,12 @@ from juzhen.cli.options import (
     SplitCells,
     TruncateDim,
 )
+from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
-from juzhen.core.network import without_hub
-from juzhen.core.opened import require_file
-from juzhen.core.owned import require_ours
-from juzhen.core.truncation import collected
-from juzhen.core.whole import whole_file
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.process import without_hub
+from juzhen.core.safe_open import require_file
+from juzhen.core.text_warnings import collected
 
 
 def encode(
@@ -117,7 +117,9 @@ def encode(
         raise UserError("--overlap is of --long-texts chunk")
     if cut_report is not None and long_texts != "cut":
         raise UserError("--cut-report: with --long-texts chunk nothing is cut; leave out one of the two")
-    require_ours(output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else []))
+    check_overwritable(
+        output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else [])
+    )
     reading = TableReading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
     require_fields(reading, "text")
     table, place = read_texts(file, reading, content=_standard_input() if is_stream else None)
@@ -157,7 +159,7 @@ def encode(
         if writes_ranges and quantized.ranges is not None:
             arrays[kept_ranges] = quantized.ranges
     for path, array in arrays.items():
-        with whole_file(path, "wb") as stream:
+        with atomic_write(path, "wb") as stream:
             np.save(stream, array)
     lost = loaded.lost_tokens(texts)
     if cut_report is not None:
@@ -206,5 +208,5 @@ def write_cut_report(path: Path, lost: Any, max_length: int, line_numbers: Seque
         for number, count in zip(line_numbers, lost.tolist(), strict=True)
         if count
     ]
-    with whole_file(path, "w") as stream:
+    with atomic_write(path, "w") as stream:
         stream.write("line\ttokens\tlost\n" + "".join(rows))

@@ -6,8 +6,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from juzhen.cli.options import ConfigDir, DataDir, Encoder, data_folder
-from juzhen.core.network import without_hub
-from juzhen.core.owned import require_apart, require_ours, require_outside
+from juzhen.core.file_guard import check_overwritable, require_apart, require_outside
+from juzhen.core.process import without_hub
 from juzhen.export.formats import PARITY, Format
 
 SETS = ("demo_sts",)
@@ -48,12 +48,12 @@ def export(
     juzhen export runs/NAME out/small --format onnx-int8 --dim 128 --sets csts lcqmc --data-dir data
     """
     format.require_packages()
-    require_ours(out)
+    check_overwritable(out)
     require_outside(out)
     require_apart(out, encoder)
     without_hub()
-    from juzhen.core.places import DATASETS
-    from juzhen.data.configured import configured_set, described_sets, read_description
+    from juzhen.core.paths import DATASETS
+    from juzhen.data.spec import configured_set, described_sets, read_description
     from juzhen.export import export_encoder
     from juzhen.families.registry import find_family
     from juzhen.report.terminal import console_table, for_people

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from typer import Argument
 
 from juzhen.cli.options import BATCH_TOKENS, SEED, Analysis, BatchTokens, FittedSets, RunDataDir
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
-from juzhen.core.markup import markdown_table
-from juzhen.core.whole import write_json
+from juzhen.core.text import markdown_table
 
 
 def fuse(

@@ -24,8 +24,8 @@ from juzhen.cli.options import (
     TruncateDim,
 )
 from juzhen.core.errors import UserError
-from juzhen.core.network import without_hub
-from juzhen.core.truncation import collected
+from juzhen.core.process import without_hub
+from juzhen.core.text_warnings import collected
 
 WHOLE = "An index that was built with --chunk-tokens N, or --long-texts chunk, holds them whole."
 

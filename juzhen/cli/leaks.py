@@ -8,7 +8,7 @@ from typer import Option
 
 from juzhen.cli.options import ConfigDir, DataDir, data_folder
 from juzhen.core.errors import UserError
-from juzhen.core.places import DATASETS
+from juzhen.core.paths import DATASETS
 
 
 def leaks(
@@ -62,10 +62,9 @@ def leaks(
         )
     if data_dir and not data_dir.is_dir():
         raise UserError(f"--data-dir {data_dir}: no such folder; expected the one that holds lcqmc, atec, …")
-    from juzhen.data.audit import report as written
-    from juzhen.data.audit.pairs import Detail, audit_pairs
-    from juzhen.data.audit.sources import ConfiguredSets, read_lines
-    from juzhen.data.audit.text import audit_text
+    from juzhen.data.leaks import audit as written
+    from juzhen.data.leaks.audit import Detail, audit_pairs, audit_text
+    from juzhen.data.rows import ConfiguredSets, read_lines
 
     sets = ConfiguredSets(DATASETS, data_folder(data_dir), config_dir=config_dir)
     detail = Detail(counts, examples, progress=not no_progress)

@@ -13,7 +13,7 @@ from juzhen.cli.program import run_program, status_of
 from juzhen.cli.verbs import VERBS, app, flags, known_verbs
 from juzhen.core.aliases import flag_meant
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.texts import short
+from juzhen.core.text import short
 
 PROGRAM = "juzhen"
 

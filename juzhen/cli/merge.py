@@ -8,8 +8,8 @@ from typer import Argument, Option
 
 from juzhen.cli.options import SEED, RunDataDir, Seed
 from juzhen.core.errors import UserError
-from juzhen.core.network import without_hub
-from juzhen.core.numerals import number_or_nan
+from juzhen.core.process import without_hub
+from juzhen.core.text import number_or_nan
 
 Method = Literal[
     "linear",

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Option
 
 from juzhen.cli import options
-from juzhen.core.network import without_hub
-from juzhen.core.owned import require_own_folder
-from juzhen.core.places import DATASETS
+from juzhen.core.file_guard import check_claimable
+from juzhen.core.paths import DATASETS
+from juzhen.core.process import without_hub
 from juzhen.mining.options import MiningOptions
 
 
@@ -128,13 +128,13 @@ def mine(
 
     check_place(out, f"mined/{Path(dataset).name.partition('.')[0]}", ending="hard", beside=[".parquet"])
     portions = out.with_suffix(".portions")
-    require_own_folder(portions)
+    check_claimable(portions)
     chosen = {option.name: values[option.name] for option in fields(MiningOptions)}
     rules = MiningOptions(**chosen | {"depth": depth or MiningOptions.depth})
     without_hub()
-    from juzhen.data.audit.sources import ConfiguredSets
     from juzhen.data.loading import cut
     from juzhen.data.rankings import as_judgements, as_ranking
+    from juzhen.data.rows import ConfiguredSets
     from juzhen.encoders import CrossEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.encoders.locate import encoder_folder

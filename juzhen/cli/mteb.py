@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from typer import Option
 
 from juzhen.cli import options
-from juzhen.core.commands import require_packages
-from juzhen.core.markup import markdown_table
-from juzhen.core.network import without_hub
-from juzhen.core.places import DATASETS
+from juzhen.core.errors import require_packages
+from juzhen.core.paths import DATASETS
+from juzhen.core.process import without_hub
+from juzhen.core.text import markdown_table
 
 
 def mteb(
@@ -40,8 +40,8 @@ def mteb(
     """
     require_packages("juzhen mteb", "mteb", extra="mteb")
     names = list(dict.fromkeys(name for word in tasks for name in word.split(",") if name))
-    from juzhen.core.weights import weights_digest
-    from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.core.result import weights_digest
+    from juzhen.data.rows import ConfiguredSets
     from juzhen.encoders.locate import encoder_folder
     from juzhen.evaluation.mteb_tasks import RunEncoder, open_tasks, run_tasks
 

@@ -13,15 +13,13 @@ from typer import Argument, Option
 
 from juzhen.cli import options
 from juzhen.cli.options import DataDir, data_folder
-from juzhen.core.commands import command, setting
-from juzhen.core.errors import UserError
-from juzhen.core.numerals import LARGEST
-from juzhen.core.places import CONFIGURATION, IS_CLONE, ROOT
-from juzhen.core.texts import short
+from juzhen.core.errors import UserError, command, setting
+from juzhen.core.paths import CONFIGURATION, IS_CLONE, ROOT
+from juzhen.core.text import LARGEST, short
 from juzhen.models.lexical import LEXICAL
 
 if TYPE_CHECKING:
-    from juzhen.data.new_set import NewSet
+    from juzhen.data.dataset_from_table import NewSet
     from juzhen.data.row_kinds import Guess, RawTable
     from juzhen.data.tables import TableReading
 
@@ -211,7 +209,7 @@ def _make_search(
     config_dir: Path | None,
     ask: bool,
 ) -> None:
-    from juzhen.data.new_set import Origin, read_origin
+    from juzhen.data.dataset_from_table import Origin, read_origin
     from juzhen.data.search_tables import content_of, search_of_tables, write_search
     from juzhen.data.tables import is_table
 
@@ -264,9 +262,9 @@ def set_of_file(
 
     Raises UserError where a set of this name was made of another file, or of another content by other choices.
     """
-    from juzhen.data.configured import read_description
-    from juzhen.data.new_set import description, files_of, origin_of, read_origin
+    from juzhen.data.dataset_from_table import description, files_of, origin_of, read_origin
     from juzhen.data.rows import set_name
+    from juzhen.data.spec import read_description
 
     name, folder = set_name(file), _descriptions(config_dir)
     previous, origin = read_origin(name, folder, file), origin_of(file, [])
@@ -302,7 +300,7 @@ def _make(
     spell: Callable[[str, object], str] | None = None,
 ) -> "NewSet":
     from juzhen.core.kinds import Kind
-    from juzhen.data.new_set import make_set, origin_of, read_origin, write_set
+    from juzhen.data.dataset_from_table import make_set, origin_of, read_origin, write_set
     from juzhen.data.row_kinds import guess, read_raw
     from juzhen.data.rows import set_name, split_raw
 

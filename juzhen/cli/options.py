@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import UserError
-from juzhen.core.numerals import LARGEST
+from juzhen.core.errors import UserError, require_packages
+from juzhen.core.text import LARGEST
 
 SEED = 42
 BATCH_TOKENS = 16384

@@ -9,10 +9,10 @@ from typer import Argument, Exit, Option
 
 from juzhen.cli.options import Encoder, Numbers
 from juzhen.cli.program import FAILED_STATUS
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import require_choice
-from juzhen.core.network import without_hub
-from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_json
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.process import without_hub
 
 SHOWN = 40
 
@@ -58,10 +58,10 @@ def parity(
     from juzhen.data.tables import text_values
 
     if json is not None:
-        require_ours(json)
+        check_overwritable(json)
     texts = None if file is None else text_values(file)
     without_hub()
-    from juzhen.core.markup import markdown_table
+    from juzhen.core.text import markdown_table
     from juzhen.export.parity import WAYS, compare_ways
     from juzhen.export.proof import proof_texts, special_texts
     from juzhen.families.registry import find_family

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from juzhen.core.errors import INTERRUPTED, INTERRUPTED_STATUS, MISTAKE_STATUS, UserError, print_error
-from juzhen.core.garbage import look_rarely
+from juzhen.core.process import collect_rarely
 from juzhen.core.progress import quiet_libraries
-from juzhen.core.texts import short
+from juzhen.core.text import short
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -68,7 +68,7 @@ def run_program(main: Callable[[], int | None], work: str = "") -> int:
     work  what is being done, for the line that tells of an exception
     """
     wait_briefly()
-    look_rarely()
+    collect_rarely()
     output = open_streams()
     quiet_libraries()
     warnings.formatwarning = _in_a_line
@@ -231,8 +231,8 @@ def _tells_all(error: BaseException) -> bool:
 def _logged(error: BaseException) -> str | None:
     """A new file that holds the traceback, readable by its owner alone; None where none can be written."""
     with suppress(Exception):
+        from juzhen.core.atomic_write import remove_file
         from juzhen.core.secrets import redacted
-        from juzhen.core.whole import remove_file
 
         text = redacted("".join(traceback.format_exception(error)))
         descriptor, path = tempfile.mkstemp(prefix="juzhen-", suffix=".log")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from juzhen.cli import options
-from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_text
+from juzhen.core.atomic_write import write_text
+from juzhen.core.file_guard import check_overwritable
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that
     from juzhen.report.matrix import Matrix
@@ -41,7 +41,7 @@ def table(
     """
     if picture is not None:
         options.require_matplotlib(", or leave out --picture")
-    require_ours(*filter(None, (markdown, csv, picture)))
+    check_overwritable(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
     from juzhen.report.parents import merged_tables
     from juzhen.report.significance import beaten

@@ -21,7 +21,7 @@ from juzhen.cli.options import (
     TruncateDim,
 )
 from juzhen.core.errors import UserError
-from juzhen.core.network import without_hub
+from juzhen.core.process import without_hub
 
 
 def score(

@@ -11,9 +11,8 @@ from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
 from juzhen.cli.options import Backend
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import UserError
-from juzhen.core.network import without_hub
+from juzhen.core.errors import UserError, require_packages
+from juzhen.core.process import without_hub
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -118,7 +117,7 @@ def serve(
         raise UserError(f"--timeout {timeout}: a request needs an end. Give seconds, such as 60.")
     without_hub()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # to wake threads takes longer than a text
-    from juzhen.core.threads import limit_threads
+    from juzhen.core.machine import limit_threads
     from juzhen.serving.loading import load_models
     from juzhen.serving.server import bind, run
     from juzhen.serving.several import bind_several, run_several

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Option
 
 from juzhen.cli import options
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
-from juzhen.core.markup import markdown_table
-from juzhen.core.network import without_hub
-from juzhen.core.owned import require_ours
-from juzhen.core.places import DATASETS
-from juzhen.core.whole import write_json
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.paths import DATASETS
+from juzhen.core.process import without_hub
+from juzhen.core.text import markdown_table
 
 
 def space(
@@ -69,9 +69,9 @@ def space(
         raise UserError("--before: the second encoder stands where the start would; leave out one of the two")
     if other == encoder:
         raise UserError(f"{encoder}: is there twice; name two encoders, or one")
-    require_ours(*(path for path in (out / "index.html", out / "space.svg", json) if path))
+    check_overwritable(*(path for path in (out / "index.html", out / "space.svg", json) if path))
     without_hub()
-    from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.data.rows import ConfiguredSets
     from juzhen.data.tables import TableReading, parse_columns
     from juzhen.evaluation.space import MAPS, require_sets, require_vectors, starting_encoder, study
     from juzhen.evaluation.text_sets import read_text_sets

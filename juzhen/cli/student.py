@@ -6,10 +6,9 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from juzhen.cli.options import SEED, ConfigDir, DataDir, OnBadRow, Seed, data_folder
-from juzhen.core.commands import command, setting
-from juzhen.core.errors import UserError
-from juzhen.core.network import without_hub
-from juzhen.core.owned import require_apart, require_ours, require_outside
+from juzhen.core.errors import UserError, command, setting
+from juzhen.core.file_guard import check_overwritable, require_apart, require_outside
+from juzhen.core.process import without_hub
 
 
 def student(
@@ -93,7 +92,7 @@ def student(
 
     require_apart(folder, *map(encoder_source, filter(None, (teacher, tokenizer, grow))))
     require_outside(folder)
-    require_ours(folder)
+    check_overwritable(folder)
     from juzhen.distillation.student import grown, student_of
     from juzhen.encoders import load_encoder, save_encoder
     from juzhen.mining.sets import read_set

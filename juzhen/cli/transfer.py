@@ -5,10 +5,10 @@ from typing import Annotated
 from typer import Argument, Option
 
 from juzhen.cli import options
-from juzhen.core.network import without_hub
-from juzhen.core.owned import require_ours
-from juzhen.core.places import DATASETS
-from juzhen.core.whole import write_json
+from juzhen.core.atomic_write import write_json
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.paths import DATASETS
+from juzhen.core.process import without_hub
 
 
 def transfer(
@@ -33,9 +33,9 @@ def transfer(
     juzhen transfer runs/NAME mrpc snli tnews
     """
     if output:
-        require_ours(output)
+        check_overwritable(output)
     without_hub()
-    from juzhen.data.audit.sources import ConfiguredSets
+    from juzhen.data.rows import ConfiguredSets
     from juzhen.encoders import load_encoder
 
     configured = ConfiguredSets(

@@ -11,11 +11,11 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from juzhen.core.aliases import verb_meant
-from juzhen.core.caches import caches_below, default_cache
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.places import ROOT
-from juzhen.core.rooms import is_there
-from juzhen.core.truncation import collected
+from juzhen.core.lazy_names import is_there
+from juzhen.core.paths import ROOT
+from juzhen.core.process import caches_below, default_cache
+from juzhen.core.text_warnings import collected
 
 GROUPS = {
     "use a model": {

@@ -1,4 +1,4 @@
 """The ground that every other room stands on: kinds of examples, results, errors, places. It imports none of them.
 
-Only `juzhen.core.batch` and `juzhen.core.constants` need torch.
+Only `juzhen.core.batch` and `juzhen.core.batch` need torch.
 """

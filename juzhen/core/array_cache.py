@@ -18,10 +18,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from juzhen.core.atomic_write import atomic_write, clear_leftovers, remove_file
 from juzhen.core.errors import UserError
-from juzhen.core.opened import open_input
-from juzhen.core.owned import own_folder
-from juzhen.core.whole import clear_leftovers, remove_file, whole_file
+from juzhen.core.file_guard import claim_dir
+from juzhen.core.safe_open import open_regular_file
 
 SUFFIX = ".safetensors"
 FILE = rf"[0-9a-f]{{32}}\{SUFFIX}"
@@ -93,9 +93,9 @@ class ArrayCache:
         """
         path = self.path(key)
         try:
-            own_folder(self.folder)
-            own_folder(path.parent)
-            with whole_file(path, "wb", unless=path.is_file, in_own_folder=True) as file:
+            claim_dir(self.folder)
+            claim_dir(path.parent)
+            with atomic_write(path, "wb", unless=path.is_file, in_own_folder=True) as file:
                 write_arrays(file, arrays, key=path.stem)
             with suppress(FileNotFoundError):  # another process tidies up, too
                 self._make_room()
@@ -149,7 +149,7 @@ def read_arrays(path: Path, checks: bool = True) -> Stored:
 
     checks  all bytes are read and compared with the checksum; False: another process has just done it
     """
-    with open_input(path) as file:
+    with open_regular_file(path) as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     start = 8 + int.from_bytes(content[:8], "little")
     try:

@@ -3,7 +3,7 @@
 Many sets are one table of distinct sentences, so that each sentence is encoded once.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -17,7 +17,6 @@ from juzhen.core.kinds import RANKED as RANKED
 from juzhen.core.kinds import TARGET_COLUMN as TARGET_COLUMN
 from juzhen.core.kinds import TEXT_COLUMNS as TEXT_COLUMNS
 from juzhen.core.kinds import Kind as Kind
-from juzhen.core.neighbours import known_answers, neighbours_in_batches
 
 NLI_CLASSES = ("entailment", "neutral", "contradiction")
 NLI_GRADES = (1.0, 0.5, 0.0)
@@ -204,7 +203,7 @@ class Comparisons:
             if examples.missing is not None:
                 left_out |= examples.missing
         else:
-            candidates = further[0][neighbours_in_batches(len(examples))]
+            candidates = further[0][draw_candidates(len(examples))]
             left_out = known_answers(first, further[0], candidates)
         return cls(np.repeat(first, candidates.shape[1]), candidates.ravel(), left_out)
 
@@ -255,3 +254,113 @@ class SentenceUnion:
     def comparisons(self, position: int) -> Comparisons:
         """What is compared in the set at `position`, by numbers of the union."""
         return Comparisons.of(self.sets[position]).renumbered(self.numbers[position])
+
+
+NUM_CANDIDATES = 32
+"""Texts among which the anchor of a positive pair looks for its own, that one included."""
+
+
+def draw_candidates(num_rows: int) -> np.ndarray:
+    """(rows, candidates): of each row those of its batch, itself first; NUM_CANDIDATES, or all where there are fewer.
+
+    Rows are dealt into batches by a fixed shuffle, whatever a job's seed; the last batch is filled up from the one
+    before it, so that every row has as many candidates.
+    """
+    size = min(NUM_CANDIDATES, num_rows)
+    shuffled = np.random.default_rng(0).permutation(num_rows)
+    positions = np.arange(num_rows)
+    starts = np.minimum(positions // max(size, 1) * size, num_rows - size)
+    turns = (positions - starts)[:, None] + np.arange(size)
+    candidates = np.empty((num_rows, size), dtype=np.int64)
+    candidates[shuffled] = shuffled[starts[:, None] + turns % max(size, 1)]
+    return candidates
+
+
+def known_answers(
+    anchors: np.ndarray,
+    positives: np.ndarray,
+    candidates: np.ndarray,
+) -> np.ndarray:
+    """Candidates, (rows, candidates), that are the anchor's own text, or a positive of the same anchor in any row.
+
+    The rule of juzhen.losses.in_batch_negatives.false_negatives, over the whole set. A row's own, the first, is never
+    marked.
+    """
+    span = 1 + int(positives.max(initial=0))
+    pairs = anchors.astype(np.int64) * span + positives
+    marked = np.isin(anchors[:, None].astype(np.int64) * span + candidates, pairs)
+    marked |= candidates == anchors[:, None]
+    marked[:, :1] = False
+    return marked
+
+
+class DrawnDocuments:
+    """Draws positives of other rows of a set for its rows.
+
+    Args:
+        anchors: Number of the anchor's text in each row.
+        positives: Number of the positive's text in each row.
+    """
+
+    def __init__(self, anchors: np.ndarray, positives: np.ndarray) -> None:
+        order = np.argsort(anchors, kind="stable")
+        self._anchors, self._sorted, self._positives = anchors, anchors[order], positives[order]
+        self._documents = np.unique(positives)
+
+    def draw(self, rows: np.ndarray, count: int, *, seed: tuple[int, ...]) -> np.ndarray:
+        """Return `count` documents for each of some rows, int64 (len(rows), count).
+
+        The draw of a row depends on the seed and the row alone, not on the rows next to it. A known answer of its
+        anchor (`known_answers`) is never drawn. Where the set has too few documents, some are drawn twice.
+
+        Args:
+            rows: Rows of the set.
+            count: Documents of each row.
+            seed: Numbers from 0, such as the job's seed and the number of the batch.
+
+        Raises:
+            UserError: Every document of the set answers the anchor of one of the rows.
+        """
+        drawn = np.empty((len(rows), count), dtype=np.int64)
+        for place, row in enumerate(rows.tolist()):
+            anchor = self._anchors[row]
+            start, end = np.searchsorted(self._sorted, [anchor, anchor + 1])
+            known = np.append(self._positives[start:end], anchor)
+            size = min(count + len(known), len(self._documents))
+            tried = np.random.default_rng((*seed, row)).choice(self._documents, size=size, replace=False)
+            fitting = tried[~np.isin(tried, known)]
+            if not len(fitting):
+                raise UserError(
+                    "num_drawn: all documents of the set answer one of its rows, and none is left to draw. "
+                    "Train on a set with more distinct documents"
+                )
+            drawn[place] = np.resize(fitting, count)
+        return drawn
+
+
+CLASSIFIED_KINDS = (Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.LABELLED_TEXT)
+"""Rows with classes."""
+
+
+def judged_split(splits: Mapping[str, Sized]) -> tuple[str, bool]:
+    """The split that a classifier is judged on, and whether that is in folds of it.
+
+    Beside a train split test, else dev, which then is not used to choose the penalty. Where there is only one side,
+    folds of the largest split that there is: no row is judged by a classifier that has seen it.
+    """
+    held_out = [name for name in ("test", "dev") if name in splits]
+    if "train" in splits and held_out:
+        return held_out[0], False
+    return max(splits, key=lambda name: len(splits[name])), True
+
+
+def too_few(labels: Mapping[str, np.ndarray]) -> str | None:
+    """Why no classifier can be made of splits with these class numbers; None where one can."""
+    name, in_folds = judged_split(labels)
+    fitted_on = labels[name if in_folds else "train"]
+    _, counts = np.unique(fitted_on, return_counts=True)
+    if len(counts) < 2:
+        return f"all {len(fitted_on):,} rows to learn from are of one class"
+    if in_folds and counts.min() < 2:
+        return "a class has 1 row only; a classifier needs at least 2 of each"
+    return None

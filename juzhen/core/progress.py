@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from juzhen.core.texts import time_in_words
+from juzhen.core.text import time_in_words
 
 if TYPE_CHECKING:  # what takes time is loaded when something is shown
     from logging import StreamHandler

@@ -1,17 +1,237 @@
 """Result: the numbers that a stage leaves behind, as plain data. Written once, read by `sweeps` without torch."""
 
+import hashlib
+import math
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json
-from juzhen.core.result_shape import Plain, ResultForm
-from juzhen.core.schema import Number, require_form
+from juzhen.core.file_guard import is_own_dir
+from juzhen.core.safe_open import open_regular_file, read_json
+from juzhen.core.schema import Number, Text, Whole, require_form
 from juzhen.core.secrets import redacted
-from juzhen.core.texts import short
-from juzhen.core.whole import write_json
+from juzhen.core.text import short
+
+Metric = Annotated[str, Field(pattern=r"^[^/]+/[^/]+/[^/]+$")]
+Column = Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")]
+Plain = dict[str, Any] | list[Any] | Text | bool | Number | None
+
+
+class ScoreForm(TypedDict):
+    value: Number | None
+    low: NotRequired[Number | None]
+    high: NotRequired[Number | None]
+    count: NotRequired[Whole]
+    worst: NotRequired[Number | None]
+    best: NotRequired[Number | None]
+    why: NotRequired[Text | None]
+
+
+Scores = dict[Metric, ScoreForm]
+
+
+class ThresholdForm(TypedDict):
+    value: Number | None
+    rows: Whole
+    judged_on: Text
+    accuracy: NotRequired[Number | None]
+    precision: NotRequired[Number | None]
+    recall: NotRequired[Number | None]
+    f1: NotRequired[Number | None]
+    why: NotRequired[Text | None]
+
+
+class LayoutForm(TypedDict, total=False):
+    files: dict[str, Any] | None
+
+
+class HubForm(TypedDict, total=False):
+    splits: dict[str, Any] | None
+
+
+class LearningForm(TypedDict, total=False):
+    num_negatives: Whole | None
+    in_batch: bool | None
+
+
+class SetForm(TypedDict, total=False):
+    name: Text
+    kind: Text
+    layout: Text
+    layouts: dict[str, LayoutForm | None]
+    source: Text | None
+    hub: HubForm | None
+    limit: Whole | None
+    view: Text | None
+    learning: LearningForm | None
+    symmetric: bool | None
+
+
+Sets = dict[str, SetForm]
+
+
+class NodeForm(TypedDict, total=False):
+    _target_: Text
+    name: Text | None
+
+
+class BackboneForm(TypedDict, total=False):
+    path: Text
+    name: Text | None
+
+
+class ScheduleForm(TypedDict):
+    name: Text
+    order: NotRequired[list[Text] | None]
+    stages: NotRequired[dict[str, dict[str, Any] | None]]
+    sets: NotRequired[dict[str, dict[str, Any] | None]]
+    sample_by: NotRequired[Text]
+    temperature: NotRequired[Number]
+    weigh_loss: NotRequired[bool]
+
+
+class EvaluationForm(TypedDict, total=False):
+    splits: list[Text]
+    backend: Text
+
+
+class HardwareForm(TypedDict, total=False):
+    precision: Text
+
+
+class MergeForm(TypedDict):
+    method: Text
+    parents: list[Text]
+    weights: NotRequired[Text | list[Number] | None]
+
+
+class ConfigForm(TypedDict, total=False):
+    model: NodeForm
+    loss: NodeForm
+    backbone: BackboneForm
+    dataset: Sets
+    evaluate: Sets | None
+    schedule: Text | ScheduleForm
+    evaluation: EvaluationForm
+    hardware: HardwareForm | None
+    logger: dict[str, Any] | None
+    augmentation: dict[str, Any] | None
+    source: Text
+    data_dir: Text
+    on_bad_row: Text
+    sweep_row: Text | None
+    init_from: Text | None
+    merge: MergeForm
+    debug_rows: Whole | None
+
+
+class UnknownForm(TypedDict):
+    looked_at: Whole
+    texts: Whole
+    pairs: Whole
+    share: Number
+
+
+class LeakedForm(TypedDict):
+    rows: Whole
+    share: Number
+    by_set: NotRequired[dict[str, Whole]]
+
+
+class DataForm(TypedDict, total=False):
+    rows: Whole
+    kind: Text
+    fingerprint: Text
+    unknown: UnknownForm
+    leaked: LeakedForm
+
+
+Data = dict[Column, DataForm]
+
+
+class ParentForm(TypedDict):
+    name: Text
+    key: Text
+    seed: Whole
+    trained_on: list[Text]
+    weight: NotRequired[Number]
+
+
+class TrainedSetForm(TypedDict):
+    batches: Whole
+    rows: Whole
+    share_of_batches: Number
+    share_of_rows: Number
+    loss: NotRequired[Number | None]
+    gradient_norm: NotRequired[Number | None]
+    weight: NotRequired[Number | None]
+    weight_step: NotRequired[Whole]
+
+
+class TrainingForm(TypedDict, total=False):
+    rows_seen: Whole
+    train_seconds: Number | None
+    rows_per_second: Number | None
+    peak_memory_mib: Number | None
+    selected_on: list[Text]
+    parents: list[ParentForm]
+    sets: dict[str, TrainedSetForm]
+
+
+class EnvironmentForm(TypedDict, total=False):
+    command: list[Text] | None
+    git_commit: Text | None
+    device: Text | None
+
+
+class FillForm(TypedDict):
+    sets: Sets
+    data: NotRequired[Data]
+    weights: NotRequired[Text]
+
+
+class ResultForm(TypedDict):
+    name: Text
+    key: Text
+    trained_on: list[Text]
+    scores: Scores
+    config: ConfigForm
+    data: Data
+    training: TrainingForm
+    environment: EnvironmentForm
+    seed: Whole
+    stage: NotRequired[Whole]
+    untrained: NotRequired[Scores]
+    finished_at: NotRequired[Text]
+    weights: NotRequired[Text]
+    filled: NotRequired[list[FillForm]]
+    thresholds: NotRequired[dict[str, ThresholdForm]]
+    transfer: NotRequired[dict[str, dict[str, Any]]]
+    unscored: NotRequired[dict[str, Text]]
+    format_version: NotRequired[Whole]
+
+
+WEIGHT_FILES = ("*.safetensors", "*.bin")
+
+
+def weights_digest(folder: str | Path) -> str:
+    """16 hex digits over the files of weights below an encoder's folder; "" where there are none."""
+    folder = Path(folder)
+    paths = sorted(path for pattern in WEIGHT_FILES for path in folder.rglob(pattern))
+    digest = hashlib.sha256()
+    for path in paths:
+        with open_regular_file(path) as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return digest.hexdigest()[:16] if paths else ""
+
 
 RESULT_FILE = "result.json"
 FORMAT_VERSION = 2
@@ -125,7 +345,7 @@ class Result:
                 an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
     untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
     training    steps, pairs, seconds, pairs per second, last and best validation; `sets`: batches and rows of each set
-    weights     digest of the weights that were left behind (`juzhen.core.weights`), "" where there are none
+    weights     digest of the weights that were left behind (`juzhen.core.result`), "" where there are none
     filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
                 descriptions of the sets; scores and `data` of them are among those of the run
     thresholds  set of 0/1 pairs, positive pairs or triplets → the Threshold that was fitted on its dev split
@@ -227,3 +447,41 @@ class Result:
             ) from None
         except (ValueError, TypeError, RecursionError) as error:
             raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error
+
+
+PROGRESS_FILE = "progress.json"
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run is that has not finished.
+
+    work  training on SET, or what else it does
+    dev   the latest score of the dev sets; `best` the best one
+    left  seconds that this work will still take
+    """
+
+    work: str
+    done: int
+    total: int
+    loss: float | None = None
+    dev: float | None = None
+    best: float | None = None
+    left: float | None = None
+
+    def write(self, run_dir: Path) -> None:
+        """Where nothing can be written, the next checkpoint says so."""
+        if is_own_dir(run_dir):
+            with suppress(OSError, ValueError):
+                write_json(run_dir / PROGRESS_FILE, asdict(self), in_own_folder=True)
+
+    @staticmethod
+    def read(run_dir: str | Path) -> "RunProgress | None":
+        """None where there is none, or it cannot be read."""
+        try:
+            state = RunProgress(**read_json(Path(run_dir) / PROGRESS_FILE))
+            numbers = (state.done, state.total, state.loss, state.dev, state.best, state.left)
+            is_sound = all(number is None or math.isfinite(number) for number in numbers)
+            return state if is_sound and isinstance(state.work, str) else None
+        except (OSError, ValueError, TypeError, RecursionError, UserError):
+            return None

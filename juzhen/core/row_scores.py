@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import TypedDict
 
+from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
-from juzhen.core.opened import require_file
-from juzhen.core.result import Result
-from juzhen.core.result_shape import Column
+from juzhen.core.result import Column, Result
+from juzhen.core.safe_open import require_file
 from juzhen.core.schema import Text, Whole, require_form
-from juzhen.core.texts import short
-from juzhen.core.whole import whole_file
+from juzhen.core.text import short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +81,7 @@ class SetRows:
 class RowScores:
     """What a run left of its single rows.
 
-    weights  digest of the weights that gave the scores (`juzhen.core.weights`), "" where there are none
+    weights  digest of the weights that gave the scores (`juzhen.core.result`), "" where there are none
     sets     `split/dataset` → its rows
     """
 
@@ -144,7 +143,7 @@ class RowScores:
             },
         }
         table = pyarrow.table(columns).replace_schema_metadata({FACTS: json.dumps(facts)})
-        with whole_file(path, "wb", in_own_folder=True) as file:
+        with atomic_write(path, "wb", in_own_folder=True) as file:
             parquet.write_table(table, file, compression="zstd")
 
     def with_sets(self, weights: str, sets: Mapping[str, SetRows]) -> "RowScores":

@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.texts import short
+from juzhen.core.text import short
 
 T = TypeVar("T")
 

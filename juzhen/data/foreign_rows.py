@@ -15,7 +15,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TARGET_COLUMN, TEACHER_SCORE, TEXT_COLUMNS, Kind, negative_columns
-from juzhen.core.texts import short, text_fault
+from juzhen.core.text import short, text_fault
 from juzhen.data.readers import FileTable
 
 log = logging.getLogger(__name__)

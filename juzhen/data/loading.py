@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import JUDGED, Examples, Kind
-from juzhen.core.measures import UNSCORED, first_measure
+from juzhen.core.examples import JUDGED, Examples, Kind, too_few
+from juzhen.core.kinds import UNSCORED, main_metric
 from juzhen.core.result import Score
-from juzhen.core.transfer import too_few
-from juzhen.data.configured import configured_set
-from juzhen.data.files import files_of, has_split
-from juzhen.data.hub import require_hub
+from juzhen.data.convert import convert_rows, with_negatives
+from juzhen.data.probe import TransferTask, asked_tasks
 from juzhen.data.rankings import RankingSet, as_ranking
-from juzhen.data.source import load_examples
-from juzhen.data.spec import DataRequest, DatasetConfig, Source
-from juzhen.data.text import TextTable
-from juzhen.data.transfer import TransferTask, asked_tasks
-from juzhen.data.views import apply_view, with_negatives
+from juzhen.data.readers import files_of, has_split
+from juzhen.data.running_text import TextTable
+from juzhen.data.source import load_examples, require_hub
+from juzhen.data.spec import DataRequest, DatasetConfig, Source, configured_set
 
 if TYPE_CHECKING:
     from juzhen.data.leaks import LeakFilter
@@ -80,7 +77,7 @@ def load_job_data(
     for config in evaluated.values():
         kind = Kind(config.kind)
         for split in job.evaluation.splits if kind not in unscored else ():
-            examples, measure = load_split(job, config, split), first_measure(kind, unscored)
+            examples, measure = load_split(job, config, split), main_metric(kind, unscored)
             if examples is not None:
                 evaluation.append(examples)
             elif measure is not None:  # a text without test file lacks nothing that anybody asked for
@@ -214,7 +211,7 @@ def _training_rows(
     if leaks and kind is not Kind.SENTENCE:
         examples = leaks.without_leaks(examples)
     if examples.kind is not kind:
-        examples = apply_view(examples, kind)
+        examples = convert_rows(examples, kind)
     if config.learning is not None and config.learning.num_negatives is not None:
         examples = with_negatives(examples, config.learning.num_negatives)
     if leaks and kind is Kind.SENTENCE:

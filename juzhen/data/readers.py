@@ -14,19 +14,195 @@ import mmap
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zstandard
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import open_input
-from juzhen.core.texts import short
-from juzhen.data.columnar import COLUMNAR, read_columnar
-from juzhen.data.files import COMPRESSIONS
+from juzhen.core.paths import BUILTIN
+from juzhen.core.safe_open import open_regular_file
+from juzhen.core.text import short
+from juzhen.data.spec import Source
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+    import pyarrow
+    from pyarrow import parquet
+
+
+BUILTIN_DATA = BUILTIN / "data"
+COMPRESSIONS = (".zst", ".gz")
+
+
+def on_disk(path: Path) -> Path | None:
+    """The file, compressed as it is named or otherwise; None when it is not there.
+
+    Raises UserError when only other forms are there, and more than one.
+    """
+    if path.exists():
+        return path
+    present = present_forms(path)
+    if len(present) > 1:
+        raise UserError(
+            f"{path}: not there, but {' and '.join(form.name for form in present)} are; keep only one"
+        )
+    return present[0] if present else None
+
+
+def present_forms(path: Path) -> list[Path]:
+    """The files that are there under that name, packed or not."""
+    plain = path.with_suffix("") if path.suffix in COMPRESSIONS else path
+    forms = [plain, *(plain.with_name(plain.name + suffix) for suffix in COMPRESSIONS)]
+    return [form for form in forms if form.exists()]
+
+
+def has_split(described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path) -> bool:
+    """Whether a split can be read now: all of its files are there, or the hub has it.
+
+    described  a DatasetConfig as plain containers
+    source     the job's; the set's own goes before it
+
+    Opens no file. Raises UserError where it is not clear which file is meant.
+    """
+    if (described.get("source") or source) == Source.HUB:
+        return split in ((described.get("hub") or {}).get("splits") or {})
+    paths = _found(described, split, source=source, data_dir=data_dir)
+    return bool(paths) and all(paths)
+
+
+def files_of(
+    described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path
+) -> list[Path] | None:
+    """The files that a split is read from; None where one of them is missing, or it is read from the hub.
+
+    Arguments and errors: as `has_split`. A dev split that is held out of the lines of train is read from that file.
+    """
+    if (described.get("source") or source) == Source.HUB:
+        return None
+    paths = _found(described, split, source=source, data_dir=data_dir)
+    if not paths and split == "dev":
+        paths = _found(described, "train", source=source, data_dir=data_dir)
+    present = [path for path in paths if path is not None]
+    return present if paths and len(present) == len(paths) else None
+
+
+def _found(
+    described: Mapping[str, Any], split: str, *, source: str, data_dir: str | Path
+) -> list[Path | None]:
+    """Where each file of a split lies, None for one that is missing; empty where the layout names none."""
+    is_builtin = (described.get("source") or source) == Source.BUILTIN
+    folder = BUILTIN_DATA if is_builtin else Path(data_dir).expanduser()
+    layout = described["layouts"].get(described["layout"]) or {}
+    files = layout.get("files") or {}
+    named = files.get(split) or []
+    named = [named] if isinstance(named, str) else named
+    beside = [files[part] for part in ("queries", "corpus") if part in files] if named else []
+    return [on_disk(folder / path) for path in (*named, *beside)]
+
+
+COLUMNAR = (".parquet", ".arrow", ".feather")
+ARROW_FILE = b"ARROW1"
+"""How an Arrow file begins, and `to_feather`'s; what `Dataset.save_to_disk` writes is a stream without it."""
+
+MOST_ROWS_PER_BYTE = 64
+"""More rows than that are a few values repeated without end: some kilobytes of parquet can be 10^9 rows."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that is decoded when it is asked for: others of the file may be large, such as embeddings."""
+
+    path: Path
+    decode: "Callable[[], pyarrow.ChunkedArray]"
+
+    def to_pylist(self) -> list[Any]:
+        with _told(self.path):
+            return self.decode().to_pylist()
+
+
+@dataclass(frozen=True)
+class ColumnarFile:
+    """What a file says of its columns, before one is decoded.
+
+    classes  column → names of its class numbers, where `datasets` has written them beside
+    """
+
+    names: list[str]
+    columns: list[Column]
+    num_rows: int
+    classes: dict[str, list[str]]
+
+
+def read_columnar(path: Path, kind: str, content: "bytes | mmap") -> ColumnarFile:
+    """The columns of a file, none of them decoded yet.
+
+    kind  of COLUMNAR
+
+    Raises UserError for a file that is none of its kind, and for one with more rows than texts fit in.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    source, size = pyarrow.BufferReader(content), len(content)
+    with _told(path):
+        if kind == ".parquet":
+            file = parquet.ParquetFile(source)
+            schema, num_rows = file.schema_arrow, file.metadata.num_rows
+            decode = partial(_of_parquet, file)
+        else:
+            is_file = content[: len(ARROW_FILE)] == ARROW_FILE
+            table = (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(source).read_all()
+            schema, num_rows = table.schema, table.num_rows
+            decode = partial(_of_arrow, table)
+    if num_rows > MOST_ROWS_PER_BYTE * size:
+        raise UserError(f"{path}: {num_rows:,} rows in {size:,} bytes, which no text fits in; is it damaged?")
+    columns = [Column(path, partial(decode, position)) for position in range(len(schema.names))]
+    return ColumnarFile(schema.names, columns, num_rows, _classes(schema.metadata or {}))
+
+
+def _of_parquet(file: "parquet.ParquetFile", position: int) -> "pyarrow.ChunkedArray":
+    names = file.schema_arrow.names
+    if names.count(names[position]) > 1:
+        return file.read().column(position)
+    return file.read(columns=[names[position]]).column(names[position])
+
+
+def _of_arrow(table: "pyarrow.Table", position: int) -> "pyarrow.ChunkedArray":
+    column = table.column(position)
+    column.validate(full=True)  # numbers of a strange file may point outside of it
+    return column
+
+
+def _classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+        return {
+            name: list(map(str, feature["names"]))
+            for name, feature in features.items()
+            if feature.get("_type") == "ClassLabel"
+        }
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}  # it says nothing that can be read: class numbers stay numbers
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Raises UserError with the file for what pyarrow raises."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+        reason = short(" ".join(str(error).split()), 200)
+        raise UserError(f"{path}: damaged, or not of the format that its name says ({reason})") from error
+
 
 LONGEST_LINE = 2**24
 """Characters of a line, 16 million: a text of a book's length. What is longer has no line ends, or is no table."""
@@ -38,7 +214,7 @@ MARKS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf
 
 def decompressed(path: Path) -> bytes:
     """The bytes of the file, unpacked; a file cut short is an error, not a short file."""
-    with open_input(path) as file:
+    with open_regular_file(path) as file:
         raw = file.read()
     suffix = path.suffix.lower()
     if suffix not in COMPRESSIONS:
@@ -52,7 +228,7 @@ def decompressed(path: Path) -> bytes:
 
 def mapped(path: Path) -> mmap.mmap:
     """The file's bytes, of which only those that are looked at take room. Errors: as `decompressed`."""
-    with open_input(path) as file:
+    with open_regular_file(path) as file:
         if not os.fstat(file.fileno()).st_size:
             raise UserError(f"{path}: the file is empty")
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

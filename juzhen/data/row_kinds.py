@@ -27,6 +27,7 @@ from juzhen.data.headers import (
     share_of_numbers,
 )
 from juzhen.data.readers import FileTable
+from juzhen.data.row_checks import listed
 from juzhen.data.tables import (
     AS_IT_LOOKS,
     TableReading,
@@ -37,7 +38,6 @@ from juzhen.data.tables import (
     read_own_table,
     refuse_rows,
 )
-from juzhen.data.verify import listed
 
 _ENTAILS = "entail(s|ment)?|蕴[含涵]"
 YES = (

@@ -16,22 +16,20 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from juzhen.core.csv_rows import csv_text
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.kinds import Kind
-from juzhen.core.numerals import is_position
-from juzhen.core.opened import read_bytes
-from juzhen.core.texts import name_fault, short, text_fault
+from juzhen.core.safe_open import csv_text, read_bytes
+from juzhen.core.text import is_position, name_fault, short, text_fault
+from juzhen.data.dataset_from_table import ORIGIN, Origin, connected_groups, split_groups, write_described
 from juzhen.data.headers import NUMBER, language_of, share_of_numbers
-from juzhen.data.leaks.normalize import normalize
-from juzhen.data.new_set import ORIGIN, Origin, connected_groups, split_groups, write_described
+from juzhen.data.leaks.matching import normalize
 from juzhen.data.rankings import RankingSet
 from juzhen.data.readers import FileTable
+from juzhen.data.row_checks import listed
 from juzhen.data.row_kinds import RawTable, pair_classes, text_cells
 from juzhen.data.rows import table_of_rows
 from juzhen.data.spec import NAME
 from juzhen.data.tables import TableReading, column_place, column_values, names_of, read_own_table
-from juzhen.data.verify import listed
 
 FIELDS = ("query_id", "query", "document_id", "document", "title", "gain")
 """Fields of the three tables that --columns names. In a table of answers `query` and `document` are what it names."""

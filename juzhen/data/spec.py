@@ -13,9 +13,12 @@ from typing import Any, Literal, Protocol, Self
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from juzhen.core.aliases import require_set
 from juzhen.core.errors import nearest
 from juzhen.core.examples import Kind
-from juzhen.core.schema import SCHEMA
+from juzhen.core.paths import DATASETS
+from juzhen.core.safe_open import read_yaml
+from juzhen.core.schema import SCHEMA, validated
 
 NAME = re.compile(r"\w[\w-]*")
 """What a set may be called: its name is part of keys, folders, tables and columns `split/name/metric`."""
@@ -232,3 +235,25 @@ def made_from(verb: str, source: str, origin: str) -> str:
 def parents(origin: str) -> list[str]:
     """The sets that one was made of by our verbs, as its `origin` says, the nearest first."""
     return re.findall(r"juzhen \w+, from ([^/\s]+)/\w+ \(", origin)
+
+
+def described_sets(folder: Path, config_dir: Path | None = None) -> dict[str, Path]:
+    """The files that describe sets, by name, in order.
+
+    folder      of the sets that come with juzhen
+    config_dir  holds a further folder dataset/; None: there is none
+    """
+    further = [] if config_dir is None else sorted((config_dir / "dataset").glob("*.yaml"))
+    return {path.stem: path for path in [*sorted(folder.glob("*.yaml")), *further]}
+
+
+def configured_set(name: str, *, folder: Path = DATASETS, config_dir: Path | None = None) -> DatasetConfig:
+    """The description of a set. Raises UserError, with the nearest name, where there is none."""
+    files = described_sets(folder, config_dir)
+    require_set("set", name, files)
+    return read_description(files[name])
+
+
+def read_description(path: Path) -> DatasetConfig:
+    """What a file of conf/dataset says. Raises UserError where it is no such file."""
+    return validated(DatasetConfig, read_yaml(path), where=str(path))

@@ -12,10 +12,9 @@ from typing import Any
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import UserError
-from juzhen.core.folding import script_table
-from juzhen.core.whole import write_text
+from juzhen.core.atomic_write import write_text
+from juzhen.core.errors import UserError, require_packages
+from juzhen.core.text import script_table
 from juzhen.distillation.vocabulary import token_counts
 
 BYTES = tuple(f"<0x{number:02X}>" for number in range(256))
@@ -64,7 +63,7 @@ def complete_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """Make a tokenizer without unknown characters out of a Unigram tokenizer.
 
-    It folds traditional characters (`juzhen.core.folding.script_table`), drops marks on hanzi, and strips white space
+    It folds traditional characters (`juzhen.core.text.script_table`), drops marks on hanzi, and strips white space
     around a text. Its vocabulary holds the special tokens, 256 bytes, `common_characters`, and the pieces of the given
     tokenizer that the folded texts need most. Two texts that differ after normalization have different token ids.
 

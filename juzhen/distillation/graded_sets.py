@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.contract import VIEWS
-from juzhen.core.csv_rows import csv_text
+from juzhen.core.atomic_write import write_text
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEACHER_SCORE, Examples, Kind
-from juzhen.core.whole import write_text
+from juzhen.core.kinds import CONVERSIONS
+from juzhen.core.safe_open import csv_text
+from juzhen.data.convert import convert_rows
 from juzhen.data.spec import DatasetConfig, made_from
-from juzhen.data.views import apply_view
 from juzhen.metrics.correlation import spearman
 from juzhen.mining.sets import write_description
 
@@ -45,7 +45,7 @@ class Pairs:
 def pairs_to_grade(examples: Examples, *, limit: int | None, seed: int) -> Pairs:
     """The distinct pairs of a set, a triplet being several, in order of appearance; at most `limit` of them."""
     if examples.kind is Kind.TRIPLET:
-        examples = apply_view(examples, Kind.LABELLED_PAIR)
+        examples = convert_rows(examples, Kind.LABELLED_PAIR)
     if examples.kind not in PAIR_KINDS:
         raise UserError(
             f"{examples.name} holds {examples.kind.replace('_', ' ')}s; a cross-encoder scores pairs. Choose a set of "
@@ -121,12 +121,12 @@ class Triplets:
     @classmethod
     def of(cls, examples: Examples, *, limit: int | None, seed: int) -> "Triplets":
         """The triplets of a set, read as such; at most `limit` rows. Raises UserError where there are none."""
-        if Kind.TRIPLET not in (examples.kind, *VIEWS[examples.kind]):
+        if Kind.TRIPLET not in (examples.kind, *CONVERSIONS[examples.kind]):
             raise UserError(
                 f"{examples.name} holds {examples.kind.replace('_', ' ')}s, which cannot be read as triplets. Choose "
                 "pairs with labels, or a set that juzhen mine has written"
             )
-        rows = apply_view(examples, Kind.TRIPLET)
+        rows = convert_rows(examples, Kind.TRIPLET)
         if limit is not None and len(rows) > limit:
             rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:limit]))
         anchors, *documents = rows.columns.values()

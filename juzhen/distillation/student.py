@@ -11,8 +11,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError, require_number
-from juzhen.core.texts import text_fault
-from juzhen.core.truncation import collected
+from juzhen.core.text import text_fault
+from juzhen.core.text_warnings import collected
 from juzhen.distillation.characters import BYTES, complete_tokenizer, shared_tokens
 from juzhen.distillation.vocabulary import most_needed, with_tokens
 from juzhen.encoders.backbone import with_layers

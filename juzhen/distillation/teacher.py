@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from juzhen.core.calibration_files import Fusion
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
-from juzhen.core.fitted import Fusion
 from juzhen.encoders.locate import encoder_folder
 from juzhen.families.registry import PairScorer
 

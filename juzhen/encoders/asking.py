@@ -10,7 +10,7 @@ from torch import nn
 
 from juzhen.core.columns import as_pairs, as_text_list, as_texts, side_by_side
 from juzhen.core.examples import Side
-from juzhen.core.truncation import STRICT, reported
+from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.search import Best, as_hits, check_top_k
 from juzhen.encoders.texts import BATCH_TOKENS

@@ -4,7 +4,7 @@ A shallow encoder that learnt fast is the start of a deeper one.
 """
 
 from juzhen.core.errors import UserError
-from juzhen.core.rooms import offered
+from juzhen.core.lazy_names import offered
 from juzhen.encoders.frozen import has_adapter, remember_layers
 from juzhen.encoders.layers import other_layers, require_growing
 from juzhen.encoders.parts import read_parts

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import open_input, read_yaml
-from juzhen.core.places import CONFIGURATION
-from juzhen.core.texts import short
+from juzhen.core.paths import CONFIGURATION
+from juzhen.core.safe_open import open_regular_file, read_yaml
+from juzhen.core.text import short
 from juzhen.encoders.locate import ADAPTER, WEIGHTS
 from juzhen.encoders.settings_file import naming, read_settings
 
@@ -92,7 +92,7 @@ def base_digest(folder: Path) -> str:
 @lru_cache(maxsize=256)
 def _file_digest(path: Path, modified_ns: int, size: int) -> str:
     """Digest of a file; the other two only tell the cache when it is out of date."""
-    with open_input(path) as file:
+    with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -12,8 +12,8 @@ import torch
 import transformers
 from safetensors.torch import save_file, save_model
 
-from juzhen.core.rooms import offered
-from juzhen.core.whole import whole_folder, write_json, write_text
+from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
+from juzhen.core.lazy_names import offered
 from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.frozen import has_adapter, is_ours_alone
 from juzhen.encoders.grades import GRADES
@@ -37,13 +37,13 @@ def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> P
     card  facts for the README: `name` is the title, the rest becomes a table (nested dicts become tables of
           their own); `thresholds`, set → score, are those by which `encoder.is_same` decides
 
-    The files appear together (`juzhen.core.whole`). What sentence-transformers cannot compute has a modules.json that
-    names our class, so that it cannot load the folder with another meaning. Raises UserError when the folder holds
-    anything that was not written so, or was changed since.
+    The files appear together (`juzhen.core.atomic_write`). What sentence-transformers cannot compute has a
+    modules.json that names our class, so that it cannot load the folder with another meaning. Raises UserError when
+    the folder holds anything that was not written so, or was changed since.
     """
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(folder) as part:
+    with atomic_write_dir(folder) as part:
         write_encoder(encoder, part, card)
     return folder
 

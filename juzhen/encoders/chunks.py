@@ -12,11 +12,10 @@ import torch
 from jaxtyping import Float, Int
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_texts
+from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.finite import require_finite
-from juzhen.core.rooms import offered
-from juzhen.core.truncation import STRICT, Truncations, current, reported
+from juzhen.core.lazy_names import offered
+from juzhen.core.text_warnings import STRICT, Truncations, current, reported
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.settable import check_count

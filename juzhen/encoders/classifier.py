@@ -9,9 +9,9 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import PretrainedConfig
 
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError, require_choice
-from juzhen.core.finite import require_finite_weights
-from juzhen.core.rooms import offered
+from juzhen.core.lazy_names import offered
 from juzhen.encoders.base import weight_files
 from juzhen.encoders.first_look import EncoderFiles, find_encoder
 from juzhen.encoders.layout import Layout

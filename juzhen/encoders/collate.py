@@ -209,7 +209,7 @@ def _leave_out(tokens: Tokens, unpooled: Int[np.ndarray, "sentences"]) -> Tokens
 
 
 def given_tensors(examples: Examples, rows: np.ndarray) -> dict[str, torch.Tensor]:
-    """What a set says of these rows, by the names of `juzhen.core.tensors`."""
+    """What a set says of these rows, by the names of `juzhen.core.batch`."""
     arrays = {
         "teacher_scores": examples.teacher_scores,
         "missing": examples.missing,

@@ -11,11 +11,11 @@ from torch.nn import functional
 from transformers import PretrainedConfig
 
 from juzhen.core.batch import Tokens
-from juzhen.core.contract import sorts_of_texts
-from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.rooms import offered
+from juzhen.core.kinds import text_roles
+from juzhen.core.lazy_names import offered
+from juzhen.core.machine import open_device
 from juzhen.encoders.classifier import read_theirs
 from juzhen.encoders.cross_encoder_input import PairTemplate
 from juzhen.encoders.grades import checked_grades
@@ -164,7 +164,7 @@ class CrossEncoder(PairEncoder):
 
     def require_order(self, name: str, kind: Kind | None, symmetric: bool | None) -> None:
         """Raises UserError for a set whose two sides may not be exchanged, where scores are the mean of both orders."""
-        if self.symmetric and (sides := sorts_of_texts(kind, symmetric)):
+        if self.symmetric and (sides := text_roles(kind, symmetric)):
             raise UserError(
                 f"{name}: {sides} cannot be exchanged, and this cross-encoder scores the mean of both orders "
                 "(symmetric: true in its crossencoder.json); leave the set out, or train one with symmetric=false"

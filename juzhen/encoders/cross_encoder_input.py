@@ -12,8 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind, Side
-from juzhen.core.neighbours import DrawnDocuments
+from juzhen.core.examples import DrawnDocuments, Examples, Kind, Side
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.collate import SentenceCollator, given_tensors
 from juzhen.encoders.packing import pack

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from juzhen.core.examples import Examples
-from juzhen.core.numerals import percent
-from juzhen.data.text import TextTable
+from juzhen.core.text import percent
+from juzhen.data.running_text import TextTable
 from juzhen.encoders.chunks import lost_tokens
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder

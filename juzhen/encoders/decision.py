@@ -8,12 +8,12 @@ import numpy as np
 from torch import nn
 from typing_extensions import TypedDict
 
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError, require_choice
-from juzhen.core.opened import read_json
+from juzhen.core.result import weights_digest
+from juzhen.core.safe_open import read_json
 from juzhen.core.schema import Number, Text, require_form
-from juzhen.core.texts import short
-from juzhen.core.weights import weights_digest
-from juzhen.core.whole import write_json
+from juzhen.core.text import short
 
 THRESHOLDS_FILE = "thresholds.json"
 NO_THRESHOLD = (

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 
 from juzhen.core.array_cache import FILE, ArrayCache
-from juzhen.core.finite import require_finite, sound_rows
+from juzhen.core.columns import require_finite, sound_rows
 from juzhen.encoders.pooled_encoder import SIZES, PooledEncoder
 from juzhen.encoders.special_tokens import tokenizer_digest
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import UserError
-from juzhen.core.network import hub_problem
-from juzhen.core.rooms import offered
+from juzhen.core.errors import UserError, require_packages
+from juzhen.core.lazy_names import offered
+from juzhen.core.process import hub_problem
 from juzhen.encoders.base import BASE_FILE, Base, base_digest, is_adapter, read_base, require_base
 from juzhen.encoders.layout import (
     MODULES_FILE,

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from juzhen.core.rooms import offered
+from juzhen.core.lazy_names import offered
 from juzhen.encoders.base import Base
 from juzhen.encoders.locate import locate_folder
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.constants import constants
+from juzhen.core.batch import constants
 from juzhen.core.errors import UserError
 from juzhen.core.examples import NLI_GRADES
 

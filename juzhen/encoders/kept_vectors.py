@@ -11,7 +11,7 @@ from juzhen.core.batch import Batch, Sharing
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.progress import progress_bar
-from juzhen.core.truncation import reported
+from juzhen.core.text_warnings import reported
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.embedding_cache import HALF, EmbeddingCache, Vectors
 from juzhen.encoders.pooling import unit

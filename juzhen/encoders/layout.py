@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json
-from juzhen.core.texts import short
+from juzhen.core.safe_open import read_json
+from juzhen.core.text import short
 from juzhen.encoders.pooling import POOLINGS, check_pooling, mode_of
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.routes import FILES, ROUTERS, Side, modules_of

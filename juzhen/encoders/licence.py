@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from juzhen.core.opened import read_bytes
+from juzhen.core.safe_open import read_bytes
 
 CARD = "README.md"
 LINKS = {"cc-by-sa-4.0": "https://creativecommons.org/licenses/by-sa/4.0/"}

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from juzhen.core.errors import UserError, foreign_reason, nearest
-from juzhen.core.network import hub_problem
-from juzhen.core.opened import require_file
-from juzhen.core.places import PACKAGE, ROOT, newest
-from juzhen.core.texts import short
+from juzhen.core.paths import PACKAGE, ROOT, newest
+from juzhen.core.process import hub_problem
+from juzhen.core.safe_open import require_file
+from juzhen.core.text import short
 from juzhen.encoders.layout import MODULES_FILE, OWN_FILE, is_static
 from juzhen.encoders.prompts import PROMPTS_FILE
 from juzhen.encoders.settings_file import naming, read_settings

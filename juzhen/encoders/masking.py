@@ -17,8 +17,8 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokeni
 from transformers.modeling_outputs import BaseModelOutput
 
 from juzhen.core.batch import Tokens, mapped
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError, require_choice, require_number
-from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.locate import has_weights
 from juzhen.encoders.packing import FILL_TO
 from juzhen.encoders.special_tokens import special_around

@@ -4,7 +4,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from juzhen.core.markup import in_markdown
+from juzhen.core.text import in_markdown
 from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead, why_padded
 from juzhen.encoders.frozen import adapter_facts
 from juzhen.encoders.licence import licence_note

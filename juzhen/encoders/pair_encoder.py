@@ -11,13 +11,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list, side_by_side
+from juzhen.core.columns import as_column, as_pairs, as_text, as_text_list, require_finite, side_by_side
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.finite import require_finite
+from juzhen.core.machine import warn_forked
 from juzhen.core.progress import progress_bar
-from juzhen.core.threads import tell_of_fork
-from juzhen.core.truncation import STRICT, reported
+from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.chunks import UNLIMITED
 from juzhen.encoders.cross_encoder_input import pack_joint
 from juzhen.encoders.decision import Decides
@@ -188,7 +187,7 @@ class PairEncoder(Decides, Shareable, Settable):
             raise UserError(
                 f"{len(first)} first texts and {len(second)} second ones: expected as many of each"
             )
-        tell_of_fork()
+        warn_forked()
         sides = self.tables(first, second, progress=show_progress)
         orders = [sides, sides[::-1]] if self.symmetric else [sides]
         lengths = self.room(sides[0].lengths, sides[1].lengths)

@@ -11,8 +11,8 @@ from transformers import BitsAndBytesConfig, PretrainedConfig, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from juzhen.core.errors import UserError, require_number
-from juzhen.core.rooms import offered
-from juzhen.core.threads import limit_threads
+from juzhen.core.lazy_names import offered
+from juzhen.core.machine import limit_threads
 from juzhen.encoders.architectures import set_attention
 from juzhen.encoders.base import Base
 from juzhen.encoders.first_look import (

@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 
-from juzhen.core.columns import as_texts
+from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError
-from juzhen.core.finite import require_finite
 from juzhen.core.progress import progress_bar
 from juzhen.encoders.chunks import Passages, Wrapping, encoded, require_plain, room_of
 from juzhen.encoders.parts import num_positions

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from juzhen.core.errors import UserError
-from juzhen.core.texts import short
+from juzhen.core.text import short
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

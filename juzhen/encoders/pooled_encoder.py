@@ -17,7 +17,7 @@ from juzhen.core.columns import as_column, check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.encoders.architectures import without_cache
 from juzhen.encoders.micro_batches import in_micro_batches
 from juzhen.encoders.packing import (

@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from juzhen.core.columns import sound_rows
 from juzhen.core.errors import UserError, require_choice
-from juzhen.core.finite import sound_rows
 
 
 @runtime_checkable

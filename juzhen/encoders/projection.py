@@ -11,9 +11,9 @@ from safetensors.torch import save_model
 from torch import Tensor, nn
 from torch.nn import functional
 
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError, require_choice
-from juzhen.core.texts import short
-from juzhen.core.whole import write_json
+from juzhen.core.text import short
 from juzhen.encoders.layout import EMBEDDING, TOKEN_STATES
 from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.settings_file import naming, read_settings, read_tensors

@@ -8,7 +8,7 @@ from typing import Self
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.errors import UserError
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.encoders.prompts import Prompts, as_prompts
 from juzhen.encoders.settable import Settable
 from juzhen.encoders.templates import Templates

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from juzhen.core.errors import UserError, nearest, require_choice
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.encoders.spec import NO_PROMPT, BackboneConfig
 
 if TYPE_CHECKING:  # it loads numpy, and --help should not wait for that

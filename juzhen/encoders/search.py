@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import UserError
-from juzhen.core.processor import num_cores
+from juzhen.core.errors import UserError, require_packages
+from juzhen.core.machine import num_cores
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import require_finite_vectors

@@ -11,13 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_pairs, as_text_list, as_texts, as_vectors, side_by_side
-from juzhen.core.devices import open_device
+from juzhen.core.columns import as_pairs, as_text_list, as_texts, as_vectors, require_finite, side_by_side
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.core.finite import require_finite
+from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
-from juzhen.core.threads import tell_of_fork
 from juzhen.encoders.chunks import EncodesPassages, LongTexts, computed, note_truncated
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.embedding_cache import EmbeddingCache
@@ -362,7 +360,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         progress: bool | None,
     ) -> Float[np.ndarray, "sentences dim"]:
         """Embeddings of distinct texts; those that the cache lacks are encoded and kept."""
-        tell_of_fork()
+        warn_forked()
         if workers is not None:
             workers.check(self)
         name, compute = (BY_ITSELF, self.infer) if backend is None else (backend.name, backend.encode)

@@ -6,7 +6,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.errors import UserError, nearest
-from juzhen.core.texts import short
+from juzhen.core.text import short
 
 
 class Settable(nn.Module):

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from juzhen.core import opened
+from juzhen.core import safe_open
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError, foreign_reason
-from juzhen.core.finite import require_finite_weights
-from juzhen.core.texts import short
+from juzhen.core.text import short
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +26,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         UserError: The file is missing, is no JSON or holds no object, or a number in it is NaN or infinite.
     """
     with naming(str(path)):
-        settings = opened.read_json(path)
+        settings = safe_open.read_json(path)
         if not isinstance(settings, dict):
             raise ValueError(f"its content is {short(repr(settings))}, expected an object {{…}}")
     for key, number in _numbers(settings):

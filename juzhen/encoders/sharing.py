@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.rooms import offered
+from juzhen.core.lazy_names import offered
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.peer_options import PeerNames, takes_peer_options
 

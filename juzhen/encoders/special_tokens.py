@@ -11,9 +11,9 @@ import transformers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerBase
 
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json
-from juzhen.core.whole import write_json
+from juzhen.core.safe_open import read_json
 from juzhen.encoders.settings_file import read_settings
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"

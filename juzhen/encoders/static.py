@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
-from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.layout import STATIC, static_shape
 from juzhen.encoders.locate import WEIGHTS
 from juzhen.encoders.settings_file import naming, read_tensors

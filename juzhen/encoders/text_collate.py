@@ -7,7 +7,7 @@ import torch
 
 from juzhen.core.batch import Batch, Tokens
 from juzhen.core.examples import Examples, Kind
-from juzhen.data.text import TextTable
+from juzhen.data.running_text import TextTable
 from juzhen.encoders.augmentation import SentenceChanges
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder

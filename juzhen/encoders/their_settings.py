@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.encoders.settings_file import read_settings
 
 LENGTH_FILE = "sentence_bert_config.json"

@@ -22,8 +22,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
-from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.layout import is_static
 from juzhen.encoders.settings_file import naming, read_settings
 from juzhen.encoders.static import StaticConfig, read_static, read_static_config, read_static_tokenizer

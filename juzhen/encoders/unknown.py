@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
 from juzhen.core.errors import UserError
-from juzhen.core.truncation import current
-from juzhen.core.unknown import SAMPLED, Unknown, equal_pairs, number_in, unknown_characters
+from juzhen.core.text_warnings import SAMPLED, Unknown, current, equal_pairs, number_in, unknown_characters
 from juzhen.encoders.token_table import TokenTable
 
 PORTION = 4_096

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.network import hub_problem
-from juzhen.core.owned import LIST
+from juzhen.core.file_guard import LIST
+from juzhen.core.process import hub_problem
 from juzhen.encoders.bundle import write_encoder
 from juzhen.encoders.frozen import for_others
 

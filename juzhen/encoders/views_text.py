@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_bytes, read_text
-from juzhen.core.places import BUILTIN
-from juzhen.core.texts import split_lines
+from juzhen.core.paths import BUILTIN
+from juzhen.core.safe_open import read_bytes, read_text
+from juzhen.core.text import split_lines
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.views import Views
 

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
-from juzhen.core.threads import limit_threads
+from juzhen.core.machine import limit_threads, open_device
 from juzhen.encoders.bundle import write_encoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.settable import check_count

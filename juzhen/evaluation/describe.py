@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.core.examples import Examples, Kind, Side
-from juzhen.core.neighbours import NUM_CANDIDATES
-from juzhen.core.unknown import Unknown, added
+from juzhen.core.examples import NUM_CANDIDATES, Examples, Kind, Side
+from juzhen.core.text_warnings import Unknown, added
 from juzhen.data.leaks import Seen
-from juzhen.data.text import TextTable
+from juzhen.data.running_text import TextTable
 from juzhen.encoders.chunks import most_tokens, uncut
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cut import Cut

@@ -2,8 +2,8 @@
 
 import torch
 
-from juzhen.core.devices import present_devices
 from juzhen.core.errors import UserError
+from juzhen.core.machine import present_devices
 from juzhen.evaluation.spec import HardwareConfig
 
 

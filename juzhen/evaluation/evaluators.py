@@ -12,13 +12,13 @@ from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from juzhen.core.batch import Batch
+from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import NLI_GRADES, Comparisons, Kind, SentenceUnion, Side
-from juzhen.core.finite import require_finite
-from juzhen.core.measures import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
+from juzhen.core.kinds import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.result import Score
+from juzhen.data.probe import TransferTask
 from juzhen.data.rankings import RankingSet
-from juzhen.data.transfer import TransferTask
 from juzhen.encoders.grades import similarity
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.evaluation.plan import ALIKE, NOTHING, CosinePlan, EvaluationPlan, Evaluator, Sets, Tables

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from juzhen.core.atomic_write import KEPT_ASIDE
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Kind
 from juzhen.core.nodes import name_of
-from juzhen.core.result import RESULT_FILE, STAGES, Result
+from juzhen.core.result import RESULT_FILE, STAGES, Result, weights_digest
 from juzhen.core.schema import validated
-from juzhen.core.weights import weights_digest
-from juzhen.core.whole import KEPT_ASIDE
-from juzhen.data.files import has_split
+from juzhen.data.readers import has_split
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.models.lexical import LEXICAL

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.folding import inverse_table, script_table
-from juzhen.core.truncation import collected
-from juzhen.core.unknown import Unknown
+from juzhen.core.text import inverse_table, script_table
+from juzhen.core.text_warnings import Unknown, collected
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.unknown import ReadSentences, characters

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
+from juzhen.core.machine import describe_environment
 from juzhen.core.nodes import name_of, numbers_of
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores

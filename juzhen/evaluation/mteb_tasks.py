@@ -13,13 +13,13 @@ from datasets import Dataset, DatasetDict
 from mteb.models.model_meta import ModelMeta, ScoringFunction
 from typing_extensions import TypedDict
 
+from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind, Side
-from juzhen.core.network import hub_problem
-from juzhen.core.opened import read_shaped
-from juzhen.core.owned import require_ours
-from juzhen.core.whole import write_json
-from juzhen.data.audit.sources import ConfiguredSets
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.process import hub_problem
+from juzhen.core.safe_open import read_shaped
+from juzhen.data.rows import ConfiguredSets
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 
@@ -157,7 +157,7 @@ def run_tasks(model: RunEncoder, tasks: Sequence[Any], out: Path) -> list[dict[s
     meta = model.mteb_model_meta
     folder = out / "results" / str(meta.name).replace("/", "__") / str(meta.revision)
     paths = {task.metadata.name: folder / f"{task.metadata.name}.json" for task in tasks}
-    require_ours(folder / "model_meta.json", *paths.values())
+    check_overwritable(folder / "model_meta.json", *paths.values())
     earlier_results = {
         name: read_shaped(path, TaskFile, "Take the file away, or type another --out")
         if path.is_file()

@@ -18,10 +18,10 @@ from juzhen.backends.names import BackendName
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, TEXT_COLUMNS, Examples, Kind, SentenceUnion, Side, sides_of
-from juzhen.core.measures import UNSCORED
+from juzhen.core.kinds import UNSCORED
 from juzhen.core.result import Score
+from juzhen.data.probe import TransferTask
 from juzhen.data.rankings import RankingSet, StandardQuestions, as_ranking, as_standard_questions
-from juzhen.data.transfer import TransferTask
 from juzhen.encoders.chunks import computed
 from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
 from juzhen.encoders.pooling import cut_to, pair_scores, sides

@@ -11,23 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from juzhen.core.accelerator import require_accelerator
 from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
+from juzhen.core.examples import Examples, Kind, too_few
+from juzhen.core.machine import limit_threads, require_accelerator
 from juzhen.core.progress import progress_bar
-from juzhen.core.threads import limit_threads
-from juzhen.core.transfer import too_few
-from juzhen.core.truncation import collected, current, reported
-from juzhen.data.configured import configured_set
+from juzhen.core.text_warnings import collected, current, reported
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
+from juzhen.data.probe import TransferTask
 from juzhen.data.rankings import RankingSet
 from juzhen.data.rows import as_examples, set_and_split
 from juzhen.data.sampler import TokenBudget
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, configured_set
 from juzhen.data.tables import is_table
-from juzhen.data.transfer import TransferTask
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder

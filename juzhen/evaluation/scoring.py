@@ -9,21 +9,21 @@ import numpy as np
 from jaxtyping import Float
 
 from juzhen.core.examples import RANKED, TEXT_COLUMNS, Examples, Kind
-from juzhen.core.markup import markdown_table
-from juzhen.core.measures import (
+from juzhen.core.kinds import (
     AMONG_FEW,
     CLASS_MEANS,
     MEASURES,
     RANKINGS,
     STANDARD_RANKS,
     V_MEASURE,
+    main_metric_keys,
     metric_key,
     metric_title,
     ranking_measure,
-    speaking_keys,
 )
 from juzhen.core.result import WITHOUT_LEAKS, Score, Threshold, nested_name
 from juzhen.core.row_scores import PLACES, SetRows
+from juzhen.core.text import markdown_table
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet, StandardQuestions
 from juzhen.evaluation.decisions import fitted_thresholds
@@ -85,7 +85,7 @@ class Evaluation:
 
     def __str__(self) -> str:
         """A table: of each set what it is measured by, the value with its 95 % interval, and the rows; thresholds."""
-        spoken = speaking_keys(self.scores)
+        spoken = main_metric_keys(self.scores)
         columns = [key.rpartition("/")[0] for key in self.scores]
         body = [
             (

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError
-from juzhen.core.measures import metric_key, ranking_measure
+from juzhen.core.kinds import metric_key, ranking_measure
 from juzhen.core.schema import SCHEMA
 
 SPLITS = ("dev", "test")

@@ -8,13 +8,13 @@ import numpy as np
 from juzhen.core.aliases import require_set
 from juzhen.core.errors import UserError
 from juzhen.core.kinds import Kind
-from juzhen.core.texts import text_fault
-from juzhen.data.audit.sources import ConfiguredSets
-from juzhen.data.configured import read_description
+from juzhen.core.text import text_fault
 from juzhen.data.probe import Probe
 from juzhen.data.readers import suffix_of
+from juzhen.data.row_checks import listed
 from juzhen.data.row_kinds import Guess, guess, read_raw
-from juzhen.data.rows import split_raw
+from juzhen.data.rows import ConfiguredSets, split_raw
+from juzhen.data.spec import read_description
 from juzhen.data.tables import (
     AS_IT_LOOKS,
     TableReading,
@@ -28,7 +28,6 @@ from juzhen.data.tables import (
     warn_dropped,
     with_split_cells,
 )
-from juzhen.data.verify import listed
 from juzhen.evaluation.space import TextSet
 
 FIELDS = ("text", "label")

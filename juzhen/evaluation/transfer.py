@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples
-from juzhen.core.transfer import KINDS, too_few
+from juzhen.core.examples import CLASSIFIED_KINDS, Examples, too_few
 from juzhen.data.loading import cut
-from juzhen.data.transfer import TransferTask
+from juzhen.data.probe import TransferTask
 from juzhen.encoders import SentenceEncoder
 from juzhen.metrics.transfer import Features, TransferScore, classify, combined
 
@@ -32,7 +31,7 @@ def transfer(
     if not given_splits:
         raise UserError("no split has a file; type --data-dir <folder that holds the data sets>")
     task = TransferTask(next(iter(given_splits.values())).name, given_splits)
-    if task.kind not in KINDS:
+    if task.kind not in CLASSIFIED_KINDS:
         raise UserError(
             f"{task.name}: its rows are {task.kind}s; transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
             "snli, or texts with a class, such as tnews"

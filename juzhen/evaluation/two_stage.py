@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from juzhen.core.errors import UserError
-from juzhen.core.measures import RANKINGS, ranking_measure
+from juzhen.core.kinds import RANKINGS, ranking_measure
 from juzhen.core.result import Score
-from juzhen.core.truncation import collected
+from juzhen.core.text_warnings import collected
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation.run import Pass

@@ -5,7 +5,7 @@ What is named here is loaded, and torch with it, when it is first asked for.
 
 from typing import TYPE_CHECKING
 
-from juzhen.core.lazy import lazily
+from juzhen.core.lazy_names import lazily
 
 if TYPE_CHECKING:
     from juzhen.export.folder import export_encoder

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
 from juzhen.core.errors import UserError
-from juzhen.core.markup import in_markdown
-from juzhen.core.opened import read_text
-from juzhen.core.whole import whole_folder, write_json, write_text
+from juzhen.core.safe_open import read_text
+from juzhen.core.text import in_markdown
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
 from juzhen.encoders.frozen import merged
@@ -58,7 +58,7 @@ def export_encoder(
         raise UserError(f"--format {format} is judged by what it loses on a set: name one, --sets demo_sts")
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(folder) as part:
+    with atomic_write_dir(folder) as part:
         full = merged(encoder)  # the proof compares with the adapter as it is
         prepared: Any = full if isinstance(encoder, PairEncoder) else finished(full, dim, format)
         if format is Format.STATIC:

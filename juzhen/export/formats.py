@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from juzhen.core.commands import require_packages
+from juzhen.core.errors import require_packages
 
 SETTINGS = "export.json"
 """What a program has to know beside the graph: kind, prompt, outputs."""

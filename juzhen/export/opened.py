@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError, foreign_reason
-from juzhen.core.opened import read_shaped, require_file
+from juzhen.core.safe_open import read_shaped, require_file
 from juzhen.core.schema import Number, Text
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity

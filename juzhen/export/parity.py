@@ -14,8 +14,8 @@ import torch
 
 from juzhen.backends import open_backend
 from juzhen.backends.names import MOST_DIFFERENCE, BackendName
+from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
-from juzhen.core.finite import require_finite
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooling import unit

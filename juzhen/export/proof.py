@@ -11,13 +11,12 @@ import numpy as np
 import torch
 
 from juzhen.backends.names import MOST_DIFFERENCE
+from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
-from juzhen.core.finite import require_finite
-from juzhen.core.kinds import CORRELATIONS
-from juzhen.core.markup import markdown_table
-from juzhen.core.measures import MEASURES
-from juzhen.core.processor import processor_name
+from juzhen.core.kinds import CORRELATIONS, MEASURES
+from juzhen.core.machine import processor_name
+from juzhen.core.text import markdown_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.pair_encoder import PairEncoder

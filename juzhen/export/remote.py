@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float
 from typing_extensions import TypedDict
 
+from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
-from juzhen.core.finite import require_finite
-from juzhen.core.opened import parse_json
+from juzhen.core.safe_open import parse_json
 from juzhen.core.schema import Number, Text, Whole, require_form
 
 SECONDS = 120.0

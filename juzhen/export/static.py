@@ -16,8 +16,8 @@ from safetensors.numpy import save_file
 from sklearn.decomposition import PCA
 from tokenizers import Tokenizer
 
-from juzhen.core.finite import require_finite
-from juzhen.core.whole import write_json, write_text
+from juzhen.core.atomic_write import write_json, write_text
+from juzhen.core.columns import require_finite
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.special_tokens import special_around
 from juzhen.encoders.token_table import TokenTable

@@ -12,8 +12,8 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, Side
-from juzhen.core.measures import UNSCORED
-from juzhen.core.rooms import offered
+from juzhen.core.kinds import UNSCORED
+from juzhen.core.lazy_names import offered
 from juzhen.encoders.asking_collate import AskingCollator, as_asked
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.collate import SentenceCollator

@@ -11,9 +11,9 @@ from typing import IO, Any, Literal, Protocol
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from juzhen.core.commands import require_packages
-from juzhen.core.opened import require_file
-from juzhen.core.processor import num_cores
+from juzhen.core.errors import require_packages
+from juzhen.core.machine import num_cores
+from juzhen.core.safe_open import require_file
 from juzhen.encoders.quantized import quantize
 from juzhen.encoders.search import DOCUMENTS_AT_ONCE, QUERIES_AT_ONCE, Best, made_of
 

@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, require_choice, require_packages
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.hits import IndexHit
 from juzhen.index.index import Index, check_encoder, prepare_queries

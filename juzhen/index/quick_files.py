@@ -19,11 +19,11 @@ import numpy as np
 from jaxtyping import Int
 
 from juzhen.core.array_cache import read_arrays, write_arrays
+from juzhen.core.atomic_write import atomic_write, clear_leftovers, remove_file
 from juzhen.core.errors import UserError
-from juzhen.core.opened import open_input, require_file
-from juzhen.core.owned import own_folder
+from juzhen.core.file_guard import claim_dir
 from juzhen.core.progress import progress_bar
-from juzhen.core.whole import clear_leftovers, remove_file, whole_file
+from juzhen.core.safe_open import open_regular_file, require_file
 from juzhen.index.dense import LEAST, Dense, open_dense, write_dense
 from juzhen.index.store import DATABASE, Store
 from juzhen.metrics.bm25 import BM25
@@ -126,13 +126,13 @@ def derive(store: Store, folder: Path, *, progress: bool | None = None) -> None:
     name = f"{latest + 1:06d}"
     paths = dense_file(folder, name), lexical_file(folder, name)
     with (
-        whole_file(paths[0], "wb", in_own_folder=True) as file,
+        atomic_write(paths[0], "wb", in_own_folder=True) as file,
         progress_bar("building the index", len(numbers), shown=progress) as advance,
     ):
         shape = {"count": len(numbers), "dim": facts["dim"]}
         write_dense(file, facts["kind"], store.portions, **shape, before=before, advance=advance)
     texts = [text for _, text in store.texts()]
-    with whole_file(paths[1], "wb", in_own_folder=True) as file:
+    with atomic_write(paths[1], "wb", in_own_folder=True) as file:
         write_arrays(file, BM25(texts, tokens=facts["tokens"]).arrays(), key=paths[1].stem)
     blob = numbers.astype("<i8").tobytes()
     store.set_generation(name, blob)
@@ -149,7 +149,7 @@ def mend(folder: Path, problem: DifferentFilesError) -> bool:
     """Make quick files anew that differ from what was written, and print one line; False where that cannot be done."""
     try:
         folder = folder.resolve()  # behind a link to the newest of several indexes
-        own_folder(folder)
+        claim_dir(folder)
         store = Store(folder / DATABASE, writes=True, patience=0)
         try:
             with store.transaction():
@@ -204,5 +204,5 @@ def _entry(status: stat_result, digest: str) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> str:
-    with open_input(path) as file:
+    with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

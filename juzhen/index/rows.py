@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.texts import short, text_fault
+from juzhen.core.text import short, text_fault
 from juzhen.data.tables import (
     AS_IT_LOOKS,
     TableReading,

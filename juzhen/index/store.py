@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from juzhen.core.atomic_write import open_database, require_room
 from juzhen.core.errors import UserError, require_choice
-from juzhen.core.opened import require_file
-from juzhen.core.texts import short
-from juzhen.core.whole import open_database, require_room
+from juzhen.core.safe_open import require_file
+from juzhen.core.text import short
 from juzhen.encoders.chunks import Passages
 from juzhen.index.dense import KINDS
 from juzhen.metrics.bm25 import TOKENS

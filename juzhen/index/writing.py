@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from juzhen.core.atomic_write import require_room
 from juzhen.core.errors import UserError
-from juzhen.core.owned import own_folder
+from juzhen.core.file_guard import claim_dir
 from juzhen.core.progress import progress_bar
-from juzhen.core.texts import short
-from juzhen.core.truncation import reported
-from juzhen.core.whole import require_room
+from juzhen.core.text import short
+from juzhen.core.text_warnings import reported
 from juzhen.encoders.chunks import Passages
 from juzhen.encoders.passages import require_chunks
 from juzhen.encoders.pooling import unit
@@ -95,7 +95,7 @@ def build(
     if kind not in ("flat", "binary"):
         require_faiss(kind)
     cut_of(tokens)
-    own_folder(folder)
+    claim_dir(folder)
     rows.check_metadata()
     reader = reader_of(encoder, prompt_name, prompt)
     if passages is not None:
@@ -205,7 +205,7 @@ def remove(folder: Path, ids: Sequence[str]) -> None:
 def _changed(folder: Path, *, num_texts: int = 0) -> Iterator[Store]:
     """num_texts: how many will be encoded, for which there must be room."""
     require_index(folder)
-    own_folder(folder)
+    claim_dir(folder)
     store = Store(folder / DATABASE, writes=True)
     try:
         facts = store.facts()

@@ -11,7 +11,7 @@ asked for. `juzhen.losses.loss` says what a loss is handed and what it declares.
 import re
 from pathlib import Path
 
-from juzhen.core.lazy import lazily
+from juzhen.core.lazy_names import lazily
 
 _HOMES = {
     name: path.stem

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from torch import Tensor
 
+from juzhen.core.batch import TENSORS
 from juzhen.core.errors import UserError
-from juzhen.core.tensors import TENSORS
 
 GOLD = ("targets", "labels", "classes", "grades", "teacher_scores")
 """Arguments that come from data, in which NaN is a missing value."""

@@ -14,9 +14,9 @@ from pydantic import BaseModel, create_model
 from torch import Tensor, nn
 
 from juzhen.core.aliases import LOSS_FLAGS
+from juzhen.core.batch import TENSORS
 from juzhen.core.examples import Kind
 from juzhen.core.schema import STRICT, fitting
-from juzhen.core.tensors import TENSORS
 from juzhen.losses.arguments import checks_arguments
 
 LossOutput = tuple[Float[Tensor, ""], dict[str, Tensor]]
@@ -58,7 +58,7 @@ class Loss(nn.Module, ABC):
     """A function from tensors to a scalar: `loss(scores, targets)`, and with what is worth logging `loss.with_logs(…)`.
 
     A subclass writes `with_logs`, whose arguments are the tensors that it reads, by their names in
-    `juzhen.core.tensors`. Their shapes are checked (`juzhen.losses.arguments`): a column (N, 1) is read as (N,), what
+    `juzhen.core.batch`. Their shapes are checked (`juzhen.losses.arguments`): a column (N, 1) is read as (N,), what
     does not fit is refused, and so is NaN for a label. Embeddings need not be normalised. The numbers of a loss are
     annotated attributes, which the constructor takes by name; types of `juzhen.losses.options` say which values they
     may have. What a loss needs of data and model is written in class attributes:
@@ -117,7 +117,7 @@ class Loss(nn.Module, ABC):
             cls.inputs = tuple(each.name for each in arguments)[1:]
             if unknown := set(cls.inputs) - set(TENSORS):
                 raise TypeError(
-                    f"{cls.__name__}.with_logs: {', '.join(sorted(unknown))} not in juzhen/core/tensors.py"
+                    f"{cls.__name__}.with_logs: {', '.join(sorted(unknown))} not in juzhen/core/batch.py"
                 )
             check = checks_arguments(cls.with_logs, tokens=cls.reads_tokens)
             cls.with_logs = check  # type: ignore[method-assign]

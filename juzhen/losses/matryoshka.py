@@ -8,9 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from juzhen.core.batch import text_tensors
+from juzhen.core.batch import TENSORS, text_tensors
 from juzhen.core.errors import UserError
-from juzhen.core.tensors import TENSORS
 from juzhen.losses.arguments import fitting_tensors
 from juzhen.losses.in_batch_negatives import InfoNCEInBatch
 from juzhen.losses.loss import Contrast, Loss, LossOutput

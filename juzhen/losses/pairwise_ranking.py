@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from juzhen.core.constants import constants
+from juzhen.core.batch import constants
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among

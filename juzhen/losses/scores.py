@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from juzhen.core.rooms import offered
+from juzhen.core.lazy_names import offered
 
 ROUNDING = 1e-6
 """Largest difference between the products of equal texts, which round by their place in a batch; of scores up to 1."""

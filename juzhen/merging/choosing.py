@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from juzhen.core.errors import UserError
-from juzhen.core.measures import speaking_keys
+from juzhen.core.kinds import main_metric_keys
 from juzhen.data.loading import load_job_data
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
@@ -44,7 +44,7 @@ class DevScore:
 
     def __call__(self) -> float:
         evaluation, _ = self._pass(self._sets, seen={})
-        values = [evaluation.scores[key].value for key in speaking_keys(evaluation.scores)]
+        values = [evaluation.scores[key].value for key in main_metric_keys(evaluation.scores)]
         return float(np.mean([-1.0 if value is None else value for value in values]))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from juzhen.core.errors import UserError, require_choice, require_number
-from juzhen.data.configured import configured_set
+from juzhen.data.spec import configured_set
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families.registry import open_encoder
 from juzhen.merging.choosing import DevScore, chosen_weights

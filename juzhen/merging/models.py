@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
-from juzhen.core.finite import require_finite_weights
 from juzhen.encoders.frozen import merged
 from juzhen.merging.methods import METHODS
 

@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.environment import describe_environment
 from juzhen.core.errors import UserError
-from juzhen.core.owned import own_folder, require_apart, require_outside
-from juzhen.core.result import RESULT_FILE, Result
+from juzhen.core.file_guard import claim_dir, require_apart, require_outside
+from juzhen.core.machine import describe_environment
+from juzhen.core.result import RESULT_FILE, Result, weights_digest
 from juzhen.core.row_scores import ROWS_FILE, RowScores
-from juzhen.core.weights import weights_digest
-from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
+from juzhen.data.spec import configured_set
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.evaluation.decisions import fitted_thresholds
@@ -86,7 +85,7 @@ def merge_runs(
     if settings is None:
         save_encoder(merged.encoder, out, card=card)
         return None, merged
-    own_folder(out)
+    claim_dir(out)
     result = _result(out, folders, parents, config, merged)
     _score(result, merged.encoder, settings, out, card, since, progress=progress)
     return result, merged

@@ -13,9 +13,8 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from juzhen.core.columns import as_text, as_text_list
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import require_choice
-from juzhen.core.folding import fold
+from juzhen.core.errors import require_choice, require_packages
+from juzhen.core.text import fold
 
 K1, B = 1.5, 0.75
 CHARACTERS, JIEBA = "characters", "jieba"
@@ -67,7 +66,7 @@ class BM25:
     as often as the query holds it; idf = ln(1 + (N − df + ½) / (df + ½)), of N documents of which df hold the term.
 
     tokens  terms of Chinese: characters and their pairs, or the words that jieba finds
-    script  traditional and simplified characters are the same (`juzhen.core.folding.fold`)
+    script  traditional and simplified characters are the same (`juzhen.core.text.fold`)
 
     Raises UserError where jieba is asked for and not installed.
     """

@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from juzhen.core.columns import as_text_list
 from juzhen.core.errors import require_choice
-from juzhen.core.folding import fold
+from juzhen.core.text import fold
 from juzhen.metrics.bm25 import CHARACTERS, cut_of, terms
 
 TF_IDF, JACCARD, DICE = "tf_idf", "jaccard", "dice"
@@ -23,7 +23,7 @@ Overlap = Callable[[Shared, np.ndarray, np.ndarray], Shared]
 def lexical_vectors(texts: Sequence[str], *, counted: Sequence[str]) -> scipy.sparse.csr_array:
     """TF-IDF vectors of length 1, (texts, terms); terms and their weights are counted over the texts `counted`.
 
-    Terms are characters and pairs of neighbouring characters of folded texts (`juzhen.core.folding.fold`). A term that
+    Terms are characters and pairs of neighbouring characters of folded texts (`juzhen.core.text.fold`). A term that
     occurs t times weighs (1 + ln t) · (1 + ln((1 + N) / (1 + df))), with N texts of which df hold it.
     """
     vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True, preprocessor=fold)

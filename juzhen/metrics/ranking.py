@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.measures import RANKINGS, STANDARD_RANKS, ranking_measure
+from juzhen.core.kinds import RANKINGS, STANDARD_RANKS, ranking_measure
 from juzhen.core.result import Score
 from juzhen.metrics.correlation import mean_interval
 from juzhen.metrics.undefined import NO_OTHERS

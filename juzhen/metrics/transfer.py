@@ -18,9 +18,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind
+from juzhen.core.examples import Kind, judged_split
 from juzhen.core.result import Score
-from juzhen.core.transfer import judged_split
 from juzhen.metrics.correlation import mean_interval
 from juzhen.metrics.undefined import TOO_FEW_CLASSES
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.measures import CLASS_MEANS, CORRELATIONS, MEASURES
+from juzhen.core.kinds import CLASS_MEANS, CORRELATIONS, MEASURES
 from juzhen.metrics.correlation import POSITIVE_ABOVE
 
 OF_THRESHOLDS = ("accuracy", "f1", "mcc")

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from juzhen.core.opened import require_file
-from juzhen.core.owned import own_folder
-from juzhen.core.whole import remove_file, remove_folder, whole_file
+from juzhen.core.atomic_write import atomic_write, remove_file, remove_folder
+from juzhen.core.file_guard import claim_dir
+from juzhen.core.safe_open import require_file
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.mining.in_training import InForce, Request
@@ -33,7 +33,7 @@ class MiningBeside:
 
     def begin(self, requests: Mapping[str, Request], encoder: SentenceEncoder) -> None:
         """Keeps the weights as they are now, and starts."""
-        own_folder(self.folder)
+        claim_dir(self.folder)
         remove_file(self.folder / FOUND)
         save_encoder(encoder, self.folder / WEIGHTS, card={"name": "weights that negatives are mined with"})
         self.go_on(requests, device=str(encoder.device))
@@ -81,5 +81,5 @@ def _work(folder: Path, requests: Mapping[str, Request], device: str, threads: i
         for name, request in requests.items()
         for column, values in vars(request.mined(encoder)).items()
     }
-    with whole_file(folder / FOUND, "wb", in_own_folder=True) as file:
+    with atomic_write(folder / FOUND, "wb", in_own_folder=True) as file:
         np.savez(file, **mined)

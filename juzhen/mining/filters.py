@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from juzhen.core.examples import Examples
 from juzhen.data.leaks.filter import used_sentences
-from juzhen.data.leaks.normalize import letters_only, normalize
+from juzhen.data.leaks.matching import letters_only, normalize
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Pool
 from juzhen.mining.options import MiningOptions

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind, negative_columns
-from juzhen.core.whole import whole_file
 from juzhen.data.rankings import RankingSet
 from juzhen.data.spec import DatasetConfig, made_from
 from juzhen.mining.filters import REASONS, SUSPECTED, Reason
@@ -140,7 +140,7 @@ class Mined:
         count = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self.write_candidates(path.with_suffix(".parquet"))
-        with whole_file(path) as file:
+        with atomic_write(path) as file:
             writer = csv.writer(file, delimiter="\t", lineterminator="\n")
             writer.writerow(names)
             for row in self.rows():
@@ -178,7 +178,7 @@ class Mined:
         """Writes all candidates as one file; its metadata hold what decides them, and the report."""
         metadata = json.dumps({**self.identity, "report": self.report()}, ensure_ascii=False, sort_keys=True)
         schema = pq.read_schema(self.portions[0]).with_metadata({METADATA: metadata})
-        with whole_file(path, "wb") as file, pq.ParquetWriter(file, schema, **WRITING) as writer:
+        with atomic_write(path, "wb") as file, pq.ParquetWriter(file, schema, **WRITING) as writer:
             for portion in self.portions:
                 table = pq.read_table(portion).replace_schema_metadata(schema.metadata)
                 writer.write_table(table, row_group_size=max(table.num_rows, 1))

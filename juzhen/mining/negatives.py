@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow.parquet as pq
 from jaxtyping import Float
 
+from juzhen.core.atomic_write import atomic_write, remove_folder, write_json
 from juzhen.core.columns import as_column, as_numbers
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.opened import read_shaped
-from juzhen.core.owned import own_folder
+from juzhen.core.file_guard import claim_dir
 from juzhen.core.progress import progress_bar
-from juzhen.core.truncation import reported
-from juzhen.core.whole import remove_folder, whole_file, write_json
+from juzhen.core.safe_open import read_shaped
+from juzhen.core.text_warnings import reported
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.asking import AskingEncoder
@@ -122,7 +122,7 @@ def mine(
     _check(ranking, sources, options, calibrate_on, is_judged=judge is not None)
     if cache is not None and not any(isinstance(source, SentenceEncoder) for source in sources):
         raise UserError("cache: keeps one vector per text, and none of the sources makes one; leave it out")
-    own_folder(folder)
+    claim_dir(folder)
     cache = cache or EmbeddingCache(folder)
     options_of_encoders: dict[str, Any] = {
         "index": options.index,
@@ -182,7 +182,7 @@ def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
                 advance(len(queries) * len(miner.sources))
             else:
                 table = miner.portion(queries, advance)
-                with whole_file(path, "wb", in_own_folder=True) as file:
+                with atomic_write(path, "wb", in_own_folder=True) as file:
                     pq.write_table(table, file, **WRITING)
             paths.append(path)
     return paths
@@ -272,7 +272,7 @@ def _fitted(
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
     """Says in the folder whose portions it holds. Raises UserError where it holds those of another mining."""
     path = folder / IDENTITY
-    own_folder(folder)
+    claim_dir(folder)
     if not path.exists():
         write_json(path, identity, in_own_folder=True)
     before = read_shaped(path, dict[str, Any], f"Delete {folder}, and mine again")

@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float, Int
 from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import require_file
+from juzhen.core.safe_open import require_file
 from juzhen.core.schema import Whole, require_form
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.candidates import Advance, Pool, Retriever, pooled
 from juzhen.mining.filters import (

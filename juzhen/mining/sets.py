@@ -6,17 +6,15 @@ from pathlib import Path
 
 import yaml
 
-from juzhen.core.commands import command, setting
-from juzhen.core.errors import UserError
+from juzhen.core.atomic_write import write_text
+from juzhen.core.errors import UserError, command, setting
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.owned import require_apart, require_ours
-from juzhen.core.places import DATASETS
-from juzhen.core.whole import write_text
-from juzhen.data.configured import configured_set
-from juzhen.data.files import files_of
+from juzhen.core.file_guard import check_overwritable, require_apart
+from juzhen.core.paths import DATASETS
+from juzhen.data.readers import files_of
 from juzhen.data.rows import own_set
 from juzhen.data.source import load_examples
-from juzhen.data.spec import DatasetConfig, LearningConfig, Source
+from juzhen.data.spec import DatasetConfig, LearningConfig, Source, configured_set
 from juzhen.data.tables import AS_IT_LOOKS, TableReading, is_table, warn_dropped
 
 
@@ -70,7 +68,7 @@ def check_place(out: Path, example: str, *, ending: str, beside: Sequence[str] =
         )
     if (DATASETS / f"{name}.yaml").exists():
         raise UserError(f"--out {out}: there is a dataset {name} already; choose {name}_{ending}.tsv")
-    require_ours(out, _description(out), *map(out.with_suffix, beside))
+    check_overwritable(out, _description(out), *map(out.with_suffix, beside))
 
 
 def _description(path: Path) -> Path:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from juzhen.core.numerals import percent
+from juzhen.core.text import percent
 
 FEWEST_ROWS, FEWEST_REFUSED = 0.1, 0.001
 """Shares, of the rows that there would be without a fitted threshold and of the candidates that come to it, below which

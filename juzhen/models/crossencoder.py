@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from juzhen.core.kinds import Kind
-from juzhen.core.measures import UNSCORED_BY_PAIRS
+from juzhen.core.kinds import UNSCORED_BY_PAIRS, Kind
 from juzhen.core.nodes import loss_names
 from juzhen.models.settings import CHOSEN, EMBEDDED, GRADES, POOLED, Job, ModelSettings, Unread
 

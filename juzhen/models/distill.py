@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from juzhen.core.kinds import Kind
-from juzhen.core.places import is_here
+from juzhen.core.paths import is_here
 from juzhen.models.biencoder import BiEncoderSettings
 from juzhen.models.settings import AS_IT_IS, GONE, Job, Unread
 

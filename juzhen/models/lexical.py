@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from juzhen.core.kinds import Kind
-from juzhen.core.measures import UNSCORED_BY_BM25
+from juzhen.core.kinds import UNSCORED_BY_BM25, Kind
 from juzhen.core.nodes import name_of
 from juzhen.models.settings import GONE, Job, ModelSettings, Unread
 

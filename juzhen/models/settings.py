@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from juzhen.core.kinds import Kind
-from juzhen.core.measures import UNSCORED
+from juzhen.core.kinds import UNSCORED, Kind
 from juzhen.core.nodes import name_of
 
 GONE, AS_IT_IS = object(), object()

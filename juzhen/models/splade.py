@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from juzhen.core.kinds import Kind
-from juzhen.core.measures import UNSCORED_BY_WEIGHTS
+from juzhen.core.kinds import UNSCORED_BY_WEIGHTS, Kind
 from juzhen.models.settings import EMBEDDED, POOLED, ModelSettings
 
 TAKES_MAXIMUM = (

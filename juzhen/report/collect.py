@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from juzhen.core.atomic_write import KEPT_ASIDE, write_json
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json
-from juzhen.core.owned import not_ours
-from juzhen.core.places import ROOT
+from juzhen.core.file_guard import not_overwritable
+from juzhen.core.paths import ROOT
 from juzhen.core.result import RESULT_FILE, Result
-from juzhen.core.whole import KEPT_ASIDE, write_json
+from juzhen.core.safe_open import read_json
 from juzhen.identity import identify
 from juzhen.report.figures import load_reference
 from juzhen.report.leaks import Audit
@@ -111,11 +111,11 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
     for copy in copies.values():
         # What is replaced is a copy that `export` has made: those lie alone.
         if copy.is_symlink():
-            raise not_ours(copy, "is a link, and what it leads to is not")
+            raise not_overwritable(copy, "is a link, and what it leads to is not")
         if copy.exists():
             Result.read(copy)
             if {path.name for path in copy.parent.iterdir() if path.is_file()} != {RESULT_FILE}:
-                raise not_ours(copy.parent, "is a run or holds other files, and no archive that is")
+                raise not_overwritable(copy.parent, "is a run or holds other files, and no archive that is")
     for path, copy in copies.items():
         copy.parent.mkdir(parents=True, exist_ok=True)
         write_json(copy, without_parents(read_json(path)), indent=None, in_own_folder=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.csv_rows import csv_rows
 from juzhen.core.errors import UserError
-from juzhen.core.texts import short
+from juzhen.core.safe_open import csv_rows
+from juzhen.core.text import short
 from juzhen.report.training import set_names
 
 PUBLISHED = Path(__file__).parent / "published"

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from juzhen.core.commands import install_line
-from juzhen.core.csv_rows import csv_text
-from juzhen.core.errors import UserError
-from juzhen.core.markup import in_markdown
-from juzhen.core.opened import read_text
-from juzhen.core.owned import require_ours
-from juzhen.core.rooms import offered, offers
-from juzhen.core.whole import write_text
+from juzhen.core.atomic_write import write_text
+from juzhen.core.errors import UserError, install_line
+from juzhen.core.file_guard import check_overwritable
+from juzhen.core.lazy_names import offered, offers
+from juzhen.core.safe_open import csv_text, read_text
+from juzhen.core.text import in_markdown
 from juzhen.report.build import Report
 from juzhen.report.collect import tell
 from juzhen.report.matrix import BELOW, LEAKY, Matrix, Row
@@ -72,7 +70,7 @@ def write_report(
         "published.csv": published_csv(report.tables),
     }
     paths = [folder / name for name in texts]
-    require_ours(*paths, folder / "matrix.svg", folder / "matrix.png")
+    check_overwritable(*paths, folder / "matrix.svg", folder / "matrix.png")
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in zip(paths, texts.values(), strict=True):
         write_text(path, text)

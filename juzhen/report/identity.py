@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from juzhen.core.numerals import with_few_digits
 from juzhen.core.result import Result
-from juzhen.core.texts import short_where_apart
+from juzhen.core.text import short_where_apart, with_few_digits
 from juzhen.identity import TRAINING_ONLY, Identity, identify, is_curriculum
 from juzhen.models import all_settings
 

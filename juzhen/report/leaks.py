@@ -10,11 +10,10 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json
-from juzhen.core.result import WITHOUT_LEAKS, Result, Score
-from juzhen.core.result_shape import Column
+from juzhen.core.result import WITHOUT_LEAKS, Column, Result, Score
+from juzhen.core.safe_open import read_json
 from juzhen.core.schema import Text, Whole, require_form
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.data.spec import parents
 from juzhen.report.training import chosen_layout, train_files
 

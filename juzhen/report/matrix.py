@@ -8,9 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from juzhen.core.commands import command
-from juzhen.core.errors import UserError
-from juzhen.core.measures import FIRST_MEASURES, OF_ANY_TEXT, OF_RANKS, is_beside, metric_key
+from juzhen.core.errors import UserError, command
+from juzhen.core.kinds import MAIN_METRICS, OF_ANY_TEXT, OF_RANKS, belongs_in_table, metric_key
 from juzhen.core.nodes import name_of
 from juzhen.core.result import WITHOUT_LEAKS, Result, without_size
 from juzhen.identity import Identity, as_read, deciding_choices, identify
@@ -203,13 +202,13 @@ def build_matrix(
     if metric is None:
         beside = scores["column"].isin(measures)
     else:
-        beside = scores["metric"].map(lambda name: is_beside(name, metric.removesuffix(WITHOUT_LEAKS)))
+        beside = scores["metric"].map(lambda name: belongs_in_table(name, metric.removesuffix(WITHOUT_LEAKS)))
     scored = [column for column in scores["column"][beside].unique() if without_size(column)[1] is None]
     columns, counted, both = (_columns(scored, in_suites, rows, side) for side in (split, None, BOTH))
     filled = {column for row in rows for column in row.cells}
     hidden = [column for column in both if column in filled - {*columns}]
     shown = [measures[column] for column in columns]
-    common = metric or max((*FIRST_MEASURES, OF_ANY_TEXT), key=shown.count)  # the first of equals
+    common = metric or max((*MAIN_METRICS, OF_ANY_TEXT), key=shown.count)  # the first of equals
     alike = [column for column in (counted if split == BOTH else columns) if measures[column] == common]
     return Matrix(common, measures, rows, runs, columns, alike, hidden, KeptRows())
 
@@ -219,7 +218,7 @@ def _speaking(scores: pd.DataFrame) -> dict[str, str]:
     measures: dict[str, str] = {}
     for column, group in scores.groupby("column", sort=False):
         counts = group.dropna(subset="value")["metric"].value_counts()
-        names = [name for name in FIRST_MEASURES if name in {*group["metric"]}]
+        names = [name for name in MAIN_METRICS if name in {*group["metric"]}]
         if names and names[0] in OF_RANKS:
             ranked = [name for name in OF_RANKS if name in names]
             names = [max(ranked, key=lambda name: counts.get(name, 0))]  # the first of equals

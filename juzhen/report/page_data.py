@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from juzhen.core.measures import metric_title
+from juzhen.core.kinds import metric_title
 from juzhen.report.build import Report
 from juzhen.report.heat import palettes
 from juzhen.report.matrix import Cell, Matrix, Row

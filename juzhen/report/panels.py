@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.csv_rows import csv_rows
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from juzhen.core.texts import short
+from juzhen.core.safe_open import csv_rows
+from juzhen.core.text import short
 from juzhen.report.build import Report
 from juzhen.report.matrix import Row
 from juzhen.report.page_data import drawn_columns

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from juzhen.core.measures import speaking_keys
+from juzhen.core.kinds import main_metric_keys
 from juzhen.core.result import Result
 from juzhen.report.matrix import Matrix, Row
 from juzhen.report.table import MISSING, ReportTable, percent, signed
@@ -106,7 +106,7 @@ def parents_table(result: Result, folders: Sequence[str | Path]) -> ReportTable:
 def _by_column(result: Result) -> Scores:
     """Column → the measure that speaks for it, of the split with a score: test before dev."""
     scores: dict[str, float] = {}
-    for key in speaking_keys(result.scores):
+    for key in main_metric_keys(result.scores):
         if (value := result.scores[key].value) is not None:
             scores[key.rpartition("/")[0]] = value
     return {

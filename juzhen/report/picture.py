@@ -17,9 +17,9 @@ from matplotlib.font_manager import get_font_names
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
+from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
-from juzhen.core.measures import metric_title
-from juzhen.core.whole import whole_file
+from juzhen.core.kinds import metric_title
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
 from juzhen.report.table import heading, of_measures, percent
 
@@ -53,7 +53,7 @@ def save_picture(figure: Figure, *paths: Path) -> list[Path]:
         with (
             matplotlib.rc_context({"svg.hashsalt": "juzhen"}),
             warnings.catch_warnings(),
-            whole_file(path, "wb") as file,
+            atomic_write(path, "wb") as file,
         ):
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure.savefig(file, format=path.suffix[1:], **options)

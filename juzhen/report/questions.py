@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from juzhen.core.result import Result
-from juzhen.core.texts import time_in_words
+from juzhen.core.text import time_in_words
 from juzhen.identity import PROMPT_KEYS, deciding_choices
 from juzhen.report.leaks import Leak
 from juzhen.report.matrix import BASELINES, LEAKY, Matrix, Row

@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from juzhen.core.fitted import SCALINGS
+from juzhen.core.calibration_files import SCALINGS
 from juzhen.report.picture import save_picture
 
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from juzhen.core.measures import CORRELATIONS
+from juzhen.core.kinds import CORRELATIONS
 from juzhen.metrics.gap import Gap, Z
 from juzhen.report.matrix import Cell, Matrix
 from juzhen.report.table import ReportTable

@@ -11,7 +11,7 @@ from juzhen.core.examples import NLI_CLASSES, RANKED, TEXT_COLUMNS, Examples, Ki
 from juzhen.core.result import Result
 from juzhen.core.row_scores import SetRows
 from juzhen.core.schema import validated
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.report.kept_rows import KeptRows
 from juzhen.report.matrix import Row
 

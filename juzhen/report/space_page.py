@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from juzhen.core.atomic_write import write_text
 from juzhen.core.space import Space, WordPairs
-from juzhen.core.whole import write_text
 from juzhen.metrics.maps import TITLES
 from juzhen.report.frame import part, render
 from juzhen.report.table import MISSING

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from juzhen.core.markup import in_markdown, markdown_table
-from juzhen.core.measures import metric_title
+from juzhen.core.kinds import metric_title
+from juzhen.core.text import in_markdown, markdown_table
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
 from juzhen.report.terminal import console_table, for_people
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from juzhen.core.csv_rows import csv_rows
+from juzhen.core.safe_open import csv_rows
 from juzhen.report.table import NOTHING, ReportTable
 
 PAIRS = Path(__file__).parent / "page" / "chinese.csv"

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
-from juzhen.core.environment import package_version
-from juzhen.core.places import DISTRIBUTION
+from juzhen.core.machine import package_version
+from juzhen.core.paths import DISTRIBUTION
 from juzhen.serving import bodies
 from juzhen.serving.clients import (
     Clients,

@@ -6,7 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, Va
 from pydantic_core import ErrorDetails
 
 from juzhen.core.errors import nearest
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.serving.errors import RequestError
 from juzhen.serving.settings import MOST_PARTS, MOST_TEXTS, MOST_VALUES
 

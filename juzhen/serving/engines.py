@@ -11,10 +11,9 @@ import torch
 from scipy.special import expit
 
 from juzhen.backends import open_backend
-from juzhen.core.columns import check_texts
+from juzhen.core.columns import check_texts, sound_rows
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
-from juzhen.core.finite import sound_rows
 from juzhen.encoders.cut import cut_texts
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.grades import similarity

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from juzhen.core.errors import nearest
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.serving.engines import Embedder, Reranker, ServedThreshold
 from juzhen.serving.errors import RequestError
 from juzhen.serving.searching import Corpus

@@ -6,7 +6,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from juzhen.core.opened import read_bytes
+from juzhen.core.safe_open import read_bytes
 
 PAGE_FILES = {
     "/": ("index.html", "text/html"),

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from juzhen.core.errors import UserError
-from juzhen.core.garbage import set_apart
+from juzhen.core.process import freeze_objects
 from juzhen.serving.app import LOOPBACK, make_app
 from juzhen.serving.connections import KEPT_ALIVE, Connection, Connections, most_connections
 from juzhen.serving.door import Door, JsonLines, log_event, log_settings
@@ -172,7 +172,7 @@ class Server(uvicorn.Server):
     async def _load(self) -> None:
         try:
             await self.service.reload()
-            set_apart()
+            freeze_objects()
             log_event("loaded", models=self._names, thresholds=self._thresholds)
         except Exception as error:
             log_event("not loaded", error=str(error))
@@ -205,7 +205,7 @@ def run(
         await server.run_to_end()
         watching.cancel()
 
-    set_apart()
+    freeze_objects()
     logging.captureWarnings(True)
     logging.getLogger().addHandler(JsonLines())
     sys.setswitchinterval(0.001)  # the thread of batches asks for the interpreter after each operation

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from juzhen.core.environment import package_version
-from juzhen.core.places import DISTRIBUTION
-from juzhen.core.truncation import collected
+from juzhen.core.machine import package_version
+from juzhen.core.paths import DISTRIBUTION
+from juzhen.core.text_warnings import collected
 from juzhen.encoders.pooling import cut_to
 from juzhen.encoders.token_table import TokenTable
 from juzhen.index import IndexHit

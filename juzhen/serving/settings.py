@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_text
+from juzhen.core.safe_open import read_text
 
 KEYS_VARIABLE = "JUZHEN_API_KEYS"
 

@@ -13,8 +13,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
 from juzhen.core.errors import UserError
-from juzhen.core.processor import num_cores
-from juzhen.core.threads import limit_threads
+from juzhen.core.machine import limit_threads, num_cores
 from juzhen.serving.door import log_event
 from juzhen.serving.metrics import COUNTS_VARIABLE
 from juzhen.serving.models import ServedModels

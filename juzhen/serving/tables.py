@@ -12,9 +12,8 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from juzhen.core.errors import UserError
-from juzhen.data.excel import EXCEL
 from juzhen.data.row_kinds import find_columns, pair_columns, text_cells
-from juzhen.data.tables import DELIMITERS, JSON, TableReading, read_own_table
+from juzhen.data.tables import DELIMITERS, EXCEL, JSON, TableReading, read_own_table
 from juzhen.serving.errors import RequestError, naming, written
 
 CONTENT_TYPE = "application/octet-stream"

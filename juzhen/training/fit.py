@@ -18,17 +18,16 @@ from torch import Tensor, nn
 import juzhen.losses
 from juzhen.core.aliases import option_meant, plain
 from juzhen.core.batch import Batch, Sharing, row_tensors
-from juzhen.core.contract import choose_view
 from juzhen.core.errors import UserError, nearest, require_number
 from juzhen.core.examples import NLI_CLASSES, Examples, Kind
-from juzhen.core.measures import UNSCORED, chooses, metric_title
+from juzhen.core.kinds import UNSCORED, choose_conversion, chooses, metric_title
+from juzhen.core.lazy_names import offered
 from juzhen.core.progress import progress_bar
-from juzhen.core.rooms import offered
 from juzhen.core.schema import validated
-from juzhen.core.truncation import reported
+from juzhen.core.text_warnings import reported
+from juzhen.data.convert import convert_rows
 from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
-from juzhen.data.views import apply_view
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
@@ -137,8 +136,10 @@ def fit(
             f"{name} reads {kind.input_type}; a bi-encoder with its rows gives {', '.join(PROVIDES)}"
         )
     alternatives = {name: each.input_kinds for name, each in _losses().items()}
-    view = choose_view(read_rows.name, read_rows.kind, name, kind.input_kinds, alternatives=alternatives)
-    examples = apply_view(read_rows, view)
+    view = choose_conversion(
+        read_rows.name, read_rows.kind, name, kind.input_kinds, alternatives=alternatives
+    )
+    examples = convert_rows(read_rows, view)
     torch.manual_seed(seed)
     classes = len(NLI_CLASSES) if examples.kind is Kind.NLI_PAIR else examples.num_classes
     sizes: dict[str, Any] = {"dim": encoder.dim, "num_classes": classes} if kind.has_parameters else {}
@@ -260,7 +261,7 @@ class _Best:
 
 
 def read_by(loss: Loss, encoder: SentenceEncoder, batch: Batch) -> dict[str, Tensor]:
-    """What a loss reads of a batch, by the names of `juzhen.core.tensors`."""
+    """What a loss reads of a batch, by the names of `juzhen.core.batch`."""
     layers: list[Tensor] = []
     if loss.depths:
         embeddings, layers = encoder.at_depths(

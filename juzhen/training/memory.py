@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import PretrainedConfig
 
 from juzhen.core.batch import Tokens, mapped
-from juzhen.core.rooms import offered
+from juzhen.core.lazy_names import offered
 from juzhen.encoders import packing
 from juzhen.encoders.frozen import parameter_bytes
 from juzhen.encoders.masking import MaskedTokenHead

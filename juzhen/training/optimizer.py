@@ -13,8 +13,7 @@ from transformers.optimization import (
     get_linear_schedule_with_warmup,
 )
 
-from juzhen.core.commands import require_packages
-from juzhen.core.errors import UserError, require_choice
+from juzhen.core.errors import UserError, require_choice, require_packages
 
 
 def adamw(

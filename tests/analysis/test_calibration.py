@@ -23,8 +23,8 @@ from juzhen.calibration.run_scores import halves
 from juzhen.cli.main import main
 from juzhen.cli.score import score
 from juzhen.core.errors import UserError
-from juzhen.core.owned import LIST
-from juzhen.core.places import BUILTIN
+from juzhen.core.file_guard import LIST
+from juzhen.core.paths import BUILTIN
 from juzhen.encoders import load_encoder
 from juzhen.evaluation.decisions import fitted_threshold
 from juzhen.evaluation.run import evaluate

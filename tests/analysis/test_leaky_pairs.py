@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
-from juzhen.data.audit.pairs import repeated_and_contradictory
 from juzhen.data.leaks import LeakFilter
-from juzhen.data.leaks.normalize import normalize
-from juzhen.data.leaks.pairs import PairIndex
+from juzhen.data.leaks.audit import repeated_and_contradictory
+from juzhen.data.leaks.matching import PairIndex, normalize
 
 LONG = "我想知道花呗分期以后提前还款怎么算利息"
 NEARLY = "我想知道花呗分期以后提前还款怎样算利息"

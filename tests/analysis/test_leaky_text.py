@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.data.leaks import text as text_module
-from juzhen.data.leaks.normalize import normalize, weight, without_end_marks
-from juzhen.data.leaks.text import LEAST_INSIDE, SentenceSearch
+from juzhen.data.leaks import matching as text_module
+from juzhen.data.leaks.matching import LEAST_INSIDE, SentenceSearch, normalize, weight, without_end_marks
 
 SENTENCE = "今天晚上花呗怎么还款"
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.data.leaks import near
+from juzhen.data.leaks.matching import letters_only, normalize, weight, without_end_marks
 from juzhen.data.leaks.near import NearIndex
-from juzhen.data.leaks.normalize import letters_only, normalize, weight, without_end_marks
 
 SHORT_TEXTS = st.lists(st.text("ab花呗", max_size=9), max_size=12)
 

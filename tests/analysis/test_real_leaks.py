@@ -3,9 +3,8 @@
 import zstandard
 from omegaconf import OmegaConf
 
-from juzhen.data.audit.sources import ConfiguredSets
-from juzhen.data.leaks.normalize import normalize
-from juzhen.data.leaks.pairs import PairIndex
+from juzhen.data.leaks.matching import PairIndex, normalize
+from juzhen.data.rows import ConfiguredSets
 
 
 def read(project_root, real_data):

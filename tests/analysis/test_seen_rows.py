@@ -10,8 +10,8 @@ from scipy.stats import spearmanr
 from juzhen.cli.main import main
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
+from juzhen.data.convert import convert_rows
 from juzhen.data.leaks import SeenRows
-from juzhen.data.views import apply_view
 from juzhen.encoders import load_encoder
 
 HEADER = "sentence1\tsentence2\tlabel"
@@ -59,7 +59,7 @@ def test_pairs_are_found_as_the_audit_finds_them():
 def test_rows_that_were_not_learnt_from_do_not_count():
     train = made("afqmc", SEEN + OTHER)
     assert seen_of([train.select(np.arange(1, 11))])["dev/atec"].rows.tolist() == [1, 2]
-    assert seen_of([apply_view(train, Kind.POSITIVE_PAIR)])["dev/atec"].rows.tolist() == [0, 1]
+    assert seen_of([convert_rows(train, Kind.POSITIVE_PAIR)])["dev/atec"].rows.tolist() == [0, 1]
     assert seen_of([made("afqmc", OTHER)])["dev/atec"].by_set == {}
     assert seen_of([])["dev/atec"].share == 0
 

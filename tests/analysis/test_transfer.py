@@ -9,8 +9,8 @@ import pytest
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.places import DATASETS
-from juzhen.data.audit.sources import ConfiguredSets
+from juzhen.core.paths import DATASETS
+from juzhen.data.rows import ConfiguredSets
 from juzhen.evaluation.transfer import transfer
 
 NUMBERS = {"batch_tokens": 512, "seed": 0, "limit": None}

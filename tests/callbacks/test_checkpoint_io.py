@@ -7,13 +7,13 @@ from forks import in_a_fork
 
 from callbacks import resume
 from callbacks.resume import AtomicCheckpointIO, read_checkpoint, saved_state
-from juzhen.core import whole
+from juzhen.core import atomic_write
 from juzhen.core.errors import UserError
-from juzhen.core.owned import MARKER, own_folder
+from juzhen.core.file_guard import MARKER, claim_dir
 
 
 def save_and_be_killed_before_the_rename(path):
-    whole.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
+    atomic_write.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
     AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
 
 
@@ -23,7 +23,7 @@ def step_in(path):
 
 def test_a_kill_before_the_rename_leaves_the_old_checkpoint(tmp_path):
     path = tmp_path / "resume.ckpt"
-    own_folder(tmp_path)
+    claim_dir(tmp_path)
     AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
     assert in_a_fork(save_and_be_killed_before_the_rename, path) == -signal.SIGKILL
     _, left, kept = sorted(one.name for one in tmp_path.iterdir())
@@ -37,9 +37,9 @@ def test_a_kill_before_the_rename_leaves_the_old_checkpoint(tmp_path):
 
 def test_it_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     order = []
-    monkeypatch.setattr(whole.os, "fsync", lambda number: order.append("flush"))
+    monkeypatch.setattr(atomic_write.os, "fsync", lambda number: order.append("flush"))
     replace = os.replace
-    monkeypatch.setattr(whole.os, "replace", lambda *names: order.append("rename") or replace(*names))
+    monkeypatch.setattr(atomic_write.os, "replace", lambda *names: order.append("rename") or replace(*names))
     AtomicCheckpointIO().save_checkpoint({"step": 1}, tmp_path / "new" / "a.ckpt")
     assert order == ["flush", "rename"]
     assert step_in(tmp_path / "new" / "a.ckpt") == 1

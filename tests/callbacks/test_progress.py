@@ -13,7 +13,7 @@ from terminals import python_in_a_terminal
 
 from juzhen.core import progress
 from juzhen.core.progress import ProgressLine, progress_bar
-from juzhen.core.run_progress import PROGRESS_FILE, RunProgress
+from juzhen.core.result import PROGRESS_FILE, RunProgress
 from train import CONFIGURATION
 
 WORK = """

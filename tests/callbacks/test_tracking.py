@@ -9,7 +9,7 @@ import wandb
 from jobs import run_job
 
 from callbacks.tracking import FLUSH_SECONDS, finish_wandb, wandb_mode
-from juzhen.core import network
+from juzhen.core import process
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from launch import stage_run
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("keyless")
 
 
 def test_without_a_key_nobody_is_asked(monkeypatch):
-    monkeypatch.setattr(network, "answers", lambda url, **more: pytest.fail("asked without a key"))
+    monkeypatch.setattr(process, "answers", lambda url, **more: pytest.fail("asked without a key"))
     assert wandb_mode("auto") == "offline"
     assert wandb_mode("off") == "off"
     assert wandb_mode("offline") == "offline"

@@ -5,9 +5,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError
-from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
 from juzhen.data.rankings import as_ranking
+from juzhen.data.spec import configured_set
 from juzhen.evaluation.settings import EvaluationSettings
 from launch.check import check_command_line
 from launch.naming import run_key

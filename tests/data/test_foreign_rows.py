@@ -7,7 +7,7 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.data.new_set import make_set
+from juzhen.data.dataset_from_table import make_set
 from juzhen.data.row_kinds import guess, read_raw
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig

@@ -5,8 +5,8 @@ from forks import ROOT
 from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError
-from juzhen.data.configured import configured_set
 from juzhen.data.source import load_examples
+from juzhen.data.spec import configured_set
 
 ROWS = [
     ("A plane is taking off.", "An air plane is taking off.", 5.0),
@@ -41,7 +41,7 @@ def test_stsb_is_read_as_glue_has_it(glue, tmp_path, monkeypatch):
         return datasets.Dataset.from_dict(columns(ROWS))
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    monkeypatch.setattr("juzhen.data.hub.require_hub", lambda *_: None)
+    monkeypatch.setattr("juzhen.data.source.require_hub", lambda *_: None)
     found = read(glue, "dev", tmp_path, "hub")
     assert asked == [("nyu-mll/glue", "stsb", 40, "validation")]
     assert found.targets.tolist() == pytest.approx([1.0, 0.1])

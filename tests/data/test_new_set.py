@@ -12,12 +12,19 @@ from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.places import BUILTIN
-from juzhen.data.configured import read_description
-from juzhen.data.leaks.normalize import normalize
-from juzhen.data.new_set import clean, connected_groups, make_set, origin_of, split_groups, write_set
+from juzhen.core.paths import BUILTIN
+from juzhen.data.dataset_from_table import (
+    clean,
+    connected_groups,
+    make_set,
+    origin_of,
+    split_groups,
+    write_set,
+)
+from juzhen.data.leaks.matching import normalize
 from juzhen.data.row_kinds import guess, read_raw
 from juzhen.data.source import load_examples
+from juzhen.data.spec import read_description
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:401]
 PAIRS = [line.split("\t") for line in LINES]

@@ -9,9 +9,9 @@ import pytest
 from juzhen import evaluate, read_search
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.data.configured import read_description
 from juzhen.data.rankings import as_ranking
 from juzhen.data.source import load_examples
+from juzhen.data.spec import read_description
 
 CORPUS = ["七天内可以退货", "两天内发货", "电子发票在订单里下载", "会员可以随时取消"]
 QUERIES = ["怎么退货", "几天发货", "要发票", "不想续费了"]

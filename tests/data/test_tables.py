@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from juzhen.core.errors import UserError
-from juzhen.core.places import BUILTIN
-from juzhen.core.texts import split_lines
-from juzhen.data import excel
-from juzhen.data.configured import read_description
+from juzhen.core.paths import BUILTIN
+from juzhen.core.text import split_lines
+from juzhen.data import tables
+from juzhen.data.dataset_from_table import clean, make_set, origin_of, write_set
 from juzhen.data.headers import is_header
-from juzhen.data.new_set import clean, make_set, origin_of, write_set
 from juzhen.data.row_kinds import guess, read_raw, text_cells
 from juzhen.data.rows import as_examples, split_raw
 from juzhen.data.source import load_examples
+from juzhen.data.spec import read_description
 from juzhen.data.tables import TableReading, column_values, names_of, read_own_table, text_values
 from juzhen.encoders.views_text import Translations
 
@@ -222,7 +222,7 @@ def test_a_spoilt_book_is_named_with_the_reason(tmp_path, monkeypatch):
     space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     with pytest.raises(UserError, match=r"faq\.xlsx: .*above"):
         read_raw(book(sheet1=f"<worksheet {space}><sheetData>{row}</sheetData></worksheet>"))
-    monkeypatch.setattr("juzhen.data.excel.ALWAYS_BYTES", 2**20)
+    monkeypatch.setattr("juzhen.data.tables.ALWAYS_BYTES", 2**20)
     with pytest.raises(UserError, match=r"faq\.xlsx: unpacks to 8 MiB; at most"):
         read_raw(book(sheet1=b" " * 2**23))
     (tmp_path / "old.xlsx").write_bytes(b"\xd0\xcf\x11\xe0" * 100)
@@ -233,7 +233,7 @@ def test_a_spoilt_book_is_named_with_the_reason(tmp_path, monkeypatch):
 
 
 def test_cells_that_are_scattered_are_no_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(excel, "ALWAYS_CELLS", 100)
+    monkeypatch.setattr(tables, "ALWAYS_CELLS", 100)
     path = write_book(tmp_path / "odd.xlsx", odd=[[None] * n + ["x"] for n in range(60)])
     with pytest.raises(UserError, match=r"60 cells .* 60 rows and 60 columns"):
         read_raw(path)

@@ -10,12 +10,12 @@ import torch
 from juzhen import SentenceEncoder, fit
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Comparisons, Kind
-from juzhen.data.new_set import make_set
+from juzhen.data.convert import convert_rows, with_negatives
+from juzhen.data.dataset_from_table import make_set
 from juzhen.data.row_kinds import guess, read_raw
 from juzhen.data.rows import as_examples
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
-from juzhen.data.views import apply_view, with_negatives
 from juzhen.encoders.collate import given_tensors
 from juzhen.losses import InfoNCE
 
@@ -132,11 +132,11 @@ def test_parts_with_other_numbers_of_negatives_are_one_set(tmp_path):
 
 def test_what_a_row_lacks_is_no_pair_and_no_candidate():
     read = as_examples(ROWS)
-    pairs = apply_view(read, Kind.LABELLED_PAIR)
+    pairs = convert_rows(read, Kind.LABELLED_PAIR)
     assert len(pairs) == sum(len(row) - 1 for row in ROWS)
     assert pairs.targets.sum() == len(ROWS)
     assert pairs.missing is None
-    assert apply_view(read, Kind.POSITIVE_PAIR).missing is None
+    assert convert_rows(read, Kind.POSITIVE_PAIR).missing is None
     assert Comparisons.of(read).left_out.tolist() == MISSING
     assert with_negatives(read, 1).missing is None
     assert with_negatives(read, 2).missing.tolist() == [row[:3] for row in MISSING]

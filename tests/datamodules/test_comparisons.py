@@ -6,26 +6,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.core.examples import (
+    NUM_CANDIDATES,
     Comparisons,
     Examples,
     Kind,
     SentenceUnion,
+    draw_candidates,
 )
-from juzhen.core.neighbours import NUM_CANDIDATES, neighbours_in_batches
 
 
 @given(st.integers(0, 150))
 def test_every_row_meets_its_batch_itself_first(rows):
-    found = neighbours_in_batches(rows)
+    found = draw_candidates(rows)
     assert found.shape == (rows, min(rows, NUM_CANDIDATES))
     if rows:
         assert found[:, 0].tolist() == list(range(rows))
         assert all(len(set(row)) == len(row) for row in found.tolist())
-    np.testing.assert_array_equal(found, neighbours_in_batches(rows))
+    np.testing.assert_array_equal(found, draw_candidates(rows))
 
 
 def test_batches_are_shared_and_do_not_follow_the_order_of_the_file():
-    found = neighbours_in_batches(2 * NUM_CANDIDATES)
+    found = draw_candidates(2 * NUM_CANDIDATES)
     batches = {frozenset(row) for row in found.tolist()}
     assert len(batches) == 2
     assert frozenset(range(NUM_CANDIDATES)) not in batches
@@ -84,7 +85,7 @@ def test_scores_are_those_of_each_comparison(count, monkeypatch):
     one = Comparisons.of(examples)
     values = np.random.default_rng(0).normal(size=(2 * count, 3))
     found = one.scored(lambda first, second: np.einsum("rd,rd->r", values[first], values[second]))
-    for row, batch in enumerate(neighbours_in_batches(count)):
+    for row, batch in enumerate(draw_candidates(count)):
         expected = [
             values[examples.columns["anchor"][row]] @ values[examples.columns["positive"][other]]
             for other in batch

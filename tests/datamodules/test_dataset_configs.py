@@ -11,8 +11,7 @@ from omegaconf import OmegaConf
 
 from juzhen.core.examples import JUDGED, TARGET_COLUMN, TEXT_COLUMNS, Kind
 from juzhen.core.schema import validated
-from juzhen.data.judgements import FIELDS, PARTS, kind_of_rows
-from juzhen.data.source import load_examples
+from juzhen.data.source import FIELDS, PARTS, kind_of_rows, load_examples
 from juzhen.data.spec import DatasetConfig, Source
 from tools.generated import users_files
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sampler import assert_late_start_is_the_tail
 
-from juzhen.data.length_windows import Shape, arrange, fifths, strata, stratified
-from juzhen.data.sampler import BatchStream
+from juzhen.data.sampler import BatchStream, Shape, arrange, fifths, strata, stratified
 
 
 def made(lengths, classes=None, *, batch_size=8, window=4, seed=0):

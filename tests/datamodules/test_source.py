@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
-from juzhen.core.texts import text_fault
-from juzhen.data import columnar
+from juzhen.core.text import text_fault
+from juzhen.data import readers
 from juzhen.data.readers import read_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, HubConfig, LayoutConfig
@@ -511,9 +511,9 @@ def test_a_file_of_the_datasets_library_names_its_classes(tmp_path, suffix):
 
 
 def test_columns_that_nobody_names_are_not_decoded(tmp_path, monkeypatch):
-    decoded, of_parquet = [], columnar._of_parquet
+    decoded, of_parquet = [], readers._of_parquet
     monkeypatch.setattr(
-        columnar, "_of_parquet", lambda file, place: decoded.append(place) or of_parquet(file, place)
+        readers, "_of_parquet", lambda file, place: decoded.append(place) or of_parquet(file, place)
     )
     raw = as_parquet(ROWS, vector=pyarrow.array([[0.5] * 8] * len(ROWS)))
     examples = load(dataset(written(tmp_path, "train.parquet", raw)), tmp_path)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
-from juzhen.data import text
+from juzhen.data import running_text
 from juzhen.data.loading import cut as sampled
+from juzhen.data.running_text import TextTable
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
-from juzhen.data.text import TextTable
 
 LINES = [
     "今天天气很好。我们去公园吧！你去吗？",
@@ -64,7 +64,7 @@ def test_a_short_line_is_one_window_and_a_closing_quote_stays_with_its_sentence(
 
 @given(st.lists(st.text("一二三。，a. \u00e9𠮷”", max_size=60), max_size=12), st.integers(8, 20))
 def test_windows_keep_every_character_of_every_line_in_order(lines, window):
-    found = text._windows("\n".join(lines), window=window, held_out_percent=0)
+    found = running_text._windows("\n".join(lines), window=window, held_out_percent=0)
     raw = "\n".join(lines).encode()
     pieces = [raw[a:b].decode() for a, b in zip(found.starts, found.ends, strict=True)]
     assert all(len(piece) <= window and "\n" not in piece for piece in pieces)
@@ -74,7 +74,7 @@ def test_windows_keep_every_character_of_every_line_in_order(lines, window):
         kept[number] += piece
     for number, line in enumerate(lines):
         # What is missing are rests of less than SHORTEST characters, at most one per cut and white space apart.
-        if len(line) <= window and len("".join(line.split())) >= text.SHORTEST:
+        if len(line) <= window and len("".join(line.split())) >= running_text.SHORTEST:
             assert kept[number] == line
 
 
@@ -82,7 +82,7 @@ def test_blocks_make_no_difference(tmp_path, monkeypatch):
     lines = [f"第{number}行的文字，" * (number % 7 + 1) for number in range(300)]
     given = config(tmp_path, "\n".join(lines), window=12)
     whole = load(tmp_path, given)
-    monkeypatch.setattr(text, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(running_text, "BLOCK_BYTES", 64)
     parts = load(tmp_path, given)
     assert parts.texts("text") == whole.texts("text")
     assert parts.lines.tolist() == whole.lines.tolist()

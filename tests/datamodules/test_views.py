@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.core.contract import VIEWS
 from juzhen.core.errors import UserError
 from juzhen.core.examples import TARGET_COLUMN, TEXT_COLUMNS, Examples, Kind
-from juzhen.data.views import apply_view
+from juzhen.core.kinds import CONVERSIONS
+from juzhen.data.convert import convert_rows
 
 PAIRED = {Kind.NLI_PAIR: (0, 2), Kind.LABELLED_PAIR: (1, 0)}  # class of a positive, class of a negative
 WORDS = st.sampled_from("甲乙丙丁戊")
@@ -58,9 +58,9 @@ def test_pairs_become_triplets_as_the_loop_says(drawn):
     examples, expected = examples_of(kind, rows, targets), triplets_by_loop(rows, targets, *PAIRED[kind])
     if not expected:
         with pytest.raises(UserError, match=f"toy/train: no .* choose a loss that takes a {kind}"):
-            apply_view(examples, Kind.TRIPLET)
+            convert_rows(examples, Kind.TRIPLET)
         return
-    viewed = apply_view(examples, Kind.TRIPLET)
+    viewed = convert_rows(examples, Kind.TRIPLET)
     assert rows_of(viewed) == expected
     assert viewed.targets is None
     assert [rows[line - 2] for line in viewed.lines] == [row[:2] for row in expected]
@@ -73,15 +73,15 @@ def test_pairs_become_their_positives(drawn):
     examples = examples_of(kind, rows, targets)
     if not expected:
         with pytest.raises(UserError, match="toy/train: no pair"):
-            apply_view(examples, Kind.POSITIVE_PAIR)
+            convert_rows(examples, Kind.POSITIVE_PAIR)
         return
-    assert rows_of(apply_view(examples, Kind.POSITIVE_PAIR)) == expected
+    assert rows_of(convert_rows(examples, Kind.POSITIVE_PAIR)) == expected
 
 
 def test_triplets_become_positives_and_labelled_pairs():
     examples = examples_of(Kind.TRIPLET, [("问", "正", "反", "另"), ("二", "好", "坏", "差")])
-    assert rows_of(apply_view(examples, Kind.POSITIVE_PAIR)) == [("问", "正"), ("二", "好")]
-    pairs = apply_view(examples, Kind.LABELLED_PAIR)
+    assert rows_of(convert_rows(examples, Kind.POSITIVE_PAIR)) == [("问", "正"), ("二", "好")]
+    pairs = convert_rows(examples, Kind.LABELLED_PAIR)
     assert rows_of(pairs) == [
         ("问", "正"),
         ("问", "反"),
@@ -101,20 +101,20 @@ def test_sentences_are_the_distinct_ones_of_the_rows_by_first_occurrence(drawn, 
     examples = examples_of(kind, rows, targets)
     kept = np.asarray(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), dtype=bool)
     kept[0] = True
-    viewed = apply_view(examples.select(kept), Kind.SENTENCE)
+    viewed = convert_rows(examples.select(kept), Kind.SENTENCE)
     expected = list(dict.fromkeys(text for row, keep in zip(rows, kept, strict=True) if keep for text in row))
     assert viewed.texts("text") == expected
     assert viewed.sentences is examples.sentences
     assert all(text in rows[line - 2] for text, line in zip(expected, viewed.lines, strict=True))
 
 
-@pytest.mark.parametrize(("kind", "wanted"), [(kind, to) for kind in VIEWS for to in VIEWS[kind]])
+@pytest.mark.parametrize(("kind", "wanted"), [(kind, to) for kind in CONVERSIONS for to in CONVERSIONS[kind]])
 def test_every_view_of_the_contract_exists_and_keeps_table_and_origin(kind, wanted):
     width = len(TEXT_COLUMNS[kind]) + (kind is Kind.TRIPLET)
     rows = [("一", "二", "三", "四")[:width], ("一", "五", "六", "七")[:width]]
     targets = None if kind not in TARGET_COLUMN else [0, 2] if kind is Kind.NLI_PAIR else [1, 0]
     examples = examples_of(kind, rows, targets)
-    viewed = apply_view(examples, wanted)
+    viewed = convert_rows(examples, wanted)
     assert viewed.kind is wanted
     assert viewed.sentences is examples.sentences
     assert (viewed.fingerprint, viewed.num_dropped, viewed.name) == ("f", 3, "toy")
@@ -123,12 +123,12 @@ def test_every_view_of_the_contract_exists_and_keeps_table_and_origin(kind, want
 
 def test_own_kind_is_no_view_and_a_view_that_guesses_does_not_exist():
     examples = examples_of(Kind.SCORED_PAIR, [("一", "二")], [0.9])
-    assert apply_view(examples, Kind.SCORED_PAIR) is examples
+    assert convert_rows(examples, Kind.SCORED_PAIR) is examples
     with pytest.raises(KeyError):
-        apply_view(examples, Kind.POSITIVE_PAIR)
+        convert_rows(examples, Kind.POSITIVE_PAIR)
 
 
 def test_judgements_of_reranking_become_triplets():
     rows = [("q", "a"), ("q", "b"), ("q", "c"), ("p", "d")]
     judged = examples_of(Kind.RERANKING, rows, targets=np.array([2, 0, 1, 1], dtype=np.float32))
-    assert rows_of(apply_view(judged, Kind.TRIPLET)) == [("q", "a", "b"), ("q", "c", "b")]
+    assert rows_of(convert_rows(judged, Kind.TRIPLET)) == [("q", "a", "b"), ("q", "c", "b")]

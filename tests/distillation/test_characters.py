@@ -10,7 +10,7 @@ import pytest
 from juzhen import SentenceEncoder
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.core.folding import script_table
+from juzhen.core.text import script_table
 from juzhen.distillation.characters import common_characters, complete_tokenizer
 from juzhen.distillation.student import grown
 

@@ -11,9 +11,8 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
-from juzhen.data.configured import read_description
 from juzhen.data.source import load_examples
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, read_description
 from juzhen.distillation.graded_sets import Pairs, Triplets, graded, pairs_to_grade, write_set
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 from launch.check import check_command_line

@@ -10,7 +10,7 @@ from forks import ROOT
 from pages import EDITIONS, quoted
 
 from juzhen.cli.main import main
-from juzhen.core.owned import require_ours
+from juzhen.core.file_guard import check_overwritable
 from tools import generated, reached
 from tools.docs import speed_picture
 from tools.generated import PAGES, _content, stale
@@ -35,7 +35,7 @@ def test_sets_of_a_user_are_no_source_of_a_page(tmp_path, monkeypatch):
 def test_the_command_of_a_page_may_be_typed_again_while_nobody_has_edited_it(tmp_path, monkeypatch):
     pages = [path for page in PAGES for path in generated.pages_of_verbs(page)]
     assert ROOT / "docs" / "published.md" in pages
-    require_ours(*pages)
+    check_overwritable(*pages)
     page = tmp_path / "docs" / "published.md"
     shutil.copytree(
         ROOT / "docs", page.parent, ignore=lambda *_: ["reference", "results", "guides", "concepts"]
@@ -124,7 +124,7 @@ def test_what_makes_a_page_follows_from_its_command():
     """The letters of a table were once added in a file that no list of sources had."""
     table = reached.reached("juzhen table runs")
     assert {"juzhen.report.significance.beaten", "juzhen.report.table.to_markdown"} <= table.keys()
-    assert not [name for name in table if name.startswith(("juzhen.report.page", "juzhen.core.whole"))]
+    assert not [name for name in table if name.startswith(("juzhen.report.page", "juzhen.core.atomic_write"))]
     for page in PAGES:
         assert page.by_hand or len(reached.reached(page.command)) > 10, page.command
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from juzhen.core.places import ROOT
+from juzhen.core.paths import ROOT
 from tools.docs.loss_examples import FAMILIES
 from tools.docs.loss_pictures import CANDIDATES, TEMPERATURES, pulls, shares
 from tools.loss_numbers import options

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from juzhen.core.errors import UserError
-from juzhen.core.places import ROOT
+from juzhen.core.paths import ROOT
 from juzhen.encoders import load_backbone, save_encoder
 from juzhen.encoders.projection import Projection
 from juzhen.encoders.spec import BackboneConfig

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from juzhen.backends import Deferred, open_backend, opening, require_packages
 from juzhen.backends.names import BackendName
-from juzhen.core import processor
+from juzhen.core import machine
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.packing import PACKED
@@ -227,7 +227,7 @@ def test_an_architecture_that_cannot_be_exported_is_named(bert_folder, load, mon
 
 def test_a_missing_package_is_named_with_the_command(bert_folder, load, monkeypatch):
     monkeypatch.setattr(
-        "juzhen.core.commands.find_spec", lambda name: None if name == "onnxruntime" else Path()
+        "juzhen.core.errors.find_spec", lambda name: None if name == "onnxruntime" else Path()
     )
     with pytest.raises(UserError, match=r"needs onnxruntime; type: pip install .*\[onnx\]"):
         embed(load(bert_folder), "onnx")
@@ -249,8 +249,8 @@ def test_a_deferred_back_end_is_opened_by_the_first_text(bert_folder, load):
 
 
 def test_bf16_without_instructions_for_it_is_warned_of_once(load, bert_folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
-    processor.CPUINFO.write_text("flags\t\t: fpu avx2\n")
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    machine.CPUINFO.write_text("flags\t\t: fpu avx2\n")
     opening._say_once.cache_clear()
     encoder = load(bert_folder)
     for name in ("torch_bf16", "torch_bf16", "torch"):

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from juzhen.core.errors import UserError
-from juzhen.core.places import BUILTIN
+from juzhen.core.paths import BUILTIN
 from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.projection import BilinearScore, Projection

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind
-from juzhen.core.neighbours import DrawnDocuments
+from juzhen.core.examples import DrawnDocuments, Examples, Kind
 from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
 from juzhen.encoders.token_table import TokenTable
 

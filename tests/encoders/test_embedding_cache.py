@@ -10,9 +10,9 @@ import torch
 from tokenizers import normalizers
 
 from juzhen.backends import open_backend
-from juzhen.core import whole
+from juzhen.core import atomic_write
 from juzhen.core.array_cache import SUFFIX
-from juzhen.core.owned import MARKER
+from juzhen.core.file_guard import MARKER
 from juzhen.encoders import embedding_cache as module
 from juzhen.encoders import load_encoder, save_encoder, sentence_encoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
@@ -152,7 +152,7 @@ def test_no_half_file_is_left_when_the_disk_is_full(encoder, cache, monkeypatch)
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(whole.os, "fsync", full)
+    monkeypatch.setattr(atomic_write.os, "fsync", full)
     with pytest.warns(UserWarning, match="No space left on device"):
         embed(encoder, cache)
     assert {path.name for path in cache.folder.rglob("*") if path.is_file()} == {MARKER}

@@ -8,8 +8,8 @@ import rerankers
 import torch
 from safetensors.torch import load_file, save_file
 
+from juzhen.core.columns import require_finite, sound_rows
 from juzhen.core.errors import UserError
-from juzhen.core.finite import require_finite, sound_rows
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.projection import IDENTITY, BilinearScore, OutputNorm, Projection

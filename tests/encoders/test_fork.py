@@ -10,7 +10,7 @@ import multiprocessing
 import sys
 import torch
 torch.set_num_threads(2)
-from juzhen.core.threads import limit_threads
+from juzhen.core.machine import limit_threads
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 encoder, inner = SentenceEncoder.load(sys.argv[1]), SentenceEncoder.load(sys.argv[1])
 pairs = CrossEncoder(inner, outputs=1, segments=False, symmetric=False, seed=0).eval()

@@ -14,7 +14,7 @@ CHILD = """
 import sys, numpy as np, torch
 torch.set_num_threads(2)
 from transformers import AutoTokenizer, BertConfig, BertModel
-from juzhen.core.memory import peak_mib
+from juzhen.core.machine import peak_mib
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 backbone = BertModel(BertConfig.from_pretrained("juzhen/builtin/encoder"), add_pooling_layer=False)
 tokenizer = AutoTokenizer.from_pretrained("juzhen/builtin/encoder")

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from transformers import AutoModel, AutoTokenizer
 
 from juzhen import SentenceEncoder
-from juzhen.core.places import newest
+from juzhen.core.paths import newest
 from juzhen.core.schema import validated
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 from juzhen import SentenceEncoder
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.core.places import PACKAGE
+from juzhen.core.paths import PACKAGE
 from juzhen.core.result import Result
 from juzhen.encoders.layout import is_static
 from juzhen.encoders.parts import embedding_size

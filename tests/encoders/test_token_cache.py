@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import juzhen.encoders.token_table as token_cache
 from juzhen.core import array_cache
 from juzhen.core.array_cache import SUFFIX, ArrayCache, read_arrays
-from juzhen.core.owned import MARKER
+from juzhen.core.file_guard import MARKER
 from juzhen.encoders.special_tokens import tokenizer_digest
 from juzhen.encoders.token_table import CachedTokenizer, MappedTable
 

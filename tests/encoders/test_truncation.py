@@ -9,7 +9,7 @@ import rerankers
 from juzhen import fit
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.core.truncation import TruncationWarning
+from juzhen.core.text_warnings import TruncationWarning
 from juzhen.encoders import CrossEncoder, SentenceEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.evaluation import evaluate

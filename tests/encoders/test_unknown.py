@@ -14,10 +14,10 @@ from transformers import PreTrainedTokenizerFast
 
 from juzhen import fit
 from juzhen.cli.main import main
-from juzhen.core import unknown
+from juzhen.core import text_warnings
 from juzhen.core.errors import UserError
-from juzhen.core.folding import inverse_table, script_table
-from juzhen.core.unknown import UnknownWarning, equal_pairs
+from juzhen.core.text import inverse_table, script_table
+from juzhen.core.text_warnings import UnknownWarning, equal_pairs
 from juzhen.data.rows import as_examples
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder
 from juzhen.encoders.templates import Templates
@@ -211,10 +211,10 @@ def test_the_verb(bert_folder, encoder, tmp_path, capfd):
 
 def test_a_call_of_any_size_keeps_so_many_texts_and_counts_all(monkeypatch):
     """Portions, and calls within a call, as an index is built of them."""
-    monkeypatch.setattr(unknown, "KEPT", 100)
-    outer = unknown.Readings(lambda texts: Counter("鹉"))
+    monkeypatch.setattr(text_warnings, "KEPT", 100)
+    outer = text_warnings.Readings(lambda texts: Counter("鹉"))
     for start in range(0, 1000, 70):
-        inner = unknown.Readings(outer.characters)
+        inner = text_warnings.Readings(outer.characters)
         texts = [f"text {number}" for number in range(start, min(start + 70, 1000))]
         numbers = np.arange(start, start + len(texts))
         codes = np.where(numbers % 10 == 0, 7, numbers + 100).astype(
@@ -231,7 +231,7 @@ def test_a_call_of_any_size_keeps_so_many_texts_and_counts_all(monkeypatch):
 
 
 def test_a_call_that_keeps_all_its_texts_says_nothing_of_it():
-    readings = unknown.Readings(lambda texts: Counter())
+    readings = text_warnings.Readings(lambda texts: Counter())
     readings.add(["a", "b", "c"], np.zeros(3, bool), np.array([1, 1, 2], np.uint64), {"a": 3, "b": 1, "c": 1})
     found = readings.counted()
     assert (found.looked_at, found.pairs, found.compared) == (5, 1, None)
@@ -239,8 +239,8 @@ def test_a_call_that_keeps_all_its_texts_says_nothing_of_it():
 
 
 def test_nothing_of_large_arrays_is_held(monkeypatch):
-    monkeypatch.setattr(unknown, "KEPT", 10)
-    readings = unknown.Readings(lambda texts: Counter())
+    monkeypatch.setattr(text_warnings, "KEPT", 10)
+    readings = text_warnings.Readings(lambda texts: Counter())
     codes = np.arange(1000, dtype=np.uint64)
     readings.add([str(number) for number in codes.tolist()], np.zeros(1000, bool), codes, {})
     assert all(part.base is None for part in readings.codes)

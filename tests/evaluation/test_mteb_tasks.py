@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from juzhen.cli.main import main
 from juzhen.core.examples import NLI_CLASSES
-from juzhen.core.places import DATASETS
-from juzhen.data.audit.sources import ConfiguredSets
+from juzhen.core.paths import DATASETS
+from juzhen.data.rows import ConfiguredSets
 from juzhen.encoders import SentenceEncoder
 
 pytestmark = [
@@ -98,7 +98,7 @@ def test_other_settings_have_files_of_their_own_and_splits_share_one(demo_sets, 
 
 
 def demo_rows(name):
-    from juzhen.core.places import PACKAGE
+    from juzhen.core.paths import PACKAGE
 
     return (PACKAGE / "builtin" / "data" / name / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
 

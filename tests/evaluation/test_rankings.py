@@ -14,10 +14,10 @@ from torchmetrics.functional.retrieval import (
 )
 
 from juzhen.core.errors import UserError
-from juzhen.data.configured import configured_set
 from juzhen.data.leaks import Seen
 from juzhen.data.loading import load_job_data
 from juzhen.data.rankings import RankingSet
+from juzhen.data.spec import configured_set
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation import evaluate

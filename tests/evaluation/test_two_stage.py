@@ -9,9 +9,9 @@ from jobs import tiny_encoder
 
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
 from juzhen.data.rankings import as_ranking
+from juzhen.data.spec import configured_set
 from juzhen.encoders import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation import evaluate

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from juzhen import CrossEncoder, SentenceEncoder
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.data.configured import configured_set
+from juzhen.data.spec import configured_set
 from juzhen.encoders import save_encoder
 from juzhen.encoders.pooling import unit
 from juzhen.export import folder as folder_module
@@ -173,7 +173,7 @@ def needs(format):
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("juzhen.core.commands.find_spec", lambda name: None)
+    monkeypatch.setattr("juzhen.core.errors.find_spec", lambda name: None)
     assert main(["export", "builtin/mini_zh", str(tmp_path / "out"), "--format", "openvino-int8"]) == 2
     error = capsys.readouterr().err
     assert "openvino, nncf; type: pip install" in error

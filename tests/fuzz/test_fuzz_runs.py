@@ -8,7 +8,7 @@ from fuzzing import JSON, answer, any_file, any_json, changed, dumped, memory_bo
 from hypothesis import strategies as st
 from rich.console import Console
 
-from juzhen.core.owned import own_folder
+from juzhen.core.file_guard import claim_dir
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.evaluation.finished import finished_runs, missing_sets, unchecked_sets
 from juzhen.report.build import build_report
@@ -126,7 +126,7 @@ EVENTS_KEPT = [
 @sizes
 def test_ledgers(folder, size):
     ledger = Ledger(folder / "ledger")
-    own_folder(ledger.folder)
+    claim_dir(ledger.folder)
     lines = "\n".join(map(json.dumps, EVENTS_KEPT)).encode() + b"\n"
     spoilt_events = st.lists(
         st.one_of(

@@ -9,8 +9,7 @@ from fuzzing import answer, any_file, changed, memory_bound, on_examples, sizes
 from hypothesis import strategies as st
 
 import train
-from juzhen.data.configured import read_description
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, read_description
 from juzhen.evaluation.settings import EvaluationSettings
 from launch.check import check_command_line, checked_job
 from launch.job import stored_job

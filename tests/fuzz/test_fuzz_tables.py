@@ -15,10 +15,10 @@ from juzhen.calibration.new_pairs import Scorer
 from juzhen.cli.verbs import verb
 from juzhen.core.examples import Examples
 from juzhen.data.readers import FileTable
+from juzhen.data.row_checks import read_targets
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
 from juzhen.data.tables import text_values
-from juzhen.data.verify import read_targets
 from juzhen.encoders.views_text import Translations
 
 ROWS = [("一个人在弹吉他。", "他在弹琴", "1"), ('他说"好"', "行", "0"), ("a b", "c,d", "1")]

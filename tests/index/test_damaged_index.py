@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from juzhen.cli.main import main
-from juzhen.core import whole
+from juzhen.core import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.index import Index, Rows, add, build, quick_files, remove, writing
 from juzhen.index.quick_files import WRITTEN
@@ -312,7 +312,7 @@ def test_where_nothing_can_be_written_texts_are_compared_one_by_one(
     exact = encoder.search(QUERIES, encoder.encode_document(TEXTS), COUNT)
     with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as other:
         if reason == "only read":
-            monkeypatch.setattr(quick_files, "own_folder", lambda path: refuse(errno.EROFS))
+            monkeypatch.setattr(quick_files, "claim_dir", lambda path: refuse(errno.EROFS))
         else:
             other.execute("BEGIN IMMEDIATE")
         with Index.open(folder, encoder) as index:
@@ -372,7 +372,7 @@ def test_a_place_that_takes_nothing_is_noticed_before_texts_are_encoded(
         usage = shutil.disk_usage(folder)._replace(free=1000)
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     else:
-        monkeypatch.setattr(whole, "_begun", lambda *path, **options: refuse(code))
+        monkeypatch.setattr(atomic_write, "_begun", lambda *path, **options: refuse(code))
     for act in (
         lambda: add(folder, encoder, Rows(rows.texts)),
         lambda: build(tmp_path / "new", encoder, rows, name="small"),

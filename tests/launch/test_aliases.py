@@ -13,7 +13,7 @@ from juzhen.cli.verbs import VERBS, flags, known_verbs
 from juzhen.core import aliases
 from juzhen.core.aliases import OF_GROUPS, OPTIONS, SETTINGS, plain, require_set
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_yaml
+from juzhen.core.safe_open import read_yaml
 from juzhen.serving.loading import open_corpus
 from juzhen.training import fit as fitting
 from launch.check import check_command_line

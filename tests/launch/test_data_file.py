@@ -14,7 +14,7 @@ from jobs import SMALL
 import train
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
-from juzhen.core.places import BUILTIN, ROOT
+from juzhen.core.paths import BUILTIN, ROOT
 from juzhen.core.result import Result
 from juzhen.data.rows import as_examples, set_name
 from launch.check import check_command_line

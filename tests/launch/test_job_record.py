@@ -8,8 +8,7 @@ from jobs import compose_job, interrupt, run_job
 import train
 from hydra_plugins.juzhen_sweeps.launcher import _require_own_folders
 from juzhen.core.errors import UserError
-from juzhen.core.result import RESULT_FILE, Result
-from juzhen.core.run_progress import PROGRESS_FILE
+from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, Result
 from launch.job import read_job
 from launch.naming import deciding_settings
 from launch.run_record import JOB_FILE, differences, has_begun, remember_job, require_same_job

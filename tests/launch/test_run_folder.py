@@ -8,7 +8,7 @@ import pytest
 from forks import python
 
 from juzhen.core.errors import UserError
-from juzhen.core.owned import own_folder
+from juzhen.core.file_guard import claim_dir
 from launch.naming import run_key, run_name
 from launch.run_folder import MARKER, RunFolder, offline_line, require_free_space
 
@@ -102,7 +102,7 @@ def test_what_a_finished_stage_would_go_on_from_goes_at_the_next_start(tmp_path)
     """A kill right behind the writing of a result leaves it; a stage without a result keeps it."""
     stages = ("stages/0-a", "stages/1-b", ".")
     for place in stages:
-        own_folder(tmp_path / place / "checkpoints")
+        claim_dir(tmp_path / place / "checkpoints")
         for name in ("resume.ckpt", "best.ckpt"):
             (tmp_path / place / "checkpoints" / name).write_text("{}")
     for place in ("stages/0-a", "."):

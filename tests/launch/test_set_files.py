@@ -6,8 +6,7 @@ from omegaconf import OmegaConf
 
 from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
-from juzhen.data.configured import read_description
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, read_description
 from launch.check import check_command_line
 from launch.tree_files import check_set_files
 

@@ -16,8 +16,7 @@ from juzhen.cli.encode import encode
 from juzhen.cli.main import main
 from juzhen.cli.student import student
 from juzhen.core.errors import UserError
-from juzhen.core.result import Result
-from juzhen.core.weights import weights_digest
+from juzhen.core.result import Result, weights_digest
 from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.backbone import with_layers
 from juzhen.encoders.cross_encoder import CrossEncoder

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
-from juzhen.core.places import BUILTIN
+from juzhen.core.paths import BUILTIN
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder, kept_vectors, load_encoder
 from juzhen.encoders.embedding_cache import EmbeddingCache

@@ -13,8 +13,8 @@ from scipy.stats import spearmanr
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
-from juzhen.data.configured import configured_set
 from juzhen.data.loading import load_job_data
+from juzhen.data.spec import configured_set
 from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.grades import similarity

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from conf.own_classes import own_class
 from juzhen import losses
-from juzhen.core.batch import text_tensors
+from juzhen.core.batch import TENSORS, text_tensors
 from juzhen.core.examples import NLI_GRADES, TEXT_COLUMNS, Kind
-from juzhen.core.tensors import TENSORS
 from juzhen.losses.loss import LossOutput
 from lightning_modules.chosen_losses import declared_loss
 from lightning_modules.matching import build_loss
@@ -44,7 +43,7 @@ class Rows:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """By the names of `juzhen.core.tensors`."""
+        """By the names of `juzhen.core.batch`."""
         found = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)} | self.more
         if self.targets is not None:
             found["classes"] = self.targets

@@ -10,8 +10,8 @@ import juzhen.losses
 from conf.own_classes import own_class
 from juzhen import losses
 from juzhen.core.aliases import current_target
+from juzhen.core.batch import TENSORS
 from juzhen.core.errors import UserError
-from juzhen.core.tensors import TENSORS
 from juzhen.losses.loss import Contrast, Loss
 from tools.archives import unpacked
 from tools.loss_numbers import options

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
-from juzhen.core.measures import RANKINGS, metric_key, metric_title
+from juzhen.core.kinds import RANKINGS, metric_key, metric_title
 from juzhen.data.rankings import RankingSet
 from juzhen.evaluation.ranked_lists import ranked_lists
 from juzhen.metrics.ranking import query_numbers

@@ -3,7 +3,7 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.measures import MEASURES, STANDARD_RANKS
+from juzhen.core.kinds import MEASURES, STANDARD_RANKS
 from juzhen.core.result import Score
 from juzhen.evaluation.plan import CosinePlan
 from juzhen.evaluation.scoring import score_set, score_sets

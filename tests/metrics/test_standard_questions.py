@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.measures import first_measure, metric_key, metric_title, speaking
+from juzhen.core.kinds import main_metric, metric_key, metric_title, speaking
 from juzhen.data.rankings import as_standard_questions
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation import evaluate
@@ -134,8 +134,8 @@ def test_the_threshold_is_between_positives_and_their_nearest_others(encoder, sc
 
 def test_a_cross_encoder_ranks_a_few_and_its_set_is_spoken_for_by_that():
     assert CrossEncoderPlan([pairs(ROWS)]).standard_questions == []
-    assert first_measure(Kind.POSITIVE_PAIR, [Kind.RETRIEVAL]) == "ranking_accuracy"
-    assert first_measure(Kind.POSITIVE_PAIR) == "recall_at_1"
+    assert main_metric(Kind.POSITIVE_PAIR, [Kind.RETRIEVAL]) == "ranking_accuracy"
+    assert main_metric(Kind.POSITIVE_PAIR) == "recall_at_1"
     assert speaking(["ranking_loss", "ranking_accuracy"]) == ["ranking_accuracy"]
     assert speaking(["ndcg_at_10", "recall_at_1"]) == ["ndcg_at_10"]
     assert (metric_title("mrr"), metric_key("MRR")) == ("MRR", "mrr")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from juzhen.core.measures import RANKINGS
+from juzhen.core.kinds import RANKINGS
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.search import ApproximateIndex, exact_search, recall

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from test_candidates import Table
 
 from juzhen.core.examples import Examples, Kind
+from juzhen.data.convert import convert_rows
 from juzhen.data.rankings import as_retrieval
-from juzhen.data.views import apply_view
 from juzhen.mining import in_training
 from juzhen.mining.in_training import InForce, MinedRows
 from juzhen.mining.options import MiningOptions
@@ -127,7 +127,7 @@ def test_all_documents_of_a_retrieval_set_can_be_mined():
         texts={"text_a": ["甲", "丙"], "text_b": ["乙", "丁"]},
         targets=np.array([1, 0]),
     )
-    viewed = apply_view(as_retrieval(pairs), Kind.POSITIVE_PAIR)
+    viewed = convert_rows(as_retrieval(pairs), Kind.POSITIVE_PAIR)
     assert sorted(zip(viewed.texts("anchor"), viewed.texts("positive"), strict=True)) == [
         ("乙", "甲"),
         ("甲", "乙"),

@@ -11,9 +11,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from juzhen.cli.main import main
 from juzhen.cli.mine import mine
 from juzhen.core.errors import UserError
-from juzhen.core.places import DATASETS
-from juzhen.data.audit.sources import ConfiguredSets
+from juzhen.core.paths import DATASETS
 from juzhen.data.loading import load_ranking
+from juzhen.data.rows import ConfiguredSets
 
 ROWS = [
     (f"怎么修改{one}", f"在哪里换{one}", f"{one}丢了怎么办")

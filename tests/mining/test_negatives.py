@@ -16,13 +16,12 @@ import juzhen
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.owned import LIST
+from juzhen.core.file_guard import LIST
 from juzhen.core.result import Result
-from juzhen.data.configured import configured_set, read_description
 from juzhen.data.rankings import RankingSet, as_ranking
 from juzhen.data.rows import as_examples
 from juzhen.data.source import load_examples
-from juzhen.data.spec import DatasetConfig
+from juzhen.data.spec import DatasetConfig, configured_set, read_description
 from juzhen.encoders import load_encoder
 from juzhen.mining import negatives
 from juzhen.mining.mined import METADATA

@@ -59,7 +59,7 @@ def test_a_module_and_a_loss_of_the_project_are_found():
         "juzhen.losses.pairwise_ranking.Nothing",
         "lightning_modules.biencoder.partial",
         "lightning_modules.biencoder.Batch",
-        "juzhen.data.files.Path",
+        "juzhen.data.readers.Path",
         "benchmarks.report.Path",
         "losses",
         "",
@@ -117,11 +117,10 @@ FORBIDDEN = {
 
 MAY = {
     ("conf/own_classes.py", "import_module"),
-    ("juzhen/core/lazy.py", "import_module"),  # what a package names in a table of its own
     ("juzhen/cli/verbs.py", "import_module"),  # a name of the table in it
-    ("juzhen/core/rooms.py", "import_module"),  # what rooms.toml of the package names
+    ("juzhen/core/lazy_names.py", "import_module"),  # what a package, or rooms.toml, names
     ("juzhen/models/__init__.py", "import_module"),  # the modules of that package
-    ("juzhen/core/opened.py", "load"),  # by a SafeLoader, which makes plain values alone
+    ("juzhen/core/safe_open.py", "load"),  # by a SafeLoader, which makes plain values alone
     ("tools/docs/api.py", "import_module"),  # a package of juzhen, from the list beside it
 }
 

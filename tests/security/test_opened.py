@@ -7,14 +7,14 @@ import socket
 
 import pytest
 
-from juzhen.core import opened
+from juzhen.core import safe_open
 from juzhen.core.array_cache import ArrayCache
+from juzhen.core.calibration_files import is_fusion
 from juzhen.core.errors import UserError
-from juzhen.core.fitted import is_fusion
-from juzhen.core.places import ROOT
+from juzhen.core.paths import ROOT
 from juzhen.core.result import Result
-from juzhen.data.configured import read_description
 from juzhen.data.readers import decompressed, read_table
+from juzhen.data.spec import read_description
 from juzhen.encoders.locate import check_files
 from juzhen.encoders.views_text import Translations
 
@@ -24,8 +24,7 @@ ALONE = re.compile(
 """Ways to open a file without having looked whether it is one."""
 
 OTHERS = (
-    "core/opened.py", "core/processor.py", "core/memory.py", "core/accelerator.py", "core/network.py",
-    "core/folding.py", "encoders/micro_batches.py",
+    "core/safe_open.py", "core/machine.py", "core/process.py", "core/text.py", "encoders/micro_batches.py",
     "export/usage.py", "encoders/special_tokens.py", "losses/__init__.py", "report/frame.py", "report/figures.py",
     "launch/digests.py", "chosen_losses.py", "loss_numbers.py",
 )  # fmt: skip
@@ -72,9 +71,9 @@ def test_what_is_no_file_is_told_apart(tmp_path):
         ("/dev/zero", "a device"),
     ):
         with pytest.raises(OSError, match=said):
-            opened.read_bytes(path)
+            safe_open.read_bytes(path)
     with pytest.raises(FileNotFoundError):
-        opened.read_bytes(tmp_path / "nothing")
+        safe_open.read_bytes(tmp_path / "nothing")
     here.close()
 
 
@@ -102,9 +101,9 @@ def test_aliases_that_spell_out_a_billion_values_are_refused(tmp_path):
         read_description(path)
     path.write_text("a: &a [1, *a]\n")
     with pytest.raises(UserError, match=r"bomb\.yaml.*holds itself"):
-        opened.require_yaml(path)
+        safe_open.require_yaml(path)
     path.write_text("a: &a [1, 2]\nb: *a\n")
-    assert opened.read_yaml(path)["b"] == [1, 2]
+    assert safe_open.read_yaml(path)["b"] == [1, 2]
 
 
 @pytest.mark.parametrize("ending", ["json", "yaml"])
@@ -112,7 +111,7 @@ def test_brackets_in_brackets_are_no_traceback(tmp_path, ending):
     path = tmp_path / f"deep.{ending}"
     path.write_text("[" * 10_000)
     with pytest.raises((UserError, ValueError), match=r"brackets in brackets|recursion"):
-        opened.read_json(path) if ending == "json" else opened.read_yaml(path)
+        safe_open.read_json(path) if ending == "json" else safe_open.read_yaml(path)
 
 
 def test_files_are_opened_in_one_place():

@@ -16,11 +16,11 @@ from test_places import a_result, tree, write
 from callbacks import CHECKPOINTS, RESUME_FILE
 from juzhen import SentenceEncoder
 from juzhen.cli.main import main
-from juzhen.core import owned
+from juzhen.core import file_guard
 from juzhen.core.array_cache import ArrayCache
+from juzhen.core.atomic_write import atomic_write_dir, remove_file, remove_folder, write_text
 from juzhen.core.errors import UserError
-from juzhen.core.owned import LIST, MARKER, mark_folder, own_folder, require_apart
-from juzhen.core.whole import remove_file, remove_folder, whole_folder, write_text
+from juzhen.core.file_guard import LIST, MARKER, claim_dir, mark_dir, require_apart
 from juzhen.mining.beside import MiningBeside
 from juzhen.report.collect import export
 from launch.run_folder import RunFolder
@@ -30,10 +30,10 @@ from tools.archives import unpacked
 
 PROJECT = ("config.json", "src/model.py", "thesis.txt")
 
-OWNER = "juzhen/core/whole.py"
+OWNER = "juzhen/core/atomic_write.py"
 EXCEPTIONS = {
     "callbacks/trial.py": {"open", "truncate"},  # the last line of a journal that a kill has torn
-    "juzhen/core/memory.py": {"write_text"},  # a switch of the kernel below /proc
+    "juzhen/core/machine.py": {"write_text"},  # a switch of the kernel below /proc
     "sweeps/node.py": {"open", "replace"},  # travels to nodes by value, without this project
 }
 BY_NAME = {
@@ -111,7 +111,7 @@ def test_what_was_written_is_replaced_and_nothing_else_is(tmp_path):
 def test_a_folder_that_was_written_is_replaced_only_if_nobody_has_changed_it(tmp_path):
     folder = tmp_path / "encoder"
     for text in ("one", "two"):
-        with whole_folder(folder) as part:
+        with atomic_write_dir(folder) as part:
             write(part, "config.json", "1_Pooling/config.json")
             (part / "weights").write_text(text)
     spoils = (
@@ -124,12 +124,12 @@ def test_a_folder_that_was_written_is_replaced_only_if_nobody_has_changed_it(tmp
         kept = shutil.copytree(folder, tmp_path / "kept", symlinks=True)
         spoil()
         before = tree(folder)
-        with pytest.raises(UserError, match=r"encoder: .*Nothing was changed"), whole_folder(folder):
+        with pytest.raises(UserError, match=r"encoder: .*Nothing was changed"), atomic_write_dir(folder):
             pass
         assert tree(folder) == before
         shutil.rmtree(folder)
         kept.rename(folder)
-    with whole_folder(folder):
+    with atomic_write_dir(folder):
         pass
 
 
@@ -169,7 +169,7 @@ def test_a_student_takes_its_own_place_and_not_that_of_its_teacher(tmp_path, enc
 
 
 def test_a_folder_that_another_process_makes_ours_meanwhile_is_ours(tmp_path, monkeypatch):
-    folder, look = tmp_path / "cache", owned._is_marked
+    folder, look = tmp_path / "cache", file_guard._is_marked
     folder.mkdir()
 
     def marked_after_the_first_look(path):
@@ -178,15 +178,15 @@ def test_a_folder_that_another_process_makes_ours_meanwhile_is_ours(tmp_path, mo
         (path / "entry").touch()
         return was_marked
 
-    monkeypatch.setattr(owned, "_is_marked", marked_after_the_first_look)
-    own_folder(folder)
+    monkeypatch.setattr(file_guard, "_is_marked", marked_after_the_first_look)
+    claim_dir(folder)
 
 
 def test_no_student_takes_the_place_of_a_runs_encoder_and_no_file_of_an_encoder_is_an_output(
     tmp_path, encoder_folder, capsys
 ):
     run, texts = tmp_path / "run", tmp_path / "texts.txt"
-    own_folder(run)
+    claim_dir(run)
     texts.write_text("天气\n", encoding="utf-8")
     words = ["student", str(encoder_folder), str(tmp_path / "free"), "--layers", "1"]
     assert main(words) == 0
@@ -297,7 +297,7 @@ def test_portions_that_are_a_link_are_refused_and_what_is_added_to_them_stays(tm
     assert "is a link" in capsys.readouterr().err
     assert sorted(tree(precious)) == ["000000.parquet", "mining.json"]
     portions.unlink()
-    own_folder(portions)
+    claim_dir(portions)
     write(portions, "notes.txt")
     for _ in range(2):  # the same command takes the place of its own
         assert main(words) == 0
@@ -332,7 +332,7 @@ def test_a_cache_that_is_a_link_is_not_used(tmp_path, linked):
     precious = write(tmp_path / "precious", name, "mine.npy", "digest/mine.npy", f"digest/{name}")
     folder = tmp_path / "cache"
     if linked == "subfolder":
-        own_folder(folder)
+        claim_dir(folder)
         (folder / "digest").symlink_to(precious)
     else:
         folder.symlink_to(precious)
@@ -348,7 +348,7 @@ def test_a_cache_leaves_what_is_not_its_own(tmp_path):
     name, old = f"{'0' * 32}.safetensors", f"{'1' * 32}.safetensors"
     ours = write(tmp_path / "ours", "mine.safetensors", name, old)
     others = write(tmp_path / "others", name)
-    mark_folder(ours)
+    mark_dir(ours)
     os.utime(ours / old, (0, 0))
     cache = ArrayCache(ours, holds="numbers", max_bytes=0)
     for place in (cache, ArrayCache(others, holds="numbers", max_bytes=0)):
@@ -381,7 +381,7 @@ LINKS = {
 def test_no_link_in_the_run_of_a_stranger_is_followed(tmp_path, place, fills):
     other = write(tmp_path / "other", "resume.ckpt", "best.ckpt", "checkpoints/resume.ckpt", "health.jsonl")
     a_result(other)
-    mark_folder(other)
+    mark_dir(other)
     run = write(tmp_path / "run", MARKER, ".hydra/overrides.yaml", "metrics/1/metrics.csv")
     a_result(run)
     write(run / CHECKPOINTS, "best.ckpt", RESUME_FILE)
@@ -411,7 +411,7 @@ def test_no_link_in_a_store_is_followed(tmp_path, place):
     path = tmp_path / "store" / ("0" * 16) / place
     path.parent.mkdir(parents=True)
     if place:
-        mark_folder(tmp_path / "store" / ("0" * 16))
+        mark_dir(tmp_path / "store" / ("0" * 16))
     path.symlink_to(other if "." not in place else other / "resume.ckpt")
     before = tree(other)
     with (
@@ -439,7 +439,7 @@ def test_only_what_was_mined_beside_goes(tmp_path):
 
 def test_a_removed_folder_keeps_what_links_lead_to(tmp_path):
     precious = write(tmp_path / "precious", "a")
-    own_folder(tmp_path / "ours")
+    claim_dir(tmp_path / "ours")
     (tmp_path / "ours" / "link").symlink_to(precious)
     remove_folder(tmp_path / "ours", ".*")
     (tmp_path / "linked").symlink_to(tmp_path / "ours")

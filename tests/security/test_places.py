@@ -14,8 +14,8 @@ from forks import ROOT, in_a_fork, python
 from jobs import SMALL
 
 from juzhen.cli.program import reason_of
-from juzhen.core.caches import FOLDERS, caches_below
 from juzhen.core.errors import UserError
+from juzhen.core.process import FOLDERS, caches_below
 from juzhen.core.result import Result
 from launch.job import read_job, stored_job
 from launch.run_folder import MARKER, RunFolder, make_folder, take_folder

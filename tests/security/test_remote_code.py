@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from juzhen.core.errors import UserError
-from juzhen.data import hub
+from juzhen.data import source
 from juzhen.data.spec import HubConfig
 from juzhen.encoders import load_backbone
 from juzhen.encoders.spec import BackboneConfig
@@ -81,7 +81,7 @@ def test_a_data_set_of_the_hub_that_wants_code_is_refused_without_advice(monkeyp
         raise ValueError("theirs contains custom code. Pass `trust_remote_code=True` to allow it.\nmore")
 
     monkeypatch.setattr("datasets.load_dataset", load)
-    monkeypatch.setattr(hub, "require_hub", lambda name, hub_id: None)  # as if there were a network
+    monkeypatch.setattr(source, "require_hub", lambda name, hub_id: None)  # as if there were a network
     with pytest.raises(UserError, match="code of its own") as refused:
-        hub.read_hub("x", HubConfig(id="a/theirs", splits={"train": "train"}, columns={}), "train")
+        source.read_hub("x", HubConfig(id="a/theirs", splits={"train": "train"}, columns={}), "train")
     assert "trust_remote_code" not in str(refused.value)

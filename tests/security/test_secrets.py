@@ -16,7 +16,7 @@ from juzhen.cli.program import status_of
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.core.secrets import REDACTED, hide_in_logs, redacted
-from juzhen.data.configured import read_description
+from juzhen.data.spec import read_description
 from launch.job import read_job
 from sweeps.ledger import Event, Ledger
 

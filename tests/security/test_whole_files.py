@@ -12,10 +12,17 @@ import torch
 from forks import in_a_fork
 from safetensors.torch import save_file
 
-from juzhen.core import whole
+from juzhen.core import atomic_write as module
+from juzhen.core.atomic_write import (
+    atomic_write,
+    atomic_write_dir,
+    clear_leftovers,
+    new_link,
+    write_json,
+    write_text,
+)
 from juzhen.core.errors import UserError
-from juzhen.core.owned import LIST
-from juzhen.core.whole import clear_leftovers, new_link, whole_file, whole_folder, write_json, write_text
+from juzhen.core.file_guard import LIST
 
 
 def names(folder: Path) -> list[str]:
@@ -36,7 +43,7 @@ def test_an_error_leaves_the_old_file(tmp_path):
     write_text(path, "old")
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(path, {"half": [1, 2, float("nan")]})
-    with pytest.raises(TypeError), whole_file(path) as file:
+    with pytest.raises(TypeError), atomic_write(path) as file:
         file.write(b"no text")
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a"]
@@ -61,12 +68,12 @@ def test_the_name_of_an_unfinished_file_cannot_be_foreseen_and_is_made_exclusive
     """Even with the name known, a link or a file there is an error, never opened."""
     seen = set()
     for _ in range(20):
-        with whole_file(tmp_path / "a", "wb"):
+        with atomic_write(tmp_path / "a", "wb"):
             (part,) = [one for one in names(tmp_path) if one != "a"]
             seen.add(part)
     assert len(seen) == 20
     assert all(re.fullmatch(r"\.a\.[0-9a-f]{16}\.part", one) for one in seen)
-    monkeypatch.setattr(whole.secrets, "token_hex", lambda count: "0" * 2 * count)
+    monkeypatch.setattr(module.secrets, "token_hex", lambda count: "0" * 2 * count)
     precious = tmp_path / "precious"
     (tmp_path / f".b.{'0' * 16}.part").symlink_to(precious)
     with pytest.raises(FileExistsError):
@@ -78,7 +85,7 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
     before = os.umask(0o027)
     try:
         write_text(tmp_path / "a", "x")
-        with whole_folder(tmp_path / "b"):
+        with atomic_write_dir(tmp_path / "b"):
             pass
     finally:
         os.umask(before)
@@ -99,19 +106,19 @@ def be_killed(path, write):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("write", [whole_file, whole_folder])
+@pytest.mark.parametrize("write", [atomic_write, atomic_write_dir])
 def test_what_a_kill_leaves_goes_at_the_next_write_and_what_is_being_written_stays(tmp_path, write):
     assert in_a_fork(be_killed, tmp_path / "a", write) == -signal.SIGKILL
     assert len(names(tmp_path)) == 1
-    with whole_file(tmp_path / "b", "wb"):
+    with atomic_write(tmp_path / "b", "wb"):
         assert len(names(tmp_path)) == 2
     assert len(names(tmp_path)) == 2  # that of another file is left alone
-    with whole_file(tmp_path / "a") as other:
+    with atomic_write(tmp_path / "a") as other:
         other.write("slow")
         with write(tmp_path / "a"):
             pass
         assert len(names(tmp_path)) == 3  # a, b and the one that is still being written
-        shutil.rmtree(tmp_path / "a") if write is whole_folder else None
+        shutil.rmtree(tmp_path / "a") if write is atomic_write_dir else None
     assert names(tmp_path) == ["a", "b"]
     assert (tmp_path / "a").read_text() == "slow"
 
@@ -135,10 +142,10 @@ def test_all_leftovers_of_a_folder_are_cleared(tmp_path):
 
 def test_a_folder_is_replaced_whole(tmp_path):
     for content in ("old", "new"):
-        with whole_folder(tmp_path / "encoder") as part:
+        with atomic_write_dir(tmp_path / "encoder") as part:
             (part / content).write_text(content)
     assert names(tmp_path / "encoder") == ["new"]
-    with pytest.raises(FileNotFoundError), whole_folder(tmp_path / "encoder") as part:
+    with pytest.raises(FileNotFoundError), atomic_write_dir(tmp_path / "encoder") as part:
         (part / "none").unlink()
     assert names(tmp_path) == ["encoder"]
     assert names(tmp_path / "encoder") == ["new"]
@@ -152,13 +159,13 @@ def be_killed_between_two_names(path):
         calls.append(target)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    whole.os.rename = once
-    with whole_folder(path):
+    module.os.rename = once
+    with atomic_write_dir(path):
         pass
 
 
 def test_a_folder_that_a_kill_left_without_its_name_gets_it_back(tmp_path):
-    with whole_folder(tmp_path / "encoder") as part:
+    with atomic_write_dir(tmp_path / "encoder") as part:
         (part / "weights").write_text("old")
     assert in_a_fork(be_killed_between_two_names, tmp_path / "encoder") == -signal.SIGKILL
     assert not (tmp_path / "encoder").exists()
@@ -181,7 +188,7 @@ def test_a_pipe_and_a_device_stay_what_they_are(tmp_path):
     (tmp_path / "link").symlink_to("/dev/null")
     for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/juzhen-test")):
         with pytest.raises(OSError, match="device or a pipe"):
-            whole.write_text(path, "text")
+            module.write_text(path, "text")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "pipe"]
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "link").is_symlink()
@@ -193,7 +200,7 @@ def test_weights_are_read_by_whom_the_umask_lets(tmp_path, umask, mode):
 
     def save() -> None:
         os.umask(umask)
-        with whole_folder(tmp_path / "encoder") as folder:
+        with atomic_write_dir(tmp_path / "encoder") as folder:
             save_file({"weights": torch.zeros(2)}, folder / "model.safetensors")
             write_text(folder / "config.json", "{}")
             (folder / "1_Pooling").mkdir()

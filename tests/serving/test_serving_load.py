@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from load import Connection, compare, free_port, load, process, ratios, some_texts
 
-from juzhen.core.places import BUILTIN
+from juzhen.core.paths import BUILTIN
 from juzhen.encoders import SentenceEncoder
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ import numpy as np
 
 from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores, SetRows
-from juzhen.data.configured import configured_set
 from juzhen.data.source import load_examples
+from juzhen.data.spec import configured_set
 from juzhen.report.build import Report, build_report
 from juzhen.report.figures import Reference
 from juzhen.report.leaks import Audit

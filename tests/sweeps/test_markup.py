@@ -5,7 +5,7 @@ import re
 import pytest
 from report_fixture import report_of
 
-from juzhen.core.markup import in_markdown
+from juzhen.core.text import in_markdown
 from juzhen.encoders.model_card import fact_table
 from juzhen.report.figures import load_reference
 from juzhen.report.files import latex, markdown

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from fake_cells import done, plan, results, start_sweep
 
-from juzhen.core.texts import time_in_words
+from juzhen.core.text import time_in_words
 from sweeps.ledger import Event, Ledger
 from sweeps.local import LocalRunner
 from sweeps.status import State, read_status, summary, watched

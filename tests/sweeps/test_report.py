@@ -6,8 +6,8 @@ from forks import python
 from report_fixture import small_picture, write_audit, write_reference, write_results
 
 from juzhen.cli.main import main
-from juzhen.core.commands import install_line
-from juzhen.core.owned import LIST
+from juzhen.core.errors import install_line
+from juzhen.core.file_guard import LIST
 from juzhen.core.result import Score
 
 GOLDEN = Path(__file__).parent / "golden_report"

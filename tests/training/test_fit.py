@@ -8,9 +8,9 @@ from juzhen import SentenceEncoder, fit
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.result import Score
+from juzhen.data.convert import convert_rows
 from juzhen.data.loading import cut
 from juzhen.data.rows import as_examples
-from juzhen.data.views import apply_view
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses import CoSENT, InfoNCE
 from juzhen.training import fit as training
@@ -50,7 +50,7 @@ def test_it_learns_the_weights_of_the_suite(loss, dataset, kind, words, encoder,
         "seed=3",
         *words,
     )
-    rows = cut(apply_view(as_examples(dataset), kind), 48, 3)
+    rows = cut(convert_rows(as_examples(dataset), kind), 48, 3)
     learnt = fit(encoder, rows, loss=loss, epochs=2, batch_size=8, learning_rate=1e-3, seed=3)
     there = SentenceEncoder.load(run).state_dict()
     before = SentenceEncoder.load(encoder_folder).state_dict()

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import juzhen.losses
-from juzhen.core.places import PACKAGE
+from juzhen.core.paths import PACKAGE
 from tools.docs.markup import code, table
 
 PACKAGES: Mapping[str, tuple[str, str]] = {
@@ -30,7 +30,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     "data": (
         "Data",
         "core.examples data.loading.load_ranking data.loading.load_examples data.rankings "
-        "data.readers data.sampler data.views data.spec",
+        "data.readers data.sampler data.convert data.spec",
     ),
     "mining": (
         "Mining and distillation",

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from conf.own_classes import keys_of
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.paths import CONFIGURATION
 from tools.docs.keys import comments_of, type_words
 from tools.docs.markup import as_yaml, code, plain, table
 from tools.generated import users_files

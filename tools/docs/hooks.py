@@ -13,7 +13,7 @@ from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
-from juzhen.core.places import ROOT
+from juzhen.core.paths import ROOT
 from tools.docs.site import navigation, pages, write
 
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)

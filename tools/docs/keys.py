@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from conf.duration import Unit, is_length
 from conf.job import JobConfig
-from juzhen.core.places import CONFIGURATION
+from juzhen.core.paths import CONFIGURATION
 from juzhen.core.schema import Among
 from tools.docs.markup import as_yaml, code, plain
 from tools.generated import users_files

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import report
-from juzhen.core.places import BUILTIN, ROOT
+from juzhen.core.paths import BUILTIN, ROOT
 
 RESULTS = ROOT / "results"
 RENAMED = {"README.md": "index.md"}

@@ -7,8 +7,7 @@ from typing import Any, NotRequired, Union, get_args, get_origin
 
 from typing_extensions import get_type_hints, is_typeddict
 
-from juzhen.core.result import FORMAT_VERSION, Result, Score
-from juzhen.core.result_shape import ResultForm
+from juzhen.core.result import FORMAT_VERSION, Result, ResultForm, Score
 from juzhen.core.schema import Number, Text, Whole
 from tools.docs.columns import named_lines
 from tools.docs.markup import code, plain, table

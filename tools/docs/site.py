@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from juzhen.core.places import ROOT
-from juzhen.core.whole import remove_file, whole_file
+from juzhen.core.atomic_write import atomic_write, remove_file
+from juzhen.core.paths import ROOT
 from tools.docs import api, groups, keys, measured, result_format, verbs
 
 DOCS = ROOT / "docs"
@@ -72,7 +72,7 @@ def write(written: dict[str, str | Path]) -> None:
         content = text.read_bytes() if isinstance(text, Path) else text.encode("utf-8")
         if not path.is_file() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(path, "wb") as file:
+            with atomic_write(path, "wb") as file:
                 file.write(content)
 
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from juzhen.cli.program import run_program
-from juzhen.core.places import DATASETS
-from juzhen.core.whole import write_text
-from juzhen.data.audit.sources import ConfiguredSets
+from juzhen.core.atomic_write import write_text
+from juzhen.core.paths import DATASETS
+from juzhen.data.rows import ConfiguredSets
 from juzhen.encoders import load_backbone
 from juzhen.encoders.spec import BackboneConfig
 from juzhen.evaluation.space import ALL_SETS, study

@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.report import COLOURS, read
 from juzhen.cli.program import run_program
-from juzhen.core.places import ROOT
-from juzhen.core.whole import write_text
+from juzhen.core.atomic_write import write_text
+from juzhen.core.paths import ROOT
 
 BARS = (
     ("Train a BERT of 4 × 256", "training", {"size": "S", "precision": "fp32"}),

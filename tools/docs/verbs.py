@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from juzhen.cli.verbs import GROUPS, commands
-from juzhen.core.places import ROOT
+from juzhen.core.paths import ROOT
 from tools.docs.markup import code, plain, table
 
 HEAD = """\

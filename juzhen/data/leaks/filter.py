@@ -8,8 +8,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import JUDGED, Examples
-from juzhen.data.leaks.pairs import PairIndex, pair_columns
-from juzhen.data.leaks.text import SentenceSearch
+from juzhen.data.leaks.matching import PairIndex, SentenceSearch, pair_columns
 
 
 class LeakFilter:

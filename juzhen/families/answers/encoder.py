@@ -11,9 +11,9 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
-from juzhen.core.texts import short
+from juzhen.core.machine import open_device
+from juzhen.core.text import short
 from juzhen.encoders.base import BASE_FILE
 from juzhen.encoders.frozen import has_adapter, source_folder
 from juzhen.encoders.layout import gives_answers

@@ -15,10 +15,10 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
+from juzhen.core.atomic_write import write_json, write_text
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
-from juzhen.core.finite import require_finite_weights
-from juzhen.core.texts import short
-from juzhen.core.whole import write_json, write_text
+from juzhen.core.text import short
 from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead
 from juzhen.encoders.base import weight_files
 from juzhen.encoders.bundle import save_tokenizer, save_transformer

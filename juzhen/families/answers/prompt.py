@@ -18,7 +18,7 @@ from juzhen.core.columns import check_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.encoders.cross_encoder_input import PairTemplate
 from juzhen.encoders.settings_file import naming
 from juzhen.encoders.texts import no_garbage_collection

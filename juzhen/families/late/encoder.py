@@ -15,14 +15,12 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_texts
-from juzhen.core.devices import open_device
+from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
-from juzhen.core.finite import require_finite
+from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
-from juzhen.core.threads import tell_of_fork
-from juzhen.core.truncation import STRICT, reported
+from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.chunks import note_read
 from juzhen.encoders.decision import Decides
@@ -292,7 +290,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> TokenVectors:
         """Those of the tokens of each text that are scored, read as queries or as documents."""
-        tell_of_fork()
+        warn_forked()
         reader = self.reading(side)
         vectors, table = TokenVectors(len(texts), sums=self.sums), reader.tokenize(texts)
         note_read(reader, texts, table)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from juzhen.core.batch import Batch
 from juzhen.core.examples import SentenceUnion, Side
-from juzhen.core.measures import UNSCORED_BY_SIDES, UNSCORED_BY_TOKENS
-from juzhen.data.transfer import TransferTask
+from juzhen.core.kinds import UNSCORED_BY_SIDES, UNSCORED_BY_TOKENS
+from juzhen.data.probe import TransferTask
 from juzhen.evaluation.plan import NOTHING, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.families.late.encoder import MultiVectorEncoder

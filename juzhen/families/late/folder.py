@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import transformers
 
-from juzhen.core.markup import in_markdown
-from juzhen.core.whole import write_json, write_text
+from juzhen.core.atomic_write import write_json, write_text
+from juzhen.core.text import in_markdown
 from juzhen.encoders.bundle import save_transformer
 from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.layout import MODULES_FILE

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from juzhen.core.errors import UserError, require_number
-from juzhen.core.texts import short
+from juzhen.core.text import short
 from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.settings_file import naming

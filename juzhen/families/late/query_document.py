@@ -13,9 +13,9 @@ from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.core.devices import open_device
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.machine import open_device
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.decision import Decides
 from juzhen.encoders.layout import ROUTED, gives_routes, read_chains

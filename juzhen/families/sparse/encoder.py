@@ -12,14 +12,12 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from juzhen.core.batch import Tokens
-from juzhen.core.columns import as_texts
-from juzhen.core.devices import open_device
+from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
-from juzhen.core.finite import require_finite
+from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
-from juzhen.core.threads import tell_of_fork
-from juzhen.core.truncation import STRICT, reported
+from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.asking import AskingEncoder
 from juzhen.encoders.chunks import note_read
 from juzhen.encoders.decision import Decides
@@ -248,7 +246,7 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         self, texts: Sequence[str], side: Side, batch_tokens: int = BATCH_TOKENS, progress: bool | None = None
     ) -> SparseVectors:
         """Those of texts, read as queries or as documents."""
-        tell_of_fork()
+        warn_forked()
         reader = self.reading(side)
         vectors, table = SparseVectors(len(texts), self.dim), reader.tokenize(texts)
         note_read(reader, texts, table)

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.batch import Batch
-from juzhen.core.measures import UNSCORED_BY_WEIGHTS
-from juzhen.data.transfer import TransferTask
+from juzhen.core.kinds import UNSCORED_BY_WEIGHTS
+from juzhen.data.probe import TransferTask
 from juzhen.evaluation.plan import NOTHING, Evaluator, Sets
 from juzhen.families.late.evaluator import MaxSimPlan
 from juzhen.families.sparse.encoder import SparseEncoder

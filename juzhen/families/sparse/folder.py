@@ -7,10 +7,9 @@ from typing import Any
 import torch
 import transformers
 
+from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.errors import UserError
-from juzhen.core.markup import in_markdown
-from juzhen.core.texts import short
-from juzhen.core.whole import write_json, write_text
+from juzhen.core.text import in_markdown, short
 from juzhen.encoders.bundle import save_tokenizer
 from juzhen.encoders.decision import write_thresholds
 from juzhen.encoders.layout import MODULES_FILE, inside, read_chains, read_model_settings

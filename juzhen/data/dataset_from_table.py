@@ -15,18 +15,16 @@ import yaml
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from juzhen.core.commands import command
-from juzhen.core.csv_rows import csv_text
-from juzhen.core.errors import UserError, require_number
+from juzhen.core.atomic_write import write_text
+from juzhen.core.errors import UserError, command, require_number
 from juzhen.core.examples import TEACHER_SCORE
+from juzhen.core.file_guard import check_overwritable
 from juzhen.core.kinds import Kind
-from juzhen.core.opened import open_input, read_bytes, read_text
-from juzhen.core.owned import require_ours
-from juzhen.core.places import DATASETS
-from juzhen.core.texts import name_fault, short, text_fault
-from juzhen.core.whole import write_text
+from juzhen.core.paths import DATASETS
+from juzhen.core.safe_open import csv_text, open_regular_file, read_bytes, read_text
+from juzhen.core.text import name_fault, short, text_fault
 from juzhen.data.headers import language_of
-from juzhen.data.leaks.normalize import normalize
+from juzhen.data.leaks.matching import normalize
 from juzhen.data.row_kinds import Guess, RawTable
 from juzhen.data.spec import NAME
 
@@ -208,7 +206,7 @@ class Origin(NamedTuple):
 
 def origin_of(path: Path, words: Sequence[str]) -> Origin:
     """Of the set that `juzhen new` makes of a table with these options."""
-    with open_input(path) as file:
+    with open_regular_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Origin(digest, command("juzhen", "new", path.resolve(), *words))
 
@@ -291,7 +289,7 @@ def write_described(path: Path, description: str, texts: Mapping[Path, str], *, 
     if not path.exists() and any(file.is_file() and differs(file, text) for file, text in texts.items()):
         raise UserError(f"{folder}: holds the rows of another set; choose another: --name {folder.name}_2")
     texts = {**texts, path: description}
-    require_ours(*texts)
+    check_overwritable(*texts)
     for file, text in texts.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         if not file.is_file() or differs(file, text):

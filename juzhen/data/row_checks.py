@@ -17,7 +17,7 @@ from juzhen.core.examples import (
     Examples,
     Kind,
 )
-from juzhen.core.texts import is_unseen, short, text_fault
+from juzhen.core.text import is_unseen, short, text_fault
 from juzhen.data.readers import FileTable
 from juzhen.data.spec import DatasetConfig, SplitRequest
 

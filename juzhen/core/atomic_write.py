@@ -1,6 +1,6 @@
 """Files and folders that are whole or not there; nobody else of this program replaces, moves or removes anything.
 
-What stands in the way and is not ours (`juzhen.core.owned`) is refused.
+What stands in the way and is not ours (`juzhen.core.file_guard`) is refused.
 
 They are written beside their target under a name that nobody can foresee, made exclusively, so that a link which
 somebody has planted is never followed; then flushed to the disk and renamed. A kill leaves the old one or the new one,
@@ -21,14 +21,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from juzhen.core.owned import (
+from juzhen.core.file_guard import (
     LIST,
     MARKER,
     add_to_list,
-    is_ours,
-    is_own_folder,
-    not_ours,
-    require_ours,
+    check_overwritable,
+    is_overwritable,
+    is_own_dir,
+    not_overwritable,
     write_list,
 )
 
@@ -48,7 +48,7 @@ PROBE_BYTES = 2**20
 
 
 @contextmanager
-def whole_file(
+def atomic_write(
     path: str | Path,
     mode: str = "w",
     *,
@@ -62,7 +62,7 @@ def whole_file(
     in_own_folder  the folder was found to be ours, and the name in it is: nothing is asked or listed
 
     No link at `path` is followed. Raises OSError where the disk refuses, and for a device or a pipe; UserError for
-    what we have not written (`juzhen.core.owned`).
+    what we have not written (`juzhen.core.file_guard`).
     """
     path = Path(path)
     # /dev/stdout and its like would be files from then on, for all programs.
@@ -70,7 +70,7 @@ def whole_file(
     if is_other or path.absolute().parent == Path("/dev"):
         raise OSError(errno.EINVAL, "it is a device or a pipe, whose place a file would take", str(path))
     if not in_own_folder:
-        require_ours(path)
+        check_overwritable(path)
     part, descriptor = _begun(path, is_folder=False)
     encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
     try:
@@ -110,30 +110,30 @@ def require_room(folder: Path, num_bytes: int = PROBE_BYTES) -> None:
 
 
 def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> None:
-    """Replaces a file by one that holds the text. Errors: as `whole_file`."""
-    with whole_file(path, in_own_folder=in_own_folder) as file:
+    """Replaces a file by one that holds the text. Errors: as `atomic_write`."""
+    with atomic_write(path, in_own_folder=in_own_folder) as file:
         file.write(text)
 
 
 def write_json(
     path: str | Path, content: Any, *, indent: int | None = 1, in_own_folder: bool = False
 ) -> None:
-    """Replaces a file by one that holds plain data as JSON. Errors: as `whole_file`; ValueError for NaN."""
+    """Replaces a file by one that holds plain data as JSON. Errors: as `atomic_write`; ValueError for NaN."""
     text = json.dumps(content, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
     write_text(path, text, in_own_folder=in_own_folder)
 
 
 @contextmanager
-def whole_folder(path: str | Path) -> Iterator[Path]:
-    """An empty folder to fill that takes the place of `path`, as `whole_file` does for files.
+def atomic_write_dir(path: str | Path) -> Iterator[Path]:
+    """An empty folder to fill that takes the place of `path`, as `atomic_write` does for files.
 
     The umask alone decides who reads its files. It keeps the list of them, and replaces a folder only if the files of
     that are all listed.
     """
     path = Path(path)
     if path.is_file():
-        raise not_ours(path, "is a file, and no folder that is")
-    require_ours(path)
+        raise not_overwritable(path, "is a file, and no folder that is")
+    check_overwritable(path)
     part, descriptor = _begun(path, is_folder=True)
     try:
         yield part
@@ -190,9 +190,9 @@ def new_link(target: Path, path: Path) -> None:
 def remove_file(path: Path, *, in_own_folder: bool = False) -> None:
     """Removes a file from a folder of ours, or one that is listed as ours; any other stays.
 
-    in_own_folder  as in `whole_file`
+    in_own_folder  as in `atomic_write`
     """
-    if in_own_folder or is_own_folder(path.parent) or is_ours(path):
+    if in_own_folder or is_own_dir(path.parent) or is_overwritable(path):
         path.unlink(missing_ok=True)
 
 
@@ -201,7 +201,7 @@ def remove_folder(path: Path, names: str) -> None:
 
     No link is followed.
     """
-    if not is_own_folder(path):
+    if not is_own_dir(path):
         return
     for folder, _, files in os.walk(path, topdown=False):
         for file in (Path(folder, name) for name in files if name != MARKER):

@@ -2,7 +2,7 @@
 
 A folder that is ours alone (of a run, of checkpoints, a shelf of a cache, the portions of a mining) holds the file
 MARKER. Elsewhere LIST, beside the files, names each that was written with a digest of its bytes: what somebody else has
-put there, or has changed since, is not ours. Who replaces and removes is `juzhen.core.whole`.
+put there, or has changed since, is not ours. Who replaces and removes is `juzhen.core.atomic_write`.
 """
 
 import hashlib
@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from juzhen.core.commands import command
-from juzhen.core.errors import UserError
-from juzhen.core.opened import open_input, read_bytes
+from juzhen.core.errors import UserError, command
+from juzhen.core.safe_open import open_regular_file, read_bytes
 
 MARKER = ".juzhen"
 MARK = "Made by juzhen, which may replace, move to previous/ or remove what it has left in this folder.\n"
@@ -26,37 +25,39 @@ HEAD = "# Files that juzhen has written here, with digests of their bytes: it re
 WHOLE = "# A folder that juzhen has written as a whole, with digests of the bytes of its files.\n"
 
 
-def own_folder(path: str | Path) -> None:
+def claim_dir(path: str | Path) -> None:
     """Makes a folder that is ours, or sees that it is: it has the marker, or holds nothing.
 
     Raises UserError for a link and for a folder of somebody else; OSError where none can be made.
     """
-    require_own_folder(Path(path))
-    mark_folder(Path(path))
+    check_claimable(Path(path))
+    mark_dir(Path(path))
 
 
-def mark_folder(path: Path) -> None:
+def mark_dir(path: Path) -> None:
     """Makes a folder ours, of which the caller has seen that it may be."""
     path.mkdir(parents=True, exist_ok=True)
     if not _is_marked(path):
         _append(path / MARKER, MARK)
 
 
-def require_own_folder(path: Path) -> None:
-    """As `own_folder`, and makes nothing."""
+def check_claimable(path: Path) -> None:
+    """As `claim_dir`, and makes nothing."""
     if path.is_symlink():
-        raise not_ours(path, "is a link, and what it leads to is not")
+        raise not_overwritable(path, "is a link, and what it leads to is not")
     if _is_marked(path) or not path.is_dir():
         return
     foreign = sorted(entry.name for entry in path.iterdir() if not re.fullmatch(UNMARKED, entry.name))
     if foreign and not _is_marked(path):  # another process may just have made it ours
-        raise not_ours(path, f"holds {', '.join(foreign[:3])}{' …' if foreign[3:] else ''}, which is not")
+        raise not_overwritable(
+            path, f"holds {', '.join(foreign[:3])}{' …' if foreign[3:] else ''}, which is not"
+        )
 
 
-def is_own_folder(path: Path) -> bool:
-    """`own_folder` would take it as it is."""
+def is_own_dir(path: Path) -> bool:
+    """`claim_dir` would take it as it is."""
     try:
-        require_own_folder(path)
+        check_claimable(path)
     except UserError:
         return False
     return path.is_dir()
@@ -67,27 +68,31 @@ def _is_marked(path: Path) -> bool:
     return marker.is_file() and not marker.is_symlink()
 
 
-def require_ours(*paths: str | Path) -> None:
+def check_overwritable(*paths: str | Path) -> None:
     """Raises UserError for a file or folder that would be replaced, and is none that we have written."""
     for path in map(Path, paths):
         if path.is_symlink():
-            raise not_ours(path, "is a link, and what it leads to is not")
+            raise not_overwritable(path, "is a link, and what it leads to is not")
         root = path if path.is_dir() else path.parent
         listed = _listed(root)
         if root != path and path.exists() and WHOLE.strip("# \n") in listed:
-            raise not_ours(path, "is part of a folder that was written as a whole, and alone it is not")
+            raise not_overwritable(
+                path, "is part of a folder that was written as a whole, and alone it is not"
+            )
         for file in _files(path):
             name = _listed_name(file, root)
             regular = file.is_file() and not file.is_symlink()
             if not (regular and name in listed and _digest(file) in listed[name]):
                 detail = "" if file == path else f"holds {file.relative_to(root)}, which "
-                raise not_ours(path, f"{detail}was not written by juzhen, or has changed since: it is not")
+                raise not_overwritable(
+                    path, f"{detail}was not written by juzhen, or has changed since: it is not"
+                )
 
 
-def is_ours(path: Path) -> bool:
+def is_overwritable(path: Path) -> bool:
     """Nothing is there, or what we have written."""
     try:
-        require_ours(path)
+        check_overwritable(path)
     except UserError:
         return False
     return True
@@ -124,7 +129,7 @@ def add_to_list(path: Path, written: Path) -> None:
         _append(path.parent / LIST, f"{'' if listed else HEAD}{digest} {name}\n")
 
 
-def not_ours(path: Path, reason: str) -> UserError:
+def not_overwritable(path: Path, reason: str) -> UserError:
     """`reason`: a sentence without its last words."""
     return UserError(
         f"{path}: {reason} this program's to replace. Nothing was changed; choose another place, or move it away "
@@ -151,7 +156,7 @@ def _listed_name(file: Path, folder: Path) -> str:
 
 
 def _digest(file: Path) -> str:
-    with open_input(file) as content:
+    with open_regular_file(file) as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 

@@ -1,12 +1,53 @@
-"""Whether a server can be reached, found out in two or three seconds: clients of others try again for half a minute."""
+"""Settings of this process for libraries: their caches, the network, and the garbage collector."""
 
+import atexit
+import gc
 import os
 import socket
+import tempfile
 import threading
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlparse
+
+FOLDERS = {
+    "MPLCONFIGDIR": "matplotlib",
+    "WANDB_CACHE_DIR": "wandb",
+    "WANDB_DATA_DIR": "wandb",
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+    "TRITON_CACHE_DIR": "triton",
+    "CUDA_CACHE_PATH": "cuda",
+}
+"""Variable that a library reads → its folder below the cache. What is fetched from the hub stays in HF_HOME."""
+
+
+def default_cache() -> str:
+    """`cache_dir` of a command that has no such option, as conf/train.yaml has it."""
+    return os.environ.get("JUZHEN_CACHE", ".cache")
+
+
+def caches_below(folder: str | Path | None) -> None:
+    """Tells libraries where to keep their caches; call it before they are imported. What is set already stays.
+
+    None, or where nothing can be written (a container whose files are read-only): a folder that is gone when the
+    program ends.
+    """
+    unset = {name: folder_name for name, folder_name in FOLDERS.items() if name not in os.environ}
+    if not unset:
+        return
+    if folder is None or not _can_be_made(Path(folder).expanduser().absolute()):
+        scratch = tempfile.TemporaryDirectory(prefix="juzhen-", ignore_cleanup_errors=True)
+        atexit.register(scratch.cleanup)
+        folder = scratch.name
+    for name, subfolder in unset.items():
+        os.environ[name] = str(Path(folder).expanduser().resolve() / subfolder)
+
+
+def _can_be_made(folder: Path) -> bool:
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    return os.access(there, os.W_OK | os.X_OK)
+
 
 PROBE_SECONDS = 2.0
 WANDB_SECONDS = 3.0
@@ -67,3 +108,25 @@ def _in_netrc(host: str) -> bool:
         return bool(host) and host.encode() in path.read_bytes()
     except OSError:
         return False
+
+
+USUAL = gc.get_threshold()
+RARELY = (50_000, 20, 20)
+
+
+def collect_rarely() -> None:
+    """For a program that loads modules first."""
+    gc.set_threshold(*RARELY)
+
+
+def freeze_modules() -> None:
+    """Once modules are loaded, which no look touches from then on. Models are loaded later: a stage's must go."""
+    gc.freeze()
+    gc.set_threshold(*USUAL)
+
+
+def freeze_objects() -> None:
+    """The same with what a server has loaded, its models too; what it no longer needs goes."""
+    gc.unfreeze()
+    gc.collect()
+    freeze_modules()

@@ -16,7 +16,7 @@ ENTAILMENT, CONTRADICTION = NLI_CLASSES.index("entailment"), NLI_CLASSES.index("
 SAME, DIFFERENT = 1, 0
 
 
-def apply_view(examples: Examples, target_kind: Kind) -> Examples:
+def convert_rows(examples: Examples, target_kind: Kind) -> Examples:
     """The examples as `wanted` kind; themselves when they are of that kind already.
 
     Raises UserError when no row is left, for instance because no premise has both classes.
@@ -25,7 +25,7 @@ def apply_view(examples: Examples, target_kind: Kind) -> Examples:
         return examples
     if target_kind is Kind.SENTENCE:
         return _distinct_sentences(examples)
-    function, reason = _VIEWS[examples.kind, target_kind]
+    function, reason = _CONVERSIONS[examples.kind, target_kind]
     viewed = function(examples)
     if not len(viewed):
         name = examples.name
@@ -177,7 +177,7 @@ def _rebuilt(examples: Examples, kind: Kind, columns: dict[str, np.ndarray], row
     )
 
 
-_VIEWS: dict[tuple[Kind, Kind], tuple[Callable[[Examples], Examples], str]] = {
+_CONVERSIONS: dict[tuple[Kind, Kind], tuple[Callable[[Examples], Examples], str]] = {
     (Kind.NLI_PAIR, Kind.TRIPLET): (
         lambda examples: _grouped_triplets(examples, ENTAILMENT, CONTRADICTION),
         "no premise has both an entailment and a contradiction",

@@ -1,13 +1,28 @@
-"""The outer rooms: which of them are there, and what they offer by name, as rooms.toml lists it."""
+"""Names that are loaded when they are first used: those of a package (PEP 562), and those that rooms.toml lists."""
 
 import tomllib
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_text
-from juzhen.core.places import PACKAGE, ROOT
+from juzhen.core.paths import PACKAGE, ROOT
+from juzhen.core.safe_open import read_text
+
+
+def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package.
+
+    homes  name that the package offers → the module that defines it, by its path below the package
+    """
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return load
 
 
 @cache

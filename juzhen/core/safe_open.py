@@ -4,10 +4,13 @@ To open a named pipe waits for whoever writes into it, a device may never end, a
 more than fits in the memory. Libraries that open files themselves get a path that `require_file` has seen.
 """
 
+import csv
 import errno
+import io
 import json
 import os
 import stat
+from collections.abc import Iterable
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 import yaml
 
 from juzhen.core.errors import UserError
+from juzhen.core.text import short
 
 MOST_NODES = 100_000
 """Values that a YAML file may spell out with its aliases: nine lines of them can say 10^9."""
@@ -33,7 +37,7 @@ def require_file(path: str | Path) -> Path:
     return Path(path)
 
 
-def open_input(path: str | Path) -> BufferedReader:
+def open_regular_file(path: str | Path) -> BufferedReader:
     """A regular file, to be read. Errors: as `require_file`."""
     require_file(path)
     # Without waiting, should a pipe have come in its place since.
@@ -48,7 +52,7 @@ def open_input(path: str | Path) -> BufferedReader:
 
 def read_bytes(path: str | Path) -> bytes:
     """The content of a regular file. Errors: as `require_file`."""
-    with open_input(path) as file:
+    with open_regular_file(path) as file:
         return file.read()
 
 
@@ -149,3 +153,33 @@ def _require_regular(mode: int, path: str | Path) -> None:
     if not stat.S_ISREG(mode):
         sort = next((name for holds, name in SORTS.items() if holds(mode)), "something else")
         raise OSError(errno.EINVAL, f"{sort}, where a file is expected", str(path))
+
+
+def csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """Names of the columns, and line and values of each row; a value that a row lacks is "".
+
+    Raises UserError for a file that is no CSV in UTF-8, and for a row with more values than there are names.
+    """
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: byte {error.start + 1} is not UTF-8; expected a CSV file in UTF-8"
+        ) from error
+    reader = csv.DictReader(io.StringIO(text.replace("\r\n", "\n"), newline="\n"), restval="")
+    try:
+        names = list(reader.fieldnames or [])
+        rows = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: no CSV ({short(str(error))})") from error
+    for line, row in rows:
+        if None in row:  # where DictReader puts what has no name
+            raise UserError(f"{path}, line {line}: more values than the {len(names)} names of the first line")
+    return names, rows
+
+
+def csv_text(rows: Iterable[Iterable[object]], *, delimiter: str = ",") -> str:
+    """The rows as CSV, that of the names first where there is one; lines end in a line feed alone."""
+    file = io.StringIO()
+    csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return file.getvalue()

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypeVar
 from typing_extensions import TypedDict
 
 from juzhen.core.errors import UserError
-from juzhen.core.opened import read_json
+from juzhen.core.result import weights_digest
+from juzhen.core.safe_open import read_json
 from juzhen.core.schema import Number, Text, require_form
-from juzhen.core.texts import short
-from juzhen.core.weights import weights_digest
+from juzhen.core.text import short
 
 if TYPE_CHECKING:
     import numpy as np
+
 
 SCALINGS = {"temperature": 1, "platt": 2}
 """Ways from a score to the logit of label 1, score / T and a · score + b → numbers that each of them has."""

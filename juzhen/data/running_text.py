@@ -17,9 +17,15 @@ from jaxtyping import Bool, Int, UInt8
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.core.texts import NUL_FAULT
-from juzhen.data.files import COMPRESSIONS
-from juzhen.data.readers import BYTE_ORDER_MARK, decompressed, mapped, require_utf8, undecodable_lines
+from juzhen.core.text import NUL_FAULT
+from juzhen.data.readers import (
+    BYTE_ORDER_MARK,
+    COMPRESSIONS,
+    decompressed,
+    mapped,
+    require_utf8,
+    undecodable_lines,
+)
 from juzhen.data.spec import LayoutConfig, SplitRequest
 
 SHORTEST = 4

@@ -1,0 +1,387 @@
+"""Hardware of this machine: processor, memory, threads, devices, accelerators, and the versions of packages.
+
+Needs no torch: functions about its devices and threads load it.
+"""
+
+import ctypes
+import importlib.util
+import os
+import platform
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from juzhen.core.errors import UserError
+from juzhen.core.paths import CONFIGURATION, IS_CLONE, ROOT
+
+if TYPE_CHECKING:
+    import torch
+
+CPUINFO = Path("/proc/cpuinfo")
+CGROUP = Path("/proc/self/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
+BF16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""Instruction sets with products of bfloat16: of x86 the first two, of ARM the last."""
+
+
+def num_cores() -> int:
+    """Cores that this process may run on, or fewer where a CPU quota allows fewer; at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cpu_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def cpu_quota() -> float | None:
+    """CPUs that control groups (version 1 or 2) allow, such as 1.5, as containers limit them; None: no limit."""
+    return min(_quotas(), default=None)
+
+
+def _quotas() -> Iterator[float]:
+    """The limit of each group that this process is in, and of the groups around it."""
+    for group, is_v2 in control_groups("cpu"):
+        with suppress(OSError, ValueError):
+            yield from _limit(group, is_v2=is_v2)
+
+
+def control_groups(controller: str) -> Iterator[tuple[Path, bool]]:
+    """Folders of each control group that this process is in, and of those around it; whether they are of version 2."""
+    with suppress(OSError, ValueError):
+        for line in CGROUP.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            is_v2 = not controllers
+            if not is_v2 and controller not in controllers.split(","):
+                continue
+            roots = (CGROUPS, CGROUPS / "unified") if is_v2 else (CGROUPS / controllers, CGROUPS / controller)
+            parts = [part for part in path.split("/") if part not in ("", "..")]
+            for root in roots:
+                for depth in range(
+                    len(parts) + 1
+                ):  # in a container its own group is the root, whatever `path` says
+                    yield root.joinpath(*parts[:depth]), is_v2
+
+
+def _limit(group: Path, *, is_v2: bool) -> Iterator[float]:
+    if is_v2:
+        quota, period = (group / "cpu.max").read_text().split()
+    else:
+        quota, period = ((group / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+    if quota not in ("max", "-1") and int(period) > 0:
+        yield int(quota) / int(period)
+
+
+def processor_name() -> str | None:
+    """The model as its maker calls it; None where the system does not say."""
+    return next(iter(_values("model name")), None)
+
+
+def lacks_bf16() -> bool:
+    """True when the processor is known to have no products of bfloat16; False also where nothing is known."""
+    lists = _values("flags") or _values("Features")
+    return bool(lists) and BF16_INSTRUCTIONS.isdisjoint(lists[0].split())
+
+
+def slow_bf16_warning(choice: str, instead: str) -> str:
+    """For who has chosen bf16 (`choice`, as typed) on a processor that lacks it."""
+    return (
+        f"{choice}: this processor has no instructions for bfloat16 ({', '.join(sorted(BF16_INSTRUCTIONS))}). "
+        f"Its products are slower than those of float32, 10 to 150 times without AVX-512; type {instead}"
+    )
+
+
+def _values(key: str) -> list[str]:
+    """What stands behind `key`, once per core."""
+    try:
+        rows = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    pairs = (line.partition(":") for line in rows)
+    return [value.strip() for name, _, value in pairs if name.strip() == key]
+
+
+def resident_mib() -> float:
+    """What it has now; the peak where the system does not tell (macOS)."""
+    return _status("VmRSS") or peak_mib()
+
+
+def peak_mib() -> float:
+    """The most it has had, from `forget_peak` on.
+
+    On Linux from VmHWM: ru_maxrss also counts what the parent had when it started this process.
+    """
+    per_mib = 2**20 if sys.platform == "darwin" else 2**10
+    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mib
+
+
+def free_mib() -> float | None:
+    """What this process may take besides what it has: of the system, or of its control group where that allows less.
+
+    None where the system does not tell (macOS).
+    """
+    limits = [*_free_of_groups(), *_free_of_system()]
+    return min(limits) / 2**20 if limits else None
+
+
+def _free_of_system() -> Iterator[float]:
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                yield float(line.split()[1]) * 2**10
+
+
+def _free_of_groups() -> Iterator[float]:
+    """Files in the cache count as free."""
+    for group, is_v2 in control_groups("memory"):
+        names = (
+            ("memory.max", "memory.current") if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )
+        with suppress(OSError, ValueError):
+            limit, used = ((group / name).read_text().strip() for name in names)
+            if limit != "max" and int(limit) < 2**60:
+                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                cached = int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
+                yield float(int(limit) - int(used) + cached)
+
+
+def forget_peak() -> None:
+    """Lets `peak_mib` start again from what is resident now, where the system can (Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(key: str) -> float | None:
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{key}:"):
+                return int(line.split()[1]) / 2**10
+    return None
+
+
+_forked = False
+
+
+def limit_threads(threads: int | None = None) -> None:
+    """Sets torch's threads to `threads`; None: as torch chooses, or fewer where a CPU quota allows fewer.
+
+    More threads than the quota are slower than as many: the system stops all of them until the next period. Says so
+    in one line on stderr, once in a process, and leaves alone what OMP_NUM_THREADS says. A forked process keeps one.
+    """
+    import torch
+
+    if threads is not None and not _forked:
+        torch.set_num_threads(threads)
+    elif threads is None:
+        _limit_once()
+
+
+@cache
+def _limit_once() -> None:
+    import torch
+
+    quota = cpu_quota()
+    if quota is None or os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads() <= num_cores():
+        return
+    print(
+        f"threads: {num_cores()} in the place of {torch.get_num_threads()}: the CPU quota of this process's control "
+        f"group is {quota:g}; OMP_NUM_THREADS sets another number",
+        file=sys.stderr,
+    )
+    torch.set_num_threads(num_cores())
+
+
+def _after_fork() -> None:
+    """One thread from now on: OpenMP would wait for the parent's others, which do not live on in a forked process."""
+    global _forked
+    if (torch := sys.modules.get("torch")) is None:
+        return
+    _forked = torch.get_num_threads() > 1 or _forked
+    torch.set_num_threads(1)
+    faiss: Any = sys.modules.get("faiss")
+    if hasattr(faiss, "omp_set_num_threads"):
+        faiss.omp_set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def warn_forked() -> None:
+    """Says in one line on stderr, once, that a forked process has one thread."""
+    if _forked:
+        _tell_once()
+
+
+@cache
+def _tell_once() -> None:
+    print(
+        "threads: 1, since this process was forked, and threads do not live on in the copy; for more start it by "
+        'multiprocessing.get_context("spawn")',
+        file=sys.stderr,
+    )
+
+
+def present_devices() -> dict[str, bool]:
+    """Kind of device → whether this machine, and this build of torch, have one."""
+    import torch
+
+    return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+
+
+def open_device(device: "str | torch.device") -> "torch.device":
+    """A device by its name, such as cuda:1. Raises UserError for one that is not there."""
+    import torch
+
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise UserError(f"device={device}: {str(error).splitlines()[0]}") from error
+    present = [name for name, is_there in present_devices().items() if is_there]
+    too_many = chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count()
+    if chosen.type not in present or too_many:
+        raise UserError(
+            f"device={device}: this machine, or this build of torch, has none. There is: {', '.join(present)}"
+        )
+    return chosen
+
+
+HARDWARE = CONFIGURATION / "hardware"
+DRIVERS = {"Linux": "libcuda.so.1", "Windows": "nvcuda.dll"}
+"""Name of NVIDIA's driver library, by system."""
+
+FIRST_MAC_WITH_METAL = (12, 3)
+"""The macOS from which on torch computes on Apple's GPUs."""
+
+
+def cuda_devices() -> int:
+    """CUDA devices that a process here may use, as NVIDIA's driver says; CUDA_VISIBLE_DEVICES counts."""
+    name = DRIVERS.get(platform.system())
+    if name is None:
+        return 0
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError:
+        return 0
+    count = ctypes.c_int()
+    failed = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    return 0 if failed else count.value
+
+
+def torch_has(platform_name: str) -> bool:
+    """Whether the installed torch was built for "cuda" or "hip"; its own account is read, and nothing of it is run."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return False
+    try:
+        version = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return re.search(rf"^{platform_name}\b[^=]*=\s*['\"]", version, flags=re.MULTILINE) is not None
+
+
+def has_metal() -> bool:
+    """Whether this is a Mac whose GPU torch can compute on."""
+    if platform.system() != "Darwin" or platform.machine() != "arm64":
+        return False
+    version = tuple(int(part) for part in platform.mac_ver()[0].split(".")[:2] if part.isdigit())
+    return version >= FIRST_MAC_WITH_METAL
+
+
+def require_accelerator(hardware: Any) -> None:
+    """Raises UserError where this machine cannot have what is asked for, as far as drivers and files tell.
+
+    What passes may still be refused by `juzhen.evaluation.devices`, which asks torch.
+    """
+    present = ", ".join(["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])])
+    setting = f"accelerator={hardware.accelerator}"
+    if hardware.accelerator == "cuda" and not torch_has("hip"):
+        if not torch_has("cuda"):
+            raise UserError(
+                f"{setting}: the installed torch was built without CUDA; choose accelerator=cpu, or install one with it"
+            )
+        if not cuda_devices():
+            raise UserError(
+                f"{setting}: NVIDIA's driver is not there, or shows no device. There is: {present}; choose "
+                "accelerator=cpu"
+            )
+    if hardware.accelerator == "mps" and platform.system() != "Darwin":
+        raise UserError(
+            f"{setting}: Metal is Apple's, and this is {platform.system()}. There is: {present}; choose accelerator=cpu"
+        )
+    if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
+        # Lightning would quietly take bfloat16 instead on a CPU.
+        raise UserError(
+            f"precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}; "
+            f"choose bf16-mixed or 32-true"
+        )
+
+
+@cache
+def found_hardware() -> tuple[str, str]:
+    """The option of conf/hardware that suits this machine, and why, in words. Asked once per process."""
+    devices = cuda_devices()
+    if devices and torch_has("cuda"):
+        return "cuda", f"NVIDIA's driver has {devices} device{'s' if devices > 1 else ''}, one is used"
+    if has_metal():
+        return "mps_m4", "a Mac with Metal"
+    if devices:
+        return "cpu", "there is a CUDA device, but this build of torch has no CUDA"
+    return "cpu", "no CUDA device and no Metal"
+
+
+PACKAGES = (
+    "torch",
+    "pytorch-lightning",
+    "transformers",
+    "tokenizers",
+    "datasets",
+    "torchmetrics",
+    "hydra-core",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "wandb",
+)
+
+
+def describe_environment() -> dict[str, Any]:
+    """Commit, versions and machine as plain values; no host name, user name or path."""
+    return {
+        "git_commit": _git("rev-parse", "HEAD"),
+        "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "python": platform.python_version(),
+        "packages": {name: package_version(name) for name in PACKAGES},
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu_cores": num_cores(),
+        "processor": processor_name(),
+        "lacks_bf16": lacks_bf16(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+
+
+@cache  # 2 to 8 ms each: all that is installed is looked through
+def package_version(package: str) -> str | None:
+    """Of what is installed; None where it is not."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@cache  # what runs is what lay there when the program began
+def _git(*arguments: str) -> str | None:
+    """Output of a git command in the project's folder; None outside a checkout."""
+    if not IS_CLONE:
+        return None  # a package lies in a folder that may be part of somebody else's repository
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
