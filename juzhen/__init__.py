@@ -6,6 +6,7 @@ What is named here is loaded, and torch with it, when it is first asked for.
 import logging
 from typing import Any
 
+from juzhen.core.aliases import RENAMED_NAMES as _RENAMED
 from juzhen.core.lazy_names import lazily, offered, offers
 
 HOMES = {
@@ -25,6 +26,14 @@ _load = lazily(__name__, HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        import warnings
+
+        new = _RENAMED[name]
+        warnings.warn(
+            f"juzhen.{name} is juzhen.{new} since 0.3. Use that name.", DeprecationWarning, stacklevel=2
+        )
+        name = new
     return offered("names", name) if name in offers("names") else _load(name)
 
 

@@ -28,11 +28,11 @@ def with_data_set(words: Sequence[str], *, config_dir: str | None = None, write:
     file = Path(files[0]).expanduser()
     if len(files) > 1:
         raise UserError(
-            f"data={files[1]}: one file for a job; make sets of several by juzhen new, then dataset=[…]"
+            f"data={files[1]}: one file for a job; make sets of several by juzhen dataset, then dataset=[…]"
         )
     if not file.suffix and not file.exists():
         raise UserError(f"data={file}: expected a file; a set of conf/dataset is chosen by dataset={file}")
-    from juzhen.cli.new import set_of_file, training_words
+    from juzhen.cli.dataset import set_of_file, training_words
 
     typed = dict(word.lstrip("+~").split("=", 1) for word in words if "=" in word)
     folder, tree = ((path and Path(path.strip("'\""))) for path in (typed.get("data_dir"), config_dir))

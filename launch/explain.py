@@ -36,7 +36,7 @@ def option_hint(group: str, option: str, options: Iterable[str]) -> str:
     if group in ("model", "loss") and "/" in option:
         hint = f"an encoder is {command(setting('backbone', option))}"
     elif group == "dataset" and _is_table(option):
-        hint = f"a file becomes a set by {command(setting('data', option))} alone, or by juzhen new"
+        hint = f"a file becomes a set by {command(setting('data', option))} alone, or by juzhen dataset"
     elif group == "hydra/launcher" and option.startswith(("joblib", "submitit")):
         hint = "it comes with an extra: pip install -e '.[launchers]'"
     elif meant := option_meant(group, option, options):

@@ -65,7 +65,7 @@ class Taught(BiEncoder):
         if has_score_head(settings.teacher):
             raise UserError(
                 f"model.teacher={settings.teacher}: its pairs are scored by a learnt form uᵀWv, not by the cosine of "
-                "embeddings that is taught here; take a teacher of model.score=cosine, or have `juzhen distil` "
+                "embeddings that is taught here; take a teacher of model.score=cosine, or have `juzhen distill` "
                 "write its scores"
             )
         teacher = BackboneConfig(

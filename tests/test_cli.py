@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from forks import python
 
+import juzhen
 from juzhen.cli import verbs
 from juzhen.cli.encode import encode
 from juzhen.cli.main import main
 from juzhen.cli.verbs import SUITE, VERBS, commands, verb
+from juzhen.core.aliases import RENAMED_NAMES, RENAMED_VERBS
 from juzhen.encoders import load_encoder
 
 MINI = Path(__file__).resolve().parents[1] / "juzhen" / "builtin" / "mini_zh@2"
@@ -62,9 +64,24 @@ def test_without_the_clone_a_verb_of_the_suite_says_so(monkeypatch, tmp_path, ca
         assert f"juzhen {name} is of the suite" in told
     assert main(["archive", "runs", "--split", "dev"]) == 2
     assert (
-        "--split: there is no such option; an option of space, mteb, distil, mine, table, compare, report;"
+        "--split: there is no such option; an option of space, mteb, distill, mine, table, compare, report;"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_VERBS.items())
+def test_a_renamed_verb_is_accepted_with_a_line_of_notice(old, new, capsys):
+    assert main([old, "--help"]) == 0
+    told = capsys.readouterr()
+    assert f"juzhen {new}" in told.out
+    assert told.err.count("\n") == 1
+    assert f"juzhen {new}" in told.err
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED_NAMES.items())
+def test_a_renamed_name_of_the_library_is_accepted_with_a_warning(old, new):
+    with pytest.warns(DeprecationWarning, match=new):
+        assert getattr(juzhen, old) is getattr(juzhen, new)
 
 
 def test_the_clone_is_found_from_anywhere(project_root, tmp_path):

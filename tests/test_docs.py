@@ -106,13 +106,13 @@ def extended_root(tmp_path_factory):
             folder = root.joinpath(*package.__name__.split("."))
             patch.setattr(package, "__path__", [*package.__path__, str(folder)])
         # Sets are made in the copy, of tables as a reader has them.
-        patch.setattr("juzhen.cli.new.CONFIGURATION", root / "conf")
+        patch.setattr("juzhen.cli.dataset.CONFIGURATION", root / "conf")
         patch.setattr("juzhen.data.dataset_from_table.DATASETS", root / "conf" / "dataset")
         patch.setenv("JUZHEN_DATA", str(root / "data"))
         table = "".join(f"问题{n},问法{n},{n % 2}\n" for n in range(100))
         for path in TABLES:
             (root / path).write_text(f"question,similar_question,same\n{table}", encoding="utf-8")
-            assert main(["new", str(root / path)]) == 0
+            assert main(["dataset", str(root / path)]) == 0
         yield root
 
 

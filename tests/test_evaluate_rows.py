@@ -76,7 +76,7 @@ def test_a_file_named_columns_and_dicts_are_the_same_rows(encoder, tmp_path):
 
 
 def test_files_called_dev_and_test_are_splits_of_the_set_of_their_folder(encoder, tmp_path):
-    """As `juzhen new` writes them: the threshold is fitted on dev and judged on test."""
+    """As `juzhen dataset` writes them: the threshold is fitted on dev and judged on test."""
     folder = tmp_path / "faq"
     folder.mkdir()
     for name, rows in (("dev.csv", LABELLED), ("test.csv", LABELLED[::-1])):

@@ -25,7 +25,7 @@ VERBS_WITH_TOKENS = [
     ["fuse", "x", "y"],
     ["transfer", "x", "mrpc"],
     ["space", "x"],
-    ["distil", "x", "mrpc", "--out", "of_tests_a.tsv"],
+    ["distill", "x", "mrpc", "--out", "of_tests_a.tsv"],
     ["mine", "mrpc", "bm25", "--out", "of_tests_a.tsv"],
 ]
 

@@ -143,7 +143,7 @@ def test_a_table_is_mined_and_graded_as_a_set_is(tmp_path, encoder_folder, capsy
     assert run("mine", path, "bm25", "--out", out, "--negatives", 1, "--share", "none") == 0
     assert out.read_text(encoding="utf-8").startswith("anchor\tpositive\tnegative\n第0个问题怎么办\t")
     graded = tmp_path / "of_tests_graded.tsv"
-    assert run("distil", encoder_folder, path, "--out", graded, "--columns", "anchor=2,positive=1") == 0
+    assert run("distill", encoder_folder, path, "--out", graded, "--columns", "anchor=2,positive=1") == 0
     assert "12 pairs of faq/train" in capsys.readouterr().out
     assert "language: zh" in (tmp_path / "conf" / "dataset" / "of_tests_graded.yaml").read_text("utf-8")
 

@@ -163,7 +163,7 @@ def test_a_terminal_is_told_of_the_check_until_it_ends(monkeypatch, terminal, na
 SLIPS = [
     (["tabel", "runs"], ["tabel: there is no such command; did you mean table?", "compare, report"]),
     (["calibrat", "runs/x"], ["there is no such command; did you mean calibrate?"]),
-    (["destil"], ["destil: there is no such command; did you mean distil?"]),
+    (["destill"], ["destill: there is no such command; did you mean distill?"]),
     (["table", "runs", "--markdwon", "x"], ["--markdwon: there is no such option; did you mean --markdown?"]),
     (["archive", "runs", "--split", "dev"], ["--split: there is no such option; an option of space, mteb"]),
     (["table", ""], ["error: folder: expected a file or a folder, not an empty text"]),

@@ -53,7 +53,7 @@ def copy(tmp_path_factory):
     }
     for name, rows in tables.items():
         (root / name).write_text("\n".join(rows), encoding="utf-8")
-        done = python("-m", "juzhen", "new", name, cwd=root, env=os.environ | {"PYTHONPATH": str(root)})
+        done = python("-m", "juzhen", "dataset", name, cwd=root, env=os.environ | {"PYTHONPATH": str(root)})
         assert done.returncode == 0, done.stderr
     assert len([*root.glob("conf/dataset/*.yaml")]) == 5 + listed.stdout.count("conf/dataset/")
     by_hand = (root / "conf" / "dataset" / "graded.yaml").read_text(encoding="utf-8").replace("graded", "x")

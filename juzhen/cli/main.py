@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from juzhen.cli.program import run_program, status_of
-from juzhen.cli.verbs import VERBS, app, flags, known_verbs
+from juzhen.cli.verbs import VERBS, app, current_name, flags, known_verbs
 from juzhen.core.aliases import flag_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.text import short
@@ -42,6 +42,7 @@ def _spoken(arguments: Sequence[str]) -> str:
 
 
 def _answer(arguments: Sequence[str]) -> int:
+    arguments = [*map(current_name, arguments[:1]), *arguments[1:]]
     command: Any = get_command(app)
     if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:  # a shell asks what may come next
         command.main(list(arguments), prog_name=PROGRAM)

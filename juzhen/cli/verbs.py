@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from juzhen.core.aliases import verb_meant
+from juzhen.core.aliases import RENAMED_VERBS, verb_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.lazy_names import is_there
 from juzhen.core.paths import ROOT
@@ -26,11 +26,11 @@ GROUPS = {
         "serve": "embeddings, similarity, search and reranking over HTTP, for OpenAI's and Cohere's clients",
         "index": "texts and their vectors on disk: build, add, remove, search",
         "export": "write an encoder for another program (ONNX, OpenVINO, …), with a proof of the same vectors",
-        "parity": "one encoder by every way that computes it: what differs, and why",
+        "verify": "one encoder by every way that computes it: what differs, and why",
         "push": "upload an encoder or an export to the Hugging Face hub, or list what would be",
     },
     "look at data": {
-        "new": "make a data set of a table: csv, tsv, jsonl, parquet, xlsx",
+        "dataset": "make a data set of a table: csv, tsv, jsonl, parquet, xlsx",
         "leaks": "evaluation rows that also stand in training sets or running text",
     },
     "study a model": {
@@ -42,10 +42,10 @@ GROUPS = {
         "transfer": "classify pairs or texts by a logistic regression on frozen embeddings",
     },
     "make data and models": {
-        "distil": "score the pairs of a set with a teacher, as graded labels for a bi-encoder",
+        "distill": "score the pairs of a set with a teacher, as graded labels for a bi-encoder",
         "mine": "find hard negatives for the pairs of a set, and say why others were refused",
         "merge": "make one model of several, with a row beside them",
-        "student": "make a smaller encoder out of a larger one, for distillation",
+        "shrink": "make a smaller encoder out of a larger one, for distillation",
     },
     "compare runs": {
         "table": "transfer matrix on the console: row trained on, column evaluated on",
@@ -147,6 +147,17 @@ class Verbs(TyperGroup):
                         if name in SUITE or is_there(module_of(name))
                     ]
                 )
+
+
+def current_name(name: str) -> str:
+    """The name of a verb today, also for one that was renamed, which is noted on stderr."""
+    if name not in RENAMED_VERBS:
+        return name
+    new = RENAMED_VERBS[name]
+    print(
+        f"note: juzhen {name} is juzhen {new} since 0.3. Type that; the old name goes in 0.4", file=sys.stderr
+    )
+    return new
 
 
 def verb(name: str) -> Any:

@@ -239,9 +239,8 @@ VERBS = {
     "list": ENCODERS,
     "recommend": ENCODERS,
     "models": ENCODERS,
-    "data": "juzhen new",
-    "dataset": "juzhen new",
-    "prepare": "juzhen new",
+    "data": "juzhen dataset",
+    "prepare": "juzhen dataset",
     "dedup": "juzhen leaks",
     "duplicates": "juzhen leaks",
     "overlap": "juzhen leaks",
@@ -249,8 +248,8 @@ VERBS = {
     "ensemble": "juzhen fuse or juzhen merge",
     "soup": "juzhen merge",
     "average": "juzhen merge",
-    "prune": "juzhen student",
-    "distill": "juzhen distil or juzhen student",
+    "prune": "juzhen shrink",
+    "teach": "juzhen distill or juzhen shrink",
     "classify": "juzhen transfer",
     "probe": "juzhen transfer",
     "plot": "juzhen report or juzhen space",
@@ -266,6 +265,17 @@ VERBS = {
     "vram": "juzhen memory",
     "gpu": "juzhen memory",
 }
+RENAMED_VERBS = {"distil": "distill", "new": "dataset", "parity": "verify", "student": "shrink"}
+"""Verb of 0.2 → its name from 0.3 on. The old names are accepted, with a notice, until 0.4."""
+
+RENAMED_NAMES = {
+    "clusters": "cluster",
+    "communities": "detect_communities",
+    "paraphrases": "mine_paraphrases",
+    "space": "analyze_embeddings",
+}
+"""Name that `juzhen` exported in 0.2 → its name from 0.3 on. The old names are accepted, with a warning, until 0.4."""
+
 OPTIONS = {
     "top": ("--top-k", "--top"),
     "topk": ("--top-k", "--top"),

@@ -27,7 +27,7 @@ class WordPairs:
 
 
 @dataclass(frozen=True)
-class Space:
+class EmbeddingAnalysis:
     """The embeddings of some texts by one encoder or by two.
 
     runs      names of the encoders

@@ -174,7 +174,7 @@ TABLE = BUILTIN / "scripts" / "zh.tsv"
 def fold(text: str, *, script: bool = True) -> str:
     """Return a text in NFKC, in lower case, and in simplified characters.
 
-    BM25, TF-IDF, the leak audit, near duplicates, `juzhen new` and the filters of mining compare texts in this form.
+    BM25, TF-IDF, the leak audit, near duplicates, `juzhen dataset` and mining filters compare texts in this form.
 
     Args:
         text: Any text. Its words and its white space stay.

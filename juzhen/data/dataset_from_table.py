@@ -205,16 +205,16 @@ class Origin(NamedTuple):
 
 
 def origin_of(path: Path, words: Sequence[str]) -> Origin:
-    """Of the set that `juzhen new` makes of a table with these options."""
+    """Of the set that `juzhen dataset` makes of a table with these options."""
     with open_regular_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Origin(digest, command("juzhen", "new", path.resolve(), *words))
+    return Origin(digest, command("juzhen", "dataset", path.resolve(), *words))
 
 
 def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
     """Of the set of this name, which is asked for `table`; None where there is none.
 
-    Raises UserError for a set that `juzhen new` has not made here. Of two of one name Hydra takes that of the clone.
+    Raises UserError for a set that `juzhen dataset` did not make here. Of two with one name Hydra takes the clone's.
     """
     path = descriptions / f"{name}.yaml"
     first = next((file for file in (DATASETS / path.name, path) if file.is_file()), None)
@@ -222,9 +222,10 @@ def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
         return None
     match = re.search(rf"^{ORIGIN}(\w+) (.+)$", read_text(first), re.MULTILINE)
     if match is None or first.resolve() != path.resolve():
-        other = command("juzhen", "new", table, "--name", f"my_{name}")
+        other = command("juzhen", "dataset", table, "--name", f"my_{name}")
         raise UserError(f"{name}: there is a data set of this name; choose another: {other}")
-    return Origin(match[1], match[2])
+    made_by = re.sub(r"^juzhen dataset ", "juzhen dataset ", match[2])  # its name until 0.2
+    return Origin(match[1], made_by)
 
 
 def description(new: NewSet, files: Mapping[str, Path], origin: Origin) -> str:

@@ -77,7 +77,7 @@ def as_examples(
 ) -> Examples:
     """Read rows of one kind, which their columns say.
 
-    Columns are known by their names, as `juzhen new` knows them: two texts and a label (0 and 1, 是 and 否,
+    Columns are known by their names, as `juzhen dataset` knows them: two texts and a label (0 and 1, 是 and 否,
     entailment …) or a score, an anchor with its positive and its negatives. Tuples have no names; their columns are a
     text · two texts that belong together · two texts and a label or a score · anchor, positive, negative, and more
     negatives, of which some rows may have fewer.
@@ -174,7 +174,7 @@ def set_name(file: Path) -> str:
 
 
 def set_and_split(file: Path) -> tuple[str, str]:
-    """What the set and the split of a file are called: a dev split, unless its name says test, as `juzhen new` writes.
+    """Set and split of a file, by its name: dev, unless the file is called test, as `juzhen dataset` writes it.
 
     >>> set_and_split(Path("faq.csv")), set_and_split(Path("data/faq/test.csv"))
     (('faq', 'dev'), ('faq', 'test'))

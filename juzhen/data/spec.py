@@ -226,7 +226,7 @@ class DataRequest(Protocol):
 def made_from(verb: str, source: str, origin: str) -> str:
     """The `origin` of a set that a verb makes of `source`, which is set/split and has an origin of its own.
 
-    >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distil", "lcqmc/train", "https://…")))
+    >>> parents(made_from("mine", "lcqmc_hard/train", made_from("distill", "lcqmc/train", "https://…")))
     ['lcqmc_hard', 'lcqmc']
     """
     return f"juzhen {verb}, from {source} ({origin})"

@@ -100,7 +100,7 @@ def write_set(
         list(zip(pairs.first, pairs.second, written, strict=True)),
         like=like,
         about=f"Pairs of {source}, graded by {graded_by} ({grade})",
-        origin=made_from("distil", source, like.origin),
+        origin=made_from("distill", source, like.origin),
         score_range=[0.0, 1.0] if grade == "probability" else [min(numbers), max(numbers)],
     )
 
@@ -163,7 +163,7 @@ class Triplets:
             ],
             like=like,
             about=f"Triplets of {source}, each document scored by {graded_by} ({grade})",
-            origin=made_from("distil", source, like.origin),
+            origin=made_from("distill", source, like.origin),
             symmetric=self.rows.symmetric,
         )
 

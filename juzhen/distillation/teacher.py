@@ -1,4 +1,4 @@
-"""Who scores the pairs of a set for `juzhen distil`: a finished run, or two of them fused."""
+"""Who scores the pairs of a set for `juzhen distill`: a finished run, or two of them fused."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

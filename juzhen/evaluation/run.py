@@ -276,7 +276,7 @@ def _listed(sets: Any, reading: Mapping[str, Any]) -> list[Listed]:
 
 
 def rows_to_score(rows: Any, **reading: Any) -> Examples:
-    """Rows, or a file of them, as a dev split. `faq/test.csv` is the test split of faq, as `juzhen new` writes it.
+    """Rows, or a file of them, as a dev split. `faq/test.csv` is the test split of faq, as `juzhen dataset` writes it.
 
     reading  columns, sheet, on_bad_row and score_range, as `as_examples` takes them
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from juzhen.core.space import Space, WordPairs
+from juzhen.core.space import EmbeddingAnalysis, WordPairs
 from juzhen.data.probe import Probe
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
@@ -51,7 +51,7 @@ class TextSet:
     class_names: Sequence[str] = ()
 
 
-def space(
+def analyze_embeddings(
     first: Any,
     second: Any = None,
     *,
@@ -60,7 +60,7 @@ def space(
     maps: Sequence[str] = MAPS,
     seed: int = 42,
     **options: Any,
-) -> Space:
+) -> EmbeddingAnalysis:
     """Where texts lie in the space of an encoder, or of two: measures, maps, and what the two have in common.
 
     first, second  encoders, or what names one: a run, a folder, a built-in name
@@ -123,7 +123,7 @@ def study(
     seed: int = 42,
     batch_tokens: int = BATCH_TOKENS,
     show_progress: bool | None = None,
-) -> Space:
+) -> EmbeddingAnalysis:
     """Encodes the texts of all sets by one encoder or by two, and measures them.
 
     encoders  name → an encoder, or what names one; the one before training first
@@ -156,7 +156,7 @@ def study(
     drawn_maps = {
         method: [project(embeddings, method, seed=seed) for embeddings in spaces] for method in maps
     }
-    return Space(
+    return EmbeddingAnalysis(
         runs=list(encoders),
         texts=texts,
         groups=groups,

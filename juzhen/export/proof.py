@@ -101,7 +101,7 @@ class Proof:
         if not largest <= MOST_DIFFERENCE:
             return (
                 f"differs from the encoder by {largest:.1e} (at most {MOST_DIFFERENCE:.0e} is rounding), most of all "
-                f"on {self.worst[:40]!r}; juzhen parity says why where it knows"
+                f"on {self.worst[:40]!r}; juzhen verify says why where it knows"
             )
         return None
 

@@ -1,7 +1,7 @@
 """Texts that are alike: the closest pairs, communities and clusters of embeddings, by the cosine.
 
 Embeddings are those that `SentenceEncoder.encode` gives, as an array or a tensor. All pairs are looked at, a block at a
-time; memory grows with the number of texts, and not with that of pairs, but for `clusters` by a score.
+time; memory grows with the number of texts, and not with that of pairs, but for `cluster` by a score.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Paraphrase(NamedTuple):
     score: float
 
 
-def paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float = -1.0) -> list[Paraphrase]:
+def mine_paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float = -1.0) -> list[Paraphrase]:
     """The `max_pairs` closest pairs of texts, closest first; of equal scores the lower numbers come first.
 
     min_score  pairs below it are left out
@@ -58,7 +58,7 @@ def paraphrases(vectors: Any, *, max_pairs: int = 500_000, min_score: float = -1
     return [Paraphrase(*pair) for pair in pairs]
 
 
-def communities(vectors: Any, *, min_score: float = 0.75, min_size: int = 10) -> list[list[int]]:
+def detect_communities(vectors: Any, *, min_score: float = 0.75, min_size: int = 10) -> list[list[int]]:
     """Groups of texts around one that all of them are close to, the largest first; no text is in two.
 
     min_score  of a text and the one in the middle, which comes first; the others follow by falling scores
@@ -86,7 +86,7 @@ def communities(vectors: Any, *, min_score: float = 0.75, min_size: int = 10) ->
     return sorted(groups, key=len, reverse=True)
 
 
-def clusters(
+def cluster(
     vectors: Any, count: int | None = None, *, min_score: float | None = None, seed: int = 0
 ) -> Int[np.ndarray, "texts"]:
     """The number of the cluster of each text.
@@ -101,7 +101,7 @@ def clusters(
 
     vectors = _unit_vectors(vectors)
     if (count is None) == (min_score is None):
-        raise UserError("clusters: give count, or min_score")
+        raise UserError("cluster: give count, or min_score")
     if min_score is not None:
         options = {"metric": "cosine", "linkage": "average", "distance_threshold": 1 - min_score}
         if len(vectors) < 2:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.atomic_write import write_text
-from juzhen.core.space import Space, WordPairs
+from juzhen.core.space import EmbeddingAnalysis, WordPairs
 from juzhen.metrics.maps import TITLES
 from juzhen.report.frame import part, render
 from juzhen.report.table import MISSING
@@ -26,7 +26,7 @@ ROOM, GAP = 420, 24
 """Pixels of a map in the picture, and between two of them."""
 
 
-def write_space(space: Space, folder: str | Path) -> list[Path]:
+def write_space(space: EmbeddingAnalysis, folder: str | Path) -> list[Path]:
     """Writes the page and the picture into a folder; their paths."""
     folder = Path(folder)
     paths = {folder / PAGE: html(space), folder / PICTURE: svg(space)}
@@ -42,7 +42,7 @@ def number_text(value: float | int | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-def sample_text(space: Space) -> str:
+def sample_text(space: EmbeddingAnalysis) -> str:
     """How many texts of which sets are drawn.
 
     `1,000 of 2,010 texts of tnews (test); seed 42`
@@ -54,7 +54,7 @@ def sample_text(space: Space) -> str:
     return f"{', '.join(parts)}; seed {space.seed}"
 
 
-def html(space: Space) -> str:
+def html(space: EmbeddingAnalysis) -> str:
     labels, data = run_labels(space), page_data(space)
     tables = [
         (
@@ -100,7 +100,7 @@ def _words(data: dict[str, Any]) -> Words:
     return words
 
 
-def run_labels(space: Space) -> list[str]:
+def run_labels(space: EmbeddingAnalysis) -> list[str]:
     """The last part of each name, or the whole names where these are the same."""
     short = [name.rstrip("/").rpartition("/")[2] for name in space.runs]
     short = [
@@ -110,7 +110,7 @@ def run_labels(space: Space) -> list[str]:
     return short if len(set(short)) == len(short) else list(space.runs)
 
 
-def page_data(space: Space) -> dict[str, Any]:
+def page_data(space: EmbeddingAnalysis) -> dict[str, Any]:
     """What the page's script draws: places between −0.5 and 0.5, the same scale for both maps of a projection."""
     groups, names = shown_groups(space)
     return {
@@ -138,7 +138,7 @@ def page_data(space: Space) -> dict[str, Any]:
     }
 
 
-def shown_groups(space: Space) -> tuple[np.ndarray, list[str]]:
+def shown_groups(space: EmbeddingAnalysis) -> tuple[np.ndarray, list[str]]:
     """The group of each text, and their names; of more than can be told apart the smallest are one."""
     most = len(SERIES) * len(SHAPES)
     if len(space.group_names) <= most:
@@ -156,7 +156,7 @@ def scaled(maps: Any) -> list[np.ndarray]:
     return [(points - middle) / size for points, middle in zip(maps, middles, strict=True)]
 
 
-def svg(space: Space) -> str:
+def svg(space: EmbeddingAnalysis) -> str:
     """All maps as a picture: a row for each projection, a column for each encoder."""
     groups, names = shown_groups(space)
     styles = [(SERIES[number % len(SERIES)], SHAPES[number // len(SERIES)]) for number in range(len(names))]

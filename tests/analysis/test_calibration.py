@@ -332,7 +332,7 @@ def test_what_was_not_fitted_is_refused(runs, fitted, words, message, capsys):
 @pytest.mark.slow
 def test_two_fused_runs_are_a_teacher(runs, fitted, tmp_path, capsys):
     table = tmp_path / "silver" / "fused.tsv"
-    words = ["distil", str(fitted / "fusion-demo_qmc.json"), "demo_qmc"]
+    words = ["distill", str(fitted / "fusion-demo_qmc.json"), "demo_qmc"]
     words += ["--split", "test", "--out", str(table)]
     assert main([*words, "--limit", "40"]) == 0
     lines = [line.split("\t") for line in table.read_text("utf-8").splitlines()[1:]]

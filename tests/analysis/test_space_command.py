@@ -93,13 +93,15 @@ def test_before_is_what_a_run_has_begun_with(encoder_folder, tmp_path, monkeypat
 
 def test_the_library_draws_texts_with_classes(encoder_folder):
     texts = [f"{word}{number}" for word in ("足球", "手机") for number in range(8)]
-    studied = juzhen.space(encoder_folder, texts=texts, classes=[text[:2] for text in texts], maps=["pca"])
+    studied = juzhen.analyze_embeddings(
+        encoder_folder, texts=texts, classes=[text[:2] for text in texts], maps=["pca"]
+    )
     assert studied.colour == "class"
     assert studied.group_names == ["手机", "足球"]
     assert [text[:2] for text in studied.texts] == [studied.group_names[group] for group in studied.groups]
     assert studied.maps["pca"][0].shape == (16, 2)
     with pytest.raises(UserError, match="t-SNE of 5 texts"):
-        juzhen.space(encoder_folder, texts=texts[:5])
+        juzhen.analyze_embeddings(encoder_folder, texts=texts[:5])
 
 
 def test_a_sample_of_triplets_holds_anchors_and_their_positives():

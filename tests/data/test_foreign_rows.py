@@ -1,4 +1,4 @@
-"""Training rows of FlagEmbedding, ms-swift and sentence-transformers: by a yaml and by `juzhen new`, and refusals."""
+"""Training rows of FlagEmbedding, ms-swift and sentence-transformers: by yaml, by `juzhen dataset`, and refusals."""
 
 import json
 

@@ -96,7 +96,7 @@ def test_scores_of_a_teacher_that_are_not_of_every_document_are_named(tmp_path):
 def test_a_new_set_leaves_rows_without_a_label_out_and_counts_them(tmp_path, capsys):
     path = held(records(gappy(["1"] * 40, "", each=10), "label"), "csv", tmp_path)
     words = ["--data-dir", str(tmp_path / "data"), "--config-dir", str(tmp_path / "conf"), "--yes"]
-    assert main(["new", str(path), *words]) == 0
+    assert main(["dataset", str(path), *words]) == 0
     printed = capsys.readouterr().out
     assert "label is empty" in printed
     assert "4 rows" in printed

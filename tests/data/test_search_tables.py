@@ -175,7 +175,7 @@ def search_files(folder, count=40):
 def test_new_writes_a_set_that_gives_the_same_numbers(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = search_files(tmp_path)
-    assert main(["new", "mine", *words, "--config-dir", "conf", "--data-dir", "data"]) == 0
+    assert main(["dataset", "mine", *words, "--config-dir", "conf", "--data-dir", "data"]) == 0
     told = capsys.readouterr().out
     assert "40 queries (test 40) in 40 documents" in told
     config = read_description(tmp_path / "conf" / "dataset" / "mine.yaml")
@@ -189,7 +189,9 @@ def test_new_writes_a_set_that_gives_the_same_numbers(tmp_path, monkeypatch, cap
     scores = [evaluate(encode, one).scores for one in (direct, read)]
     assert scores[0]["test/search/ndcg_at_10"].value == scores[1]["test/mine/ndcg_at_10"].value > 0
     before = (tmp_path / "conf" / "dataset" / "mine.yaml").read_text()
-    assert main(["new", "mine", *words, "--config-dir", "conf", "--data-dir", "data"]) == 0  # again: the same
+    assert (
+        main(["dataset", "mine", *words, "--config-dir", "conf", "--data-dir", "data"]) == 0
+    )  # again: the same
     assert (tmp_path / "conf" / "dataset" / "mine.yaml").read_text() == before
 
 
@@ -206,7 +208,9 @@ def test_queries_are_split_and_each_split_searches_the_whole_corpus(tmp_path, mo
         "--data-dir",
         "data",
     ]
-    assert main(["new", str(tmp_path / "q.csv"), "--name", "mine", *words[1:]]) == 0  # FILE is the queries
+    assert (
+        main(["dataset", str(tmp_path / "q.csv"), "--name", "mine", *words[1:]]) == 0
+    )  # FILE is the queries
     config, seen = read_description(tmp_path / "conf" / "dataset" / "mine.yaml"), []
     for split, count in (("train", 20), ("dev", 10), ("test", 10)):
         ranking = as_ranking(
@@ -223,17 +227,19 @@ THREE = ("--queries=q.csv", "--corpus=c.csv", "--answers=a.csv")
 @pytest.mark.parametrize(
     ("words", "way_out"),
     [
-        (["new", "mine", "--queries=q.csv"], "--corpus"),
-        (["new", "mine", "--corpus=c.csv"], "--queries"),
-        (["new", "mine", *THREE, "--kind", "triplet"], "--kind"),
-        (["new", "a b", *THREE], "--name"),
-        (["new"], "juzhen new faq.csv"),
-        (["new", "mine", *THREE, "--dev", "0.01", "--test", "0.5"], "dev"),
+        (["dataset", "mine", "--queries=q.csv"], "--corpus"),
+        (["dataset", "mine", "--corpus=c.csv"], "--queries"),
+        (["dataset", "mine", *THREE, "--kind", "triplet"], "--kind"),
+        (["dataset", "a b", *THREE], "--name"),
+        (["dataset"], "juzhen dataset faq.csv"),
+        (["dataset", "mine", *THREE, "--dev", "0.01", "--test", "0.5"], "dev"),
     ],
 )  # fmt: skip
 def test_what_the_verb_refuses(tmp_path, monkeypatch, capsys, words, way_out):
     monkeypatch.chdir(tmp_path)
     search_files(tmp_path, 4)
-    assert main([*words, *([] if words == ["new"] else ["--config-dir", "conf", "--data-dir", "data"])]) == 2
+    assert (
+        main([*words, *([] if words == ["dataset"] else ["--config-dir", "conf", "--data-dir", "data"])]) == 2
+    )
     assert way_out in capsys.readouterr().err
     assert not (tmp_path / "data").exists()

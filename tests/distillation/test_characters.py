@@ -95,6 +95,6 @@ def test_a_grown_student_keeps_what_it_has_learnt(encoder):
     ],
 )
 def test_options_of_growing_go_together(words, key, tmp_path, capsys):
-    assert main(["student", "builtin/mini_zh", str(tmp_path / "out"), *words]) == 2
+    assert main(["shrink", "builtin/mini_zh", str(tmp_path / "out"), *words]) == 2
     assert key in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -102,7 +102,7 @@ def test_equal_scores_are_refused():
 @pytest.mark.slow
 def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbone, project_root, capsys):
     table = tmp_path / "silver" / "of_tests_qmc_graded.tsv"
-    assert main(["distil", str(teacher), "demo_qmc", "--out", str(table), "--limit", "60"]) == 0
+    assert main(["distill", str(teacher), "demo_qmc", "--out", str(table), "--limit", "60"]) == 0
     told = capsys.readouterr().out
     assert "60 pairs of demo_qmc/train" in told
     assert "Spearman of the scores with the gold labels" in told
@@ -145,7 +145,7 @@ def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbo
 def test_mistakes_are_told_in_one_line(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JUZHEN_DATA", "nowhere")
-    assert main(["distil", "nothing", *words]) == 2
+    assert main(["distill", "nothing", *words]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -206,7 +206,9 @@ def test_what_cannot_be_scored_is_refused(read_as, kind, texts, message):
 @pytest.mark.slow
 def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny_backbone, capsys):
     table = tmp_path / "silver" / "of_tests_nli_scored.tsv"
-    assert main(["distil", str(teacher), "demo_nli", "--triplets", "--out", str(table), "--limit", "20"]) == 0
+    assert (
+        main(["distill", str(teacher), "demo_nli", "--triplets", "--out", str(table), "--limit", "20"]) == 0
+    )
     told = capsys.readouterr().out
     assert "20 triplets of demo_nli/train with scores" in told
     assert "the positive scores above its negatives in" in told
@@ -232,7 +234,7 @@ def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny
     # A set that was written is a set that can be scored.
     silver = str(tmp_path / "silver" / "conf")
     words = ["of_tests_nli_scored", "--config-dir", silver, "--out", str(tmp_path / "of_tests_again.tsv")]
-    assert main(["distil", str(teacher), *words]) == 0
+    assert main(["distill", str(teacher), *words]) == 0
     assert "40 pairs of of_tests_nli_scored/train" in capsys.readouterr().out
 
 
@@ -240,11 +242,11 @@ def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny
 def test_a_bi_encoder_teaches_by_its_cosines(project_root, tmp_path, capsys):
     folder = str(project_root / "juzhen" / "builtin" / "mini_zh@2")
     words = ("demo_nli", "--triplets", "--limit", "20", "--out", str(tmp_path / "of_tests_taught.tsv"))
-    assert main(["distil", folder, *words]) == 0
+    assert main(["distill", folder, *words]) == 0
     assert "loss=list_kl loss.teacher_temperature=0.01" in capsys.readouterr().out
     rows = read(tmp_path / "conf" / "dataset" / "of_tests_taught.yaml", data_dir=tmp_path)
     pairs = list(zip(rows.texts("anchor"), rows.texts("negative"), strict=True))
     expected = SentenceEncoder.load(folder).score(pairs)
     np.testing.assert_allclose(rows.teacher_scores[:, 1], expected, atol=1e-5)
-    assert main(["distil", folder, *words, "--grade", "probability"]) == 2
+    assert main(["distill", folder, *words, "--grade", "probability"]) == 2
     assert "a bi-encoder, gives cosines. Leave --grade out" in capsys.readouterr().err

@@ -122,17 +122,17 @@ def test_the_verb_writes_a_folder_that_loads(teacher, tmp_path, capsys):
     save_encoder(teacher, tmp_path / "teacher", card={"name": "teacher"})
     places = str(tmp_path / "teacher"), str(tmp_path / "small")
     words = ["--layers=1", "--dim=64", "--vocabulary=200", "--dataset", "demo_qmc"]
-    assert main(["student", *places, *words]) == 0
+    assert main(["shrink", *places, *words]) == 0
     assert "1 layers of 64, 200 tokens" in capsys.readouterr().out
     assert SentenceEncoder.load(tmp_path / "small").encode(TEXTS).shape == (3, 64)
 
 
 @pytest.mark.slow
 def test_a_prompt_is_for_tokens_that_begin_as_texts(tmp_path, capsys):
-    words = ["student", "builtin/mini_zh", str(tmp_path / "student"), "--layers", "1", "--prompt", "问："]
+    words = ["shrink", "builtin/mini_zh", str(tmp_path / "student"), "--layers", "1", "--prompt", "问："]
     assert main(words) == 2
     assert "say --dim below 256, or leave --prompt out" in capsys.readouterr().err
     assert main([*words, "--dim", "64"]) == 0
-    assert main(["student", "builtin/mini_zh", str(tmp_path / "plain"), "--layers", "1", "--dim", "64"]) == 0
+    assert main(["shrink", "builtin/mini_zh", str(tmp_path / "plain"), "--layers", "1", "--dim", "64"]) == 0
     prompted, plain = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("student", "plain"))
     assert prompted != plain

@@ -19,7 +19,7 @@ NO_OUTPUT = (
     "question\t",
     "from ",
     "import ",
-    "juzhen parity ",
+    "juzhen verify ",
     "JUZHEN_API_KEYS=",
     "grep ",
     "pytest",

@@ -30,7 +30,7 @@ model = SentenceTransformer(path, device="cpu")
 
 OURS = """
 import numpy as np
-from juzhen import CrossEncoder, SentenceEncoder, clusters, communities, paraphrases
+from juzhen import CrossEncoder, SentenceEncoder, cluster, detect_communities, mine_paraphrases
 from juzhen.metrics.correlation import pearson, spearman
 from juzhen.metrics.threshold import average_precision
 encoder = SentenceEncoder.load(path)
@@ -110,18 +110,18 @@ PROGRAMS = [
         "documents = model.encode(corpus)\nutil.semantic_search(model.encode(queries), documents)",
         "documents = encoder.encode(corpus)\nencoder.search(encoder.encode(queries), documents)",
     ),
-    Program("util.paraphrase_mining(model, texts)", "paraphrases(encoder.encode(texts))"),
+    Program("util.paraphrase_mining(model, texts)", "mine_paraphrases(encoder.encode(texts))"),
     Program(
         "util.paraphrase_mining_embeddings(model.encode(texts), max_pairs=3)",
-        "paraphrases(encoder.encode(texts), max_pairs=3)",
+        "mine_paraphrases(encoder.encode(texts), max_pairs=3)",
     ),
     Program(
         "util.community_detection(model.encode(texts), threshold=0.6, min_community_size=2)",
-        "communities(encoder.encode(texts), min_score=0.6, min_size=2)",
+        "detect_communities(encoder.encode(texts), min_score=0.6, min_size=2)",
     ),
     Program(
         "from sklearn.cluster import KMeans\nlen(set(KMeans(3).fit_predict(model.encode(texts)).tolist()))",
-        "len(set(clusters(encoder.encode(texts), 3).tolist()))",
+        "len(set(cluster(encoder.encode(texts), 3).tolist()))",
     ),
     Program(
         "model.save_pretrained(folder)\nSentenceTransformer(folder).encode(texts)",

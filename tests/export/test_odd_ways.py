@@ -1,4 +1,4 @@
-"""`juzhen parity` with odd servers and broken exports: a row that failed, and a status that is not 0."""
+"""`juzhen verify` with odd servers and broken exports: a row that failed, and a status that is not 0."""
 
 import base64
 import json
@@ -278,7 +278,7 @@ def test_a_cross_encoder_has_no_server_and_other_scores_fail(tiny_backbone, tmp_
 def test_the_status_of_the_verb(encoder, tmp_path, capsys):
     folder = save_encoder(encoder, tmp_path / "encoder", card={})
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
-    words = ["parity", str(folder), str(tmp_path / "texts.txt"), "--ways"]
+    words = ["verify", str(folder), str(tmp_path / "texts.txt"), "--ways"]
     assert main([*words, "torch", "torch_bf16"]) == 0
     assert main([*words, "torch", "--with", "http://127.0.0.1:9"]) == 1
     assert "| http://127.0.0.1:9 | failed |" in capsys.readouterr().out

@@ -110,7 +110,7 @@ def test_pairs_of_a_cross_encoder(tiny_backbone):
 def test_the_verb(encoder, tmp_path, capsys):
     save_encoder(encoder, tmp_path / "encoder", card={})
     (tmp_path / "texts.txt").write_text("今天天气很好\n你好\n", encoding="utf-8")
-    words = ["parity", str(tmp_path / "encoder"), str(tmp_path / "texts.txt"), "--ways", "torch"]
+    words = ["verify", str(tmp_path / "encoder"), str(tmp_path / "texts.txt"), "--ways", "torch"]
     nowhere = "http://127.0.0.1:9"
     assert main([*words, "--with", nowhere, "--json", str(tmp_path / "out.json")]) == 1
     told = capsys.readouterr().out
@@ -118,7 +118,7 @@ def test_the_verb(encoder, tmp_path, capsys):
     assert "2 texts, beside transformers" in told
     assert f"| {nowhere} | failed |" in told
     assert [way["name"] for way in json.loads((tmp_path / "out.json").read_text())] == ["torch", nowhere]
-    assert main(["parity", str(tmp_path / "encoder"), "--ways", "torhc"]) == 2
+    assert main(["verify", str(tmp_path / "encoder"), "--ways", "torhc"]) == 2
     assert "did you mean torch?" in capsys.readouterr().err
     with pytest.raises(UserError, match="no export of juzhen"):
         compare_ways(encoder, TEXTS, beside=[str(tmp_path)], only=())

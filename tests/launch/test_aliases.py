@@ -189,7 +189,7 @@ def faulty(tmp_path):
     ("words", "way_out"),
     [
         (["export", "builtin/mini_zh", "out", "--format", "static", "--sets", "faulty"], None),
-        (["distil", "builtin/mini_zh", "faulty", "--out", "new.tsv"], "--on-bad-row drop"),
+        (["distill", "builtin/mini_zh", "faulty", "--out", "new.tsv"], "--on-bad-row drop"),
         (["mine", "faulty", "bm25", "--out", "new.tsv"], "--on-bad-row drop"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`juzhen new` and `train.py data=FILE`: from a table to the words of a job, and to a result."""
+"""`juzhen dataset` and `train.py data=FILE`: from a table to the words of a job, and to a result."""
 
 import ast
 import os
@@ -77,7 +77,7 @@ def test_the_words_that_a_file_stands_for(desk):
         (["data=desk_faq.csv", "dataset=csts"], r"for both type dataset=\[desk_faq,…\]"),
         (
             ["data=lcqmc.csv"],
-            "there is a data set of this name; choose another: juzhen new lcqmc.csv --name my_lcqmc",
+            "there is a data set of this name; choose another: juzhen dataset lcqmc.csv --name my_lcqmc",
         ),
     ],
 )
@@ -105,19 +105,28 @@ def test_a_set_is_made_once_and_again_when_its_file_has_changed(desk, capsys):
     (desk / "b").mkdir()
     (desk / "b" / "desk_faq.csv").write_bytes(content)
     with pytest.raises(
-        UserError, match=r"the set desk_faq was made by juzhen new \S+/desk_faq.csv, .* --name desk_faq_2"
+        UserError, match=r"the set desk_faq was made by juzhen dataset \S+/desk_faq.csv, .* --name desk_faq_2"
     ):
         words("data=b/desk_faq.csv")
 
 
 def test_choices_of_a_person_are_not_undone(desk, capsys):
-    new = ["new", "desk_faq.csv", "--config-dir", "conf", "--columns", "anchor=2,positive=1", "--dev", "0.2"]
+    new = [
+        "dataset",
+        "desk_faq.csv",
+        "--config-dir",
+        "conf",
+        "--columns",
+        "anchor=2,positive=1",
+        "--dev",
+        "0.2",
+    ]
     assert main(new) == 0
     assert words("data=desk_faq.csv")[2] == "loss=info_nce"
     with (desk / "desk_faq.csv").open("ab") as file:
         file.write(b"\nhow,what,1")
     with pytest.raises(
-        UserError, match=r"made by juzhen new \S+ --columns anchor=2,positive=1 --dev 0.2, of another"
+        UserError, match=r"made by juzhen dataset \S+ --columns anchor=2,positive=1 --dev 0.2, of another"
     ):
         words("data=desk_faq.csv")
 
@@ -125,7 +134,7 @@ def test_choices_of_a_person_are_not_undone(desk, capsys):
 def test_the_verb_says_what_it_takes_a_file_for_and_what_comes_next(desk, capsys):
     with (desk / "desk_faq.csv").open("ab") as file:
         file.write("\n怎么退,怎么退,0\n,空的,1\n多,一,格,1".encode("gbk"))
-    assert main(["new", "desk_faq.csv", "--config-dir", "conf"]) == 0
+    assert main(["dataset", "desk_faq.csv", "--config-dir", "conf"]) == 0
     text = capsys.readouterr().out
     assert "GBK, comma between columns, first line names the columns" in text
     assert "each row is a labelled_pair" in text
@@ -137,7 +146,7 @@ def test_the_verb_says_what_it_takes_a_file_for_and_what_comes_next(desk, capsys
     assert arguments == [
         "--config-dir", "conf", "dataset=desk_faq", "suite=none", "evaluation.untrained=true", "run_dir=runs/desk_faq",
     ]  # fmt: skip
-    assert main(["new", "桌上问答 v2.txt", "--config-dir", "conf"]) == 0
+    assert main(["dataset", "桌上问答 v2.txt", "--config-dir", "conf"]) == 0
     assert """'dataset="桌上问答_v2"' suite=none loss=info_nce""" in capsys.readouterr().out
 
 
@@ -151,7 +160,7 @@ def test_the_verb_says_what_it_takes_a_file_for_and_what_comes_next(desk, capsys
     ],
 )
 def test_mistakes_are_answered_and_nothing_is_written(desk, capsys, typed, message):
-    assert main(["new", "desk_faq.csv", "--config-dir", "conf", *typed]) == 2
+    assert main(["dataset", "desk_faq.csv", "--config-dir", "conf", *typed]) == 2
     assert message in capsys.readouterr().err
     assert not list(desk.glob("conf/**/*")) + list(desk.glob("data/**/*"))
 
@@ -161,7 +170,7 @@ def test_in_a_terminal_the_guess_is_asked_about(desk, capsys, monkeypatch):
     monkeypatch.setattr("typer.confirm", lambda text, **_: questions.append(text) or answers.pop(0))
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    typed = ["new", "desk_faq.csv", "--config-dir", "conf"]
+    typed = ["dataset", "desk_faq.csv", "--config-dir", "conf"]
     assert main(typed) == 2
     assert "nothing was written; say what the rows are: --kind" in capsys.readouterr().err
     assert not (desk / "conf").exists()
@@ -178,8 +187,8 @@ def test_names_of_sets(suffix):
 
 
 def test_without_a_clone_the_next_step_is_python(desk, capsys, monkeypatch):
-    monkeypatch.setattr("juzhen.cli.new.IS_CLONE", False)
-    assert main(["new", "desk_faq.csv"]) == 0
+    monkeypatch.setattr("juzhen.cli.dataset.IS_CLONE", False)
+    assert main(["dataset", "desk_faq.csv"]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     call = ast.parse(line.strip()).body[0].value
     assert [ast.literal_eval(word) for word in call.args] == ["builtin/mini_zh", "data/desk_faq/train.csv"]
@@ -190,13 +199,13 @@ def test_without_a_clone_the_next_step_is_python(desk, capsys, monkeypatch):
 
 
 def test_the_rows_of_another_set_are_not_replaced(desk, capsys):
-    assert main(["new", "desk_faq.csv", "--config-dir", "conf"]) == 0
+    assert main(["dataset", "desk_faq.csv", "--config-dir", "conf"]) == 0
     before = (desk / "data" / "desk_faq" / "train.csv").read_bytes()
     (desk / "b").mkdir()
     (desk / "b" / "desk_faq.csv").write_text(
         "\n".join(",".join(pair[:2]) for pair in PAIRS), encoding="utf-8"
     )
-    assert main(["new", "b/desk_faq.csv", "--config-dir", "other"]) == 2
+    assert main(["dataset", "b/desk_faq.csv", "--config-dir", "other"]) == 2
     assert "holds the rows of another set" in capsys.readouterr().err
     assert (desk / "data" / "desk_faq" / "train.csv").read_bytes() == before
 

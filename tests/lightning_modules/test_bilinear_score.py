@@ -14,7 +14,7 @@ from juzhen.backends.padded import PaddedEncoder
 from juzhen.calibration.run_scores import ScoredRun
 from juzhen.cli.encode import encode
 from juzhen.cli.main import main
-from juzhen.cli.student import student
+from juzhen.cli.shrink import shrink
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result, weights_digest
 from juzhen.encoders import load_encoder, save_encoder
@@ -120,7 +120,7 @@ def test_verbs_say_what_they_leave_out(run, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("今天天气\n我\n", encoding="utf-8")
     encode(run, tmp_path / "texts.txt")
     assert "scored by uᵀWv and not by the cosine" in capsys.readouterr().err
-    student(run, tmp_path / "student", layers=1)
+    shrink(run, tmp_path / "student", layers=1)
     assert "form uᵀWv is left out" in capsys.readouterr().out
 
 

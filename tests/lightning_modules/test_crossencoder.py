@@ -352,7 +352,7 @@ def test_no_other_door_leads_an_asymmetric_set_to_it(run, tmp_path, capsys):
     table.write_text("premise\thypothesis\n甲\t乙\n", encoding="utf-8")
     for words in (
         ["score", str(run), "--file", str(table), "--columns", "premise", "hypothesis"],
-        ["distil", str(run), "demo_nli", "--out", str(tmp_path / "of_tests_graded.tsv"), "--limit", "4"],
+        ["distill", str(run), "demo_nli", "--out", str(tmp_path / "of_tests_graded.tsv"), "--limit", "4"],
         ["evaluate", str(run), "--dataset", "demo_nli"],
     ):
         assert main(words) != 0

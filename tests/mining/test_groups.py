@@ -26,7 +26,7 @@ def test_paraphrases_are_the_best_of_all_pairs(vectors, max_pairs, min_score):
     pairs = [(i, j) for i in range(len(vectors)) for j in range(i + 1, len(vectors))]
     pairs.sort(key=lambda pair: (-np.float32(scores[pair]), pair))
     expected = [pair for pair in pairs if scores[pair] >= min_score][:max_pairs]
-    found = groups.paraphrases(vectors, max_pairs=max_pairs, min_score=min_score)
+    found = groups.mine_paraphrases(vectors, max_pairs=max_pairs, min_score=min_score)
     assert [pair[:2] for pair in found] == expected
     np.testing.assert_allclose([pair.score for pair in found], [scores[pair] for pair in expected], atol=1e-6)
 
@@ -37,41 +37,41 @@ def test_pairs_and_communities_are_those_of_sentence_transformers(vectors, min_s
     util = pytest.importorskip("sentence_transformers.util")
     tensor = torch.from_numpy(vectors)
     theirs = util.community_detection(tensor, threshold=min_score, min_community_size=min_size)
-    found = groups.communities(vectors, min_score=min_score, min_size=min_size)
+    found = groups.detect_communities(vectors, min_score=min_score, min_size=min_size)
     assert [(group[0], sorted(group)) for group in found] == [(group[0], sorted(group)) for group in theirs]
     theirs = util.paraphrase_mining_embeddings(tensor, top_k=len(vectors))
-    found = groups.paraphrases(vectors)
+    found = groups.mine_paraphrases(vectors)
     np.testing.assert_allclose([pair.score for pair in found], [pair[0] for pair in theirs], atol=1e-5)
 
 
 def test_communities_have_their_middle_first_and_share_no_text(vectors):
-    found = groups.communities(vectors, min_score=0.7, min_size=4)
+    found = groups.detect_communities(vectors, min_score=0.7, min_size=4)
     members = [member for group in found for member in group]
     assert len(members) == len(set(members)) > 0
     unit_vectors = unit(vectors)
     for group in found:
         assert len(group) >= 4
         assert (unit_vectors[group] @ unit_vectors[group[0]] >= 0.7 - 1e-6).all()
-    assert groups.communities(vectors, min_score=0.99, min_size=30) == []
+    assert groups.detect_communities(vectors, min_score=0.99, min_size=30) == []
 
 
 def test_clusters_find_what_was_drawn_around_centres():
     close = np.random.default_rng(0).normal(size=(36, 8)) * 0.2 + np.eye(4, 8).repeat(9, axis=0) * 2
-    for labels in (groups.clusters(close, 4), groups.clusters(torch.from_numpy(close), min_score=0.6)):
+    for labels in (groups.cluster(close, 4), groups.cluster(torch.from_numpy(close), min_score=0.6)):
         assert all(len({*labels[start : start + 9].tolist()}) == 1 for start in range(0, 36, 9))
-    np.testing.assert_array_equal(groups.clusters(close, 4, seed=3), groups.clusters(close, 4, seed=3))
+    np.testing.assert_array_equal(groups.cluster(close, 4, seed=3), groups.cluster(close, 4, seed=3))
 
 
 def test_what_is_no_matrix_and_what_cannot_be_meant_is_refused():
     for work, message in (
-        (lambda: groups.paraphrases(["今天", "明天"]), "vectors: expected a matrix"),
-        (lambda: groups.communities(np.zeros(3)), "vectors: expected a matrix"),
-        (lambda: groups.paraphrases(np.full((2, 2), np.nan)), "vectors: row 0 holds NaN"),
-        (lambda: groups.clusters(np.eye(3)), "clusters: give count, or min_score"),
+        (lambda: groups.mine_paraphrases(["今天", "明天"]), "vectors: expected a matrix"),
+        (lambda: groups.detect_communities(np.zeros(3)), "vectors: expected a matrix"),
+        (lambda: groups.mine_paraphrases(np.full((2, 2), np.nan)), "vectors: row 0 holds NaN"),
+        (lambda: groups.cluster(np.eye(3)), "cluster: give count, or min_score"),
     ):
         with pytest.raises(UserError, match=message):
             work()
 
 
 def test_nothing_has_no_pairs():
-    assert juzhen.paraphrases(np.empty((0, 4))) == juzhen.communities(np.empty((0, 4))) == []
+    assert juzhen.mine_paraphrases(np.empty((0, 4))) == juzhen.detect_communities(np.empty((0, 4))) == []

@@ -150,7 +150,7 @@ def test_a_student_takes_no_place_of_others(tmp_path, encoder_folder, what, caps
     }
     out = places.get(what, tmp_path / what)
     before, others = tree(tmp_path), tree(Path(encoder_folder))
-    words = ["student", str(teacher), str(out), "--layers", "1", "--tokenizer", str(encoder_folder)]
+    words = ["shrink", str(teacher), str(out), "--layers", "1", "--tokenizer", str(encoder_folder)]
     assert main(words) == 2
     assert str(out) in capsys.readouterr().err
     assert (tree(tmp_path), tree(Path(encoder_folder))) == (before, others)
@@ -159,11 +159,11 @@ def test_a_student_takes_no_place_of_others(tmp_path, encoder_folder, what, caps
 def test_a_student_takes_its_own_place_and_not_that_of_its_teacher(tmp_path, encoder_folder, capsys):
     student = tmp_path / "student"
     for length in ("10", "12"):
-        words = ["student", str(encoder_folder), str(student), "--layers", "1", "--max-length", length]
+        words = ["shrink", str(encoder_folder), str(student), "--layers", "1", "--max-length", length]
         assert main(words) == 0
     assert SentenceEncoder.load(student).max_length == 12
     before = tree(tmp_path)
-    assert main(["student", str(student), str(student), "--layers", "1"]) == 2
+    assert main(["shrink", str(student), str(student), "--layers", "1"]) == 2
     assert "is read, and would be written over" in capsys.readouterr().err
     assert tree(tmp_path) == before
 
@@ -188,7 +188,7 @@ def test_no_student_takes_the_place_of_a_runs_encoder_and_no_file_of_an_encoder_
     run, texts = tmp_path / "run", tmp_path / "texts.txt"
     claim_dir(run)
     texts.write_text("天气\n", encoding="utf-8")
-    words = ["student", str(encoder_folder), str(tmp_path / "free"), "--layers", "1"]
+    words = ["shrink", str(encoder_folder), str(tmp_path / "free"), "--layers", "1"]
     assert main(words) == 0
     (tmp_path / "free").rename(run / "encoder")
     before = tree(run)
@@ -223,7 +223,7 @@ OUTPUTS = {
     "report": ("report", "{runs}", "--out", "{there}"),
     "leaks": ("leaks", "--train", "demo_sts", "--evaluate", "demo_sts", "--output", "{there}"),
     "mine": ("mine", "demo_qmc", "bm25", "--out", "{out}.tsv"),
-    "distil": ("distil", "{encoder}", "demo_qmc", "--out", "{out}.tsv"),
+    "distill": ("distill", "{encoder}", "demo_qmc", "--out", "{out}.tsv"),
 }
 OF_OTHERS = {
     "of_tests.tsv",
@@ -313,7 +313,7 @@ def test_a_set_is_not_mined_over_the_table_it_is_read_from(tmp_path, capsys):
     assert main(["mine", "demo_qmc", *small]) == 0
     before = tree(tmp_path)
     words = [
-        "distil",
+        "distill",
         "builtin/mini_zh",
         "of_tests_hard",
         "--config-dir",

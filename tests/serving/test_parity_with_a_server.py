@@ -1,4 +1,4 @@
-"""`juzhen parity --with`: a server gives the vectors of the encoder, and one behind another prompt does not."""
+"""`juzhen verify --with`: a server gives the vectors of the encoder, and one behind another prompt does not."""
 
 from juzhen import SentenceEncoder
 from juzhen.export.parity import compare_ways

@@ -215,7 +215,7 @@ def test_debug_runs_are_shown_where_asked_for_or_where_there_is_nothing_else(
 
 
 def test_a_set_that_was_made_of_another_counts_as_that_one(make_result):
-    origin = made_from("mine", "lcqmc/train", made_from("distil", "bq/train", "https://example.org"))
+    origin = made_from("mine", "lcqmc/train", made_from("distill", "bq/train", "https://example.org"))
     assert parents(origin) == ["lcqmc", "bq"]
     assert parents("https://example.org/from lcqmc/train (x)") == []
     mined = make_result(["hard"], {f"dev/{name}/spearman": 0.5 for name in ("lcqmc", "bq", "csts")})

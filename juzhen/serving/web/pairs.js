@@ -13,7 +13,7 @@ function tell(...words) {
 }
 const isNumber = (cell) => cell?.trim() !== "" && Number.isFinite(Number(cell));
 
-/** Has the server read the file: its columns, and which of them are the texts, as `juzhen new` knows them. */
+/** Has the server read the file: its columns, and which of them are the texts, as `juzhen dataset` knows them. */
 async function open(answers = {}) {
   at("scored").hidden = at("columns").hidden = true;
   at("file-name").textContent = file.name;

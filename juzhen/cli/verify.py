@@ -1,4 +1,4 @@
-"""`juzhen parity`: one encoder by every way that computes it."""
+"""`juzhen verify`: one encoder by every way that computes it."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ from juzhen.core.process import without_hub
 SHOWN = 40
 
 
-def parity(
+def verify(
     encoder: Encoder,
     file: Annotated[
         Path | None,
@@ -52,8 +52,8 @@ def parity(
     The exit status is 1 where texts differ by more than a way's precision explains, where a server or an export gives
     nothing, and where no way could be computed.
 
-    juzhen parity runs/NAME --with http://127.0.0.1:8000
-    juzhen parity runs/NAME texts.txt --with out/onnx out/int8
+    juzhen verify runs/NAME --with http://127.0.0.1:8000
+    juzhen verify runs/NAME texts.txt --with out/onnx out/int8
     """
     from juzhen.data.tables import text_values
 

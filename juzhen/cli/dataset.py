@@ -1,4 +1,4 @@
-"""`juzhen new`: a table of pairs, triplets or texts becomes a data set."""
+"""`juzhen dataset`: a table of pairs, triplets or texts becomes a data set."""
 
 import itertools
 import json
@@ -82,7 +82,7 @@ class Choices:
         )
 
 
-def new(
+def dataset(
     file: Annotated[
         Path | None,
         Argument(
@@ -148,10 +148,10 @@ def new(
     Of a search, which takes two tables or three, the queries are split, and are all for test unless --dev or --test
     says otherwise.
 
-    juzhen new faq.csv
-    juzhen new search --queries queries.csv --corpus documents.csv --answers answers.csv
-    juzhen new faq.xlsx --name faq --columns anchor=标准问,positive=相似问
-    juzhen new pairs.csv --columns text_a=1,text_b=2,label=3
+    juzhen dataset faq.csv
+    juzhen dataset search --queries queries.csv --corpus documents.csv --answers answers.csv
+    juzhen dataset faq.xlsx --name faq --columns anchor=标准问,positive=相似问
+    juzhen dataset pairs.csv --columns text_a=1,text_b=2,label=3
     """
     ask = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     folder = _descriptions(config_dir)
@@ -177,7 +177,7 @@ def new(
         return
     if file is None:
         raise UserError(
-            "expected a table, as in juzhen new faq.csv, or the tables of a search: --queries, --corpus"
+            "expected a table, as in juzhen dataset faq.csv, or the tables of a search: --queries, --corpus"
         )
     new_set = _make(
         file, choices, data_dir=data_folder(data_dir, may_lack=True), descriptions=folder, ask=ask
@@ -228,7 +228,7 @@ def _make_search(
     said = replace(choices, name=None, dev=Choices.dev, test=Choices.test).words()
     if shares != {"dev": 0.0, "test": 1.0}:
         said += [word for key, share in shares.items() for word in (f"--{key}", str(share))]
-    origin = Origin(content_of(tables.values()), command("juzhen", "new", name, *words, *said))
+    origin = Origin(content_of(tables.values()), command("juzhen", "dataset", name, *words, *said))
     previous = read_origin(name, folder, tables["queries"])
     if previous is not None and previous.path != origin.path:
         raise UserError(f"{name}: a set of this name was made by {previous.command}; choose another name")
@@ -257,8 +257,8 @@ class SetOfFile(NamedTuple):
 def set_of_file(
     file: Path, *, data_dir: Path | None = None, config_dir: Path | None = None, write: bool = True
 ) -> SetOfFile:
-    """The set that `juzhen new` makes of a file; it is made, and unless asked otherwise written, if it is not there as
-    the file is now.
+    """The set that `juzhen dataset` makes of a file. It is made, and written unless `write` is false, if it is missing
+    or the file has changed.
 
     Raises UserError where a set of this name was made of another file, or of another content by other choices.
     """
@@ -275,13 +275,13 @@ def set_of_file(
     if previous is not None and previous.command != origin.command:
         raise UserError(
             f"data={file}: the set {name} was made by {previous.command}, of another content; type that again, "
-            f"or {command('juzhen', 'new', file, '--name', f'{name}_2')}"
+            f"or {command('juzhen', 'dataset', file, '--name', f'{name}_2')}"
         )
     places = {"data_dir": data_folder(data_dir, may_lack=True), "descriptions": folder}
     from juzhen.data.tables import typed
 
     def spell(option: str, value: object) -> str:
-        return f"{command('juzhen', 'new', file)} {typed(option, value)}"
+        return f"{command('juzhen', 'dataset', file)} {typed(option, value)}"
 
     new_set = _make(file, Choices(), **places, ask=False, to=sys.stderr, write=write, spell=spell)
     files = {} if write else files_of(new_set, data_folder(data_dir, may_lack=True))
@@ -307,7 +307,7 @@ def _make(
     name = choices.name or set_name(file)
     origin, previous = origin_of(file, choices.words()), read_origin(name, descriptions, file)
     if previous is not None and previous.path != origin.path and previous.content != origin.content:
-        other = command("juzhen", "new", file, "--name", f"{name}_2")
+        other = command("juzhen", "dataset", file, "--name", f"{name}_2")
         raise UserError(f"{name}: a set of this name was made by {previous.command}; choose another: {other}")
     table = read_raw(file, choices.reading(spell))
     rows = guess(table, kind=Kind(choices.kind) if choices.kind else None)

@@ -1,4 +1,4 @@
-"""`juzhen student`: a smaller encoder that begins with what a larger one knows."""
+"""`juzhen shrink`: a smaller encoder that begins with what a larger one knows."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from juzhen.core.file_guard import check_overwritable, require_apart, require_ou
 from juzhen.core.process import without_hub
 
 
-def student(
+def shrink(
     teacher: Annotated[str, Argument(help="a run, or the folder of an encoder")],
     folder: Annotated[Path, Argument(help="where the student is written")],
     *,
@@ -76,7 +76,7 @@ def student(
     With as many dimensions as the teacher it takes over every k-th layer. With fewer, its tokens begin where the
     teacher puts them as texts, and its layers begin by changing nothing.
 
-    juzhen student runs/TEACHER students/small --layers 4 --dim 256
+    juzhen shrink runs/TEACHER students/small --layers 4 --dim 256
     """
     _check_grow(
         grow,

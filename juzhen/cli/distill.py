@@ -1,4 +1,4 @@
-"""`juzhen distil`: scores of a teacher as graded labels."""
+"""`juzhen distill`: scores of a teacher as graded labels."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,7 +9,7 @@ from juzhen.cli import options
 from juzhen.core.process import without_hub
 
 
-def distil(
+def distill(
     teacher: Annotated[
         str,
         Argument(
@@ -59,7 +59,7 @@ def distil(
     well. A cross-encoder is too sure of pairs that it has learnt from itself: others make a better set. A larger
     bi-encoder can teach by its cosines too.
 
-    juzhen distil runs/TEACHER lcqmc --out silver/lcqmc_graded.tsv
+    juzhen distill runs/TEACHER lcqmc --out silver/lcqmc_graded.tsv
     """
     from juzhen.mining.sets import check_place, read_set, training_command
 
