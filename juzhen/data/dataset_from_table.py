@@ -224,7 +224,7 @@ def read_origin(name: str, descriptions: Path, table: Path) -> Origin | None:
     if match is None or first.resolve() != path.resolve():
         other = command("juzhen", "dataset", table, "--name", f"my_{name}")
         raise UserError(f"{name}: there is a data set of this name; choose another: {other}")
-    made_by = re.sub(r"^juzhen dataset ", "juzhen dataset ", match[2])  # its name until 0.2
+    made_by = re.sub(r"^(juzhen) new ", r"\1 dataset ", match[2])  # the name of the verb until 0.2
     return Origin(match[1], made_by)
 
 
