@@ -459,8 +459,8 @@ def nli_classes(values: Iterable[str], texts: Sequence[str] = ()) -> dict[str, s
         for number, pattern in enumerate(NLI_WORDS)
         if re.fullmatch(pattern, word)
     }
-    is_inference = any("hypothesis" in name.lower() or "假设" in name for name in texts)
-    if is_inference and {*plain.values()} == {"0", "1", "2"}:
+    is_numbered = {*plain.values()} == {"0", "1", "2"}
+    if is_numbered and any("hypothesis" in name.lower() or "假设" in name for name in texts):
         classes = {value: NLI_CLASSES[int(word)] for value, word in plain.items()}
     found = {*classes.values()}
     return classes if len(found) > 1 and len(classes) == len(plain) else None

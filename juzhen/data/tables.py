@@ -429,11 +429,13 @@ def distinct_names(names: Sequence[str]) -> list[str]:
     >>> distinct_names(["问", "", "问"])
     ['问', 'column 2', '问 (3)']
     """
-    numbered = [name or f"column {number}" for number, name in enumerate(names, 1)]
-    return [
-        f"{name} ({number})" if name in numbered[: number - 1] else name
-        for number, name in enumerate(numbered, 1)
-    ]
+    earlier: set[str] = set()
+    distinct = []
+    for number, name in enumerate(names, 1):
+        name = name or f"column {number}"
+        distinct.append(f"{name} ({number})" if name in earlier else name)
+        earlier.add(name)
+    return distinct
 
 
 def names_of(table: FileTable) -> list[str]:

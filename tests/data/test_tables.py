@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import zipfile
+from time import process_time
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from juzhen.data.row_kinds import guess, read_raw, text_cells
 from juzhen.data.rows import as_examples, split_raw
 from juzhen.data.source import load_examples
 from juzhen.data.spec import read_description
-from juzhen.data.tables import TableReading, column_values, names_of, read_own_table, text_values
+from juzhen.data.tables import TableReading, column_values, names_of, read_own_table, read_texts, text_values
 from juzhen.encoders.views_text import Translations
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").split("\n")[1:41]
@@ -302,3 +303,15 @@ def test_cells_keep_what_they_are(tmp_path):
     book = read_own_table(write_book(tmp_path / "a.xlsx", a=[["text", "n"], ["甲", 17], ["乙", 2.5]]))
     assert column_values(book, 1) == [17, 2.5]
     assert np.issubdtype(book.lines.dtype, np.int32)
+
+
+def test_a_table_of_very_many_columns_costs_a_little_per_column(tmp_path):
+    columns = 30_000
+    path = tmp_path / "wide.csv"
+    path.write_text(
+        ",".join(f"c{n}" for n in range(columns)) + "\n" + ",".join("文" * columns) + "\n", "utf-8"
+    )
+    start = process_time()
+    with pytest.raises(UserError, match="text=c0"):
+        read_texts(path, TableReading())
+    assert process_time() - start < 10  # 20 s where each name was compared with all before it
