@@ -7,7 +7,7 @@ from rich.text import Text
 
 from juzhen.core.kinds import main_metric_keys, metric_title, speaking
 from juzhen.core.result import WITHOUT_LEAKS, Result, Score, without_size
-from juzhen.report.decisions import decision_table
+from juzhen.report.table import decision_table
 from juzhen.report.terminal import console_table, terminal
 from launch.run_folder import offline_line
 

@@ -186,7 +186,7 @@ def keys() -> Facts:
     """Key, row and label of every committed result, from the job that it has stored."""
     from juzhen.core.result import Result
     from juzhen.identity import identify
-    from juzhen.report.identity import label_runs
+    from juzhen.report.row_identity import label_runs
     from launch.naming import run_key
 
     facts: Facts = {}

@@ -79,8 +79,7 @@ def calibrate(
     from juzhen.data.tables import TableReading, parse_columns
     from juzhen.encoders.locate import ENCODER_FOLDER
     from juzhen.evaluation.decisions import DECIDED
-    from juzhen.report.decisions import decision_table
-    from juzhen.report.table import ReportTable, show_tables
+    from juzhen.report.table import ReportTable, decision_table, show_tables
 
     scored: ScoredEncoder
     if data:
@@ -104,7 +103,7 @@ def calibrate(
     for name, report in fitted_sets(names, partial(calibrate_set, scored), notes):
         write_json(folder / f"calibration-{name}.json", report)
         if not no_plot:
-            from juzhen.report.reliability import draw_reliability
+            from juzhen.report.picture import draw_reliability
 
             draw_reliability(report, folder / f"calibration-{name}.svg")
         for method in ("raw", *SCALINGS):

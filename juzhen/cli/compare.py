@@ -129,7 +129,7 @@ def _beside(
 ) -> "tuple[list[ReportTable], dict[str, pd.DataFrame]]":
     """The tables, and for each column a line for each row, with its texts where they are asked for."""
     from juzhen.calibration.paired import differences, flipped_rows, flips, row_frame, worst_rows
-    from juzhen.report.identity import label_runs, settings_beside
+    from juzhen.report.row_identity import label_runs, settings_beside
     from juzhen.report.table import ReportTable, heading
 
     results = [run.result for run in paired.runs]

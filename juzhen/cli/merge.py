@@ -94,7 +94,7 @@ def merge(
     if result is None:
         print(f"{folder}: an encoder; without a result of each model there is no row in a table")
         return
-    from juzhen.report.parents import parents_table
+    from juzhen.report.insights import parents_table
 
     print(parents_table(result, models).markdown())
     print(f"{folder}: merged in {result.training['merge_seconds']:.1f} s of {len(models)} runs")

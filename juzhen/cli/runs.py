@@ -43,9 +43,8 @@ def table(
         options.require_matplotlib(", or leave out --picture")
     check_overwritable(*filter(None, (markdown, csv, picture)))
     matrix = read_matrix(folder, metric=metric, split=split, debug=debug)
-    from juzhen.report.parents import merged_tables
+    from juzhen.report.insights import merged_tables, size_tables
     from juzhen.report.significance import beaten
-    from juzhen.report.sizes import size_tables
     from juzhen.report.table import (
         caption,
         letters_line,

@@ -8,21 +8,21 @@ import pandas as pd
 from juzhen.core.result import Result
 from juzhen.report.compare import comparison_tables
 from juzhen.report.figures import Reference
-from juzhen.report.leaks import Audit
-from juzhen.report.matrix import Matrix, build_matrix
-from juzhen.report.parents import merged_tables
-from juzhen.report.profiles import complement_tables, fidelity_table, shape_fidelity
-from juzhen.report.questions import (
+from juzhen.report.insights import (
     Transfer,
     cost_table,
     leak_table,
+    merged_tables,
     row_costs,
     rows_table,
     single_set_rows,
+    size_tables,
     unknown_table,
 )
+from juzhen.report.leaks import Audit
+from juzhen.report.matrix import Matrix, build_matrix
+from juzhen.report.profiles import complement_tables, fidelity_table, shape_fidelity
 from juzhen.report.significance import differences, significance_table
-from juzhen.report.sizes import size_tables
 from juzhen.report.table import ReportTable
 
 

@@ -5,11 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from juzhen.report.build import Report
-from juzhen.report.frame import part, render
-from juzhen.report.heat import STEPS, rules, step_of
+from juzhen.report.html_shell import STEPS, part, render, rules, step_of
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Row
-from juzhen.report.page_data import column_names, drawn_columns, page_data
-from juzhen.report.panels import panels
+from juzhen.report.page_data import column_names, drawn_columns, page_data, panels
 from juzhen.report.table import (
     MISSING,
     interval,

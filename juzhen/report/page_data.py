@@ -1,19 +1,28 @@
 """What the page's script draws, as plain data: the cells of the matrix, costs, and differences to the best row."""
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from juzhen.core.errors import UserError
+from juzhen.core.examples import NLI_CLASSES, RANKED, TEXT_COLUMNS, Examples, Kind
 from juzhen.core.kinds import metric_title
+from juzhen.core.result import Result
+from juzhen.core.row_scores import SetRows
+from juzhen.core.safe_open import csv_rows
+from juzhen.core.schema import validated
+from juzhen.core.text import short
 from juzhen.report.build import Report
-from juzhen.report.heat import palettes
-from juzhen.report.matrix import Cell, Matrix, Row
+from juzhen.report.html_shell import palettes
+from juzhen.report.insights import WHOLE, Curve, Transfer, all_sizes, curves, duration, without_leaks
+from juzhen.report.matrix import Cell, KeptRows, Matrix, Row
 from juzhen.report.profiles import clustered
-from juzhen.report.questions import Transfer, duration, without_leaks
 from juzhen.report.significance import difference_interval
-from juzhen.report.sizes import WHOLE, Curve, all_sizes, curves
 from juzhen.report.table import MISSING, heading, mean_and_deviation, percent, signed
 from juzhen.report.training import stand_ins
 
@@ -225,3 +234,268 @@ def points(fraction: float) -> float:
 def _without_nothing(values: Plain) -> Plain:
     """Without what is None, False or empty: of most marks a cell has none."""
     return {key: value for key, value in values.items() if value is not False and (value or value == 0)}
+
+
+# Single rows of evaluation sets: scores by label, and the worst pairs.
+
+
+BINS = 32
+LONGEST = 300
+"""Characters of a sentence that the page shows."""
+
+GRADES = ("low grades", "middle grades", "high grades")
+"""Thirds of the range of a graded set."""
+
+
+def scored_sets(
+    row: Row, columns: Sequence[str], kept: KeptRows, sentences: "PairTexts", *, worst: int
+) -> list[Plain]:
+    """For each column, of the first seed that has them: counts of scores by label, threshold, worst pairs.
+
+    worst  so many pairs of each set, whose texts are read from its files; 0: none
+    """
+    sets: dict[str, Plain] = {}
+    for seed, results in row.results.items():
+        for result in reversed(results):
+            if result.trained_on and not row.is_trained:
+                continue  # it measured these weights before it trained them, and its rows are of the others
+            scores = kept.of_run(result)
+            for column in columns:
+                if column in scores and column not in sets and column in row.cells:
+                    made = _scored_set(result, column, scores[column], sentences, worst)
+                    sets |= {column: {"column": columns.index(column), "seed": seed, **made}} if made else {}
+    return [sets[column] for column in columns if column in sets]
+
+
+def _scored_set(result: Result, column: str, rows: SetRows, sentences: "PairTexts", worst: int) -> Plain:
+    if "score" not in rows.columns:
+        return {}
+    scores = rows["score"].astype(float)
+    groups = {name: values[np.isfinite(values)] for name, values in _by_label(rows, scores)}
+    groups = {name: values for name, values in groups.items() if len(values)}
+    if not groups:
+        return {}
+    everything = np.concatenate(list(groups.values()))
+    ends = (float(everything.min()), float(everything.max()))
+    if ends[0] == ends[1]:
+        return {}
+    threshold = threshold_of(result, column)
+    edges = np.linspace(*ends, BINS + 1)
+    return {
+        "ends": [round(end, 4) for end in ends],
+        "counts": {name: np.histogram(values, edges)[0].tolist() for name, values in groups.items()},
+        "threshold": threshold,
+        "worst": _worst(
+            sentences.of(result, column, rows.fingerprint),
+            rows,
+            worst,
+            threshold["exact"] if threshold else None,
+        )
+        if worst
+        else [],
+    }
+
+
+def threshold_of(result: Result, column: str) -> Plain | None:
+    """What a run has fitted on the dev split of the set: the score from which on a pair counts as the same."""
+    threshold = result.thresholds.get(column.split("/")[1])
+    if threshold is None or threshold.value is None:
+        return None
+    names = ("accuracy", "precision", "recall", "f1")
+    numbers = {name: getattr(threshold, name) for name in names}
+    return {
+        "value": round(threshold.value, 4),
+        "exact": threshold.value,
+        "on": threshold.judged_on,
+        **{name: round(100 * number, 1) for name, number in numbers.items() if number is not None},
+    }
+
+
+def _by_label(rows: SetRows, scores: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    kind = Kind(rows.kind)
+    if kind in RANKED:
+        yield "right answer", scores
+        yield "best other", rows["other"].astype(float)
+    elif kind is Kind.SCORED_PAIR:
+        thirds = np.clip((rows["gold"] * 3).astype(int), 0, 2)
+        yield from ((name, scores[thirds == third]) for third, name in enumerate(GRADES))
+    else:
+        names = NLI_CLASSES if kind is Kind.NLI_PAIR else ("label 0", "label 1")
+        yield from ((name, scores[rows["gold"] == label]) for label, name in enumerate(names))
+
+
+def _worst(examples: Examples | None, rows: SetRows, count: int, border: float | None) -> list[Plain]:
+    """Decisions that are wrong, those furthest beyond the threshold first; without one the pairs whose place by score
+    is furthest from their place by label; of ranked rows those whose best other answer is furthest above the right one.
+
+    Empty where the files of the set are not at hand, or others by now.
+    """
+    if examples is None or len(examples) != len(rows):
+        return []
+    kind, scores, gold = Kind(rows.kind), rows["score"].astype(float), None
+    if kind in RANKED:
+        error = rows["other"] - scores
+    elif border is not None and kind is Kind.LABELLED_PAIR:
+        gold = rows["gold"].astype(float)
+        accepted = scores >= border
+        places = np.abs(_ranks(scores) - (~accepted).sum() - 0.5)
+        error = np.where(accepted == (gold == 1), -places, places)
+    else:
+        gold = rows["gold"].astype(float)
+        error = np.abs(_ranks(scores) - _ranks(-gold if kind is Kind.NLI_PAIR else gold))
+    error = np.where(np.isfinite(error), error, -np.inf)
+    texts = [examples.texts(name) for name in TEXT_COLUMNS[kind][:2]]
+    pairs = []
+    for index in np.argsort(-error, kind="stable")[:count].tolist():
+        if error[index] <= 0:
+            break
+        pair: Plain = {
+            "texts": [short(text[index], LONGEST) for text in texts],
+            "score": round(float(scores[index]), 3),
+        }
+        if gold is not None:
+            pair["gold"] = NLI_CLASSES[int(gold[index])] if kind is Kind.NLI_PAIR else f"{gold[index]:g}"
+        pairs.append(pair)
+    return pairs
+
+
+class PairTexts:
+    """Texts of evaluation splits, each read once for a report."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, ...], Examples | None] = {}
+
+    def of(self, result: Result, column: str, fingerprint: str) -> Examples | None:
+        """The rows as the run has read them; None where its files are not there, or hold others by now."""
+        key = (column, fingerprint, str(result.config.get("source")), str(result.config.get("data_dir")))
+        if key not in self._read:
+            examples = _examples_of(result, column)
+            is_same = examples is not None and examples.fingerprint == fingerprint
+            self._read[key] = examples if is_same else None
+        return self._read[key]
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """From 1 on; equal values share the mean of their places."""
+    return pd.Series(values).rank().to_numpy()
+
+
+def _examples_of(result: Result, column: str) -> Examples | None:
+    from juzhen.data.loading import cut, sampled
+    from juzhen.data.source import load_examples
+    from juzhen.data.spec import DatasetConfig
+
+    split, name = column.split("/")
+    config, described = result.config, result.described(name)
+    places: Plain = {key: config.get(key) for key in ("source", "data_dir", "on_bad_row")}
+    if described is None or None in places.values() or "hub" in (described.get("source"), places["source"]):
+        return None  # a report downloads nothing
+    try:
+        examples = load_examples(validated(DatasetConfig, described), split, **places)
+    except (UserError, OSError):  # the page is made without these texts
+        return None
+    if examples is None:
+        return None
+    limit = (config.get("evaluation") or {}).get("limit")
+    return cut(sampled(examples, limit), config.get("debug_rows"), result.seed)
+
+
+# The panel of one row: training curves and single rows.
+
+
+MOST_POINTS = 160
+"""Of a curve: as many as can be told apart on a screen."""
+
+LOSS_WINDOW = 10
+"""Logged losses are of single batches; drawn is their mean over so many."""
+
+TABLE = "metrics.csv"
+STEP = "step"
+DURING_TRAINING = "epoch"
+"""Only rows written while training have a value here; scores at the end, which are of the best weights, have none."""
+
+Points = list[tuple[int, float]]
+"""(step, value) in order; the first step is 1."""
+
+
+def panels(report: Report, *, worst: int) -> dict[int, Plain]:
+    """Number of the row → what its panel draws; rows with nothing to draw are absent.
+
+    worst  so many pairs of each set with their texts
+    """
+    matrix, sentences, made = report.matrix, PairTexts(), {}
+    for number, row in enumerate(matrix.rows):
+        curves = _curves_of(row, {*matrix.measures.values()}) if row.is_trained else []
+        scored = scored_sets(row, drawn_columns(matrix), matrix.kept, sentences, worst=worst)
+        made[number] = ({"curves": curves} if curves else {}) | ({"sets": scored} if scored else {})
+    return {number: panel for number, panel in made.items() if panel}
+
+
+def _curves_of(row: Row, metrics: set[str]) -> list[Plain]:
+    """The curves of each seed's last run: quantity, seed, and (step, value) points; of a set's weight, too."""
+    lines = []
+    for seed, results in row.results.items():
+        if (curves := _curves_in(results[-1])) is None:
+            continue
+        for key, curve in curves.items():
+            is_score = (
+                key.startswith("dev/") and "/selection/" not in key and key.rpartition("/")[2] in metrics
+            )
+            is_weight = key.startswith("train/") and key.endswith("/weight")
+            if (is_score or is_weight or key == "train/loss") and len(curve) > 1:
+                drawn = [100 * value if is_score else value for _, value in curve]
+                drawn = drawn if is_score or is_weight else smoothed(drawn, LOSS_WINDOW)
+                lines.append({"of": key, "seed": seed, "points": _points(curve, drawn)})
+    return lines
+
+
+def _curves_in(result: Result) -> dict[str, Points] | None:
+    if not result.folder:
+        return None
+    try:
+        return read_curves(Path(result.folder))
+    except UserError:  # results are kept without their curves, too
+        return None
+
+
+def read_curves(folder: Path) -> dict[str, Points]:
+    """What a run logged while it trained: quantity, such as dev/csts/spearman or train/loss → its curve.
+
+    A run that was continued has a table for each attempt; where two have the same step, the later one counts.
+
+    Raises:
+        UserError: No table, or a broken one.
+    """
+    attempts = folder.glob(f"metrics/*/{TABLE}")
+    tables = sorted(attempts, key=lambda path: (len(path.parent.name), path.parent.name))
+    if not tables:
+        raise UserError(f"{folder}: no metrics/*/{TABLE}; expected a run that has trained, as in runs/NAME")
+    by_step: dict[str, dict[int, float]] = {}
+    for path, number, row in ((table, *row) for table in tables for row in csv_rows(table)[1]):
+        if not row.get(DURING_TRAINING):
+            continue
+        try:
+            step = int(float(row[STEP])) + 1
+            for key, value in row.items():
+                if value and key not in (STEP, DURING_TRAINING):
+                    by_step.setdefault(key, {})[step] = float(value)
+        except (KeyError, ValueError, OverflowError) as error:
+            raise UserError(
+                f"{path}, line {number}: expected numbers as training logs them ({short(str(error))})"
+            ) from error
+    return {key: sorted(points.items()) for key, points in sorted(by_step.items())}
+
+
+def smoothed(values: Sequence[float], window: int) -> list[float]:
+    """The mean over the last `window` values, or over as many as there are.
+
+    >>> smoothed([1.0, 2.0, 3.0, 4.0], 2)
+    [1.0, 1.5, 2.5, 3.5]
+    """
+    return [statistics.fmean(values[max(0, end - window) : end]) for end in range(1, len(values) + 1)]
+
+
+def _points(curve: Points, drawn: Sequence[float]) -> Points:
+    every = -(-len(curve) // MOST_POINTS)
+    chosen = [*range(0, len(curve) - 1, every), len(curve) - 1]
+    return [(curve[index][0], float(f"{drawn[index]:.4g}")) for index in chosen]

@@ -18,6 +18,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from juzhen.core.atomic_write import atomic_write
+from juzhen.core.calibration_files import SCALINGS
 from juzhen.core.errors import UserError
 from juzhen.core.kinds import metric_title
 from juzhen.report.matrix import BELOW, LEAKY, Cell, Matrix, Row
@@ -177,3 +178,26 @@ def _panel(axes: Axes, matrix: Matrix, column: str) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_title(f"{heading(column)}, {metric_title(matrix.measures[column])} ×100", loc="left", fontsize=9)
+
+
+# How far scores are to be believed as probabilities, as a picture.
+
+
+def draw_reliability(report: dict[str, Any], path: Path) -> None:
+    """Share of positives over probability, one panel per scaling; bars below show where the rows are."""
+    methods = ("raw", *SCALINGS)
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    for axes, method in zip(figure.subplots(1, len(methods), sharey=True), methods, strict=True):
+        bins = [row for row in report[method]["bins"] if row["count"]]
+        probabilities = [row["probability"] for row in bins]
+        axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+        axes.bar(probabilities, [row["count"] / report["rows"] for row in bins], width=0.03, color="0.85")
+        axes.plot(probabilities, [row["positives"] for row in bins], "o-", markersize=3)
+        axes.set(
+            title=f"{method}: ECE {report[method]['ece']:.3f}",
+            xlabel="probability",
+            xlim=(0, 1),
+            ylim=(0, 1),
+        )
+    figure.axes[0].set_ylabel(f"share of positives, {report['set']}")
+    save_picture(figure, path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from juzhen.core.errors import UserError
-from juzhen.report.panels import read_curves
+from juzhen.report.page_data import read_curves
 
 COLUMNS = ["dev/csts/spearman", "dev/selection/spearman", "epoch", "step", "train/loss"]
 

@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from juzhen.cli.main import main
 from juzhen.core.result import Score
 from juzhen.data.spec import made_from, parents
-from juzhen.report.identity import LONGEST_LABEL, label_runs, settings_beside
+from juzhen.report.insights import Transfer
 from juzhen.report.matrix import build_matrix
-from juzhen.report.questions import Transfer
+from juzhen.report.row_identity import LONGEST_LABEL, label_runs, settings_beside
 from juzhen.report.significance import SUPERSCRIPTS, beaten, differences
 from juzhen.report.table import to_markdown
 

@@ -16,7 +16,7 @@ from juzhen.report.build import build_report
 from juzhen.report.collect import collect
 from juzhen.report.figures import load_reference
 from juzhen.report.files import markdown
-from juzhen.report.frame import part
+from juzhen.report.html_shell import part
 from juzhen.report.leaks import Audit
 from juzhen.report.page import SCRIPTS, html
 from juzhen.report.space_page import SCRIPTS as SPACE_SCRIPTS

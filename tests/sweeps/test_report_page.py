@@ -28,10 +28,9 @@ from juzhen.cli.main import main
 from juzhen.core.result import Score
 from juzhen.report.build import Report
 from juzhen.report.collect import collect
-from juzhen.report.frame import PARTS
-from juzhen.report.heat import ink_on, palettes
+from juzhen.report.html_shell import PARTS, ink_on, palettes
+from juzhen.report.insights import row_costs
 from juzhen.report.page import html
-from juzhen.report.questions import row_costs
 from juzhen.report.significance import LEVEL, compare_cells, difference_interval
 from tools.archives import unpacked
 
