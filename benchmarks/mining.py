@@ -72,7 +72,7 @@ def mine_ours(folder: Path, pairs: dict[str, str], corpus: list[str], number: in
             run_options = {"folder": output, "cache": EmbeddingCache(folder), "progress": False}
             mined = juzhen.mine(ranking, [encoder], options, **run_options)
             negatives = {anchor: texts for anchor, _, *texts in mined.rows()}
-            tables = [pq.read_table(path).to_pylist() for path in mined.portions]
+            tables = [pq.read_table(path).to_pylist() for path in mined.shards]
         refused = [row["query_text"] for table in tables for row in table if row["reason"] in ALONE]
         return negatives | {"": refused}
 

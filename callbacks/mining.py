@@ -21,8 +21,7 @@ from juzhen.core.examples import Kind
 from juzhen.core.nodes import name_of
 from juzhen.core.schema import validated
 from juzhen.losses.options import Counts, Share, Shares
-from juzhen.mining.beside import MiningBeside
-from juzhen.mining.in_training import InForce, MinedRows, Request
+from juzhen.mining.in_training import BackgroundMiner, InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
 from juzhen.models import settings_of
 from lightning_modules.biencoder import BiEncoder
@@ -136,7 +135,7 @@ class NegativeMining(pl.Callback):
         self.times, self.seconds = 0, 0.0
         self._mined_at: int | None = None
         self._begun_at: int | None = None
-        self._second: MiningBeside | None = None
+        self._second: BackgroundMiner | None = None
         self._rows: dict[str, MinedRows] = {}
         self._found: dict[str, InForce] = {}
 
@@ -183,7 +182,7 @@ class NegativeMining(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
         self._put_in_force(trainer)  # after a resume
         if self.beside and self._rows and trainer.is_global_zero:
-            self._second = MiningBeside(stage_folder(trainer) / "mining")
+            self._second = BackgroundMiner(stage_folder(trainer) / "mining")
             if self._begun_at is not None:
                 requests = self._requests(trainer, pl_module, self._begun_at)
                 self._second.go_on(requests, device=str(pl_module.device))

@@ -65,9 +65,9 @@ def main() -> None:
     ranks: dict[str, list[float]] = {"encoder alone": [], "with reranker": []}
     for number, query in enumerate(questions.queries[: options.queries]):
         right = set(questions.relevant[number])
-        found = [hit.document for hit in encoder.search(query, embeddings, top_k=11)]
+        found = [hit.corpus_id for hit in encoder.search(query, embeddings, top_k=11)]
         hits = [one for one in found if questions.corpus[one] != query]
-        best = [hit.document for hit in reader.rank(query, questions.corpus, among=hits[:10])]
+        best = [hit.corpus_id for hit in reader.rank(query, questions.corpus, among=hits[:10])]
         ranks["encoder alone"].append(reciprocal_rank(hits[:10], right))
         ranks["with reranker"].append(reciprocal_rank(best, right))
     for name, values in ranks.items():

@@ -27,7 +27,7 @@ def main() -> None:
     embeddings = encoder.encode(corpus, cache=EmbeddingCache(options.cache))
     print(f"{options.query}  (among {len(corpus)} questions)")
     for hit in encoder.search(options.query, embeddings, top_k=options.top):
-        print(f"  {hit.score:.3f}  {corpus[hit.document]}")
+        print(f"  {hit.score:.3f}  {corpus[hit.corpus_id]}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 from jobs import run_job
 
-from juzhen.calibration.paired import (
+from juzhen.calibration.paired_comparison import (
     PairedRuns,
     differences,
     flipped_rows,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from forks import python
 
-from juzhen.calibration.new_pairs import Scorer
+from juzhen.calibration.pair_scorer import Scorer
 from juzhen.cli.main import main
 from juzhen.core.array_cache import read_arrays
 from juzhen.core.file_guard import LIST

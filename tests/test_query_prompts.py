@@ -204,7 +204,7 @@ def test_search_encodes_queries_and_documents(prompted):
         (encoder.with_prompt("other").search(QUERIES, CORPUS, 5), NOBODY_ASKS),
     ):
         wanted = lists(expected(encoder, symmetric))
-        assert [[hit.document for hit in hits] for hits in found] == wanted
+        assert [[hit.corpus_id for hit in hits] for hits in found] == wanted
     np.testing.assert_array_equal(
         encoder.encode_query(QUERIES, prompt_name="passage"), encoder.encode(QUERIES, prompt_name="passage")
     )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from juzhen.adapters.settings import read_adapter_settings
-from juzhen.calibration.reports import require_same_weights
+from juzhen.calibration.run_scores import require_same_weights
 from juzhen.core.atomic_write import write_json
 from juzhen.core.calibration_files import Calibration, Fusion, is_fusion
 from juzhen.core.errors import UserError
@@ -21,7 +21,7 @@ from juzhen.encoders.layout import (
 )
 from juzhen.encoders.locate import check_weights_index
 from juzhen.encoders.settings_file import read_settings
-from juzhen.export import opened
+from juzhen.export import loaders
 from juzhen.identity import identify
 from juzhen.mining.negatives import _claim
 from juzhen.report.leaks import Audit, parts_of
@@ -49,7 +49,7 @@ REFUSED = {
     "adapter_config.json": lambda path: read_adapter_settings(path.parent),
     "model.safetensors.index.json": lambda path: check_weights_index(path.parent),
     "thresholds.json": lambda path: decision._read(path.parent),
-    "export.json": lambda path: opened.read_settings(path.parent),
+    "export.json": lambda path: loaders.read_settings(path.parent),
     "stage.json": lambda path: StageEntry(path.parent, shared=True).record(),
     "own.yaml": read_description,
 }

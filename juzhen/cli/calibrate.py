@@ -74,8 +74,14 @@ def calibrate(
             raise UserError(f"{option}: {reason}")
     if not no_plot:
         options.require_matplotlib(", or leave it out with --no-plot")
-    from juzhen.calibration.reports import calibrate_set, fitted_sets, require_same_weights
-    from juzhen.calibration.run_scores import ScoredEncoder, ScoredFiles, ScoredRun
+    from juzhen.calibration.run_scores import (
+        ScoredEncoder,
+        ScoredFiles,
+        ScoredRun,
+        calibrate_set,
+        fitted_sets,
+        require_same_weights,
+    )
     from juzhen.data.tables import TableReading, parse_columns
     from juzhen.encoders.locate import ENCODER_FOLDER
     from juzhen.evaluation.decisions import DECIDED

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from juzhen.calibration.paired import PairedRuns
+    from juzhen.calibration.paired_comparison import PairedRuns
     from juzhen.metrics.comparison import Scored
     from juzhen.report.table import ReportTable
 
@@ -79,7 +79,7 @@ def compare(
                 "expected two runs or more: juzhen compare runs/FIRST runs/SECOND; published numbers stand beside "
                 "those of runs with juzhen compare --published runs"
             )
-        from juzhen.calibration.paired import PairedRuns
+        from juzhen.calibration.paired_comparison import PairedRuns
 
         paired = PairedRuns(runs, data_dir=data_dir, batch_tokens=batch_tokens)
         tables, frames = _beside(
@@ -128,7 +128,7 @@ def _beside(
     with_texts: bool,
 ) -> "tuple[list[ReportTable], dict[str, pd.DataFrame]]":
     """The tables, and for each column a line for each row, with its texts where they are asked for."""
-    from juzhen.calibration.paired import differences, flipped_rows, flips, row_frame, worst_rows
+    from juzhen.calibration.paired_comparison import differences, flipped_rows, flips, row_frame, worst_rows
     from juzhen.report.row_identity import label_runs, settings_beside
     from juzhen.report.table import ReportTable, heading
 

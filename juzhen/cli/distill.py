@@ -65,8 +65,7 @@ def distill(
 
     check_place(out, f"distilled/{Path(dataset).name.partition('.')[0]}", ending="graded")
     without_hub()
-    from juzhen.distillation.graded_sets import Triplets, graded, pairs_to_grade, write_set
-    from juzhen.distillation.teacher import open_teacher
+    from juzhen.distillation.graded_sets import Triplets, graded, open_teacher, pairs_to_grade, write_set
 
     folder = options.data_folder(data_dir)
     from juzhen.data.tables import TableReading, parse_columns

@@ -29,8 +29,13 @@ def fuse(
     juzhen fuse runs/FIRST runs/SECOND
     juzhen score --fuse runs/FIRST runs/SECOND --calibration runs/FIRST/analysis/fusion-lcqmc.json --file pairs.tsv
     """
-    from juzhen.calibration.reports import FUSED_KINDS, fitted_sets, fuse_set, require_same_weights
-    from juzhen.calibration.run_scores import ScoredRun
+    from juzhen.calibration.run_scores import (
+        FUSED_KINDS,
+        ScoredRun,
+        fitted_sets,
+        fuse_set,
+        require_same_weights,
+    )
 
     first, second = (ScoredRun(folder, data_dir=data_dir, batch_tokens=batch_tokens) for folder in runs)
     names, other_names = first.choose(sets, FUSED_KINDS), second.choose(sets, FUSED_KINDS)

@@ -117,7 +117,7 @@ def build(
     """
     _check_passages(long_texts, chunk_tokens, overlap, late, backend, workers, cache)
     from juzhen.data.tables import TableReading, parse_columns
-    from juzhen.index.rows import read_rows
+    from juzhen.index.writing import read_rows
 
     reading = TableReading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
     rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
@@ -177,7 +177,7 @@ def add(
     juzhen index add indexes/faq runs/NAME more.csv --text question --id number --metadata answer
     """
     from juzhen.data.tables import TableReading, parse_columns
-    from juzhen.index.rows import read_rows
+    from juzhen.index.writing import read_rows
 
     reading = TableReading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
     rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
@@ -214,7 +214,7 @@ def remove(
     juzhen index remove indexes/faq --file gone.csv --id number
     """
     from juzhen.data.tables import TableReading, parse_columns
-    from juzhen.index.rows import read_ids
+    from juzhen.index.writing import read_ids
 
     said = {"id": id_column} if id_column else parse_columns(columns)
     names = [*(ids or []), *(read_ids(file, TableReading(said, header, sheet=sheet)) if file else [])]
@@ -258,8 +258,7 @@ def search(
     juzhen index search indexes/faq 怎么退货 --mode hybrid --rerank runs/CE
     """
     without_hub()
-    from juzhen.index.index import Index
-    from juzhen.index.rerank import RERANKED, reranked
+    from juzhen.index.index import RERANKED, Index, reranked
 
     with Index.open(folder) as opened:
         where = _where(filter or [], opened.view().facts["fields"])
@@ -297,8 +296,7 @@ def info(folder: Folder) -> None:
 
     juzhen index info indexes/faq
     """
-    from juzhen.index.index import Index
-    from juzhen.index.size import facts_of
+    from juzhen.index.index import Index, facts_of
 
     with Index.open(folder) as opened:
         facts = facts_of(opened)

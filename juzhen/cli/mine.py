@@ -127,8 +127,8 @@ def mine(
     from juzhen.mining.sets import check_place, read_set, training_command
 
     check_place(out, f"mined/{Path(dataset).name.partition('.')[0]}", ending="hard", beside=[".parquet"])
-    portions = out.with_suffix(".portions")
-    check_claimable(portions)
+    shards = out.with_suffix(".shards")
+    check_claimable(shards)
     chosen = {option.name: values[option.name] for option in fields(MiningOptions)}
     rules = MiningOptions(**chosen | {"depth": depth or MiningOptions.depth})
     without_hub()
@@ -139,8 +139,8 @@ def mine(
     from juzhen.encoders.embedding_cache import EmbeddingCache
     from juzhen.encoders.locate import encoder_folder
     from juzhen.mining import negatives as miner
-    from juzhen.mining.summary import misfit, report_lines
-    from juzhen.mining.token_candidates import load_source
+    from juzhen.mining.candidates import load_source
+    from juzhen.mining.result import misfit, report_lines
 
     folder = options.data_folder(data_dir)
     where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": on_bad_row}
@@ -166,7 +166,7 @@ def mine(
         ranking,
         [source if source == miner.BM25 else load_source(source) for source in sources],
         rules,
-        folder=portions,
+        folder=shards,
         judge=None if judge is None else CrossEncoder.load(judge),
         evaluation=kept_out,
         calibrate_on=pairs,
@@ -178,7 +178,7 @@ def mine(
     )
     yaml, count = mined.write(out, like=config)
     report = mined.report()
-    miner.clear_portions(portions)
+    miner.clear_shards(shards)
     sizes = (
         f"up to {rules.negatives} negatives"
         if report["rows"]["fewer"]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
-from juzhen.calibration.new_pairs import Scorer, score_table
+from juzhen.calibration.pair_scorer import Scorer, score_table
 from juzhen.cli.options import (
     BATCH_TOKENS,
     Backend,

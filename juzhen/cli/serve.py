@@ -118,9 +118,9 @@ def serve(
     without_hub()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # to wake threads takes longer than a text
     from juzhen.core.machine import limit_threads
-    from juzhen.serving.loading import load_models
+    from juzhen.serving.models import load_models
+    from juzhen.serving.multiprocess import bind_workers, serve_workers
     from juzhen.serving.server import bind, run
-    from juzhen.serving.several import bind_several, run_several
 
     limits = Limits(
         batch_tokens=batch_tokens,
@@ -142,7 +142,7 @@ def serve(
         threshold=threshold,
     )
     if processes > 1:
-        run_several(load, bind_several(host, port, processes), limits=limits, keys=keys)
+        serve_workers(load, bind_workers(host, port, processes), limits=limits, keys=keys)
         return
     limit_threads()
     with bind(host, port) as bound:

@@ -62,8 +62,8 @@ def verify(
     texts = None if file is None else text_values(file)
     without_hub()
     from juzhen.core.text import markdown_table
-    from juzhen.export.parity import WAYS, compare_ways
-    from juzhen.export.proof import proof_texts, special_texts
+    from juzhen.export.backend_comparison import BACKENDS, compare_backends
+    from juzhen.export.verification import proof_texts, special_texts
     from juzhen.families.registry import find_family
     from juzhen.report.terminal import console_table, for_people
 
@@ -71,8 +71,8 @@ def verify(
     if texts is None:
         texts = [*proof_texts(loaded.inner), *special_texts(loaded.inner)]
     for name in ways or ():
-        require_choice("--ways", name, WAYS)
-    results = compare_ways(
+        require_choice("--ways", name, BACKENDS)
+    results = compare_backends(
         loaded,
         texts,
         beside=beside or (),

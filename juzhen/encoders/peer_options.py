@@ -71,7 +71,7 @@ WAYS_OUT = {
     "processor_kwargs": "the tokenizer is loaded as it was saved. Set encoder.max_length afterwards, or leave it out",
     "config_kwargs": "the configuration is loaded as it was saved. Leave it out",
     "similarity_fn_name": "the score is the cosine, or the form that the encoder learnt. Leave it out",
-    "return_documents": "the number of each document is given: documents[hit.document]. Leave it out",
+    "return_documents": "the number of each document is given: documents[hit.corpus_id]. Leave it out",
 }
 """Option of sentence-transformers → why it is not taken, and what to type."""
 

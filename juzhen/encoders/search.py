@@ -32,10 +32,25 @@ def made_of(kind: str, dim: int, count: int) -> str:
 
 
 class Hit(NamedTuple):
-    """A document that was found: its number in the corpus, from 0, and its score, higher = closer."""
+    """A document that was found.
 
-    document: int
+    Args:
+        corpus_id: Position in the corpus, from 0.
+        score: Higher is closer.
+
+    Example:
+        >>> hit = Hit(3, 0.9)
+        >>> hit.corpus_id, hit.document
+        (3, 3)
+    """
+
+    corpus_id: int
     score: float
+
+    @property
+    def document(self) -> int:
+        """The earlier name of `corpus_id`, until 0.4."""
+        return self.corpus_id
 
 
 def as_hits(

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 from juzhen.core.lazy_names import lazily
 
 if TYPE_CHECKING:
+    from juzhen.export.backend_comparison import compare_backends
     from juzhen.export.folder import export_encoder
-    from juzhen.export.opened import open_export
-    from juzhen.export.parity import compare_ways
-    from juzhen.export.proof import Proof, prove
+    from juzhen.export.loaders import open_export
+    from juzhen.export.verification import ExportReport, prove
 
-__all__ = ["Proof", "compare_ways", "export_encoder", "open_export", "prove"]
+__all__ = ["ExportReport", "compare_backends", "export_encoder", "open_export", "prove"]
 
 __getattr__ = lazily(
     __name__,
     {
-        "Proof": "proof",
-        "compare_ways": "parity",
+        "ExportReport": "verification",
+        "compare_backends": "backend_comparison",
         "export_encoder": "folder",
-        "open_export": "opened",
-        "prove": "proof",
+        "open_export": "loaders",
+        "prove": "verification",
     },
 )

@@ -1,14 +1,21 @@
 """An encoder as one folder that another program opens: tokenizer, graph or weights, settings and a card."""
 
 import copy
+import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float
+from safetensors.numpy import save_file
+from sklearn.decomposition import PCA
+from tokenizers import Tokenizer
 
 from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
+from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
 from juzhen.core.safe_open import read_text
 from juzhen.core.text import in_markdown
@@ -20,14 +27,145 @@ from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import TYPES
 from juzhen.encoders.projection import IDENTITY, Projection
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.special_tokens import write_tokenizer
+from juzhen.encoders.special_tokens import special_around, write_tokenizer
 from juzhen.encoders.static import StaticTokens
+from juzhen.encoders.token_table import TokenTable
 from juzhen.export.formats import PARITY, SETTINGS, Format
-from juzhen.export.opened import open_export
-from juzhen.export.proof import ROWS, Proof, prove
-from juzhen.export.static import write_static
-from juzhen.export.usage import usage
+from juzhen.export.loaders import open_export
+from juzhen.export.verification import ROWS, ExportReport, prove
 from juzhen.families.registry import family_of
+
+DIM = 256
+
+RARITY = 1e-4
+"""SIF's a: a token of probability p has the weight a / (a + p)."""
+
+TOKENS = 16_384
+"""Tokens of the vocabulary that are encoded at a time."""
+
+
+def write_static(encoder: SentenceEncoder, folder: Path, *, dim: int | None) -> None:
+    """Fills an empty folder.
+
+    dim  numbers of an embedding; None: 256, or as many as the encoder has
+    """
+    tokenizer = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    table = token_vectors(encoder, tokenizer.get_vocab_size(), DIM if dim is None else dim)
+    save_file({"embeddings": table}, folder / "model.safetensors")
+    write_text(folder / "tokenizer.json", tokenizer.to_str(), in_own_folder=True)
+    settings = {
+        "model_type": "model2vec",
+        "architectures": ["StaticModel"],
+        "apply_pca": table.shape[1],
+        "sif_coefficient": RARITY,
+        "hidden_dim": table.shape[1],
+        "seq_length": 1_000_000,
+        "max_length": None,
+        "normalize": True,
+        "embedding_dtype": str(table.dtype),
+    }
+    write_json(folder / "config.json", settings, indent=2, in_own_folder=True)
+    modules = [
+        {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
+        {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
+    ]
+    write_json(folder / "modules.json", modules, indent=2, in_own_folder=True)
+    (folder / "1_Normalize").mkdir()
+    write_json(folder / "1_Normalize" / "config.json", {}, in_own_folder=True)
+
+
+def token_vectors(encoder: SentenceEncoder, size: int, dim: int) -> Float[np.ndarray, "tokens dim"]:
+    """A weighted vector for every token; 0 of special ones, which say nothing of a text."""
+    ids = encoder.tokenizer("a")["input_ids"]
+    before, after = special_around(encoder.tokenizer)
+    around = ids[:before], ids[len(ids) - after :]
+    special = [number for number in encoder.tokenizer.all_special_ids if number < size]
+    vectors = np.empty((size, encoder.dim), dtype=np.float32)
+    for start in range(0, size, TOKENS):
+        lists = [[*around[0], number, *around[1]] for number in range(start, min(start + TOKENS, size))]
+        tokens = encoder.collate(TokenTable.of(lists))
+        tokens.unpooled = 0
+        vectors[start : start + len(lists)] = encoder.infer(tokens)
+    require_finite(vectors, range(size), key="token")
+    plain = np.setdiff1d(np.arange(size), special)
+    components = min(dim, encoder.dim, len(plain))
+    table = np.zeros((size, components), dtype=np.float32)
+    table[plain] = PCA(components, svd_solver="full", random_state=0).fit_transform(vectors[plain])
+    probability = _probabilities(encoder.tokenizer.backend_tokenizer, size)
+    return table * (RARITY / (RARITY + probability))[:, None].astype(np.float32)
+
+
+def _probabilities(tokenizer: Any, size: int) -> Float[np.ndarray, "tokens"]:
+    """How frequent each token is: as a unigram tokenizer says, else by Zipf's law of its place in the vocabulary."""
+    model = json.loads(tokenizer.to_str())["model"]
+    if model["type"] == "Unigram":
+        logarithms = np.array([score for _, score in model["vocab"]], dtype=np.float64)
+        shares = np.zeros(size)
+        shares[: len(logarithms)] = np.exp(np.minimum(logarithms, 0))
+        return shares / shares.sum()
+    shares = 1 / np.arange(1, size + 1)
+    return shares / shares.sum()
+
+
+READ = """import json, pathlib
+import numpy as np
+{imports}
+from tokenizers import Tokenizer
+
+folder = pathlib.Path("<this folder>")
+tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))  # cuts and pads
+graph = {opened}
+"""
+OPENED = {
+    "onnx": ("import onnxruntime", 'onnxruntime.InferenceSession(folder / "{graph}").run'),
+    "openvino": ("import openvino", 'openvino.compile_model(folder / "{graph}")'),
+}
+TEXTS = """prompt = json.loads((folder / "export.json").read_text())["prompt"]
+rows = tokenizer.encode_batch([prompt + text for text in ["今天天气很好", "今天是个好天气"]])
+"""
+PAIRS = """rows = tokenizer.encode_batch([("今天天气很好", "今天是个好天气")])
+"""
+INPUTS = """inputs = {{
+    "input_ids": np.array([row.ids for row in rows]),
+    "attention_mask": np.array([row.attention_mask for row in rows]),
+}}
+{types}{output} = {call}
+"""
+TYPE_IDS = 'inputs["token_type_ids"] = np.array([row.type_ids for row in rows])\n'
+STATIC = """```python
+from model2vec import StaticModel  # or: from sentence_transformers import SentenceTransformer
+
+model = StaticModel.from_pretrained("<this folder>", force_download=False)
+embeddings = model.encode(["今天天气很好", "今天是个好天气"])
+```
+"""
+FIRSTS = """
+These are the embeddings alone. A pair was trained to be scored by uᵀWv: multiply the second output, `firsts`, of the
+one text with the first output, `embeddings`, of the other at length 1.
+"""
+BOTH = """
+A score of this encoder is the mean of both orders of a pair: take the mean of the logits, the second output, of both.
+"""
+
+
+def usage(encoder: Any, format: Format) -> str:
+    """Markdown: the program, and what has to be said beside it."""
+    if format.extra is None:
+        return STATIC
+    scores = isinstance(encoder, PairEncoder)
+    imports, opened = OPENED[format.extra]
+    output = "scores" if scores else "embeddings"
+    call = f'graph(["{output}"], inputs)[0]' if format.extra == "onnx" else f'graph(inputs)["{output}"]'
+    types = TYPE_IDS if scores and encoder.segments else ""
+    code = READ.format(imports=imports, opened=opened.format(graph=format.graph)) + (
+        PAIRS if scores else TEXTS
+    )
+    code += INPUTS.format(types=types, output=output, call=call)
+    note = BOTH if scores and encoder.symmetric else ""
+    note = FIRSTS if not scores and encoder.score_head is not None else note
+    return f"```python\n{code}```\n{note}"
 
 
 def export_encoder(
@@ -41,7 +179,7 @@ def export_encoder(
     limit: int = ROWS,
     name: str = "encoder",
     allow_difference: bool = False,
-) -> Proof:
+) -> ExportReport:
     """Writes the encoder in a format, and gives the proof that the folder computes the same; one of ours is replaced.
 
     dim     numbers of an embedding: the first ones, of length 1 again; None: as many as the encoder gives
@@ -174,7 +312,7 @@ def _settings(encoder: Any, format: Format) -> dict[str, Any]:
     }
 
 
-def _write_card(encoder: Any, folder: Path, format: Format, name: str, proof: Proof) -> None:
+def _write_card(encoder: Any, folder: Path, format: Format, name: str, proof: ExportReport) -> None:
     """The README: what it is, how it is opened, and the proof."""
     path = folder / "README.md"
     table = f"\n## Parity\n\n{proof.words()}\n\n{proof.markdown()}\n"

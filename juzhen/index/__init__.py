@@ -1,9 +1,16 @@
 """Texts and their vectors on disk, searched by vectors, BM25, or both: `Index.open(folder, encoder).search(…)`."""
 
-from juzhen.index.hits import IndexHit
-from juzhen.index.index import Index
-from juzhen.index.rows import Rows, read_rows
-from juzhen.index.writing import Encoding, PassageSettings, add, build, index_in_memory, remove
+from juzhen.index.index import Index, IndexHit
+from juzhen.index.writing import (
+    Encoding,
+    PassageSettings,
+    Rows,
+    add,
+    build,
+    index_in_memory,
+    read_rows,
+    remove,
+)
 
 __all__ = [
     "Encoding",

@@ -4,22 +4,82 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import expit
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.encoders.embedding_cache import encoder_digest
+from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooling import cut_to, sides
 from juzhen.encoders.search import Best, in_order, pair_products
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.index.dense import DEPTHS, SPARE, Dense, Scan
-from juzhen.index.hits import IndexHit, Lists, best_passages, fused
-from juzhen.index.quick_files import DifferentFilesError, QuickFiles, mend, open_quick_files
+from juzhen.index.derived_files import (
+    DEPTHS,
+    SPARE,
+    Dense,
+    DifferentFilesError,
+    QuickFiles,
+    Scan,
+    mend,
+    open_quick_files,
+)
 from juzhen.index.store import DATABASE, Store, Where, require_complete, require_index
 from juzhen.metrics.bm25 import BM25
+
+RRF = 60
+"""Added to each rank (Cormack et al. 2009, https://doi.org/10.1145/1571941.1572114)."""
+
+Lists = tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]
+"""Numbers of texts and their scores, best first; −1 where a list has ended."""
+
+
+class IndexHit(NamedTuple):
+    """A text that was found.
+
+    score  higher = closer; what it is depends on the mode
+    ranks  its place in each list that holds it, from 1
+    document, span  of a passage: id of its document, and where it begins and ends among the characters of that
+    """
+
+    index: int  # type: ignore[assignment]  # as answers over HTTP call it; a tuple's method is not asked
+    id: str
+    text: str
+    metadata: dict[str, Any]
+    score: float
+    ranks: dict[str, int]
+    document: str | None = None
+    span: tuple[int, int] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it; a text that is whole has no document and no span."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+def fused(lists: Sequence[Int[np.ndarray, "queries some"]], k: int) -> Lists:
+    """The `k` best by the sum of 1 / (RRF + rank) over the lists."""
+    numbers, scores = [], []
+    for rows in zip(*lists, strict=True):
+        sums: dict[int, float] = {}
+        for row in rows:
+            for rank, number in enumerate(row[row >= 0].tolist(), start=1):
+                sums[number] = sums.get(number, 0) + 1 / (RRF + rank)
+        best = sorted(sums, key=lambda number: (-sums[number], number))[:k]
+        numbers.append(np.pad(np.array(best, dtype=np.int64), (0, k - len(best)), constant_values=-1))
+        scores.append(np.pad([sums[number] for number in best], (0, k - len(best)), constant_values=-np.inf))
+    return np.stack(numbers), np.stack(scores)
+
+
+def best_passages(hits: Sequence[IndexHit]) -> list[IndexHit]:
+    """Of each document the passage that stands first."""
+    best: dict[str | None, IndexHit] = {}
+    for hit in hits:
+        best.setdefault(hit.document, hit)
+    return list(best.values())
+
 
 Mode = Literal["dense", "bm25", "hybrid"]
 MODES: tuple[Mode, ...] = ("dense", "bm25", "hybrid")
@@ -341,3 +401,62 @@ def check_encoder(facts: dict[str, Any], encoder: SentenceEncoder, place: str) -
 
 def _numbers(positions: Int[np.ndarray, "queries k"], numbers: Int[np.ndarray, "places"]) -> np.ndarray:
     return np.where(positions < 0, -1, numbers[positions]) if len(numbers) else np.full_like(positions, -1)
+
+
+RERANKED = 50
+"""Texts that the cross-encoder reads for each query, or as many as are asked for if that is more."""
+
+
+def in_order_of(found: Sequence[IndexHit], scores: np.ndarray, top_k: int) -> list[IndexHit]:
+    """The best of them by these scores; of equal ones the one that came first stays first."""
+    order = np.argsort(-scores, kind="stable")[:top_k]
+    return [found[position]._replace(score=float(scores[position])) for position in order.tolist()]
+
+
+def reranked(
+    encoder: PairEncoder, queries: Sequence[str], found: Sequence[Sequence[IndexHit]], top_k: int
+) -> list[list[IndexHit]]:
+    """For each query the `top_k` best of its texts by the cross-encoder, whose scores are from 0 to 1."""
+    pairs = [(query, hit.text) for query, hits in zip(queries, found, strict=True) for hit in hits]
+    scores = expit(encoder.score(pairs)) if pairs else np.empty(0)
+    ends = np.cumsum([len(hits) for hits in found])[:-1]
+    parts = np.split(scores, ends)
+    return [in_order_of(hits, part, top_k) for hits, part in zip(found, parts, strict=True)]
+
+
+def facts_of(index: Index) -> dict[str, Any]:
+    """Name → value, as people read it."""
+    view = index.view()
+    facts, folder = view.facts, index.folder
+    assert folder is not None
+    on_disk = sum(path.stat().st_size for path in folder.glob(f"{DATABASE}*"))
+    derived = sum(path.stat().st_size for path in folder.glob("*-*.*"))
+    split = facts.get("passages")
+    passages = (
+        {
+            "documents": f"{index.store.num_documents():,}, of which these texts are passages",
+            "passages": f"{split['chunk_tokens']:,} tokens at most, {split['overlap']:,} shared"
+            f"{', pooled of one pass (late)' * split['late']}",
+        }
+        if split
+        else {}
+    )
+    overlap = facts.get("chunk_overlap")
+    long = (
+        {} if overlap is None else {"long texts": f"the mean of their chunks, which share {overlap:,} tokens"}
+    )
+    return {
+        "texts": f"{int(view.alive.sum()):,}",
+        **passages,
+        **long,
+        "later": f"{len(view.numbers) - view.covered:,} of them not in the quick files yet, compared one by one",
+        "kind": facts["kind"],
+        "encoder": f"{facts['encoder']} ({facts['digest']})",
+        "numbers": f"{facts['dim']:,} of an embedding",
+        "prompt": facts["prompt_name"] or facts["prompt"] or "that for documents",
+        "metadata": ", ".join(facts["fields"]) or "none",
+        "modes": ", ".join(index.modes),
+        "terms": f"{facts['tokens']}, folded by NFKC, lower case, simplified characters",
+        "bytes per vector": f"{bytes_per_vector(view):,.0f} that are searched, {4 * facts['dim']:,} beside the text",
+        "on disk": f"{(on_disk + derived) / 2**20:,.1f} MiB, {derived / 2**20:,.1f} of them the quick files",
+    }

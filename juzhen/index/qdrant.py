@@ -10,8 +10,7 @@ from jaxtyping import Float
 
 from juzhen.core.errors import UserError, require_choice, require_packages
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.index.hits import IndexHit
-from juzhen.index.index import Index, check_encoder, prepare_queries
+from juzhen.index.index import Index, IndexHit, check_encoder, prepare_queries
 from juzhen.index.store import Where, filter_choices
 
 LOCAL = "qdrant:"

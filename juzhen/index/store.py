@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,8 +19,10 @@ from juzhen.core.errors import UserError, require_choice
 from juzhen.core.safe_open import require_file
 from juzhen.core.text import short
 from juzhen.encoders.chunks import Passages
-from juzhen.index.dense import KINDS
 from juzhen.metrics.bm25 import TOKENS
+
+Kind = Literal["flat", "hnsw", "ivf_pq", "int8", "binary"]
+KINDS: tuple[Kind, ...] = ("flat", "hnsw", "ivf_pq", "int8", "binary")
 
 DATABASE = "index.sqlite"
 APPLICATION = 0x6A757A68

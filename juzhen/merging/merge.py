@@ -1,18 +1,261 @@
 """`juzhen.merge`: one encoder of several, with given weights or those that do best on dev."""
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import torch
+from scipy.optimize import minimize
+
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError, require_choice, require_number
+from juzhen.core.kinds import main_metric_keys
+from juzhen.data.loading import load_job_data
 from juzhen.data.spec import configured_set
+from juzhen.encoders.frozen import merged
+from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families.registry import open_encoder
-from juzhen.merging.choosing import DevScore, chosen_weights
 from juzhen.merging.methods import METHODS
-from juzhen.merging.models import Models
+
+Score = Callable[[Sequence[float]], float]
+"""Weights → what the merged model reaches on dev, higher is better."""
+
+GRID = 11
+"""Shares that are tried of two models: 0, 0.1, … 1."""
+
+
+class DevScore:
+    """The mean over dev sets of the measure that speaks for each, such as Spearman's correlation.
+
+    encoder   is scored with the weights that it has at the time
+    settings  name the sets under `evaluate`, and where they lie
+
+    Raises UserError where no set has a dev split.
+    """
+
+    def __init__(self, encoder: Any, settings: EvaluationSettings) -> None:
+        self._pass = Pass(encoder, settings)
+        data = load_job_data(settings, {}, unscored=self._pass.evaluator.unscored)
+        self._sets = data.evaluation
+        self.names = [dataset.name for dataset in data.evaluation]
+        missing = [name for name in settings.evaluate if name not in self.names]
+        if missing:
+            raise UserError(
+                f"weights are chosen on dev splits, and there is none of {', '.join(missing)} below "
+                f"{settings.data_dir}; name sets that have one"
+            )
+
+    def __call__(self) -> float:
+        evaluation, _ = self._pass(self._sets, seen={})
+        values = [evaluation.scores[key].value for key in main_metric_keys(evaluation.scores)]
+        return float(np.mean([-1.0 if value is None else value for value in values]))
+
+
+class Tried:
+    """A score that remembers: each mixture is measured once, at most `trials` of them."""
+
+    def __init__(self, score: Score, trials: int) -> None:
+        self._score, self._trials = score, trials
+        self.values: dict[tuple[float, ...], float] = {}
+
+    def __call__(self, weights: Sequence[float] | np.ndarray) -> float:
+        key = tuple(round(float(weight), 4) for weight in weights)
+        if key not in self.values:
+            if len(self.values) >= self._trials:
+                return -np.inf
+            self.values[key] = self._score(key)
+        return self.values[key]
+
+    @property
+    def best(self) -> tuple[float, ...]:
+        return max(self.values, key=self.values.__getitem__)  # the first of equals
+
+
+def chosen_weights(score: Score, count: int, *, method: str, trials: int) -> Tried:
+    """What was tried, in order: equal weights first, then each model alone, then a search.
+
+    Shares of two models are tried on a grid. Shares of more, and factors, are searched by Nelder and Mead (1965), which
+    begins with each model alone.
+    """
+    if method == "greedy_soup":
+        return greedy_soup(score, count)
+    tried, alone = Tried(score, trials), np.eye(count)
+    is_sum = METHODS[method].is_sum
+    tried(np.full(count, 1.0 if is_sum else 1 / count))
+    for weights in alone:
+        tried(weights)
+    if count == 2 and not is_sum:
+        for share in np.linspace(0, 1, GRID):
+            tried([1 - share, share])
+        return tried
+    free = count if is_sum else count - 1  # the last share is what is left of 1
+
+    def weights_of(point: np.ndarray) -> np.ndarray:
+        point = np.clip(point, 0, None)
+        if is_sum:
+            return point
+        whole = np.append(point, max(0.0, 1 - point.sum()))
+        return whole / whole.sum()
+
+    start = np.vstack([alone[:free, :free], np.full(free, 1.0 if is_sum else 1 / count)])
+    minimize(
+        lambda point: -tried(weights_of(point)) if weights_of(point).any() else np.inf,
+        start[-1],
+        method="Nelder-Mead",
+        options={"initial_simplex": start, "maxfev": trials, "xatol": 0.01, "fatol": 1e-4},
+    )
+    return tried
+
+
+def greedy_soup(score: Score, count: int) -> Tried:
+    """The models from the best on dev down; one stays in the mean if that does no worse with it.
+
+    (Wortsman et al. 2022, https://arxiv.org/abs/2203.05482, recipe 1.)
+    """
+    tried = Tried(score, 2 * count)
+    alone = [tried(weights) for weights in np.eye(count)]
+    order = sorted(range(count), key=lambda number: -alone[number])
+    soup, reached = [order[0]], alone[order[0]]
+    for number in order[1:]:
+        value = tried(_mean_of([*soup, number], count))
+        if value >= reached:
+            soup, reached = [*soup, number], value
+    best = tuple(round(float(weight), 4) for weight in _mean_of(soup, count))
+    tried.values = {best: tried.values.pop(best)} | tried.values  # of equals the larger soup
+    return tried
+
+
+def _mean_of(chosen: Sequence[int], count: int) -> list[float]:
+    return [1 / len(chosen) if number in chosen else 0.0 for number in range(count)]
+
+
+EXACTLY = ("pooling", "normalize", "max_length", "prompts", "templates")
+"""What encoders of texts must have in common."""
+
+OF_PAIRS = ("outputs", "segments", "symmetric", "grades")
+"""The same of cross-encoders, beside what holds of their transformers."""
+
+
+class Models:
+    """Loaded encoders of one family, in float32, and the base that their task vectors are counted from.
+
+    names  what messages call them
+    base   an encoder of the same shapes; None: there is none
+
+    All are in memory: 4 bytes for each number of each of them and of the merged one, and of one tensor at a time what a
+    method needs. Raises UserError, before anything is computed, for encoders that do not belong together.
+    """
+
+    def __init__(
+        self, encoders: Sequence[Any], names: Sequence[str], base: Any = None, base_name: str = ""
+    ) -> None:
+        self.names = list(names)
+        encoders = [
+            merged(encoder) for encoder in encoders
+        ]  # the mean of two adapters is not that of their products
+        base = None if base is None else merged(base)
+        first = encoders[0]
+        for encoder, name in zip(encoders[1:], names[1:], strict=True):
+            _require_alike(first, encoder, f"{names[0]} and {name}")
+        if base is not None:
+            _require_same_texts(first, base, f"{names[0]} and the base {base_name}")
+            _require_same_shapes(first, base, names[0], base_name)
+        for encoder, name in zip([*encoders, base], [*names, base_name], strict=True):
+            if encoder is not None and getattr(encoder.inner.backbone.config, "quantization_config", None):
+                raise UserError(f"{name}: its weights are quantised; merge models before they are")
+        self._states = [encoder.state_dict() for encoder in encoders]
+        self._base = None if base is None else base.state_dict()
+        self.encoder = copy.deepcopy(first).eval()
+        self.licences = [encoder.inner.licence for encoder in encoders]
+        if len({*self.licences}) > 1:
+            vars(self.encoder.inner)["licence"] = None  # the head of a card names one; the merge lists all
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @torch.no_grad()
+    def merge(self, method: str, weights: Sequence[float], *, density: float, scale: float, seed: int) -> Any:
+        """`self.encoder` with the merged weights; each call overwrites those of the one before.
+
+        weights  one for each model; density, scale, seed: as of `juzhen.merge`
+        """
+        how, target = METHODS[method], self.encoder.state_dict()
+        numbers = {"density": density, "scale": scale, "generator": torch.Generator().manual_seed(seed)}
+        for name, values in target.items():
+            if not values.is_floating_point():
+                continue  # positions of tokens, equal in all
+            tensors = [state[name].float() for state in self._states]
+            base = self._base[name].float() if how.of_vectors and self._base is not None else None
+            try:
+                values.copy_(how.merge(tensors, base, weights, **numbers))
+            except ValueError as error:
+                raise UserError(
+                    f"{method}: {name}: {error}; choose other weights or another method"
+                ) from error
+            require_finite_weights(
+                [(name, values)], method, remedy="Choose other weights, another scale or other models"
+            )
+        return self.encoder
+
+
+def _require_alike(first: Any, other: Any, both: str) -> None:
+    if first.family != other.family:
+        raise UserError(
+            f"{both}: one is a {_words(first.family)} and one a {_words(other.family)}; merge one kind"
+        )
+    _require_same_texts(first, other, both)
+    sides = [(first.inner, other.inner, key) for key in EXACTLY] + [(first, other, key) for key in OF_PAIRS]
+    for one, two, key in sides:
+        values = [getattr(side, key, None) for side in (one, two)]
+        if values[0] != values[1]:
+            raise UserError(
+                f"{both}: {key} is {values[0]!r} and {values[1]!r}; only equal ones can be merged"
+            )
+    _require_same_shapes(first, other, *both.split(" and ", 1))
+
+
+def _require_same_texts(first: Any, other: Any, both: str) -> None:
+    """Raises UserError where the same text becomes other tokens."""
+    one, two = (encoder.inner.tokenizer for encoder in (first, other))
+    same = one.get_vocab() == two.get_vocab() and one.special_tokens_map == two.special_tokens_map
+    if same and one.is_fast and two.is_fast:
+        steps = [
+            [str(step) for step in (part.backend_tokenizer.normalizer, part.backend_tokenizer.pre_tokenizer)]
+            for part in (one, two)
+        ]
+        same = steps[0] == steps[1]
+    if not same:
+        raise UserError(
+            f"{both}: their tokenizers differ ({len(one):,} and {len(two):,} tokens); only encoders that read the same "
+            "tokens can be merged"
+        )
+
+
+def _require_same_shapes(first: Any, other: Any, name: str, other_name: str) -> None:
+    shapes = [
+        {key: tuple(values.shape) for key, values in model.state_dict().items()} for model in (first, other)
+    ]
+    for key in [*shapes[0], *shapes[1]]:
+        one, two = (side.get(key) for side in shapes)
+        if one != two:
+            raise UserError(
+                f"{name} and {other_name}: {key} is {_shape(one)} and {_shape(two)}; only models of the same shapes "
+                "can be merged"
+            )
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "not there" if shape is None else " × ".join(map(str, shape)) or "a number"
+
+
+def _words(family: str) -> str:
+    return family.replace("_", "-")
+
 
 DEV = "dev"
 DENSITY, TRIALS = 0.5, 30

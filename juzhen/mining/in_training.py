@@ -1,21 +1,39 @@
 """Negatives that are mined again and again, by the encoder that learns from them."""
 
+import signal
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
 
+from juzhen.core.atomic_write import atomic_write, remove_file, remove_folder
 from juzhen.core.examples import Examples, Kind, negative_columns
+from juzhen.core.file_guard import claim_dir
+from juzhen.core.safe_open import require_file
 from juzhen.data.rankings import as_ranking, as_retrieval
 from juzhen.encoders.asking import AskingEncoder
+from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.mining.candidates import Advance, DenseRetriever, Found, Numbers, Retriever, Scores
+from juzhen.mining.candidates import (
+    Advance,
+    AskingRetriever,
+    DenseRetriever,
+    Found,
+    Numbers,
+    Retriever,
+    Scores,
+    load_source,
+)
 from juzhen.mining.filters import REASONS, Known, Reason, chosen
-from juzhen.mining.negatives import PORTION
+from juzhen.mining.negatives import SHARD_QUERIES
 from juzhen.mining.options import LOWEST, OWN, MiningOptions
-from juzhen.mining.portion import Miner
-from juzhen.mining.token_candidates import AskingRetriever
+from juzhen.mining.shard import Miner
 
 EASIER, FAR = 1.15, 0.8
 """A negative has become easy when EASIER × its score is below that at its mining, and its size below FAR.
@@ -121,13 +139,13 @@ class MinedRows:
             [source] if before is None else [source, NegativesInForce(before, self._starts)]
         )
         miner = Miner(self.ranking, sources, self._known, options, None)
-        starts = range(0, len(self.ranking.queries), PORTION)
+        starts = range(0, len(self.ranking.queries), SHARD_QUERIES)
         far = np.inf if getattr(encoder, "family", None) == "sparse" else FAR
-        parts = [self._portion(miner, start, before, far=far) for start in starts]
+        parts = [self._shard(miner, start, before, far=far) for start in starts]
         return InForce(*map(np.concatenate, zip(*map(astuple, parts), strict=True)))
 
-    def _portion(self, miner: Miner, start: int, before: InForce | None, *, far: float) -> InForce:
-        queries = np.arange(start, min(start + PORTION, len(self.ranking.queries)))
+    def _shard(self, miner: Miner, start: int, before: InForce | None, *, far: float) -> InForce:
+        queries = np.arange(start, min(start + SHARD_QUERIES, len(self.ranking.queries)))
         pool, codes, _ = miner.candidates(queries, lambda count: None)
         if self._share_of == OWN:
             pool, codes = miner.by_row(pool, codes, miner.rows(pool, queries))
@@ -180,3 +198,71 @@ class Request:
 
     def mined(self, encoder: SentenceEncoder | AskingEncoder) -> InForce:
         return self.rows.mined(encoder, self.options, batch_tokens=self.batch_tokens, before=self.before)
+
+
+WEIGHTS, FOUND = "encoder", "found.npz"
+OF_MINING = r"(encoder|found\.npz)"
+
+
+class BackgroundMiner:
+    """Mines with weights that lie in a folder, where its answer is put, so that another session can go on with it.
+
+    folder  of its own; holds one mining at a time
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._process: BaseProcess | None = None
+
+    def begin(self, requests: Mapping[str, Request], encoder: SentenceEncoder) -> None:
+        """Keeps the weights as they are now, and starts."""
+        claim_dir(self.folder)
+        remove_file(self.folder / FOUND)
+        save_encoder(encoder, self.folder / WEIGHTS, card={"name": "weights that negatives are mined with"})
+        self.go_on(requests, device=str(encoder.device))
+
+    def go_on(self, requests: Mapping[str, Request], *, device: str) -> None:
+        """Starts with the weights that have been kept; does nothing where the answer is there already."""
+        if (self.folder / FOUND).exists():
+            return
+        arguments = self.folder, dict(requests), device, torch.get_num_threads()
+        self._process = get_context("spawn").Process(target=_work, args=arguments, daemon=True)
+        self._process.start()
+
+    def found(self) -> dict[str, InForce]:
+        """The answer, which is waited for; its file is not there where the process ended without one."""
+        if self._process is not None:
+            self._process.join()
+            if self._process.exitcode:
+                raise RuntimeError(
+                    f"the process that mines negatives ended with status {self._process.exitcode}"
+                )
+        mined: dict[str, dict[str, np.ndarray]] = {}
+        with np.load(require_file(self.folder / FOUND)) as arrays:
+            for key in arrays.files:
+                name, _, column = key.rpartition("/")
+                mined.setdefault(name, {})[column] = arrays[key]
+        return {name: InForce(**columns) for name, columns in mined.items()}
+
+    def clear(self) -> None:
+        """Removes what it has kept."""
+        remove_folder(self.folder, rf"{OF_MINING}/.*|{OF_MINING}")
+
+    def stop(self) -> None:
+        """Ends the process. What it has kept stays, for a session that goes on."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+
+
+def _work(folder: Path, requests: Mapping[str, Request], device: str, threads: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is told to the first process, which ends this one
+    torch.set_num_threads(threads)
+    encoder = load_source(folder / WEIGHTS).train().to(device)
+    mined = {
+        f"{name}/{column}": values
+        for name, request in requests.items()
+        for column, values in vars(request.mined(encoder)).items()
+    }
+    with atomic_write(folder / FOUND, "wb", in_own_folder=True) as file:
+        np.savez(file, **mined)

@@ -1,4 +1,4 @@
-"""Hard negatives, portion by portion of the queries, so that a mining that was killed goes on where it was."""
+"""Hard negatives, shard by shard of the queries, so that a mining that was killed goes on where it was."""
 
 import hashlib
 from collections.abc import Sequence
@@ -25,16 +25,15 @@ from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_dig
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.texts import BATCH_TOKENS
-from juzhen.mining.candidates import BM25Retriever, DenseRetriever, Retriever
+from juzhen.mining.candidates import AskingRetriever, BM25Retriever, DenseRetriever, Retriever
 from juzhen.mining.filters import Known
-from juzhen.mining.mined import Mined
 from juzhen.mining.options import IDENTITY, MiningOptions
-from juzhen.mining.portion import WRITING, Judge, Miner, require_portion
-from juzhen.mining.token_candidates import AskingRetriever
+from juzhen.mining.result import MiningResult
+from juzhen.mining.shard import WRITING, Judge, Miner, require_shard
 
 BM25 = "bm25"
 
-PORTION = 2048
+SHARD_QUERIES = 2048
 """Queries that are mined before their candidates are written."""
 
 UNDECIDED = 0.0
@@ -98,12 +97,12 @@ def mine(
     batch_tokens: int = BATCH_TOKENS,
     cache: EmbeddingCache | None = None,
     progress: bool | None = None,
-) -> Mined:
-    """Negatives for the queries of a ranking, which `Mined.write` makes a data set of.
+) -> MiningResult:
+    """Negatives for the queries of a ranking, which `MiningResult.write` makes a data set of.
 
     sources     encoders, and "bm25": each finds candidates, and the first scores all of them
     options     see `MiningOptions`; None: its defaults
-    folder      new, or that of the same mining before it was killed: portions, and embeddings where there is no `cache`
+    folder      new, or that of the same mining before it was killed: shards, and embeddings where there is no `cache`
     judge       a cross-encoder whose logit says which candidates answer: those from `options.threshold` on, by default
                 from 0 on. It scores every candidate that the cheaper rules keep
     evaluation  sets whose sentences shall not become negatives
@@ -159,36 +158,36 @@ def mine(
         measured["prompts"] = prompts
     _claim(folder, identity)
     miner = Miner(ranking, retrievers, Known(ranking, evaluation), options, judged)
-    portions = _mined(miner, folder, progress)
+    shards = _mined(miner, folder, progress)
     measured["index_recall"] = {
         retriever.name: retriever.recall(options.depth, seed=options.seed)
         for retriever in retrievers
         if isinstance(retriever, DenseRetriever) and retriever.indexed
     }
-    return Mined(ranking, options, portions, identity, measured)
+    return MiningResult(ranking, options, shards, identity, measured)
 
 
 def _mined(miner: Miner, folder: Path, progress: bool | None) -> list[Path]:
-    """Files of all portions; those that are there already are left as they are."""
+    """Files of all shards; those that are there already are left as they are."""
     number, paths = len(miner.ranking.queries), []
     with progress_bar("mining", number * len(miner.sources), shown=progress) as advance:
-        for start in range(0, number, PORTION):
-            queries = np.arange(start, min(start + PORTION, number))
-            path = folder / f"{start // PORTION:06}.parquet"
+        for start in range(0, number, SHARD_QUERIES):
+            queries = np.arange(start, min(start + SHARD_QUERIES, number))
+            path = folder / f"{start // SHARD_QUERIES:06}.parquet"
             if path.exists():
-                require_portion(
+                require_shard(
                     path, queries, num_documents=len(miner.ranking.corpus), share_of=miner.options.share_of
                 )
                 advance(len(queries) * len(miner.sources))
             else:
-                table = miner.portion(queries, advance)
+                table = miner.shard(queries, advance)
                 with atomic_write(path, "wb", in_own_folder=True) as file:
                     pq.write_table(table, file, **WRITING)
             paths.append(path)
     return paths
 
 
-def clear_portions(folder: Path) -> None:
+def clear_shards(folder: Path) -> None:
     """Removes what `mine` has left in its folder."""
     remove_folder(folder, rf"mining\.json|\d{{6}}\.parquet|embeddings/[0-9a-f]+/{SEGMENT}")
 
@@ -270,7 +269,7 @@ def _fitted(
 
 
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
-    """Says in the folder whose portions it holds. Raises UserError where it holds those of another mining."""
+    """Says in the folder whose shards it holds. Raises UserError where it holds those of another mining."""
     path = folder / IDENTITY
     claim_dir(folder)
     if not path.exists():
@@ -278,7 +277,7 @@ def _claim(folder: Path, identity: dict[str, Any]) -> None:
     before = read_shaped(path, dict[str, Any], f"Delete {folder}, and mine again")
     if differs := [name for name, value in identity.items() if before.get(name) != value]:
         raise UserError(
-            f"{folder}: holds portions of a mining with other {', '.join(differs)}; give what it was begun with, or "
+            f"{folder}: holds shards of a mining with other {', '.join(differs)}; give what it was begun with, or "
             "delete the folder"
         )
 

@@ -11,7 +11,7 @@ INDEXES = ("exact", "flat", "hnsw", "ivf_pq")
 FALSE_NEGATIVES = ("drop", "relabel", "mask")
 
 IDENTITY = "mining.json"
-"""In the folder of a mining: whose portions it holds."""
+"""In the folder of a mining: whose shards it holds."""
 
 SHARE_OF = LOWEST, OWN = ("lowest", "own")
 """The positive that a candidate's score is compared with: the lowest of its query's, or that of the row."""

@@ -1,17 +1,25 @@
 """The HTTP interface: paths, bodies, answers, and the document that describes them."""
 
+import asyncio
 import html
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
+from juzhen.core.errors import UserError
 from juzhen.core.machine import package_version
 from juzhen.core.paths import DISTRIBUTION
-from juzhen.serving import bodies
+from juzhen.core.safe_open import read_bytes
+from juzhen.data.row_kinds import find_columns, pair_columns, text_cells
+from juzhen.data.tables import DELIMITERS, EXCEL, JSON, TableReading, read_own_table
+from juzhen.serving import schemas
 from juzhen.serving.clients import (
     Clients,
     CohereEmbedBody,
@@ -23,12 +31,154 @@ from juzhen.serving.clients import (
     ListRerankBody,
     Rank,
 )
-from juzhen.serving.document import body_schemas
-from juzhen.serving.errors import ErrorReply, RequestError, json_response, written
-from juzhen.serving.page import add_page
+from juzhen.serving.errors import ErrorReply, RequestError, json_response, naming, written
+from juzhen.serving.models import ServedModels
 from juzhen.serving.service import Service
 from juzhen.serving.settings import Limits
-from juzhen.serving.tables import add_tables
+
+
+def body_schemas(kinds: Sequence[type[BaseModel]], models: ServedModels) -> dict[str, Any]:
+    """Schema of each body by name. `prompt_name` lists the prompts, `filter` the metadata of the index; what the server
+    cannot do has its default alone."""
+    _, schemas = models_json_schema(
+        [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
+    )
+    prompts = sorted({name for each in models.embedders.values() for name in each.encoder.prompts.texts})
+    facts: dict[str, Any] = {"fields": [], "modes": [], "passages": False}
+    if models.corpus is not None:
+        facts = models.corpus.index.facts()
+    fields, can = facts["fields"], {"rerank": models.reranker is not None, "per_document": facts["passages"]}
+    for schema in schemas["$defs"].values():
+        properties = schema.get("properties", {})
+        if "prompt_name" in properties:
+            _narrow(properties["prompt_name"], {"type": "string", "enum": prompts} if prompts else None)
+        if "filter" in properties:
+            (values,) = (option for option in properties["filter"]["anyOf"] if option["type"] == "object")
+            names = {"propertyNames": {"enum": list(fields)}}
+            _narrow(properties["filter"], {**values, **names} if fields else None)
+        for name in properties.keys() & {"dimensions", "output_dimension"}:
+            most = max(each.encoder.dim for each in models.embedders.values())
+            properties[name]["anyOf"][0]["maximum"] = most
+        for name in properties.keys() & can:
+            properties[name] |= {} if can[name] else {"const": False}
+        if "mode" in properties and facts["modes"]:
+            properties["mode"]["enum"] = list(facts["modes"])
+    return dict(schemas["$defs"])
+
+
+def _narrow(field: dict[str, Any], option: dict[str, Any] | None) -> None:
+    """Leaves `option` or null as what a field may be."""
+    field["anyOf"] = [*([option] if option else []), {"type": "null"}]
+
+
+PAGE_FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/pairs.js": ("pairs.js", "text/javascript"),
+    "/parts.js": ("parts.js", "text/javascript"),
+    "/words.js": ("words.js", "text/javascript"),
+}
+"""Path → file and its kind."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Only these files run, they make no markup of a text, and they ask this server alone."""
+
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def add_page(app: FastAPI) -> None:
+    for path, (name, kind) in PAGE_FILES.items():
+        content = read_bytes(Path(__file__).parent / "web" / name)
+        app.add_api_route(path, _answer(content, kind), methods=["GET"], include_in_schema=False)
+
+
+def _answer(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
+    async def answer() -> Response:
+        return Response(content, media_type=f"{kind}; charset=utf-8", headers=HEADERS)
+
+    return answer
+
+
+CONTENT_TYPE = "application/octet-stream"
+"""No form of a foreign page can send it without being allowed to."""
+
+FORMATS = (*DELIMITERS, *JSON, EXCEL)
+MOST_ROWS = 20_000
+MOST_CHARACTERS = 2**23
+"""Of all cells together."""
+MOST_BYTES = 2**26
+"""That a file of Excel may unpack to, whatever its size."""
+
+READERS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tables")
+"""One file at a time: others wait."""
+
+
+def add_tables(app: FastAPI) -> None:
+    """The path /table, which the page alone asks."""
+
+    @app.post("/table", include_in_schema=False)
+    async def table(request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != CONTENT_TYPE:
+            raise RequestError(415, f"expected the bytes of a file: Content-Type: {CONTENT_TYPE}")
+        asked, content = request.query_params, await request.body()
+        header = {"0": False, "1": True}.get(asked.get("header", ""))
+        read = asyncio.get_running_loop().run_in_executor(
+            READERS, read_pairs, asked.get("name", ""), content, header, asked.get("sheet") or None
+        )
+        return await written(await read)
+
+
+def read_pairs(name: str, content: bytes, header: bool | None, sheet: str | None) -> dict[str, Any]:
+    """What the page shows of a file: names, cells, and which columns are the two texts and the label.
+
+    Raises RequestError for a file that cannot be read, or that has too many rows.
+    """
+    path: Any = PurePosixPath(name.replace("\\", "/").rpartition("/")[2])
+    if path.suffix.lower() not in FORMATS:
+        expected = ", ".join(FORMATS)
+        raise RequestError(
+            400, f"{path.name or 'name'}: this format is not read here; expected {expected}", param="name"
+        )
+    reading = TableReading(header=header, sheet=sheet, spell=lambda _, value: f"choosing {value}")
+    with naming("name"):
+        table = read_own_table(path, reading, content=content, most_bytes=MOST_BYTES)
+        if len(table.lines) > MOST_ROWS:
+            raise UserError(
+                f"{path}: {len(table.lines):,} rows; at most {MOST_ROWS:,} are scored here. For more type juzhen score "
+                "--file"
+            )
+        raw = text_cells(table, reading)
+        if (size := sum(int(raw.cells[name].str.len().sum()) for name in raw.names)) > MOST_CHARACTERS:
+            raise UserError(
+                f"{path}: {size:,} characters; at most {MOST_CHARACTERS:,}. Type juzhen score --file"
+            )
+    try:
+        chosen, unclear = [raw.names.index(name) for name in pair_columns(raw)], None
+    except UserError as error:
+        chosen, unclear = [0, min(1, len(raw.names) - 1)], str(error)
+    gold = find_columns(raw)[1]
+    line, fault = min(raw.faults.items(), default=(0, ""))
+    return {
+        "name": path.name,
+        "format": table.format,
+        "header": None if path.suffix.lower() in JSON else bool(table.names),
+        "names": raw.names if table.names else [""] * len(raw.names),
+        "rows": raw.cells.to_numpy().tolist(),
+        "columns": {"a": chosen[0], "b": chosen[1], "gold": -1 if gold is None else raw.names.index(gold)},
+        "unclear": unclear,
+        "sheets": [*table.sheets],
+        "left_out": {"rows": len(raw.faults), "first": f"{table.at(line)}: {fault}" if fault else ""},
+    }
+
 
 Answer = Callable[[Any, Any], Awaitable[Any]]
 
@@ -103,16 +253,16 @@ def make_app(service: Service) -> FastAPI:
 
     post(
         "/v1/embeddings",
-        bodies.EmbeddingsBody,
-        bodies.EmbeddingsReply,
+        schemas.EmbeddingsBody,
+        schemas.EmbeddingsReply,
         service.embeddings,
         "Embeddings, as OpenAI has it",
     )
     for version in ("v1", "v2"):
         post(
             f"/{version}/rerank",
-            bodies.RerankBody,
-            bodies.RerankReply,
+            schemas.RerankBody,
+            schemas.RerankReply,
             service.rerank,
             "Documents by their relevance, as Cohere and Jina have it",
         )
@@ -120,8 +270,8 @@ def make_app(service: Service) -> FastAPI:
         post(f"/{version}/embed", CohereEmbedBody, CohereEmbedReply, embed, "Embeddings, as Cohere has it")
     post(
         "/embed",
-        bodies.EmbedBody,
-        bodies.EmbedReply | list[list[float]],
+        schemas.EmbedBody,
+        schemas.EmbedReply | list[list[float]],
         service.embed,
         "Embeddings as a plain matrix; with inputs as text-embeddings-inference has it",
     )
@@ -141,26 +291,28 @@ def make_app(service: Service) -> FastAPI:
     )
     post(
         "/similarity",
-        bodies.SimilarityBody,
-        bodies.SimilarityReply,
+        schemas.SimilarityBody,
+        schemas.SimilarityReply,
         service.similarity,
         "Each text with each of others",
     )
-    post("/score", bodies.ScoreBody, bodies.ScoreReply, service.score, "The score of each pair")
+    post("/score", schemas.ScoreBody, schemas.ScoreReply, service.score, "The score of each pair")
     post(
         "/words",
-        bodies.WordsBody,
-        bodies.WordsReply,
+        schemas.WordsBody,
+        schemas.WordsReply,
         service.words,
         "The words of two texts that carry their score",
     )
-    post("/search", bodies.SearchBody, bodies.SearchReply, service.search, "The nearest texts of the index")
-    get("/index", bodies.IndexReply, lambda: (service.index_facts(),), "What is searched", refused=(404,))
-    get("/info", bodies.InfoReply, lambda: (service.info(),), "The model, its limits and its threshold")
+    post("/search", schemas.SearchBody, schemas.SearchReply, service.search, "The nearest texts of the index")
+    get("/index", schemas.IndexReply, lambda: (service.index_facts(),), "What is searched", refused=(404,))
+    get("/info", schemas.InfoReply, lambda: (service.info(),), "The model, its limits and its threshold")
     get("/models", InfinityModelsReply, lambda: (clients.models(),), "What is served, as Infinity has it")
-    get("/v1/models", bodies.ModelsReply, lambda: (service.listed(),), "What is served")
-    get("/health", bodies.StateReply, lambda: _health(service), "Whether the process works", 503)
-    get("/ready", bodies.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503)
+    get("/v1/models", schemas.ModelsReply, lambda: (service.listed(),), "What is served")
+    get("/health", schemas.StateReply, lambda: _health(service), "Whether the process works", 503)
+    get(
+        "/ready", schemas.StateReply, lambda: _readiness(service), "Whether requests should be sent here", 503
+    )
     _add_rest(app, service)
     add_page(app)
     add_tables(app)
@@ -211,7 +363,7 @@ async def _body(request: Request, kind: type[BaseModel], limits: Limits) -> Any:
     sort = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sort != "application/json" and not sort.endswith("+json"):
         raise RequestError(415, "expected a body of JSON: Content-Type: application/json")
-    return bodies.parsed(kind, await request.body(), most_values=limits.values)
+    return schemas.parsed(kind, await request.body(), most_values=limits.values)
 
 
 def _health(service: Service) -> tuple[dict[str, str], int]:

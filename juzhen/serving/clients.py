@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field
 
-from juzhen.serving.bodies import (
+from juzhen.serving.errors import RequestError
+from juzhen.serving.schemas import (
     WHOLE,
     Body,
     Document,
@@ -20,7 +21,6 @@ from juzhen.serving.bodies import (
     TruncationDirection,
     Usage,
 )
-from juzhen.serving.errors import RequestError
 from juzhen.serving.service import RequestLog, Service, packed
 from juzhen.serving.settings import MOST_TEXTS
 

@@ -1,13 +1,296 @@
 """The models that are served between two loads, and the names by which requests choose them."""
 
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any, Self, cast
 
-from juzhen.core.errors import nearest
+import numpy as np
+import torch
+from scipy.special import expit
+
+from juzhen.backends import open_backend
+from juzhen.core.columns import check_texts, sound_rows
+from juzhen.core.errors import UserError, nearest
+from juzhen.core.examples import Side
 from juzhen.core.text import short
-from juzhen.serving.engines import Embedder, Reranker, ServedThreshold
-from juzhen.serving.errors import RequestError
-from juzhen.serving.searching import Corpus
+from juzhen.data.tables import TableReading, typed
+from juzhen.encoders.cross_encoder import CrossEncoder
+from juzhen.encoders.cut import cut_texts
+from juzhen.encoders.decision import Decides
+from juzhen.encoders.frozen import base_of, has_adapter
+from juzhen.encoders.grades import similarity
+from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.encoders.pair_encoder import PairEncoder
+from juzhen.encoders.sentence_encoder import SentenceEncoder
+from juzhen.encoders.special_tokens import special_around
+from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.transformer import token_embeddings
+from juzhen.encoders.unknown import note_unknown
+from juzhen.index import Index, IndexHit, index_in_memory, read_rows
+from juzhen.index.index import RERANKED
+from juzhen.index.qdrant import QdrantIndex, is_address
+from juzhen.serving.errors import RequestError, naming
+from juzhen.serving.schemas import SearchBody
+
+SIDES = {
+    "query": Side.QUERY,
+    "search_query": Side.QUERY,
+    "document": Side.DOCUMENT,
+    "passage": Side.DOCUMENT,
+    "search_document": Side.DOCUMENT,
+}
+"""input_type of Cohere's, Jina's and Voyage's clients → the side whose prompt is meant; the others have the default."""
+
+
+@dataclass(frozen=True)
+class ServedThreshold:
+    """The score of an encoder from which two texts count as the same.
+
+    of      the set on whose dev split it was fitted; None: it was given as a number
+    reason  why there is none
+    """
+
+    value: float | None = None
+    of: str | None = None
+    reason: str | None = None
+
+    @classmethod
+    def of_encoder(cls, encoder: Decides, chosen: str | None = None) -> Self:
+        """That of a set, or a number, where one is chosen; else the encoder's own, where it has one.
+
+        Raises UserError for a chosen set that has none.
+        """
+        if chosen is not None and (number := as_number(chosen)) is not None:
+            return cls(number)
+        try:
+            name, value = encoder.fitted_threshold(chosen)
+        except UserError as error:
+            if chosen is not None:
+                raise UserError(f"--threshold {chosen}: {error}") from error
+            return cls(reason=str(error))
+        return cls(value, name)
+
+    def facts(self) -> dict[str, Any]:
+        return {"threshold": self.value, "set": self.of}
+
+
+def as_number(text: str) -> float | None:
+    """A finite number that stands in a text; None where it is another word."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+class Embedder:
+    """An encoder, its prompts, its back end and its threshold.
+
+    The tokenizer is one for all, and has a lock: its settings belong to the call that is at work.
+    """
+
+    def __init__(
+        self, encoder: SentenceEncoder, name: str, backend: str, *, threshold: str | None = None
+    ) -> None:
+        self.threshold = ServedThreshold.of_encoder(encoder, threshold)
+        self.encoder, self.name = encoder.eval(), name
+        self.lock = threading.Lock()
+        self._backend = open_backend(encoder, backend)
+        self._readers: dict[tuple[str | None, str | None], SentenceEncoder] = {}
+        ids = encoder.tokenizer("a")["input_ids"]
+        before, after = special_around(encoder.tokenizer)
+        self._special = ids[:before], ids[len(ids) - after :]
+        self._num_tokens = len(token_embeddings(encoder.backbone).weight)
+        try:  # whatever is made at the first call
+            self.compute([(tokens, 0) for tokens in encoder.tokenize(["a", "今天"])])
+        except FloatingPointError as error:
+            raise UserError(f"{name}: {error}. Replace the weights, or choose the back end torch.") from error
+
+    def reader(self, prompt_name: str | None, input_type: str | None) -> SentenceEncoder:
+        """The encoder behind the prompt that is asked for. Raises RequestError for one that it does not have."""
+        key = prompt_name, input_type
+        if key not in self._readers:
+            if prompt_name is not None and input_type is not None:
+                raise RequestError(400, "prompt_name, input_type: give one of the two", param="prompt_name")
+            if prompt_name is None:
+                self._readers[key] = self.encoder.reading(SIDES.get(input_type or "", Side.EVERY))
+            elif prompt_name in (names := self.encoder.prompts.texts):
+                self._readers[key] = self.encoder.with_prompt(prompt_name)
+            else:
+                hint = nearest(prompt_name, names) if names else "this encoder has none"
+                raise RequestError(400, f"prompt_name: no such prompt; {hint}", param="prompt_name")
+        return self._readers[key]
+
+    def tokens(
+        self, texts: Sequence[str], reader: SentenceEncoder, *, param: str, truncate: bool
+    ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray, int]:
+        """What `compute` takes of each text, their lengths, and how many of them are cut.
+
+        Raises RequestError for a text that is longer than the encoder reads, unless it may be cut.
+        """
+        check_texts(texts, called=f"{param}: text")
+        table = reader.tokenize(texts)
+        is_cut = cut_texts(reader, texts, table.lengths)
+        note_unknown(reader, texts, table)
+        if not truncate and is_cut.any():
+            raise RequestError(
+                400,
+                f"{param}: text {int(is_cut.argmax())} has more than the {reader.max_length} tokens that this encoder "
+                "reads; send a shorter text, or truncate: true",
+                param=param,
+                code="context_length_exceeded",
+            )
+        inputs = [(ids, reader.unpooled) for ids in table]
+        return inputs, self.encoder.input_lengths(table), int(is_cut.sum())
+
+    def checked_ids(
+        self, lists: Sequence[Any], *, param: str
+    ) -> tuple[list[tuple[np.ndarray, int]], np.ndarray]:
+        """What `compute` takes of token numbers, and their lengths. They are read as they are.
+
+        Raises RequestError for those of another tokenizer.
+        """
+        before, after = self._special
+        for number, ids in enumerate(lists):
+            is_whole = ids[: len(before)] == before and ids[len(ids) - len(after) :] == after
+            if not is_whole or max(ids) >= self._num_tokens or len(ids) <= len(before) + len(after):
+                raise RequestError(
+                    400,
+                    f"{param}: token list {number} is not of this encoder's tokenizer, whose lists begin with "
+                    f"{before}, end with {after} and hold numbers below {self._num_tokens:,}; send texts "
+                    "(LangChain: check_embedding_ctx_length=False)",
+                    param=param,
+                )
+            if len(ids) > self.encoder.max_length:
+                raise RequestError(
+                    400,
+                    f"{param}: token list {number} has {len(ids):,} tokens; the encoder reads "
+                    f"{self.encoder.max_length}",
+                    param=param,
+                    code="context_length_exceeded",
+                )
+        table = TokenTable.of(lists)
+        return [(ids, 0) for ids in table], self.encoder.input_lengths(table)
+
+    def shares(self, scores: Any) -> np.ndarray:
+        """Scores from 0 to 1: (1 + cosine) / 2, of a learnt form its sigmoid."""
+        scores = np.asarray(scores, dtype=np.float64)
+        return np.clip((1 + scores) / 2, 0, 1) if self.encoder.score_head is None else expit(scores)
+
+    def compute(self, inputs: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
+        """Vectors of token numbers, each with the number of tokens that pooling leaves out; equal ones once."""
+        keys = [(unpooled, ids.tobytes()) for ids, unpooled in inputs]
+        distinct = dict(zip(keys, inputs, strict=True))
+        rows = {key: row for row, key in enumerate(distinct)}
+        vectors = np.empty((len(distinct), self.encoder.dim), dtype=np.float32)
+        for unpooled in {unpooled for unpooled, _ in distinct}:
+            chosen = [key for key in distinct if key[0] == unpooled]
+            tokens = self.encoder.collate([distinct[key][0] for key in chosen])
+            tokens.unpooled = unpooled
+            vectors[[rows[key] for key in chosen]] = self._backend.encode(tokens)
+        require_finite(vectors, may_be_zero=self.encoder.may_be_zero)
+        return vectors[[rows[key] for key in keys]]
+
+
+class Reranker:
+    """A cross-encoder and its threshold."""
+
+    def __init__(self, encoder: PairEncoder, name: str) -> None:
+        self.threshold = ServedThreshold.of_encoder(encoder)
+        self.encoder, self.name = encoder.eval(), name
+        self.lock = threading.Lock()
+
+    def tokens(self, query: str, documents: Sequence[str]) -> tuple[list[Any], np.ndarray, int]:
+        """What `compute` takes of each pair, their lengths, and how many of them are cut."""
+        check_texts([query], called="query: text")
+        check_texts(documents, called="documents: text")
+        query_table, table = self.encoder.tables([query], documents)
+        self.encoder.note_unknown([query], documents, (query_table, table))
+        first, second = np.full(len(documents), query_table.lengths[0]), table.lengths
+        lengths = self.encoder.room(first, second)
+        num_cut = int(self.encoder.is_cut(first, second).sum())
+        return [(query_table[0], ids) for ids in table], lengths, num_cut
+
+    def pair_tokens(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Any], np.ndarray, int]:
+        """The same of pairs that share no query."""
+        inputs, lengths, cut = zip(*(self.tokens(first, [second]) for first, second in pairs), strict=True)
+        return [joint for (joint,) in inputs], np.concatenate(lengths), sum(cut)
+
+    @torch.inference_mode()
+    def compute(self, inputs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        first, second = (TokenTable.of([pair[side] for pair in inputs]) for side in (0, 1))
+        orders = [(first, second), (second, first)] if self.encoder.symmetric else [(first, second)]
+        device = self.encoder.inner.device
+        logits = [self.encoder(self.encoder.join(*order).to(device)) for order in orders]
+        scores = similarity(torch.stack(logits).mean(dim=0), self.encoder.grades)
+        raw: np.ndarray = scores.float().cpu().numpy()
+        require_finite(raw)
+        return raw
+
+    def shares(self, scores: Any) -> np.ndarray:
+        """Scores from 0 to 1."""
+        return np.asarray(expit(np.asarray(scores, dtype=np.float64)))
+
+
+def require_finite(numbers: np.ndarray, *, may_be_zero: bool = True) -> None:
+    if not sound_rows(numbers, may_be_zero=may_be_zero).all():
+        raise FloatingPointError("the model gave NaN or infinity")
+
+
+MOST_HITS = 50_000
+"""Texts of an answer."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """An index, its name, and how many numbers of an embedding it holds."""
+
+    index: Index | QdrantIndex
+    name: str
+    dim: int
+
+    def search(
+        self, queries: list[str], body: SearchBody, depth: int, vectors: np.ndarray | None
+    ) -> list[list[IndexHit]]:
+        """Raises RequestError for a filter or a mode that does not suit the index."""
+        where = body.filter or None
+        with naming("mode", "filter", "per_document"):
+            return self.index.search(
+                queries,
+                depth,
+                mode=body.mode,
+                where=where,
+                vectors=vectors,
+                per_document=body.per_document,
+            )
+
+    def facts(self, *, reranks: bool) -> dict[str, Any]:
+        """As /index tells them."""
+        return {"name": self.name, **self.index.facts(), "reranks": reranks}
+
+
+def require_corpus(corpus: Corpus | None) -> Corpus:
+    if corpus is None:
+        raise RequestError(404, "there is nothing to search; start the server with --index", code="no_index")
+    return corpus
+
+
+def depth_of(queries: list[str], body: SearchBody, *, most_pairs: int) -> int:
+    """Hits of each query that are looked up. Raises RequestError for more than a request may have."""
+    depth = max(body.top_k, RERANKED) if body.rerank else body.top_k
+    most = most_pairs if body.rerank else MOST_HITS
+    if len(queries) * depth > most:
+        message = (
+            f"query: {len(queries):,} texts with {depth} hits each; at most {most:,} hits in one request"
+        )
+        raise RequestError(400, message, param="query")
+    with naming("query"):
+        check_texts(queries, called="query: text")
+    return depth
 
 
 @dataclass(frozen=True)
@@ -44,3 +327,81 @@ def require_model(name: str | None, served: Sequence[str]) -> None:
         raise RequestError(
             404, f"model {short(name)} is not served here; {hint}", param="model", code="model_not_found"
         )
+
+
+def load_models(
+    encoder: str,
+    rerank: str | None,
+    index: str | Path | None,
+    *,
+    adapters: Sequence[str] = (),
+    compare: str | None = None,
+    name: str | None,
+    device: str,
+    backend: str,
+    threshold: str | None = None,
+) -> ServedModels:
+    """The models of runs or folders, as their files are now. Raises UserError where there is none.
+
+    threshold  of the encoder: a score, or a set; None: its own
+    adapters  runs whose adapters stand beside the weights that the encoder's adapter stands beside
+    compare   a run of other weights, which searches the same texts; `index` is a file of texts then
+    """
+    if compare is not None and (index is None or is_address(str(index)) or Path(index).is_dir()):
+        raise UserError(
+            "--compare: give --index FILE, whose texts are encoded by both; an index holds vectors of one run"
+        )
+    loaded = SentenceEncoder.load(encoder, device=device)
+    embedder = Embedder(loaded, name or model_name(encoder), backend, threshold=threshold)
+    further = tuple(_beside(source, embedder, device, backend) for source in adapters)
+    if compare is not None:
+        further += (Embedder(SentenceEncoder.load(compare, device=device), model_name(compare), backend),)
+    names = [embedder.name, *(each.name for each in further)]
+    if repeated := sorted({each for each in names if names.count(each) > 1}):
+        raise UserError(f"several are called {', '.join(repeated)}; rename the folders, or give --name")
+    reranker = None
+    if rerank is not None:
+        reranker = Reranker(CrossEncoder.load(rerank, device=device), model_name(rerank))
+    corpus = None if index is None else open_corpus(index, embedder.encoder)
+    corpora = {}
+    if compare is not None:
+        corpora = {further[-1].name: open_corpus(cast(str, index), further[-1].encoder)}
+    return ServedModels(embedder, reranker, corpus, int(time.time()), further, corpora)
+
+
+def _beside(source: str, first: Embedder, device: str, backend: str) -> Embedder:
+    """The encoder of a further adapter. Raises UserError for weights that would be in memory a second time."""
+    encoder = SentenceEncoder.load(source, device=device)
+    backbones = encoder.backbone, first.encoder.backbone
+    if not all(map(has_adapter, backbones)) or len({base_of(backbone).digest for backbone in backbones}) > 1:
+        raise UserError(
+            f"--adapter {source}: {first.name} and it are not adapters of one base; start a server of its own for it"
+        )
+    return Embedder(encoder, model_name(source), backend)
+
+
+def model_name(source: str) -> str:
+    """Of a run or a folder its name; what lies in `encoder/` of a run has the name of the run."""
+    path = Path(source)
+    return (path.parent if path.name == ENCODER_FOLDER else path).name or source
+
+
+def _by_build(option: str, value: object) -> str:
+    """An option of a table as the verb has it that makes an index of the table."""
+    return f"juzhen index build … {typed(option, value)}, and --index that folder"
+
+
+def open_corpus(source: str | Path, encoder: SentenceEncoder) -> Corpus:
+    """What is searched: an index in a folder, a collection of Qdrant, or the rows of a file, held in memory.
+
+    Raises UserError where there is none, and for an index that was built with other weights.
+    """
+    path, index = Path(source), cast(Any, None)
+    if is_address(str(source)):
+        index = QdrantIndex.open(str(source), encoder)
+    elif path.is_dir():
+        index = Index.open(path, encoder)
+    else:
+        index = index_in_memory(encoder, read_rows(path, TableReading(spell=_by_build)))
+    index.warm()
+    return Corpus(index, path.resolve().name, index.facts()["dimension"])

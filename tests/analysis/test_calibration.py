@@ -15,10 +15,11 @@ from juzhen.calibration.calibration import (
     expected_calibration_error,
     fit_platt,
     fit_temperature,
+    fit_weight,
     nll,
     reliability,
+    standardised,
 )
-from juzhen.calibration.fusion import fit_weight, standardised
 from juzhen.calibration.run_scores import halves
 from juzhen.cli.main import main
 from juzhen.cli.score import score

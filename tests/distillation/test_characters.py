@@ -11,8 +11,7 @@ from juzhen import SentenceEncoder
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.text import script_table
-from juzhen.distillation.characters import common_characters, complete_tokenizer
-from juzhen.distillation.student import grown
+from juzhen.distillation.student import common_characters, complete_tokenizer, grown
 
 TEXTS = ["怎么退货", "我想知道花呗怎么还款", "今天天气很好"]
 

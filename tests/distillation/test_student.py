@@ -9,8 +9,7 @@ from transformers import PreTrainedTokenizerFast
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
-from juzhen.distillation.student import student_of
-from juzhen.distillation.vocabulary import most_needed, token_counts, with_tokens
+from juzhen.distillation.student import most_needed, student_of, token_counts, with_tokens
 from juzhen.encoders import SentenceEncoder, load_backbone
 from juzhen.encoders.spec import BackboneConfig
 

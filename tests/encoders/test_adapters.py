@@ -16,7 +16,7 @@ from juzhen.encoders.frozen import base_weights, has_adapter, merged, parameter_
 from juzhen.encoders.spec import AdapterConfig, BackboneConfig
 from juzhen.export import export_encoder
 from juzhen.export.formats import Format
-from juzhen.merging.models import Models
+from juzhen.merging.merge import Models
 from juzhen.training.fit import fit
 from tools.build_vocabulary import tokenizer, tokenizer_config
 

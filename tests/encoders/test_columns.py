@@ -101,8 +101,8 @@ def test_every_door_reads_by_position_or_refuses(models):
     encoder, reader, sorted_series = models.encoder, models.reader, FRAME["a"].sort_index()
     ranked = reader.rank("花呗", list(sorted_series))
     assert reader.rank("花呗", sorted_series) == ranked, "a Series is no mapping from its labels"
-    found = [hit.document for hit in encoder.search("花呗", FRAME["a"], 2)]
-    assert found == [hit.document for hit in encoder.search("花呗", FIRST, 2)]
+    found = [hit.corpus_id for hit in encoder.search("花呗", FRAME["a"], 2)]
+    assert found == [hit.corpus_id for hit in encoder.search("花呗", FIRST, 2)]
     np.testing.assert_array_equal(encoder.encode(FRAME["a"]), encoder.encode(FIRST))
     np.testing.assert_array_equal(
         encoder.score(FRAME.to_numpy()), encoder.score(list(zip(FIRST, SECOND, strict=True)))

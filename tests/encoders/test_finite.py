@@ -14,8 +14,8 @@ from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.projection import IDENTITY, BilinearScore, OutputNorm, Projection
 from juzhen.export.formats import Format
-from juzhen.export.opened import Opened
-from juzhen.export.proof import prove
+from juzhen.export.loaders import ExportedModel
+from juzhen.export.verification import prove
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.late.encoder import MultiVectorEncoder
 from juzhen.families.late.layout import Reading
@@ -199,7 +199,7 @@ def test_a_merge_is_refused_before_it_is_written(bert_folder, folder, tmp_path):
         merge(models, method="task_arithmetic", base=bert_folder, scale=1e39)
 
 
-class BrokenExport(Opened):
+class BrokenExport(ExportedModel):
     by = "nobody"
 
     def __init__(self, encoder):
@@ -246,7 +246,7 @@ def test_a_static_table_may_hold_zeros_and_no_product_that_overflows(tmp_path):
 
 def test_a_server_does_not_start_on_weights_that_overflow(encoder):
     pytest.importorskip("fastapi")
-    from juzhen.serving.engines import Embedder
+    from juzhen.serving.models import Embedder
 
     with pytest.raises(UserError, match="mine: the model gave NaN"):
         Embedder(scaled(encoder, 3e38), "mine", "torch")

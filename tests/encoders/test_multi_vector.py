@@ -187,7 +187,7 @@ def test_a_set_is_scored_by_the_first_text_as_a_query(tmp_path):
     assert 0 <= found.scores["test/demo_retrieval/ndcg_at_10"].value <= 1
     np.testing.assert_allclose(model.score(QUERIES, DOCUMENTS[:3]), np.diag(expected), atol=1e-6)
     hits = model.search(QUERIES[0], DOCUMENTS, 2)
-    assert [hit.document for hit in hits] == np.argsort(-expected[0])[:2].tolist()
+    assert [hit.corpus_id for hit in hits] == np.argsort(-expected[0])[:2].tolist()
     folder = family_of(model).save(model, tmp_path / "encoder", card={})
     assert find_family(folder) is FAMILIES["multi_vector"]
     again = PairScorer(folder)(QUERIES, DOCUMENTS[:3], batch_tokens=64, show_progress=False)

@@ -39,7 +39,7 @@ def test_cut_embeddings_are_the_first_numbers(encoder, encoder_folder):
     assert encoder.score(*TEXTS[:2], truncate_dim=8) == pytest.approx(cosine, abs=1e-6)
     assert encoder.similarity(whole[0], whole[1], truncate_dim=8) == pytest.approx(cosine, abs=1e-6)
     by_texts, by_vectors = (encoder.search(TEXTS[0], corpus, 3, truncate_dim=8) for corpus in (TEXTS, whole))
-    assert [hit.document for hit in by_texts] == [hit.document for hit in by_vectors]
+    assert [hit.corpus_id for hit in by_texts] == [hit.corpus_id for hit in by_vectors]
     assert by_texts[1].score == pytest.approx(by_vectors[1].score, abs=1e-6)
 
 

@@ -77,7 +77,7 @@ def test_each_side_is_read_by_its_own_encoder(folder, alone):
         encoder.score(TEXTS[:2], TEXTS[2:]), np.diag(queries[:2] @ documents[2:].T), atol=1e-6
     )
     hits = encoder.search(TEXTS[0], TEXTS, 2)
-    assert [hit.document for hit in hits] == np.argsort(-(queries[0] @ documents.T))[:2].tolist()
+    assert [hit.corpus_id for hit in hits] == np.argsort(-(queries[0] @ documents.T))[:2].tolist()
 
 
 def test_an_evaluation_reads_first_texts_as_queries(folder):

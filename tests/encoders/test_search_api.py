@@ -25,7 +25,7 @@ def reader(tiny_backbone):
 
 
 def numbers(found):
-    return [[hit.document for hit in hits] for hits in found]
+    return [[hit.corpus_id for hit in hits] for hits in found]
 
 
 @pytest.mark.parametrize("learnt", [False, True])
@@ -40,7 +40,7 @@ def test_the_best_are_those_of_all_scores(encoder, learnt, monkeypatch):
     assert numbers(found) == order[:, :4].tolist()
     for row, hits in zip(scores, found, strict=True):
         np.testing.assert_allclose(
-            [hit.score for hit in hits], row[[hit.document for hit in hits]], atol=1e-6
+            [hit.score for hit in hits], row[[hit.corpus_id for hit in hits]], atol=1e-6
         )
     for again in (
         [found[0], encoder.search(QUERIES[1], CORPUS, top_k=4)],
@@ -82,13 +82,13 @@ def test_queries_and_documents_have_prompts_of_their_own(tiny_backbone, encoder)
 
 def test_what_was_found_is_put_in_order(encoder, reader):
     found = encoder.search(QUERIES[0], CORPUS, 4)
-    among = [hit.document for hit in found]
+    among = [hit.corpus_id for hit in found]
     scores = reader.score([(QUERIES[0], text) for text in CORPUS])
     best = reader.rank(QUERIES[0], CORPUS, 2, among=among)
-    assert [hit.document for hit in best] == sorted(among, key=lambda one: (-scores[one].round(6), one))[:2]
+    assert [hit.corpus_id for hit in best] == sorted(among, key=lambda one: (-scores[one].round(6), one))[:2]
     assert best == reader.rank(QUERIES[0], CORPUS, among=among)[:2]
     assert [hit.score for hit in best] == pytest.approx(
-        scores[[hit.document for hit in best]].tolist(), abs=1e-6
+        scores[[hit.corpus_id for hit in best]].tolist(), abs=1e-6
     )
     assert len(reader.rank(QUERIES[0], CORPUS)) == len(CORPUS)
 

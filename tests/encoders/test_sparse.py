@@ -164,7 +164,7 @@ def test_a_set_is_scored_by_dot_products(tmp_path):
     np.testing.assert_allclose(found.per_row["test/rows"], np.diag(expected[:, ::-1]), rtol=1e-5)
     assert 0 <= found.scores["test/ranking/ndcg_at_10"].value <= 1
     hits = model.search(TEXTS[0], TEXTS, 2)
-    assert [hit.document for hit in hits] == np.argsort(-expected[0])[:2].tolist()
+    assert [hit.corpus_id for hit in hits] == np.argsort(-expected[0])[:2].tolist()
     folder = family_of(model).save(model, tmp_path / "encoder", card={})
     assert find_family(folder) is FAMILIES["sparse"]
     again = PairScorer(folder)(TEXTS[:2], TEXTS[1:3], batch_tokens=64, show_progress=False)

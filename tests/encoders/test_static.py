@@ -17,7 +17,7 @@ from juzhen.core.paths import PACKAGE
 from juzhen.core.result import Result
 from juzhen.encoders.layout import is_static
 from juzhen.encoders.parts import embedding_size
-from juzhen.export.static import write_static
+from juzhen.export.folder import write_static
 
 TEXTS = ["怎么退货", "如何申请退款", "今天天气很好 A dog, runs!", "我", "退" * 700]
 

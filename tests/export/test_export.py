@@ -16,11 +16,10 @@ from juzhen.data.spec import configured_set
 from juzhen.encoders import save_encoder
 from juzhen.encoders.pooling import unit
 from juzhen.export import folder as folder_module
-from juzhen.export.folder import export_encoder
+from juzhen.export.folder import RARITY, export_encoder, token_vectors
 from juzhen.export.formats import PARITY, Format
-from juzhen.export.opened import Graph, open_export
-from juzhen.export.proof import Correlation, Proof, proof_texts
-from juzhen.export.static import RARITY, token_vectors
+from juzhen.export.loaders import Graph, open_export
+from juzhen.export.verification import Correlation, ExportReport, proof_texts
 
 TEXTS = ["今天天气很好", "今天是个好天气", "怎么还花呗"]
 SETS = [configured_set("demo_sts")]
@@ -60,7 +59,7 @@ def test_lengths_of_a_proof_go_from_one_token_to_more_than_is_read(encoder):
     assert lengths.max() == encoder.max_length
 
 
-PROOF = Proof(Format.ONNX, "onnxruntime", (3, 9), 2, {"batches of 1": 9e-6}, "text", {}, {})
+PROOF = ExportReport(Format.ONNX, "onnxruntime", (3, 9), 2, {"batches of 1": 9e-6}, "text", {}, {})
 
 
 def test_what_a_format_promises():

@@ -16,7 +16,7 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.encoders import save_encoder
 from juzhen.export import remote
-from juzhen.export.parity import compare_ways
+from juzhen.export.backend_comparison import compare_backends
 
 TEXTS = ["今天天气很好", "A dog runs", "怎么修改支付密码"]
 
@@ -118,7 +118,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_server_has_failed(encoder, name):
     with answering(lambda path, texts: ODD[name](path, texts, encoder)) as address:
-        (way,) = compare_ways(encoder, TEXTS, beside=[address], only=())
+        (way,) = compare_backends(encoder, TEXTS, beside=[address], only=())
     assert way.failed
     assert way.largest is None
     assert address in way.reason
@@ -138,7 +138,7 @@ def test_vectors_in_base64_are_read_and_zeros_or_another_width_fail(encoder):
     }
     for answer, fails in cases.values():
         with answering(lambda path, texts, answer=answer: answer(path, texts, encoder)) as address:
-            (way,) = compare_ways(encoder, TEXTS, beside=[address], only=())
+            (way,) = compare_backends(encoder, TEXTS, beside=[address], only=())
         assert way.failed == fails
         assert way.differing == (3 if fails else 0)
 
@@ -148,10 +148,10 @@ def test_a_server_that_is_silent_or_endless_has_failed(encoder, monkeypatch):
     monkeypatch.setattr(remote, "MOST_BYTES", 1000)
     wait = threading.Event()
     with answering(lambda path, texts: (wait.wait(1), spoken({}))[1]) as address:
-        (silent,) = compare_ways(encoder, TEXTS, beside=[address], only=())
+        (silent,) = compare_backends(encoder, TEXTS, beside=[address], only=())
         wait.set()
     with answering(lambda path, texts: (200, {}, b" " * 2000)) as address:
-        (endless,) = compare_ways(encoder, TEXTS, beside=[address], only=())
+        (endless,) = compare_backends(encoder, TEXTS, beside=[address], only=())
     assert silent.failed
     assert "timed out" in silent.reason
     assert endless.failed
@@ -164,10 +164,10 @@ def test_a_key_goes_to_no_other_server_and_into_no_message(encoder):
         answering(lambda path, texts: (seen.append(path), spoken({}))[1]) as other,
         answering(lambda path, texts: (302, {"Location": f"{other}/v1/models"}, b"")) as address,
     ):
-        (way,) = compare_ways(encoder, TEXTS, beside=[address], only=(), key="of_test")
+        (way,) = compare_backends(encoder, TEXTS, beside=[address], only=(), key="of_test")
     assert way.failed
     assert not seen
-    (way,) = compare_ways(encoder, TEXTS, beside=["http://127.0.0.1:9"], only=(), key="of\ntest")
+    (way,) = compare_backends(encoder, TEXTS, beside=["http://127.0.0.1:9"], only=(), key="of\ntest")
     assert way.failed
     assert "test" not in way.reason.replace("Test", "")
 
@@ -230,7 +230,7 @@ def test_a_broken_export_has_failed(encoder, exported, tmp_path, name):
     folder = tmp_path / "out"
     shutil.copytree(exported, folder)
     BROKEN[name](folder)
-    (way,) = compare_ways(encoder, TEXTS, beside=[str(folder)], only=())
+    (way,) = compare_backends(encoder, TEXTS, beside=[str(folder)], only=())
     assert way.failed
     assert way.largest is None
     assert str(folder) in way.reason
@@ -240,7 +240,7 @@ def test_a_wrong_tokenizer_differs_and_the_right_export_does_not(encoder, export
     folder = tmp_path / "out"
     shutil.copytree(exported, folder)
     edited("tokenizer.json", rotated)(folder)
-    wrong, right = compare_ways(encoder, TEXTS, beside=[str(folder), str(exported)], only=())
+    wrong, right = compare_backends(encoder, TEXTS, beside=[str(folder), str(exported)], only=())
     assert wrong.failed
     assert wrong.differing == 3
     assert not right.failed
@@ -250,7 +250,7 @@ def test_a_wrong_tokenizer_differs_and_the_right_export_does_not(encoder, export
 def test_a_damaged_folder_of_modules_has_failed(encoder, tmp_path):
     save_encoder(encoder, tmp_path / "out", card={})
     (tmp_path / "out" / "model.safetensors").write_bytes(b"cut")
-    (way,) = compare_ways(encoder, TEXTS, beside=[str(tmp_path / "out")], only=())
+    (way,) = compare_backends(encoder, TEXTS, beside=[str(tmp_path / "out")], only=())
     assert way.failed
     assert way.largest is None
     assert str(tmp_path / "out") in way.reason
@@ -264,13 +264,13 @@ def test_a_cross_encoder_has_no_server_and_other_scores_fail(tiny_backbone, tmp_
         for seed in (0, 1)
     ]
     with pytest.raises(UserError, match="export"):
-        compare_ways(encoders[0], TEXTS, beside=["http://127.0.0.1:9"], only=())
+        compare_backends(encoders[0], TEXTS, beside=["http://127.0.0.1:9"], only=())
     folder = save_encoder(encoders[1], tmp_path / "other", card={})
-    (other,) = compare_ways(encoders[0], TEXTS, beside=[str(folder)], only=())
+    (other,) = compare_backends(encoders[0], TEXTS, beside=[str(folder)], only=())
     assert other.failed
     assert other.differing
     (folder / "model.safetensors").unlink()
-    (broken,) = compare_ways(encoders[0], TEXTS, beside=[str(folder)], only=())
+    (broken,) = compare_backends(encoders[0], TEXTS, beside=[str(folder)], only=())
     assert broken.failed
     assert broken.largest is None
 

@@ -11,9 +11,9 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.encoders import save_encoder
 from juzhen.encoders.pooling import unit
-from juzhen.export import parity as ways
-from juzhen.export.parity import compare_ways
-from juzhen.export.proof import reference
+from juzhen.export import backend_comparison as ways
+from juzhen.export.backend_comparison import compare_backends
+from juzhen.export.verification import reference
 
 TEXTS = ["今天天气很好", "A dog\nruns", "怎么修改支付密码，原来的手机号已经不用了，" * 4]
 OURS = ("torch-padded", "torch", "sentence-transformers")
@@ -84,14 +84,14 @@ def test_lengths_and_sizes_are_told(encoder):
 
 def test_ways_of_ours_agree(encoder):
     pytest.importorskip("sentence_transformers")
-    results = compare_ways(encoder, TEXTS, only=OURS)
+    results = compare_backends(encoder, TEXTS, only=OURS)
     assert [way.name for way in results] == list(OURS)
     assert all(way.largest < 1e-6 and not way.differing for way in results)
 
 
 def test_bf16_rounds_and_what_is_missing_is_left_out(encoder, monkeypatch):
     monkeypatch.setattr(ways, "find_spec", lambda name: None)
-    (rounded, theirs) = compare_ways(encoder, TEXTS, only=("torch_bf16", "sentence-transformers"))
+    (rounded, theirs) = compare_backends(encoder, TEXTS, only=("torch_bf16", "sentence-transformers"))
     assert rounded.largest > 1e-5
     assert rounded.reason == "precision: products in bfloat16"
     assert theirs.largest is None
@@ -102,7 +102,7 @@ def test_pairs_of_a_cross_encoder(tiny_backbone):
     encoder = CrossEncoder(
         tiny_encoder(tiny_backbone), outputs=1, segments=False, symmetric=True, seed=0
     ).eval()
-    packed, theirs = compare_ways(encoder, TEXTS)
+    packed, theirs = compare_backends(encoder, TEXTS)
     assert packed.largest < 1e-6
     assert "both orders" in theirs.reason or "not installed" in theirs.reason
 
@@ -121,4 +121,4 @@ def test_the_verb(encoder, tmp_path, capsys):
     assert main(["verify", str(tmp_path / "encoder"), "--ways", "torhc"]) == 2
     assert "did you mean torch?" in capsys.readouterr().err
     with pytest.raises(UserError, match="no export of juzhen"):
-        compare_ways(encoder, TEXTS, beside=[str(tmp_path)], only=())
+        compare_backends(encoder, TEXTS, beside=[str(tmp_path)], only=())

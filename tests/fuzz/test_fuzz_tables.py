@@ -11,7 +11,7 @@ from fuzzing import answer, any_file, memory_bound, on_examples, sizes, spoilt
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from juzhen.calibration.new_pairs import Scorer
+from juzhen.calibration.pair_scorer import Scorer
 from juzhen.cli.verbs import verb
 from juzhen.core.examples import Examples
 from juzhen.data.readers import FileTable

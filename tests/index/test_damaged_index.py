@@ -16,7 +16,7 @@ from juzhen.cli.main import main
 from juzhen.core import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.index import Index, Rows, add, build, quick_files, remove, writing
-from juzhen.index.quick_files import WRITTEN
+from juzhen.index.derived_files import WRITTEN
 from juzhen.index.store import DATABASE, Store
 
 faiss = pytest.importorskip("faiss")

@@ -8,7 +8,7 @@ import pytest
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.index import Index, PassageSettings, Rows, add, build, remove, writing
-from juzhen.index.size import facts_of
+from juzhen.index.index import facts_of
 
 TEXTS = [
     "今天天气很好。" * 3 + "我们坐火车去北京。" + "明天还要下雨。" * 3,

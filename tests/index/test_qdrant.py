@@ -5,7 +5,7 @@ from jobs import tiny_encoder
 
 from juzhen.core.errors import UserError
 from juzhen.index import Index, Rows, add, remove
-from juzhen.serving.loading import open_corpus
+from juzhen.serving.models import open_corpus
 
 QUERIES = ["怎么退货", "火车的第8个问题"]
 

@@ -14,7 +14,7 @@ from juzhen.core import aliases
 from juzhen.core.aliases import OF_GROUPS, OPTIONS, SETTINGS, plain, require_set
 from juzhen.core.errors import UserError
 from juzhen.core.safe_open import read_yaml
-from juzhen.serving.loading import open_corpus
+from juzhen.serving.models import open_corpus
 from juzhen.training import fit as fitting
 from launch.check import check_command_line
 from launch.naming import run_key

@@ -11,8 +11,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.encoders import load_backbone
 from juzhen.encoders.spec import BackboneConfig
-from juzhen.merging.choosing import chosen_weights
-from juzhen.merging.merge import Recipe
+from juzhen.merging.merge import Recipe, chosen_weights
 from juzhen.merging.runs import merge_runs
 
 QUICK = ("training.duration=2 steps", "suite=demo", "debug_rows=24")
@@ -76,7 +75,7 @@ def test_a_base_is_found_where_the_runs_started_alike(parents, tmp_path, tiny_ba
 
 
 def test_models_of_other_shapes_are_refused_before_anything_is_computed(parents, tmp_path, monkeypatch):
-    monkeypatch.setattr("juzhen.merging.models.Models.merge", lambda *given, **how: pytest.fail("computed"))
+    monkeypatch.setattr("juzhen.merging.merge.Models.merge", lambda *given, **how: pytest.fail("computed"))
     small = BackboneConfig(path=str(parents[0] / "encoder"), layers=3)
     other = load_backbone(small, seed=0)
     with pytest.raises(UserError, match=r"layer\.1.* is not there and .*; only models of the same shapes"):

@@ -14,10 +14,10 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.rankings import RankingSet
 from juzhen.mining.filters import Known
-from juzhen.mining.mined import Mined
 from juzhen.mining.negatives import fit_false_negatives
 from juzhen.mining.options import MiningOptions
-from juzhen.mining.portion import COUNTS, Miner
+from juzhen.mining.result import MiningResult
+from juzhen.mining.shard import COUNTS, Miner
 
 CORPUS = ["答案一", "答案 二！", "同组", "请问", "别的", "评测", "答案一？", "远", "更远", "最远"]
 
@@ -35,7 +35,7 @@ def counted(table):
 
 def mined(ranking, scores, options, *, evaluation=(), judge=None):
     miner = Miner(ranking, [Table(scores)], Known(ranking, evaluation), options, judge)
-    return miner.portion(np.arange(len(ranking.queries)), lambda count: None)
+    return miner.shard(np.arange(len(ranking.queries)), lambda count: None)
 
 
 def reasons(table, query=0):
@@ -119,7 +119,7 @@ def test_known_labels_measure_the_rules_that_know_none():
 
 def rows_of(set_, table, options, tmp_path):
     pq.write_table(table, tmp_path / "0.parquet")
-    return list(Mined(set_, options, [tmp_path / "0.parquet"], {}, {}).rows())
+    return list(MiningResult(set_, options, [tmp_path / "0.parquet"], {}, {}).rows())
 
 
 @pytest.mark.parametrize(

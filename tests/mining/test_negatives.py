@@ -24,10 +24,9 @@ from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, configured_set, read_description
 from juzhen.encoders import load_encoder
 from juzhen.mining import negatives
-from juzhen.mining.mined import METADATA
 from juzhen.mining.options import MiningOptions
-from juzhen.mining.portion import Miner
-from juzhen.mining.summary import misfit, report_lines
+from juzhen.mining.result import METADATA, misfit, report_lines
+from juzhen.mining.shard import Miner
 from launch.check import check_command_line
 
 DESCRIBED = {"name": "like", "kind": "positive_pair", "language": "zh", "license": "MIT", "origin": "nowhere"}
@@ -67,38 +66,38 @@ def test_a_long_passage_is_written_once(tmp_path):
     queries = [passage[:20] for passage in passages]
     ranking = RankingSet("long", "train", queries, passages, [{number: 1.0} for number in range(300)])
     few = replace(FEW, depth=100, hard_share=0.0, share=None)
-    mined = juzhen.mine(ranking, ["bm25"], few, folder=tmp_path / "portions", progress=False)
+    mined = juzhen.mine(ranking, ["bm25"], few, folder=tmp_path / "shards", progress=False)
     mined.write_candidates(tmp_path / "candidates.parquet")
     texts = sum(len(one.encode()) for one in passages)
-    for path in (*mined.portions, tmp_path / "candidates.parquet"):
+    for path in (*mined.shards, tmp_path / "candidates.parquet"):
         assert path.stat().st_size < 1.1 * texts < 10 * len(pq.read_table(path)) * 3000
 
 
 def test_a_killed_mining_goes_on_and_ends_with_the_same_bytes(ranking, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(negatives, "PORTION", 30)
+    monkeypatch.setattr(negatives, "SHARD_QUERIES", 30)
     whole = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "whole")
-    assert len(whole.portions) > 4
-    done, portion = [], Miner.portion
+    assert len(whole.shards) > 4
+    done, shard = [], Miner.shard
 
     def killed(self, queries, advance):
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(queries)
-        return portion(self, queries, advance)
+        return shard(self, queries, advance)
 
-    monkeypatch.setattr(Miner, "portion", killed)
+    monkeypatch.setattr(Miner, "shard", killed)
     with pytest.raises(KeyboardInterrupt):
         juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "cut")
     assert len(list((tmp_path / "cut").glob("*.parquet"))) == 2
-    monkeypatch.setattr(Miner, "portion", portion)
+    monkeypatch.setattr(Miner, "shard", shard)
     gone_on = juzhen.mine(ranking, [encoder, "bm25"], FEW, folder=tmp_path / "cut")
     assert files(gone_on, tmp_path / "b") == files(whole, tmp_path / "a")
-    with pytest.raises(UserError, match="cut: holds portions of a mining with other sources, options; give"):
+    with pytest.raises(UserError, match="cut: holds shards of a mining with other sources, options; give"):
         juzhen.mine(ranking, ["bm25"], MiningOptions(depth=9), folder=tmp_path / "cut")
 
 
 def test_the_file_of_candidates_says_what_decided_it(ranking, encoder, tmp_path):
-    mined = juzhen.mine(ranking, [encoder], FEW, folder=tmp_path / "portions")
+    mined = juzhen.mine(ranking, [encoder], FEW, folder=tmp_path / "shards")
     yaml, count = mined.write(tmp_path / "of_tests_hard.tsv", like=LIKE)
     table = pq.read_table(tmp_path / "of_tests_hard.parquet")
     told = json.loads(table.schema.metadata[METADATA])
@@ -139,7 +138,7 @@ def test_a_threshold_is_fitted_on_labelled_pairs(ranking, pairs, encoder, tmp_pa
     scores = encoder.score(list(zip(pairs.texts("text_a"), pairs.texts("text_b"), strict=True)))
     labels = pairs.targets
     assert fitted["kept_positives"] == np.mean(scores[labels == 1] < fitted["value"] - 1e-6) <= 0.1
-    table = pq.read_table(mined.portions[0]).to_pylist()
+    table = pq.read_table(mined.shards[0]).to_pylist()
     assert {row["reason"] for row in table if row["score"] >= fitted["value"]} <= {
         "above_threshold",
         "is_positive",
@@ -172,12 +171,12 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_encoded(ranking, pai
 
 
 def test_a_mining_that_keeps_nothing_says_why(ranking, tmp_path):
-    mined = juzhen.mine(ranking, ["bm25"], replace(FEW, threshold=-1.0), folder=tmp_path / "portions")
+    mined = juzhen.mine(ranking, ["bm25"], replace(FEW, threshold=-1.0), folder=tmp_path / "shards")
     with pytest.raises(
         UserError, match=r"no query has a negative, .* refused as above_threshold \([\d,]+\), see"
     ):
         mined.write(tmp_path / "of_tests_hard.tsv", like=LIKE)
-    assert sorted(one.name for one in tmp_path.iterdir()) == [LIST, "of_tests_hard.parquet", "portions"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [LIST, "of_tests_hard.parquet", "shards"]
 
 
 SMALL = RankingSet(
@@ -192,7 +191,7 @@ SMALL = RankingSet(
 def test_rows_are_shorter_where_fewer_negatives_are_found(encoder, tmp_path):
     """Queries 0 and 1 have four other documents, query 2 has three for each of its positives."""
     options = MiningOptions(depth=5, negatives=4, share=None)
-    mined = juzhen.mine(SMALL, [encoder], options, folder=tmp_path / "portions")
+    mined = juzhen.mine(SMALL, [encoder], options, folder=tmp_path / "shards")
     assert [(row[0], len(row) - 2) for row in mined.rows()] == [
         ("怎么退货", 4),
         ("如何开票", 4),
@@ -221,7 +220,7 @@ def test_pairs_without_any_negative_are_counted_with_the_reason(share_of, encode
     options = MiningOptions(
         depth=5, negatives=2, share=None, share_of=share_of, hard_share=1, min_score=float(min(best)) + 1e-5
     )
-    mined = juzhen.mine(SMALL, [encoder], options, folder=tmp_path / "portions")
+    mined = juzhen.mine(SMALL, [encoder], options, folder=tmp_path / "shards")
     rows = mined.report()["rows"]
     assert rows["none"] == len(SMALL.relevant[int(np.argmin(best))])
     assert rows["enough"] + rows["fewer"] == len([*mined.rows()]) == 4 - rows["none"]
@@ -404,7 +403,7 @@ def test_candidates_are_those_of_sentence_transformers(project_root, tmp_path):
     # Near copies of a positive and what joins other positives are refused here alone.
     refused = {
         (row["query_text"], row["document_text"])
-        for path in mined.portions
+        for path in mined.shards
         for row in pq.read_table(path).to_pylist()
         if row["reason"] in ("near_copy", "positive_cluster")
     }
@@ -419,8 +418,8 @@ def test_candidates_are_those_of_sentence_transformers(project_root, tmp_path):
 
 
 def test_what_is_no_portion_of_this_mining_is_refused_by_its_name(ranking, encoder, tmp_path):
-    folder = tmp_path / "portions"
-    (path,) = juzhen.mine(ranking, [encoder], FEW, folder=folder).portions
+    folder = tmp_path / "shards"
+    (path,) = juzhen.mine(ranking, [encoder], FEW, folder=folder).shards
     table, raw = pq.read_table(path), path.read_bytes()
     other = table.set_column(0, "query", [[10**6] * len(table)]).cast(table.schema)
     counts = '{"reasons": {}, "known": 2, "rules": {}, "left": {}}'
@@ -437,10 +436,10 @@ def test_what_is_no_portion_of_this_mining_is_refused_by_its_name(ranking, encod
         lambda: path.unlink() or path.mkdir(),
     ):
         spoil()
-        with pytest.raises(UserError, match=r"000000\.parquet: no portion of this mining .*delete it"):
+        with pytest.raises(UserError, match=r"000000\.parquet: not a shard of this mining .*delete it"):
             juzhen.mine(ranking, [encoder], FEW, folder=folder)
     path.rmdir()
-    assert juzhen.mine(ranking, [encoder], FEW, folder=folder).portions[0].read_bytes() == raw
+    assert juzhen.mine(ranking, [encoder], FEW, folder=folder).shards[0].read_bytes() == raw
 
 
 def test_queries_whose_answers_are_not_there_are_not_mined(ranking, encoder, tmp_path):

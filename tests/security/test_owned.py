@@ -21,7 +21,7 @@ from juzhen.core.array_cache import ArrayCache
 from juzhen.core.atomic_write import atomic_write_dir, remove_file, remove_folder, write_text
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import LIST, MARKER, claim_dir, mark_dir, require_apart
-from juzhen.mining.beside import MiningBeside
+from juzhen.mining.in_training import BackgroundMiner
 from juzhen.report.collect import export
 from launch.run_folder import RunFolder
 from launch.stage_store import StageStore
@@ -263,8 +263,8 @@ def test_no_verb_replaces_a_file_of_the_user(tmp_path, encoder_folder, verb, cap
     [
         "of_tests_hard.parquet",
         "conf/dataset/of_tests_hard.yaml",
-        "of_tests_hard.portions/mine.parquet",
-        "of_tests_hard.portions/000000.parquet",
+        "of_tests_hard.shards/mine.parquet",
+        "of_tests_hard.shards/000000.parquet",
     ],
 )
 def test_nothing_beside_a_mined_table_is_replaced_or_removed(tmp_path, place, capsys):
@@ -279,7 +279,7 @@ def test_nothing_beside_a_mined_table_is_replaced_or_removed(tmp_path, place, ca
 
 def test_portions_that_are_a_link_are_refused_and_what_is_added_to_them_stays(tmp_path, capsys):
     precious = write(tmp_path / "precious", "mining.json", "000000.parquet")
-    portions = tmp_path / "of_tests_hard.portions"
+    portions = tmp_path / "of_tests_hard.shards"
     portions.symlink_to(precious)
     words = [
         "mine",
@@ -433,7 +433,7 @@ def test_an_entry_that_holds_other_things_is_refused_and_a_new_one_is_marked(tmp
 
 def test_only_what_was_mined_beside_goes(tmp_path):
     folder = write(tmp_path / "mining", "found.npz", "encoder/config.json", MARKER, "notes.txt")
-    MiningBeside(folder).clear()
+    BackgroundMiner(folder).clear()
     assert sorted(tree(folder)) == [MARKER, "notes.txt"]
 
 

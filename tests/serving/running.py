@@ -4,7 +4,7 @@ import asyncio
 import threading
 from contextlib import contextmanager
 
-from juzhen.serving.loading import load_models
+from juzhen.serving.models import load_models
 from juzhen.serving.server import Server, bind
 from juzhen.serving.settings import Keys, Limits
 

@@ -16,7 +16,7 @@ for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
 from load import free_port, process  # noqa: E402  # needs those packages
 from running import serving  # noqa: E402
 
-from juzhen.serving import connections  # noqa: E402
+from juzhen.serving import server  # noqa: E402
 
 HEAD = (
     b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
@@ -30,7 +30,7 @@ PATIENCE = 6.0
 def port(prompted_folder):
     """Of a server whose requests, heads and answers may take a second each, and which takes 12 connections."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "LINGERING_SECONDS", 0.5)
+        patch.setattr(server, "LINGERING_SECONDS", 0.5)
         with serving(prompted_folder, seconds=1.0, connections=12) as address:
             yield int(address.rpartition(":")[2])
 
@@ -175,7 +175,7 @@ def test_an_answer_that_nobody_reads_ends(prompted_folder):
 )
 def test_connections_are_fewer_than_files(monkeypatch, limit, most):
     monkeypatch.setattr(resource, "getrlimit", lambda what: (limit, limit))
-    assert 0 < connections.most_connections() <= most
+    assert 0 < server.most_connections() <= most
 
 
 @pytest.mark.slow

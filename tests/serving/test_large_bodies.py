@@ -13,7 +13,7 @@ httpx = pytest.importorskip("httpx")
 
 from pydantic import ValidationError  # noqa: E402
 
-from juzhen.serving import bodies  # noqa: E402
+from juzhen.serving import schemas  # noqa: E402
 from juzhen.serving.clients import CohereEmbedBody  # noqa: E402
 from juzhen.serving.errors import RequestError  # noqa: E402
 
@@ -27,16 +27,16 @@ def filled(before, item, after, *, joint=","):
 
 
 MANY = {
-    "texts": (bodies.EmbeddingsBody, filled('{"input":[', '"a"', "]}")),
-    "lists": (bodies.EmbeddingsBody, filled('{"input":[', "[1]", "]}")),
-    "objects": (bodies.EmbeddingsBody, filled('{"input":[', "{}", "]}")),
-    "numbers": (bodies.EmbeddingsBody, filled('{"input":[', "1", "]}")),
-    "fields": (bodies.EmbeddingsBody, filled('{"input":"a",', '"k":1', "}")),
-    "pairs": (bodies.ScoreBody, filled('{"pairs":[', '["a","b"]', "]}")),
-    "documents": (bodies.RerankBody, filled('{"query":"q","documents":[', '{"text":"a"}', "]}")),
-    "filters": (bodies.SearchBody, filled('{"query":"q","filter":{', '"k":[1,2]', "}}")),
+    "texts": (schemas.EmbeddingsBody, filled('{"input":[', '"a"', "]}")),
+    "lists": (schemas.EmbeddingsBody, filled('{"input":[', "[1]", "]}")),
+    "objects": (schemas.EmbeddingsBody, filled('{"input":[', "{}", "]}")),
+    "numbers": (schemas.EmbeddingsBody, filled('{"input":[', "1", "]}")),
+    "fields": (schemas.EmbeddingsBody, filled('{"input":"a",', '"k":1', "}")),
+    "pairs": (schemas.ScoreBody, filled('{"pairs":[', '["a","b"]', "]}")),
+    "documents": (schemas.RerankBody, filled('{"query":"q","documents":[', '{"text":"a"}', "]}")),
+    "filters": (schemas.SearchBody, filled('{"query":"q","filter":{', '"k":[1,2]', "}}")),
     "types": (CohereEmbedBody, filled('{"texts":["a"],"embedding_types":[', '"x"', "]}")),
-    "escapes": (bodies.EmbeddingsBody, filled('{"input":["\\\\",', '"\\""', "]}")),
+    "escapes": (schemas.EmbeddingsBody, filled('{"input":["\\\\",', '"\\""', "]}")),
 }
 
 
@@ -45,7 +45,7 @@ def test_what_holds_too_many_values_is_refused_unread(name, monkeypatch):
     kind, content = MANY[name]
     monkeypatch.setattr(kind, "model_validate_json", lambda content: pytest.fail("it was read"))
     with pytest.raises(RequestError) as refused:
-        bodies.parsed(kind, content)
+        schemas.parsed(kind, content)
     assert refused.value.status == 413
     assert "65,536 texts" in str(refused.value) or "262,144 values" in str(refused.value)
 
@@ -54,31 +54,31 @@ def test_signs_within_texts_are_not_counted():
     text = 'a,[{"\\' * 4000
     content = json.dumps({"input": [text] * 20}).encode()
     assert content.count(b",") > MOST_PARTS
-    assert bodies.parsed(bodies.EmbeddingsBody, content).input == [text] * 20
+    assert schemas.parsed(schemas.EmbeddingsBody, content).input == [text] * 20
 
 
 def test_all_that_a_server_takes_is_read():
     content = json.dumps({"query": "q", "documents": [{"text": "a", "title": "b", "page": 1}] * MOST_TEXTS})
-    assert len(bodies.parsed(bodies.RerankBody, content.encode()).documents) == MOST_TEXTS
+    assert len(schemas.parsed(schemas.RerankBody, content.encode()).documents) == MOST_TEXTS
     numbers = [[7] * (MOST_VALUES // 1024)] * 1024
     content = json.dumps({"input": numbers}).encode()
-    assert bodies.parsed(bodies.EmbeddingsBody, content).input == numbers
+    assert schemas.parsed(schemas.EmbeddingsBody, content).input == numbers
     more = json.dumps({"input": [[7] * (MOST_VALUES + 2)]}).encode()
     assert Limits(queue_tokens=10**6).values == 10**6
-    assert len(bodies.parsed(bodies.EmbeddingsBody, more, most_values=10**6).input[0]) == MOST_VALUES + 2
+    assert len(schemas.parsed(schemas.EmbeddingsBody, more, most_values=10**6).input[0]) == MOST_VALUES + 2
 
 
 def test_unknown_fields_are_refused_by_the_first_of_them():
     content = json.dumps({"input": "a", "dimension": 3} | {f"k{number}": 1 for number in range(30_000)})
     with pytest.raises(RequestError, match=r"dimension: no such field.*dimensions") as refused:
-        bodies.parsed(bodies.EmbeddingsBody, content.encode())
+        schemas.parsed(schemas.EmbeddingsBody, content.encode())
     assert refused.value.status == 400
 
 
 def test_wrong_items_of_a_list_are_refused_by_the_first_of_them():
     content = json.dumps({"texts": ["a"], "embedding_types": ["x"] * 60_000}).encode()
     with pytest.raises(RequestError, match=r"embedding_types"):
-        bodies.parsed(CohereEmbedBody, content)
+        schemas.parsed(CohereEmbedBody, content)
     with pytest.raises(ValidationError) as refused:
         CohereEmbedBody.model_validate_json(content)
     assert refused.value.error_count() == 1

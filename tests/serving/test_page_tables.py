@@ -100,13 +100,13 @@ def test_no_file_takes_more_than_its_share(client, monkeypatch):
     file = io.BytesIO(book(问答=[NAMES, *PAIRS]))
     with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("xl/more.xml", b" " * 2**20)
-    monkeypatch.setattr("juzhen.serving.tables.MOST_BYTES", 2**20)
+    monkeypatch.setattr("juzhen.serving.app.MOST_BYTES", 2**20)
     assert "unpacks to" in ask(client, "faq.xlsx", file.getvalue()).json()["error"]["message"]
-    monkeypatch.setattr("juzhen.serving.tables.MOST_ROWS", 2)
+    monkeypatch.setattr("juzhen.serving.app.MOST_ROWS", 2)
     content = "\n".join(",".join(row) for row in (NAMES, *PAIRS)).encode()
     assert "3 rows; at most 2" in ask(client, "faq.csv", content).json()["error"]["message"]
-    monkeypatch.setattr("juzhen.serving.tables.MOST_ROWS", 20)
-    monkeypatch.setattr("juzhen.serving.tables.MOST_CHARACTERS", 9)
+    monkeypatch.setattr("juzhen.serving.app.MOST_ROWS", 20)
+    monkeypatch.setattr("juzhen.serving.app.MOST_CHARACTERS", 9)
     assert "characters" in ask(client, "faq.csv", content).json()["error"]["message"]
 
 

@@ -13,7 +13,7 @@ for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
     pytest.importorskip(package)
 from running import serving  # noqa: E402  # needs those packages
 
-from juzhen.serving.loading import load_models  # noqa: E402
+from juzhen.serving.models import load_models  # noqa: E402
 
 TEXTS = ["今天天气很好", "怎么退货", "什么时候发货", "东西想退掉怎么办", "明天天气怎么样"]
 

@@ -6,7 +6,7 @@ import pytest
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.spec import AdapterConfig, BackboneConfig
-from juzhen.serving.loading import load_models
+from juzhen.serving.models import load_models
 
 httpx = pytest.importorskip("httpx")
 for package in ("fastapi", "uvicorn", "httptools", "prometheus_client", "peft"):

@@ -13,8 +13,7 @@ from running import serving  # noqa: E402  # needs those packages
 
 from juzhen.core.errors import UserError  # noqa: E402
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder  # noqa: E402
-from juzhen.serving.engines import ServedThreshold  # noqa: E402
-from juzhen.serving.loading import load_models  # noqa: E402
+from juzhen.serving.models import ServedThreshold, load_models  # noqa: E402
 
 TEXTS = ["今天天气很好", "怎么退货", "什么时候发货", "东西想退掉怎么办", "明天天气怎么样", "好"]
 PAIRS = [[TEXTS[0], text] for text in TEXTS[1:]]

@@ -145,7 +145,7 @@ def test_embed_similarity_and_search(client, encoder):
     results = client.post("/search", json={"query": ["怎么退货", "发货"], "top_k": 2}).json()["results"]
     hits = encoder.search(["怎么退货", "发货"], corpus, 2)
     assert [[hit["index"] for hit in row] for row in results] == [
-        [hit.document for hit in row] for row in hits
+        [hit.corpus_id for hit in row] for row in hits
     ]
     assert results[0][0]["text"] == corpus[results[0][0]["index"]]
 

@@ -37,7 +37,10 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
         "mining.groups mining.negatives mining.options distillation.graded_sets distillation.student",
     ),
     "merging": ("Merging", "merging.merge merging.methods merging.runs"),
-    "results": ("Results and errors", "core.result core.errors calibration.calibration calibration.fusion"),
+    "results": (
+        "Results and errors",
+        "core.result core.errors calibration.calibration calibration.calibration",
+    ),
 }
 """Page → title, and what stands on it: classes, functions, modules below `juzhen`; none: the package of its name."""
 

@@ -36,11 +36,11 @@ Judge = Callable[[Sequence[str], Sequence[str]], Float[np.ndarray, "pairs"]]
 """Queries and documents, pair by pair → scores."""
 
 WRITING: dict[str, Any] = {"compression": "zstd", "dictionary_pagesize_limit": 2**26}
-"""How candidates are written as Parquet: each text once in a portion, while these have less than 64 MiB. By the
+"""How candidates are written as Parquet: each text once in a shard, while these have less than 64 MiB. By the
 usual limit of 1 MiB passages are written again for each question that finds them."""
 
 COUNTS = b"juzhen.counts"
-"""Key of a portion's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""
+"""Key of a shard's metadata: candidates by reason, and what `_known_counts`, `_rule_counts`, `_left` count."""
 
 
 class Counts(TypedDict):
@@ -54,7 +54,7 @@ COLUMNS = (
     "query", "document", "query_text", "document_text", "source", "rank", "score", "positive_score", "judge_score",
     "label", "reason", "kept", "chosen", "masked",
 )  # fmt: skip
-"""Of a portion; where rows have negatives of their own, `chosen_for` and `masked_for` besides."""
+"""Of a shard; where rows have negatives of their own, `chosen_for` and `masked_for` besides."""
 
 BY_THRESHOLD = [REASONS.index(reason) for reason in (Reason.ABOVE_THRESHOLD, Reason.JUDGED)]
 
@@ -63,7 +63,7 @@ RANDOM_DRAWN = 2
 
 
 @dataclass(frozen=True)
-class Bar:
+class PositiveThreshold:
     """The score of a positive that candidates of each query are compared with, the lowest of its positives.
 
     Where rows have bars of their own it is the highest: what is above that is refused in all of them.
@@ -106,7 +106,9 @@ class Miner:
     options: MiningOptions
     judge: Judge | None
 
-    def candidates(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> tuple[Pool, Codes, Bar]:
+    def candidates(
+        self, queries: Int[np.ndarray, "queries"], advance: Advance
+    ) -> tuple[Pool, Codes, PositiveThreshold]:
         """Candidates of these queries, which are neighbours, and why each is refused (`refused`) before any judge.
 
         Where rows have bars of their own: why it is refused in all of them; see `by_row`.
@@ -148,8 +150,8 @@ class Miner:
             codes = np.where(is_open & applies, REASONS.index(reason), codes).astype(np.int8)
         return replace(by_row, query=rows.row), codes
 
-    def portion(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> pa.Table:
-        """A row for each candidate of these queries, which are neighbours. Columns: see `Mined`."""
+    def shard(self, queries: Int[np.ndarray, "queries"], advance: Advance) -> pa.Table:
+        """A row for each candidate of these queries, which are neighbours. Columns: see `MiningResult`."""
         options = self.options
         pool, codes, bar = self.candidates(queries, advance)
         labels = self.known.labels(pool.query, pool.document)
@@ -202,7 +204,7 @@ class Miner:
         counts["candidates"] = int((is_retrieved & ((codes == 0) | by_threshold)).sum())
         return counts | {"refused": int((is_retrieved & by_threshold).sum())}
 
-    def _bar(self, queries: Int[np.ndarray, "queries"]) -> Bar:
+    def _bar(self, queries: Int[np.ndarray, "queries"]) -> PositiveThreshold:
         starts = self.known.starts[queries[0] : queries[-1] + 2]
         documents, counts = self.known.positives[starts[0] : starts[-1]], np.diff(starts)
         owners = np.repeat(queries, counts)
@@ -211,10 +213,12 @@ class Miner:
         first = order[starts[:-1] - starts[0]]
         second = order[np.minimum(starts[:-1] - starts[0] + 1, len(order) - 1)]
         least = np.minimum.reduceat(scores, starts[:-1] - starts[0])
-        return Bar(scores[first], documents[first], np.where(counts > 1, scores[second], np.nan), least)
+        return PositiveThreshold(
+            scores[first], documents[first], np.where(counts > 1, scores[second], np.nan), least
+        )
 
     def _blind(
-        self, pool: Pool, labels: np.ndarray, bar: Bar, rows: RowPairs | None
+        self, pool: Pool, labels: np.ndarray, bar: PositiveThreshold, rows: RowPairs | None
     ) -> tuple[Bool[np.ndarray, "counted"], dict[Reason, Bool[np.ndarray, "counted"]]]:
         """Candidates whose label is known, and which of all each rule refuses that knows no label; in each of `rows`.
 
@@ -265,7 +269,7 @@ class Miner:
         return pa.table(columns)
 
 
-def require_portion(
+def require_shard(
     path: Path, queries: Int[np.ndarray, "queries"], *, num_documents: int, share_of: str
 ) -> None:
     """Raises UserError for a file that does not hold the candidates of these queries, whole."""
@@ -289,7 +293,7 @@ def require_portion(
     ) as error:
         reason = getattr(error, "strerror", None) or short(" ".join(str(error).split()), 200)
         raise UserError(
-            f"{path}: no portion of this mining ({reason}); delete it and type the same again: it is mined anew"
+            f"{path}: not a shard of this mining ({reason}); delete it and type the same again: it is mined anew"
         ) from error
 
 

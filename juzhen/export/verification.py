@@ -24,7 +24,7 @@ from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, unit
 from juzhen.encoders.proof import embedding_alone
 from juzhen.export.formats import MOST_LOSS, Format
-from juzhen.export.opened import BATCH, Opened
+from juzhen.export.loaders import BATCH, ExportedModel
 from juzhen.metrics.correlation import spearman
 
 ROWS = 1000
@@ -67,7 +67,7 @@ class Correlation:
 
 
 @dataclass(frozen=True)
-class Proof:
+class ExportReport:
     """What was measured.
 
     differences  largest difference of a number of a unit embedding, or of a score as a share of the largest one
@@ -137,14 +137,14 @@ class Proof:
 
 def prove(
     encoder: Any,
-    opened: Opened,
+    opened: ExportedModel,
     format: Format,
     *,
     dim: int | None = None,
     sets: Sequence[DatasetConfig] = (),
     data_dir: str | Path = "data",
     limit: int = ROWS,
-) -> Proof:
+) -> ExportReport:
     """Compares an export with its encoder.
 
     dim    numbers of an embedding of the export
@@ -162,7 +162,7 @@ def prove(
         differences, worst = {}, ""
     else:
         differences, worst = _differences(encoder, opened, texts, special, dim)
-    return Proof(
+    return ExportReport(
         format,
         opened.by,
         (int(ids.lengths.min()), int(ids.lengths.max())),
@@ -217,7 +217,7 @@ def reference(encoder: PooledEncoder, texts: Sequence[str], dim: int | None = No
 
 
 def _differences(
-    encoder: PooledEncoder, opened: Opened, texts: list[str], special: list[str], dim: int | None
+    encoder: PooledEncoder, opened: ExportedModel, texts: list[str], special: list[str], dim: int | None
 ) -> tuple[dict[str, float], str]:
     inputs = [*texts, *special]
     expected = reference(encoder, inputs, dim)
@@ -229,7 +229,7 @@ def _differences(
 
 
 def _pair_differences(
-    encoder: PairEncoder, opened: Opened, texts: list[str], special: list[str]
+    encoder: PairEncoder, opened: ExportedModel, texts: list[str], special: list[str]
 ) -> tuple[dict[str, float], str]:
     inputs = [*zip(texts, texts[::-1], strict=True), *zip(special, special[::-1], strict=True)]
     expected = np.array([encoder.score([pair], show_progress=False)[0] for pair in inputs])
@@ -271,7 +271,7 @@ def _pairs(rows: Examples) -> list[tuple[str, str]]:
     return [(rows.sentences[int(a)], rows.sentences[int(b)]) for a, b in zip(first, second, strict=True)]
 
 
-def _correlation(encoder: Any, opened: Opened, rows: Examples, dim: int | None) -> Correlation:
+def _correlation(encoder: Any, opened: ExportedModel, rows: Examples, dim: int | None) -> Correlation:
     pairs, gold = _pairs(rows), np.asarray(rows.targets, dtype=np.float64)
     sides = [encoder.score(pairs, **({} if dim is None else {"truncate_dim": dim}))]
     sides.append(_finite(opened.score(pairs), pairs))
@@ -279,7 +279,7 @@ def _correlation(encoder: Any, opened: Opened, rows: Examples, dim: int | None) 
     return Correlation(len(pairs), *(100 * (spearman(scores, gold) or 0.0) for scores in sides))
 
 
-def _speed(encoder: Any, opened: Opened, rows: Examples | None, texts: list[str]) -> dict[str, float]:
+def _speed(encoder: Any, opened: ExportedModel, rows: Examples | None, texts: list[str]) -> dict[str, float]:
     """Texts, or pairs, per second of both, in turns."""
     pairs = _pairs(rows)[:TIMED] if rows is not None else list(zip(texts, texts[::-1], strict=True))
     sides: dict[str, Callable[[], Any]]

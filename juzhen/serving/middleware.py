@@ -12,8 +12,8 @@ from multiprocessing import parent_process
 from typing import Any
 
 from juzhen.core.secrets import redacted
+from juzhen.serving.app import PAGE_FILES
 from juzhen.serving.errors import RequestError, too_busy
-from juzhen.serving.page import PAGE_FILES
 from juzhen.serving.service import RequestLog, Service
 from juzhen.serving.settings import Keys
 
@@ -73,7 +73,7 @@ def _failure(error: BaseException) -> dict[str, str]:
     return {"error": type(error).__name__, "trace": redacted(trace)}
 
 
-class Door:
+class RequestMiddleware:
     """An ASGI application around another one.
 
     is_local  the server listens on the loopback alone. Without keys, a name of another host is refused then: a page of

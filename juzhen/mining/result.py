@@ -14,29 +14,116 @@ import pyarrow.parquet as pq
 from juzhen.core.atomic_write import atomic_write
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind, negative_columns
+from juzhen.core.text import percent
 from juzhen.data.rankings import RankingSet
 from juzhen.data.spec import DatasetConfig, made_from
 from juzhen.mining.filters import REASONS, SUSPECTED, Reason
 from juzhen.mining.options import OWN, MiningOptions
-from juzhen.mining.portion import COUNTS, WRITING
 from juzhen.mining.sets import write_description
-from juzhen.mining.summary import report_lines
+from juzhen.mining.shard import COUNTS, WRITING
+
+FEWEST_ROWS, FEWEST_REFUSED = 0.1, 0.001
+"""Shares, of the rows that there would be without a fitted threshold and of the candidates that come to it, below which
+the pairs that it was fitted on are taken for others than those that are mined."""
+
+
+def report_lines(report: Mapping[str, Any]) -> list[str]:
+    """What `MiningResult.report` has counted, a line for each kind of number."""
+    sentences = [
+        "candidates: " + ", ".join(f"{count:,} {reason}" for reason, count in report["reasons"].items())
+    ]
+    sentences += [*filter(None, [fewer_line(report)])]
+    sentences += [
+        f"recall of the index of {name}: {100 * value:.2f} %"
+        for name, value in report["index_recall"].items()
+    ]
+    sentences += [
+        f"{name} reads queries behind {query!r} and documents behind {document!r}"
+        for name, (query, document) in report.get("prompts", {}).items()
+    ]
+    if (fitted := report.get("threshold")) is not None:
+        sentences.append(
+            f"threshold {fitted['value']:.4f}, fitted on {fitted['positives']:,} pairs with label 1, of which "
+            f"{100 * fitted['kept_positives']:.1f} % lie below, and {fitted['negatives']:,} with label 0, of which "
+            f"{100 * fitted['refused_negatives']:.1f} % do not"
+        )
+    before, after = report["known_before"], report["known_after"]
+    wrong, wrong_after = report["false_negatives_before"], report["false_negatives_after"]
+    if not before:
+        return [*sentences, "false negatives: no candidate of a query with two positives has a known label"]
+    right = before - wrong
+    rules = {"all rules": [wrong, wrong_after, right, right - (after - wrong_after)]}
+    if len(report["rules"]) < 2:
+        rules = {}
+    rules = report["rules"] | rules or {"no rule": [wrong, wrong_after, right, 0]}
+    sentences += [
+        f"where labels are known, {name}: {_of(through, answers)} answers kept by mistake, "
+        f"{_of(refused, negatives)} true negatives refused"
+        for name, (answers, through, negatives, refused) in rules.items()
+    ]
+    rate = f"{100 * wrong_after / after:.1f} % ({wrong_after:,} of {after:,})" if after else "none is kept"
+    return [
+        *sentences,
+        f"false negatives among candidates whose label is known: {100 * wrong / before:.1f} % ({wrong:,} of "
+        f"{before:,}) before these rules, {rate} after",
+    ]
+
+
+def fewer_line(report: Mapping[str, Any]) -> str:
+    """How many rows have fewer negatives than asked for, and how many positives no row; "" where all have enough."""
+    rows, reasons = report["rows"], report["reasons"]
+    parts = [f"{rows['fewer']:,} rows have fewer than {rows['negatives']} negatives"] if rows["fewer"] else []
+    parts += [f"{rows['none']:,} positives have none and no row"] if rows["none"] else []
+    if not parts:
+        return ""
+    refused = {name: count for name, count in reasons.items() if name != "kept"}
+    why = max(refused, key=lambda name: refused[name], default="")
+    why = (
+        f"most candidates are refused as {why} ({refused[why]:,})" if why else "there are no more candidates"
+    )
+    return f"{', '.join(parts)}: {why}; a larger depth or milder rules leave more"
+
+
+def misfit(report: Mapping[str, Any], calibrated_on: str | None) -> str | None:
+    """What tells that a fitted threshold does not fit what was mined, and the way out; None: it may fit."""
+    if (fitted := report.get("threshold")) is None:
+        return None
+    counts = report["left"]
+    rows, without, candidates, refused = (
+        counts[name] for name in ("rows", "rows_without", "candidates", "refused")
+    )
+    way_out = "calibrate on pairs of the same kind and field, or take --share or --threshold in its place"
+    start = (
+        f"--calibrate-on {calibrated_on}: the threshold {fitted['value']:.4f} refuses {_of(refused, candidates)} "
+        "candidates"
+    )
+    if rows < FEWEST_ROWS * without:
+        return f"{start} and leaves {_of(rows, without)} rows; {way_out}"
+    if refused < FEWEST_REFUSED * candidates:
+        return f"{start}, next to nothing; {way_out}"
+    return None
+
+
+def _of(part: int, total: int) -> str:
+    """A part, and its share: 967 of 1,086 (89.0 %)."""
+    return f"{part:,} of {total:,}" + (f" ({percent(part, total)})" if total else "")
+
 
 METADATA = b"juzhen"
 
 
 class MiningReport(dict[str, Any]):
-    """What `Mined.report` counts; `str` and `print` give it in sentences."""
+    """What `MiningResult.report` counts; `str` and `print` give it in sentences."""
 
     def __str__(self) -> str:
         return "\n".join(report_lines(self))
 
 
 @dataclass(frozen=True)
-class Mined:
+class MiningResult:
     """A finished mining.
 
-    portions  files of candidates, in the order of the queries
+    shards  files of candidates, in the order of the queries
     identity  all that decides them: options with the seed, digests of weights, texts and labels
     measured  what else was measured: threshold, recall of indexes
 
@@ -49,7 +136,7 @@ class Mined:
 
     ranking: RankingSet
     options: MiningOptions
-    portions: list[Path]
+    shards: list[Path]
     identity: Mapping[str, Any]
     measured: Mapping[str, Any]
 
@@ -67,17 +154,17 @@ class Mined:
         rows             pairs of a query and its positive by how many negatives they have: `enough`, `fewer` than
                          `options.negatives`, `none` at all; these have no row
         """
-        counts = [json.loads(pq.read_schema(path).metadata[COUNTS]) for path in self.portions]
+        counts = [json.loads(pq.read_schema(path).metadata[COUNTS]) for path in self.shards]
         reasons, usable = Counter[str](), Counter[str]()
-        for portion in counts:
-            reasons.update(portion["reasons"])
-            usable.update(portion["left"])
+        for shard in counts:
+            reasons.update(shard["reasons"])
+            usable.update(shard["left"])
         names = ("known_before", "false_negatives_before", "known_after", "false_negatives_after")
         counted = {
             "reasons": dict(sorted(reasons.items())),
-            **dict(zip(names, _sums(portion["known"] for portion in counts), strict=True)),
+            **dict(zip(names, _sums(shard["known"] for shard in counts), strict=True)),
             "rules": {
-                reason: _sums(portion["rules"][reason] for portion in counts)
+                reason: _sums(shard["rules"][reason] for shard in counts)
                 for reason in REASONS
                 if reason in counts[0]["rules"]
             },
@@ -110,7 +197,7 @@ class Mined:
         """The rows by numbers: a query, and documents, the positive first."""
         is_per_row = self.options.share_of == OWN
         chosen, masked = ("chosen_for", "masked_for") if is_per_row else ("chosen", "masked")
-        for path in self.portions:
+        for path in self.shards:
             columns = ["query", "document", "reason", chosen, masked]
             table = pq.read_table(path, columns=columns).to_pydict()
             # Query and positive, None: all of its positives → documents, None: the positive itself.
@@ -177,10 +264,10 @@ class Mined:
     def write_candidates(self, path: Path) -> None:
         """Writes all candidates as one file; its metadata hold what decides them, and the report."""
         metadata = json.dumps({**self.identity, "report": self.report()}, ensure_ascii=False, sort_keys=True)
-        schema = pq.read_schema(self.portions[0]).with_metadata({METADATA: metadata})
+        schema = pq.read_schema(self.shards[0]).with_metadata({METADATA: metadata})
         with atomic_write(path, "wb") as file, pq.ParquetWriter(file, schema, **WRITING) as writer:
-            for portion in self.portions:
-                table = pq.read_table(portion).replace_schema_metadata(schema.metadata)
+            for shard in self.shards:
+                table = pq.read_table(shard).replace_schema_metadata(schema.metadata)
                 writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
 

@@ -18,14 +18,148 @@ from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
 from juzhen.encoders.bundle import loads_elsewhere, write_encoder
 from juzhen.encoders.pair_encoder import PairEncoder
-from juzhen.encoders.pooling import unit
+from juzhen.encoders.parts import num_positions
+from juzhen.encoders.pooling import POOLINGS, unit
+from juzhen.encoders.proof import embedding_alone, layers_alone
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.export.folder import finished
 from juzhen.export.formats import SETTINGS, Format
-from juzhen.export.opened import Modules, open_export, read_settings, require_export
-from juzhen.export.proof import reference
-from juzhen.export.reasons import NEAR, reason_of
+from juzhen.export.loaders import Modules, open_export, read_settings, require_export
 from juzhen.export.remote import RemoteServer
+from juzhen.export.verification import reference
+
+SHARE = 0.1
+"""A mistake explains a vector if what it gives is ten times nearer than what is expected."""
+
+LENGTHS = (16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
+"""At which programs cut texts where nobody says otherwise."""
+
+NEAR = 0.05
+"""Difference up to which rounding of products is a reason."""
+
+
+def diagnose_mismatch(
+    encoder: SentenceEncoder,
+    texts: list[str],
+    row: int,
+    vector: np.ndarray,
+    expected: np.ndarray,
+    encode: Callable[[list[str]], np.ndarray],
+    *,
+    rounded: str,
+) -> str:
+    """The mistake that explains best what a way gave; "" where none does.
+
+    vector    of length 1, of text number `row`
+    expected  those of all texts
+    encode    the way, which is asked for this text alone
+    rounded   what is said where it rounds, and nothing else explains more; "": it should not
+    """
+    apart = float(np.abs(vector - expected[row]).max())
+    best, reason_text = SHARE * apart, ""
+    for reason, guess in _guesses(encoder, texts, row, expected):
+        distance = float(np.abs(vector - guess).max())
+        if distance < best:
+            best, reason_text = distance, reason
+            if best <= MOST_DIFFERENCE:
+                return reason_text
+    if reason_text:
+        return reason_text
+    if rounded and apart <= NEAR:
+        return rounded
+    try:
+        alone = unit(np.asarray(encode([texts[row]]), dtype=np.float32))[0]
+    except UserError:
+        return ""
+    if float(np.abs(alone - expected[row]).max()) <= MOST_DIFFERENCE:
+        return "batch: the text alone is right, beside others it is not"
+    return "precision: near, and no mistake explains it better" if apart <= NEAR else ""
+
+
+def _guesses(
+    encoder: SentenceEncoder, texts: list[str], row: int, expected: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
+    """What is said of a mistake, and the unit embedding that it gives."""
+    text, size = texts[row], expected.shape[1]
+
+    def cut(embedding: torch.Tensor) -> np.ndarray:
+        return unit(embedding.detach().cpu().float().numpy()[None, :size])[0]
+
+    for number in range(len(texts)):
+        if number != row:
+            yield f"order: it is the vector of text {number + 1}", expected[number]
+    for reason_text, reader in _prompts(encoder):
+        yield reason_text, cut(embedding_alone(reader, text))
+    for reason_text, changed in (
+        ("text: line feeds became blanks", text.replace("\n", " ")),
+        ("text: blanks at its ends are gone", text.strip()),
+        ("text: in lower case", text.lower()),
+        ("text: a line feed stands behind it", text + "\n"),
+    ):
+        if changed.strip() and changed != text:
+            yield reason_text, cut(embedding_alone(encoder, changed))
+    for reason_text, ids in _tokens(encoder, text):
+        yield reason_text, cut(_of_ids(encoder, ids))
+    tokens, layers = encoder.collate(encoder.tokenize([text])), layers_alone(encoder, text)
+    own, projected = encoder.pooling, encoder.projections
+    try:
+        for name, pooling in POOLINGS.items():
+            if name != own and not pooling.reads_first_layer:
+                encoder.pooling = name
+                yield f"pooling: {name} in the place of {own}", cut(encoder.pooled(layers, tokens)[0])
+        encoder.pooling = own
+        if projected:
+            encoder.projections = torch.nn.ModuleList()
+            if encoder.dim >= size:
+                yield "projections: left out", cut(encoder.pooled(layers, tokens)[0])
+    finally:
+        encoder.pooling, encoder.projections = own, projected
+
+
+def _prompts(encoder: SentenceEncoder) -> Iterator[tuple[str, SentenceEncoder]]:
+    """The encoder behind each other prompt that a program could have put there."""
+    pooling = encoder.prompt
+    wrong = {"prompt: none stands before it": ""} if pooling else {}
+    wrong |= {
+        f"prompt: {name} ({text!r}) stands before it": text
+        for name, text in encoder.prompts.texts.items()
+        if text != pooling
+    }
+    wrong |= {"prompt: it stands there twice": pooling + pooling} if pooling else {}
+    for reason_text, text in wrong.items():
+        try:
+            yield reason_text, encoder.with_prompt(prompt=text)
+        except UserError:
+            continue  # there is no room for it
+
+
+def _tokens(encoder: SentenceEncoder, text: str) -> Iterator[tuple[str, list[int]]]:
+    """The text as other token numbers: without special tokens, and cut elsewhere."""
+    tokenizer, most = encoder.tokenizer, num_positions(encoder.backbone)
+    (prompted,) = encoder.prompted([text])
+    ids_of_all = tokenizer(prompted, verbose=False)["input_ids"]
+    bare = tokenizer(prompted, add_special_tokens=False, verbose=False)["input_ids"][: encoder.max_length]
+    if bare and len(bare) < len(ids_of_all):
+        yield "special tokens: none stand around it", bare
+        yield "special tokens: the first is missing", ids_of_all[1 : encoder.max_length]
+        yield (
+            "special tokens: the last is missing",
+            ids_of_all[: min(len(ids_of_all) - 1, encoder.max_length)],
+        )
+    for length in (*LENGTHS, most):
+        if length and length != encoder.max_length and length < max(len(ids_of_all), encoder.max_length):
+            ids = tokenizer(prompted, truncation=True, max_length=length, verbose=False)["input_ids"]
+            is_other = len(ids) != min(len(ids_of_all), encoder.max_length)
+            if is_other and (most is None or length <= most):
+                yield f"truncation: it is cut to {length} tokens, the encoder reads {encoder.max_length}", ids
+    if len(ids_of_all) > encoder.max_length and (most is None or len(ids_of_all) <= most):
+        yield f"truncation: it is whole, the encoder reads {encoder.max_length} tokens of it", ids_of_all
+
+
+@torch.no_grad()
+def _of_ids(encoder: SentenceEncoder, ids: list[int]) -> torch.Tensor:
+    return encoder(encoder.collate([ids]))[0]
+
 
 Encode = Callable[[list[str]], np.ndarray]
 
@@ -34,11 +168,11 @@ ROUNDED = {
     BackendName.ONNX_INT8: "precision: products in 8 bits",
 }
 PADDED, PACKED, THEIRS = "torch-padded", "torch", "sentence-transformers"
-WAYS = (PADDED, PACKED, *list(BackendName)[1:], THEIRS)
+BACKENDS = (PADDED, PACKED, *list(BackendName)[1:], THEIRS)
 
 
 @dataclass(frozen=True)
-class Way:
+class BackendResult:
     """What one way gave.
 
     Attributes:
@@ -62,7 +196,7 @@ class Way:
         return asdict(self)
 
 
-def compare_ways(
+def compare_backends(
     encoder: Any,
     texts: Sequence[str],
     *,
@@ -70,7 +204,7 @@ def compare_ways(
     key: str | None = None,
     only: Collection[str] | None = None,
     on_way: Callable[[str], None] = lambda name: None,
-) -> list[Way]:
+) -> list[BackendResult]:
     """Compare each way that is installed with transformers, one text at a time.
 
     Args:
@@ -78,7 +212,7 @@ def compare_ways(
         texts: What is encoded; a cross-encoder scores each with the one at the same place from the end.
         beside: Further ways: folders of exports, addresses of servers.
         key: For the servers among them.
-        only: The names of WAYS that are computed; None: all.
+        only: The names of BACKENDS that are computed; None: all.
         on_way: Called with the name of each before it is computed.
 
     Returns:
@@ -132,34 +266,37 @@ def _compared(
     on_way: Callable[[str], None],
     *,
     asked: bool = False,
-) -> Way:
+) -> BackendResult:
     """What a way gives. asked: it was named by its place, and fails if nothing can be computed."""
     on_way(name)
     computed = _computed(name, open_way, texts, axes=2, asked=asked)
-    if isinstance(computed, Way):
+    if isinstance(computed, BackendResult):
         return computed
     encode, vectors = computed
     size = min(vectors.shape[1], expected.shape[1])
     apart = np.abs(unit(vectors)[:, :size] - unit(expected[:, :size])).max(1)
     if vectors.shape[1] != expected.shape[1]:
         reason = f"dimensions: {vectors.shape[1]} numbers, the encoder gives {expected.shape[1]}"
-        return Way(name, float(apart.max()), len(texts), texts[0], reason, failed=True)
+        return BackendResult(name, float(apart.max()), len(texts), texts[0], reason, failed=True)
     rows = np.flatnonzero(~(apart <= MOST_DIFFERENCE))
     largest = float(apart.max())
     if not len(rows):
-        return Way(name, largest, reason=_length(encoder, texts[0], vectors[0]))
+        return BackendResult(name, largest, reason=_length(encoder, texts[0], vectors[0]))
     row = int(rows[0])
-    reason = reason_of(
+    reason = diagnose_mismatch(
         encoder, texts, row, unit(vectors[row : row + 1])[0], expected, encode, rounded=rounded
     )
     failed = reason != rounded or not rounded or largest > NEAR
-    return Way(name, largest, len(rows), texts[row], reason, failed)
+    return BackendResult(name, largest, len(rows), texts[row], reason, failed)
 
 
 def _computed(
     name: str, open_way: Callable[[], Callable[[Any], Any]], rows: Sequence[Any], *, axes: int, asked: bool
-) -> tuple[Callable[[Any], Any], np.ndarray] | Way:
-    """The way, opened, and its vectors or scores; a Way without numbers where it gives no finite ones for each row."""
+) -> tuple[Callable[[Any], Any], np.ndarray] | BackendResult:
+    """Open a backend and compute with it.
+
+    Returns: its function and vectors or scores; a result without numbers if they are not finite.
+    """
     is_open = False
     try:
         encode = open_way()
@@ -172,7 +309,7 @@ def _computed(
             )
         require_finite(numbers, rows, giver=name)
     except UserError as error:
-        return Way(name, None, reason=str(error), failed=asked or is_open)
+        return BackendResult(name, None, reason=str(error), failed=asked or is_open)
     return encode, numbers
 
 
@@ -252,7 +389,7 @@ def _compare_pairs(
     beside: Sequence[str],
     only: Collection[str] | None,
     on_way: Callable[[str], None],
-) -> list[Way]:
+) -> list[BackendResult]:
     """Scores of each text with the one at the same place from the end, by the ways that a cross-encoder has."""
     pairs = list(zip(texts, texts[::-1], strict=True))
     expected = np.array([encoder.score([pair], show_progress=False)[0] for pair in pairs])
@@ -269,7 +406,7 @@ def _compare_pairs(
         for name, open_way in ways.items():
             on_way(name)
             computed = _computed(name, open_way, pairs, axes=1, asked=name in beside)
-            if isinstance(computed, Way):
+            if isinstance(computed, BackendResult):
                 results.append(computed)
                 continue
             scores = computed[1]
@@ -278,7 +415,7 @@ def _compare_pairs(
             text = " | ".join(pairs[rows[0]]) if len(rows) else None
             reason = _rounded(name) if text else ""
             failed = bool(text) and not (reason and apart.max() <= NEAR)
-            results.append(Way(name, float(apart.max()), len(rows), text, reason, failed))
+            results.append(BackendResult(name, float(apart.max()), len(rows), text, reason, failed))
     return results
 
 

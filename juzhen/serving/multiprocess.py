@@ -14,14 +14,14 @@ from multiprocessing.process import BaseProcess
 
 from juzhen.core.errors import UserError
 from juzhen.core.machine import limit_threads, num_cores
-from juzhen.serving.door import log_event
-from juzhen.serving.metrics import COUNTS_VARIABLE
+from juzhen.serving.batching import COUNTS_VARIABLE
+from juzhen.serving.middleware import log_event
 from juzhen.serving.models import ServedModels
 from juzhen.serving.server import bind, run
 from juzhen.serving.settings import Keys, Limits
 
 
-def bind_several(host: str, port: int, processes: int) -> list[socket.socket]:
+def bind_workers(host: str, port: int, processes: int) -> list[socket.socket]:
     """Listening sockets of one address, among which Linux spreads connections.
 
     Raises UserError where the address cannot be had, and on other systems.
@@ -33,7 +33,7 @@ def bind_several(host: str, port: int, processes: int) -> list[socket.socket]:
     return [bind(host, port, shared=True) for _ in range(processes)]
 
 
-def run_several(
+def serve_workers(
     load: Callable[[], ServedModels], sockets: list[socket.socket], *, limits: Limits, keys: Keys
 ) -> None:
     """Serves with a process for each socket, and each loads the models for itself.

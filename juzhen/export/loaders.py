@@ -48,7 +48,7 @@ class ScoreSettings(GraphSettings):
     grades: list[Number]
 
 
-class Opened(Protocol):
+class ExportedModel(Protocol):
     """What an export gives. by: the program that computes it."""
 
     by: str
@@ -62,7 +62,7 @@ class Opened(Protocol):
         """One score for each pair, higher = closer."""
 
 
-def open_export(folder: str | Path) -> Opened:
+def open_export(folder: str | Path) -> ExportedModel:
     """Open what an export holds.
 
     Raises:
