@@ -15,7 +15,7 @@ import pytest
 from juzhen.cli.main import main
 from juzhen.core import atomic_write
 from juzhen.core.errors import UserError
-from juzhen.index import Index, Rows, add, build, quick_files, remove, writing
+from juzhen.index import Index, Rows, add, build, derived_files, remove, writing
 from juzhen.index.derived_files import WRITTEN
 from juzhen.index.store import DATABASE, Store
 
@@ -312,7 +312,7 @@ def test_where_nothing_can_be_written_texts_are_compared_one_by_one(
     exact = encoder.search(QUERIES, encoder.encode_document(TEXTS), COUNT)
     with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as other:
         if reason == "only read":
-            monkeypatch.setattr(quick_files, "claim_dir", lambda path: refuse(errno.EROFS))
+            monkeypatch.setattr(derived_files, "claim_dir", lambda path: refuse(errno.EROFS))
         else:
             other.execute("BEGIN IMMEDIATE")
         with Index.open(folder, encoder) as index:
