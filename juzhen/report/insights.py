@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from juzhen.core.kinds import main_metric_keys
-from juzhen.core.result import Result, nested_name, without_size
+from juzhen.core.result import Result, without_size
 from juzhen.core.text import time_in_words
 from juzhen.identity import PROMPT_KEYS, deciding_choices
 from juzhen.report.leaks import Leak
@@ -341,26 +341,27 @@ class Curve(NamedTuple):
 
 def curves(matrix: Matrix) -> list[Curve]:
     """One for each row and shown column that was scored at several sizes."""
-    return [
-        Curve(row, column, cells)
-        for row in matrix.rows
-        for column in matrix.columns
-        if len(cells := dict(_cells(row, column))) > 1
-    ]
+    found = []
+    for row in matrix.rows:
+        by_column: dict[str, dict[int | None, Cell]] = {}
+        for key, cell in row.cells.items():
+            column, dim = without_size(key)
+            by_column.setdefault(column, {})[dim] = cell
+        for column in matrix.columns:
+            cells = by_column.get(column, {})
+            if len(cells) > 1:
+                found.append(Curve(row, column, {dim: cells[dim] for dim in _rising(cells)}))
+    return found
 
 
-def _cells(row: Row, column: str) -> Iterator[tuple[int | None, Cell]]:
-    sizes = {without_size(key) for key in row.cells}
-    for dim in sorted(dim for name, dim in sizes if name == column and dim is not None):
-        yield dim, row.cells[nested_name(column, dim)]
-    if column in row.cells:
-        yield None, row.cells[column]
+def _rising(sizes: Iterable[int | None]) -> list[int | None]:
+    """Sizes in order, whole embeddings last."""
+    return sorted(sizes, key=lambda dim: (dim is None, dim or 0))
 
 
 def all_sizes(drawn: list[Curve]) -> list[int | None]:
     """Every size that some curve has, rising, whole embeddings last."""
-    sizes = {dim for curve in drawn for dim in curve.cells}
-    return [*sorted(dim for dim in sizes if dim is not None), None]
+    return _rising({None, *(dim for curve in drawn for dim in curve.cells)})
 
 
 def size_tables(matrix: Matrix) -> list[ReportTable]:

@@ -392,10 +392,12 @@ def _columns(
             f"--split {split}: no result has a score of that split; leave it out, or take another"
         )
     filled = {column: sum(column in row.cells for row in rows) for column in scored}
-    sets = dict.fromkeys(column.split("/")[1] for column in scored)
+    by_set: dict[str, list[str]] = {}
+    for column in scored:
+        by_set.setdefault(column.split("/")[1], []).append(column)
     columns: list[str] = []
-    for name in [*(name for name in in_order if name in sets), *sorted(sets.keys() - {*in_order})]:
-        candidates = [column for column in scored if column.split("/")[1] == name]
+    for name in [*(name for name in in_order if name in by_set), *sorted(by_set.keys() - {*in_order})]:
+        candidates = by_set[name]
         preferred = [f"{side}/{name}" for side in SPLITS if f"{side}/{name}" in candidates]
         candidates = [*preferred, *(column for column in candidates if column not in preferred)]
         if split is None:
