@@ -28,11 +28,7 @@ def calibrate(
             help="tables of pairs, instead of the sets of the run; dev.csv and test.csv of a folder are one set",
         ),
     ] = None,
-    columns: options.Columns = None,
-    header: options.Header = None,
-    sheet: options.Sheet = None,
-    split_cells: options.SplitCells = None,
-    on_bad_row: options.OnBadRow = "error",
+    table: options.TableOptions = options.AS_IT_LOOKS,
     sets: options.FittedSets = None,
     data_dir: options.RunDataDir = None,
     output: Annotated[
@@ -56,14 +52,9 @@ def calibrate(
     juzhen calibrate builtin/mini_zh --data pairs.csv
     juzhen score runs/NAME --calibration runs/NAME/analysis/calibration-lcqmc.json --file pairs.tsv
     """
-    of_files = {
-        "--columns": columns,
-        "--header": header,
-        "--sheet": sheet,
-        "--split-cells": split_cells,
-        "--on-bad-row": None if on_bad_row == "error" else on_bad_row,
-    }
-    foreign = {"--sets": sets, "--data-dir": data_dir} if data else of_files
+    usual = vars(options.TableOptions())
+    of_files = {option: None if value == usual[option] else value for option, value in vars(table).items()}
+    foreign = {"sets": sets, "data_dir": data_dir} if data else of_files
     for option, value in foreign.items():
         if value is not None:
             reason = (
@@ -71,7 +62,7 @@ def calibrate(
                 if data
                 else "it needs --data FILE. Name the file"
             )
-            raise UserError(f"{option}: {reason}")
+            raise UserError(f"--{option.replace('_', '-')}: {reason}")
     if not no_plot:
         options.require_matplotlib(", or leave it out with --no-plot")
     from juzhen.calibration.run_scores import (
@@ -82,7 +73,6 @@ def calibrate(
         fitted_sets,
         require_same_weights,
     )
-    from juzhen.data.tables import TableReading, parse_columns
     from juzhen.encoders.locate import ENCODER_FOLDER
     from juzhen.evaluation.decisions import DECIDED
     from juzhen.report.table import ReportTable, decision_table, show_tables
@@ -90,10 +80,7 @@ def calibrate(
     scored: ScoredEncoder
     if data:
         without_hub()
-        reading = TableReading(
-            parse_columns(columns), header, sheet=sheet, split_cells=split_cells, on_bad_row=on_bad_row
-        )
-        scored = files = ScoredFiles(run, data, reading=reading, batch_tokens=batch_tokens)
+        scored = files = ScoredFiles(run, data, reading=table.reading, batch_tokens=batch_tokens)
         is_run = (Path(run) / ENCODER_FOLDER).is_dir()
         names, place = [*files.sets], Path(run) if is_run else data[0].parent
     else:
@@ -119,6 +106,6 @@ def calibrate(
         notes.append(f"{name}: {report['how']}")
         decisions.append((name, Threshold(**report["threshold"])))
     head = ("set", "rows", "scaling", "T or a, b", "ECE", "Brier", "NLL")
-    table = ReportTable("scalings", "", "", head, [tuple(row) for row in rows])
-    show_tables([table, decision_table(decisions)], notes)
+    scalings = ReportTable("scalings", "", "", head, [tuple(row) for row in rows])
+    show_tables([scalings, decision_table(decisions)], notes)
     print(f"written to {folder}", file=sys.stderr)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from juzhen.cli.options import Columns, Encoder, Header, OnBadRow, Quoted, Sheet
+from juzhen.cli.options import AS_IT_LOOKS, Encoder, TableOptions
 from juzhen.core.process import without_hub
 from juzhen.core.text import percent
 
 if TYPE_CHECKING:
+    from juzhen.data.tables import TableReading
     from juzhen.evaluation.known_characters import KnownCharacters
     from juzhen.report.table import ReportTable
 
@@ -33,11 +34,7 @@ def characters(
     ] = None,
     *,
     limit: Annotated[int, Option(min=1, help="texts that are looked at, spread over the file")] = LIMIT,
-    columns: Columns = None,
-    header: Header = None,
-    quoted: Quoted = None,
-    sheet: Sheet = None,
-    on_bad_row: OnBadRow = "error",
+    table: TableOptions = AS_IT_LOOKS,
     as_json: Annotated[bool, Option("--json", help="one object of JSON with all characters")] = False,
 ) -> None:
     """Which characters an encoder does not know, and what it makes of other forms of a text.
@@ -52,7 +49,7 @@ def characters(
     juzhen characters runs/NAME questions.txt
     juzhen characters runs/NAME faq.csv --columns text=问题 --json
     """
-    texts = None if file is None else _texts(file, limit, columns, header, quoted, sheet, on_bad_row)
+    texts = None if file is None else _texts(file, limit, table.reading)
     without_hub()
     from juzhen.evaluation.known_characters import known_characters, known_groups
     from juzhen.families.registry import open_encoder
@@ -67,28 +64,13 @@ def characters(
     show_tables(_tables(found), _notes(found))
 
 
-def _texts(
-    file: Path,
-    limit: int,
-    columns: str | None,
-    header: bool | None,
-    quoted: bool | None,
-    sheet: str | None,
-    on_bad_row: OnBadRow,
-) -> list[str]:
+def _texts(file: Path, limit: int, reading: "TableReading") -> list[str]:
     """Texts of a file, each once, spread over it."""
-    from juzhen.data.tables import (
-        TableReading,
-        column_values,
-        good_texts,
-        parse_columns,
-        read_texts,
-        require_fields,
-    )
+    from juzhen.data.tables import column_values, good_texts, read_texts, require_fields, with_split_cells
 
-    reading = TableReading(parse_columns(columns), header, quoted, sheet, None, on_bad_row)
     require_fields(reading, "text")
     table, place = read_texts(file, reading)
+    table = with_split_cells(table, [place], reading.split_cells)
     chosen, faults = good_texts(table, [place], reading)
     if faults:
         print(f"note: {file}: {len(faults):,} faulty rows are left out", file=sys.stderr)

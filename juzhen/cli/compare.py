@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 MOST_SETS = 3
 """Sets whose pairs are listed without --sets."""
 FEW_ROWS = 50
-FEW_ROWS = 50
 LONGEST = 60
 """Characters of a text in a list of pairs; --csv has them whole."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -186,8 +185,6 @@ def _beside(
         "Differences to A ×100, with 95 % intervals over rows, paired. A difference is undecided where its interval "
         "holds 0; intervals are not corrected for their number, and say nothing about other seeds."
     )
-    if any(len(frame) < FEW_ROWS for frame in frames.values()):
-        note += f" Of fewer than {FEW_ROWS} rows an interval of correlations covers about 90 %."
     if any(len(frame) < FEW_ROWS for frame in frames.values()):
         note += f" Of fewer than {FEW_ROWS} rows an interval of correlations covers about 90 %."
     columns_of_gaps = ("set", "measure", "of", "A", "the other", "difference", "95 %", "verdict")

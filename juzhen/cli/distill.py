@@ -42,11 +42,7 @@ def distill(
     ] = None,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
-    columns: options.Columns = None,
-    header: options.Header = None,
-    sheet: options.Sheet = None,
-    split_cells: options.SplitCells = None,
-    on_bad_row: options.OnBadRow = "error",
+    table: options.TableOptions = options.AS_IT_LOOKS,
     limit: Annotated[
         int | None, Option(min=2, help="at most so many pairs, with --triplets rows, drawn at random")
     ] = None,
@@ -68,11 +64,8 @@ def distill(
     from juzhen.distillation.graded_sets import Triplets, graded, open_teacher, pairs_to_grade, write_set
 
     folder = options.data_folder(data_dir)
-    from juzhen.data.tables import TableReading, parse_columns
-
-    reading = TableReading(parse_columns(columns), header, sheet=sheet, split_cells=split_cells)
-    where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": on_bad_row}
-    config, examples = read_set(dataset, split, out=out, reading=reading, **where)
+    where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": table.on_bad_row}
+    config, examples = read_set(dataset, split, out=out, reading=table.reading, **where)
     rows = Triplets.of(examples, limit=limit, seed=seed) if triplets else None
     pairs = rows.pairs if rows else pairs_to_grade(examples, limit=limit, seed=seed)
     scorer = open_teacher(teacher, grade=grade, fuse=fuse, examples=examples)

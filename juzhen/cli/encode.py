@@ -9,19 +9,15 @@ from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
 from juzhen.cli.options import (
+    AS_IT_LOOKS,
     BATCH_TOKENS,
     Backend,
     BatchTokens,
     Cache,
-    Columns,
     Encoder,
-    Header,
     LongTexts,
-    OnBadRow,
     Overlap,
-    Quoted,
-    Sheet,
-    SplitCells,
+    TableOptions,
     TruncateDim,
 )
 from juzhen.core.atomic_write import atomic_write
@@ -66,12 +62,7 @@ def encode(
     prompt: Annotated[
         str | None, Option(metavar="TEXT", help="this before every line; '' for nothing")
     ] = None,
-    columns: Columns = None,
-    header: Header = None,
-    quoted: Quoted = None,
-    sheet: Sheet = None,
-    split_cells: SplitCells = None,
-    on_bad_row: OnBadRow = "error",
+    table: TableOptions = AS_IT_LOOKS,
     long_texts: LongTexts = "cut",
     overlap: Overlap = None,
     cut_report: Annotated[
@@ -94,10 +85,8 @@ def encode(
     """
     from juzhen.data.readers import plain_name
     from juzhen.data.tables import (
-        TableReading,
         column_values,
         good_texts,
-        parse_columns,
         read_texts,
         require_fields,
         with_split_cells,
@@ -120,14 +109,14 @@ def encode(
     check_overwritable(
         output, *([kept_ranges] if writes_ranges else []), *([cut_report] if cut_report else [])
     )
-    reading = TableReading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
+    reading = table.reading
     require_fields(reading, "text")
-    table, place = read_texts(file, reading, content=_standard_input() if is_stream else None)
-    print("".join(f"note: {note}\n" for note in table.notes), end="", file=sys.stderr)
-    table = with_split_cells(table, [place], split_cells)
-    chosen, faults = good_texts(table, [place], reading)
-    values = column_values(table, place)
-    texts, line_numbers = [values[row] for row in chosen], table.lines[chosen].tolist()
+    read, place = read_texts(file, reading, content=_standard_input() if is_stream else None)
+    print("".join(f"note: {note}\n" for note in read.notes), end="", file=sys.stderr)
+    read = with_split_cells(read, [place], reading.split_cells)
+    chosen, faults = good_texts(read, [place], reading)
+    values = column_values(read, place)
+    texts, line_numbers = [values[row] for row in chosen], read.lines[chosen].tolist()
     without_hub()
     import numpy as np
 

@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
 from juzhen.cli.options import (
+    AS_IT_LOOKS,
     BATCH_TOKENS,
     Backend,
     BatchTokens,
@@ -16,11 +17,9 @@ from juzhen.cli.options import (
     Columns,
     Header,
     LongTexts,
-    OnBadRow,
     Overlap,
-    Quoted,
     Sheet,
-    SplitCells,
+    TableOptions,
     TruncateDim,
 )
 from juzhen.core.errors import UserError
@@ -69,12 +68,7 @@ def build(
     text: TextColumn = None,
     id_column: IdColumn = None,
     metadata: Metadata = None,
-    columns: Columns = None,
-    header: Header = None,
-    quoted: Quoted = None,
-    sheet: Sheet = None,
-    split_cells: SplitCells = None,
-    on_bad_row: OnBadRow = "error",
+    table: TableOptions = AS_IT_LOOKS,
     tokens: Annotated[
         Literal["characters", "jieba"],
         Option(help="Chinese terms of BM25: characters and their pairs, or words"),
@@ -116,11 +110,9 @@ def build(
     juzhen index build indexes/laws runs/NAME laws.jsonl --id title --chunk-tokens 200 --overlap 20
     """
     _check_passages(long_texts, chunk_tokens, overlap, late, backend, workers, cache)
-    from juzhen.data.tables import TableReading, parse_columns
     from juzhen.index.writing import read_rows
 
-    reading = TableReading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
-    rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
+    rows = read_rows(file, table.reading, text=text, id_column=id_column, metadata=metadata or ())
     print("".join(f"note: {note}\n" for note in rows.notes), end="", file=sys.stderr)
     without_hub()
     from juzhen.index.writing import PassageSettings
@@ -158,12 +150,7 @@ def add(
     text: TextColumn = None,
     id_column: IdColumn = None,
     metadata: Metadata = None,
-    columns: Columns = None,
-    header: Header = None,
-    quoted: Quoted = None,
-    sheet: Sheet = None,
-    split_cells: SplitCells = None,
-    on_bad_row: OnBadRow = "error",
+    table: TableOptions = AS_IT_LOOKS,
     backend: Backend = BackendName.TORCH,
     batch_tokens: BatchTokens = BATCH_TOKENS,
     workers: Workers = None,
@@ -176,11 +163,9 @@ def add(
 
     juzhen index add indexes/faq runs/NAME more.csv --text question --id number --metadata answer
     """
-    from juzhen.data.tables import TableReading, parse_columns
     from juzhen.index.writing import read_rows
 
-    reading = TableReading(parse_columns(columns), header, quoted, sheet, split_cells, on_bad_row)
-    rows = read_rows(file, reading, text=text, id_column=id_column, metadata=metadata or ())
+    rows = read_rows(file, table.reading, text=text, id_column=id_column, metadata=metadata or ())
     print("".join(f"note: {note}\n" for note in rows.notes), end="", file=sys.stderr)
     without_hub()
     from juzhen.index.writing import add as add_rows

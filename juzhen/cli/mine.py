@@ -104,11 +104,7 @@ def mine(
     document_prompt: Annotated[str | None, Option(help="prompt of the encoder, such as document")] = None,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
-    columns: options.Columns = None,
-    header: options.Header = None,
-    sheet: options.Sheet = None,
-    split_cells: options.SplitCells = None,
-    on_bad_row: options.OnBadRow = "error",
+    table: options.TableOptions = options.AS_IT_LOOKS,
     cache: options.Cache = None,
     seed: options.Seed = options.SEED,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
@@ -143,11 +139,8 @@ def mine(
     from juzhen.mining.result import misfit, report_lines
 
     folder = options.data_folder(data_dir)
-    where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": on_bad_row}
-    from juzhen.data.tables import TableReading, parse_columns
-
-    reading = TableReading(parse_columns(columns), header, sheet=sheet, split_cells=split_cells)
-    config, examples = read_set(dataset, split, out=out, reading=reading, **where)
+    where: dict[str, Any] = {"data_dir": folder, "config_dir": config_dir, "on_bad_row": table.on_bad_row}
+    config, examples = read_set(dataset, split, out=out, reading=table.reading, **where)
     pairs = None if calibrate_on is None else read_set(calibrate_on, "dev", **where)[1]
     sets = ConfiguredSets(DATASETS, folder, config_dir=config_dir) if keep_out else None
     for source in (*sources, *filter(None, [judge])):

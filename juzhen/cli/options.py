@@ -3,15 +3,23 @@
 A metavar that ends in … takes every word up to the next option: `--sets lcqmc atec`.
 """
 
+import inspect
 import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 from typer import Argument, Option
 
 from juzhen.backends.names import BackendName
 from juzhen.core.errors import UserError, require_packages
 from juzhen.core.text import LARGEST
+
+if TYPE_CHECKING:  # it loads numpy
+    from juzhen.data.tables import TableReading
 
 SEED = 42
 BATCH_TOKENS = 16384
@@ -118,6 +126,90 @@ Reference = Annotated[
 ]
 Leaks = Annotated[Path | None, Option(help="audit of leaks", show_default="results/leaks/pairs.json")]
 Title = Annotated[str, Option(help="of the page")]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Options of verbs that read a table; the defaults recognise it."""
+
+    columns: Columns = None
+    header: Header = None
+    quoted: Quoted = None
+    sheet: Sheet = None
+    split_cells: SplitCells = None
+    on_bad_row: OnBadRow = "error"
+
+    @property
+    def reading(self) -> "TableReading":
+        """How the table is read."""
+        from juzhen.data.tables import TableReading, parse_columns
+
+        return TableReading(**vars(self) | {"columns": parse_columns(self.columns)})
+
+
+AS_IT_LOOKS = TableOptions()
+
+
+def flat_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Replace parameters that are dataclasses by their fields, as options of their own.
+
+    The help of an option is its line under `Args:` in the docstring of the dataclass, unless the field is annotated
+    with an option of its own.
+
+    Args:
+        function: A verb. It is called with an object of each dataclass.
+    """
+    signature = inspect.signature(function)
+    groups = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if is_dataclass(parameter.annotation)
+    }
+    if not groups:
+        return function
+
+    def called(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{each: values.pop(each) for each in _options_of(kind)})
+        function(**values)
+
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        parameters += _options_of(groups[name]).values() if name in groups else [parameter]
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    called.__doc__ = function.__doc__
+    return called
+
+
+@cache
+def _options_of(kind: type) -> dict[str, inspect.Parameter]:
+    """Name of a field → the parameter that typer reads."""
+    hints, about = get_type_hints(kind, include_extras=True), described_args(kind.__doc__ or "")
+    parameters = {}
+    for field in fields(kind):
+        hint = hints[field.name]
+        if get_origin(hint) is not Annotated:
+            hint = Annotated[hint, Option(help=about[field.name])]
+        parameters[field.name] = inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hint,
+        )
+    return parameters
+
+
+def described_args(docstring: str) -> Mapping[str, str]:
+    """Read the lines under `Args:` of a docstring.
+
+    >>> described_args("Sum.\\n\\nArgs:\\n    a: One number,\\n        or several.\\n    b: Another.\\n")
+    {'a': 'One number, or several.', 'b': 'Another.'}
+    """
+    _, _, after = inspect.cleandoc(docstring).partition("\nArgs:\n")
+    block = re.split(r"^\S", after, maxsplit=1, flags=re.MULTILINE)[0]
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", block, flags=re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
 
 
 def data_folder(folder: Path | None, *, may_lack: bool = False) -> Path:

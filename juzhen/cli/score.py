@@ -1,8 +1,9 @@
 """`juzhen score`: similarity of sentence pairs."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -13,15 +14,37 @@ from juzhen.cli.options import (
     Backend,
     BatchTokens,
     Cache,
-    Header,
-    OnBadRow,
-    Quoted,
-    Sheet,
-    SplitCells,
+    TableOptions,
     TruncateDim,
 )
 from juzhen.core.errors import UserError
 from juzhen.core.process import without_hub
+
+if TYPE_CHECKING:  # it loads numpy
+    from juzhen.data.tables import TableReading
+
+
+@dataclass(frozen=True)
+class PairTableOptions(TableOptions):
+    """Options of a verb that reads a table of pairs."""
+
+    columns: Annotated[  # type: ignore[assignment]
+        list[str] | None,
+        Option(
+            metavar="FIELD=COLUMN,… or COLUMN COLUMN…",
+            help="the two text columns, by name, or by number from 1: text_a=问题,text_b=相似问, or 问题 相似问",
+            show_default="as they look",
+        ),
+    ] = None
+
+    @property
+    def reading(self) -> "TableReading":
+        from juzhen.data.tables import TableReading, parse_columns
+
+        return TableReading(**vars(self) | {"columns": parse_columns(self.columns, ("text_a", "text_b"))})
+
+
+AS_PAIRS_LOOK = PairTableOptions()
 
 
 def score(
@@ -32,19 +55,7 @@ def score(
         Path | None,
         Option(help="table of pairs: .csv, .tsv, .txt, .jsonl, .parquet, .xlsx; UTF-8, UTF-16 or GBK"),
     ] = None,
-    columns: Annotated[
-        list[str] | None,
-        Option(
-            metavar="FIELD=COLUMN,… or COLUMN COLUMN…",
-            help="the two text columns, by name, or by number from 1: text_a=问题,text_b=相似问, or 问题 相似问",
-            show_default="as they look",
-        ),
-    ] = None,
-    header: Header = None,
-    quoted: Quoted = None,
-    sheet: Sheet = None,
-    split_cells: SplitCells = None,
-    on_bad_row: OnBadRow = "error",
+    table: PairTableOptions = AS_PAIRS_LOOK,
     output: Annotated[
         Path | None,
         Option(help="where to write", show_default="<file>.scored beside the file, of its format"),
@@ -119,11 +130,7 @@ def score(
     elif words:
         raise UserError("--words shows the tokens of one pair; give two sentences")
     elif file is not None and not pair:
-        from juzhen.data.tables import TableReading, parse_columns
-
-        chosen = parse_columns(columns, ("text_a", "text_b"))
-        reading = TableReading(chosen, header, quoted, sheet, split_cells, on_bad_row)
-        written = score_table(scorer, file, reading, output=output, score_column=score_column)
+        written = score_table(scorer, file, table.reading, output=output, score_column=score_column)
         print(f"written to {written}", file=sys.stderr)
     else:
         raise UserError(

@@ -45,11 +45,7 @@ def space(
         Option(help="of the points", show_default="class, of one set that has them"),
     ] = None,
     seed: options.Seed = options.SEED,
-    columns: options.Columns = None,
-    header: options.Header = None,
-    sheet: options.Sheet = None,
-    split_cells: options.SplitCells = None,
-    on_bad_row: options.OnBadRow = "error",
+    table: options.TableOptions = options.AS_IT_LOOKS,
     data_dir: options.DataDir = None,
     config_dir: options.ConfigDir = None,
     batch_tokens: options.BatchTokens = options.BATCH_TOKENS,
@@ -72,7 +68,6 @@ def space(
     check_overwritable(*(path for path in (out / "index.html", out / "space.svg", json) if path))
     without_hub()
     from juzhen.data.rows import ConfiguredSets
-    from juzhen.data.tables import TableReading, parse_columns
     from juzhen.evaluation.space import MAPS, require_sets, require_vectors, starting_encoder, study
     from juzhen.evaluation.text_sets import read_text_sets
     from juzhen.report.space_page import number_text, write_space
@@ -80,13 +75,10 @@ def space(
     sources = [encoder, *([other] if other else [])]
     require_vectors(*sources)
     configured = ConfiguredSets(
-        DATASETS, options.data_folder(data_dir), config_dir=config_dir, on_bad_row=on_bad_row
-    )
-    reading = TableReading(
-        parse_columns(columns), header, sheet=sheet, split_cells=split_cells, on_bad_row=on_bad_row
+        DATASETS, options.data_folder(data_dir), config_dir=config_dir, on_bad_row=table.on_bad_row
     )
     sets = read_text_sets(
-        data or ["demo_sts"], configured, split=split, most=texts, seed=seed, reading=reading
+        data or ["demo_sts"], configured, split=split, most=texts, seed=seed, reading=table.reading
     )
     configured.tell_dropped()
     methods = tuple(dict.fromkeys(maps or MAPS))
@@ -97,14 +89,14 @@ def space(
     numbers = studied.plain()
     for name, of_runs in studied.numbers.items():
         head = ["measure", *studied.runs] if len(studied.numbers) == 1 else [name, *studied.runs]
-        table = [
+        lines = [
             [measure, *(number_text(values.get(measure)) for values in of_runs), meaning]
             for measure, meaning in studied.meanings.items()
             if any(values.get(measure) is not None for values in of_runs)
         ]
         for measure, value in studied.together.get(name, {}).items():
-            table.append([measure, "", number_text(value), studied.meanings[measure]])
-        print(markdown_table([*head, "meaning"], table, numbers=range(1, len(head))))
+            lines.append([measure, "", number_text(value), studied.meanings[measure]])
+        print(markdown_table([*head, "meaning"], lines, numbers=range(1, len(head))))
     write_space(studied, out)
     if json:
         write_json(json, numbers)

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from juzhen.cli.options import flat_options
 from juzhen.core.aliases import RENAMED_VERBS, verb_meant
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.lazy_names import is_there
@@ -181,7 +182,7 @@ def verb(name: str) -> Any:
     for part, function in (parts or {name: getattr(loaded, name)}).items():
         # Behind \b the lines of an example stay as they are.
         text = (inspect.getdoc(function) or "").replace("\n\njuzhen ", "\n\n\b\njuzhen ")
-        app.command(part, cls=Verb, help=text, context_settings=HELP)(function)
+        app.command(part, cls=Verb, help=text, context_settings=HELP)(flat_options(function))
     command: Any = get_command(app)
     for each in _parts(command).values():
         for param in each.params:

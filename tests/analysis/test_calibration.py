@@ -22,7 +22,7 @@ from juzhen.calibration.calibration import (
 )
 from juzhen.calibration.run_scores import halves
 from juzhen.cli.main import main
-from juzhen.cli.score import score
+from juzhen.cli.score import PairTableOptions, score
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import LIST
 from juzhen.core.paths import BUILTIN
@@ -202,7 +202,7 @@ def test_scores_are_those_of_the_verb_score(runs, tmp_path):
         pair = [scored.examples.texts(column)[7] for column in ("text_a", "text_b")]
         table, output = tmp_path / "pair.tsv", tmp_path / "scored.tsv"
         table.write_text("\t".join(pair) + "\n", encoding="utf-8")
-        score(run, file=table, header=False, output=output)
+        score(run, file=table, table=PairTableOptions(header=False), output=output)
         found = float(output.read_text(encoding="utf-8").split("\t")[2])
         assert found == pytest.approx(scored.scores[7], abs=1e-5)
 
