@@ -1,10 +1,9 @@
-"""Files and folders that are whole or not there; nobody else of this program replaces, moves or removes anything.
+"""Atomic writes: a file or folder is replaced completely or not at all, also after a kill.
 
-What stands in the way and is not ours (`juzhen.core.file_guard`) is refused.
-
-They are written beside their target under a name that nobody can foresee, made exclusively, so that a link which
-somebody has planted is never followed; then flushed to the disk and renamed. A kill leaves the old one or the new one,
-and an unfinished one beside it that the next write of the same target removes: its writer held a lock on it.
+New content goes to a temporary name in the same folder, is flushed to the disk, and renamed. The name is random and
+made exclusively, so a link planted in advance is never followed. A killed process leaves its temporary file. The next
+write of the same target removes it, because the lock of its writer is gone. No other module of this program replaces,
+moves or removes files. `juzhen.core.file_guard` decides what may be replaced.
 """
 
 import errno
@@ -15,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,16 +32,16 @@ from juzhen.core.file_guard import (
 )
 
 LEFT_BEHIND = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{16}\.(part|(?P<old>old))")
-"""Names of what a process that was killed has not finished, or has moved aside."""
+"""Names of temporary files and folders, and of a folder that was moved aside to be replaced."""
 
 KEPT_ASIDE = "previous"
-"""Folder in which a run keeps what an earlier attempt left; nothing is cleared there."""
+"""Folder in which a run keeps the files of earlier attempts. Nothing in it is cleared."""
 
 NAME_BYTES = 200
-"""Of a target's name that its unfinished file repeats: file systems take 255."""
+"""Longest target name that a temporary name repeats: file systems allow 255 bytes."""
 
 REFUSED_BYTES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""A disk, a quota or a limit of the process takes no more bytes; the system then names no file."""
+"""No more bytes fit on the disk, into a quota or under a limit of the process. The system then names no file."""
 
 PROBE_BYTES = 2**20
 
@@ -55,20 +54,23 @@ def atomic_write(
     unless: Callable[[], bool] = lambda: False,
     in_own_folder: bool = False,
 ) -> Iterator[IO[Any]]:
-    """A file to write to that takes the place of `path` at the end of the block; after an error nothing has changed.
+    """Open a file to write to that replaces `path` at the end of the block. After an error nothing has changed.
 
-    mode    w: text in UTF-8, line ends as they are given · wb: bytes
-    unless  when this is true at the end, what is at `path` by then is left there
-    in_own_folder  the folder was found to be ours, and the name in it is: nothing is asked or listed
+    Args:
+        path: The file. A link is not followed.
+        mode: "w" for text in UTF-8, with line ends as given; "wb" for bytes.
+        unless: Called at the end. If it returns True, the file at `path` stays.
+        in_own_folder: The caller has checked that the folder is marked: `path` is neither checked nor listed.
 
-    No link at `path` is followed. Raises OSError where the disk refuses, and for a device or a pipe; UserError for
-    what we have not written (`juzhen.core.file_guard`).
+    Raises:
+        OSError: The disk refuses, or `path` is a device or a pipe.
+        UserError: `path` may not be replaced (`juzhen.core.file_guard`).
     """
     path = Path(path)
-    # /dev/stdout and its like would be files from then on, for all programs.
-    is_other = path.exists() and not path.is_file() and not path.is_dir()
-    if is_other or path.absolute().parent == Path("/dev"):
-        raise OSError(errno.EINVAL, "it is a device or a pipe, whose place a file would take", str(path))
+    # A rename would turn /dev/stdout into a regular file for all programs.
+    is_special = path.exists() and not path.is_file() and not path.is_dir()
+    if is_special or path.absolute().parent == Path("/dev"):
+        raise OSError(errno.EINVAL, "a device or a pipe, which a file would replace", str(path))
     if not in_own_folder:
         check_overwritable(path)
     part, descriptor = _begun(path, is_folder=False)
@@ -88,29 +90,11 @@ def atomic_write(
         raise
     finally:
         part.unlink(missing_ok=True)
-    _clear(path.parent, _name(path))
-
-
-def require_room(folder: Path, num_bytes: int = PROBE_BYTES) -> None:
-    """Raises OSError, with the folder, where so many bytes cannot be written: before what takes hours, not after.
-
-    A file of PROBE_BYTES at most is written and removed: free space alone tells of no quota, limit or permission.
-    """
-    try:
-        if shutil.disk_usage(folder).free < num_bytes:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        part, descriptor = _begun(folder / "room", is_folder=False)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(bytes(min(num_bytes, PROBE_BYTES)))
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(folder)) from error
+    _clear(path.parent, _target_name(path))
 
 
 def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> None:
-    """Replaces a file by one that holds the text. Errors: as `atomic_write`."""
+    """Replace a file by a text. Errors: as of `atomic_write`."""
     with atomic_write(path, in_own_folder=in_own_folder) as file:
         file.write(text)
 
@@ -118,88 +102,80 @@ def write_text(path: str | Path, text: str, *, in_own_folder: bool = False) -> N
 def write_json(
     path: str | Path, content: Any, *, indent: int | None = 1, in_own_folder: bool = False
 ) -> None:
-    """Replaces a file by one that holds plain data as JSON. Errors: as `atomic_write`; ValueError for NaN."""
+    """Replace a file by plain data as JSON. Errors: as of `atomic_write`; ValueError for NaN."""
     text = json.dumps(content, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
     write_text(path, text, in_own_folder=in_own_folder)
 
 
 @contextmanager
 def atomic_write_dir(path: str | Path) -> Iterator[Path]:
-    """An empty folder to fill that takes the place of `path`, as `atomic_write` does for files.
+    """Give an empty folder to fill that replaces `path` at the end of the block, as `atomic_write` does for files.
 
-    The umask alone decides who reads its files. It keeps the list of them, and replaces a folder only if the files of
-    that are all listed.
+    The umask alone decides who may read its files. A folder is replaced only if juzhen wrote all its files.
     """
     path = Path(path)
     if path.is_file():
-        raise not_overwritable(path, "is a file, and no folder that is")
+        raise not_overwritable(path, "is a file, where a folder would be written")
     check_overwritable(path)
     part, descriptor = _begun(path, is_folder=True)
     try:
         yield part
         write_list(part)
         for entry in [*part.rglob("*"), part]:
-            _share(entry, like=part)
+            if entry.is_file() and not entry.is_symlink():  # safetensors writes 0600, whatever the umask is
+                entry.chmod(entry.stat().st_mode | (part.stat().st_mode & 0o666))
             _flush(entry)
         _rename_over(part, path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
         os.close(descriptor)
-    _clear(path.parent, _name(path))
+    _clear(path.parent, _target_name(path))
 
 
-def open_database(path: Path | None, *, writes: bool = False, patience: float = 60) -> sqlite3.Connection:
-    """A database of SQLite in a folder of ours; its transactions are whole or not there, also after a kill.
+def require_room(folder: Path, num_bytes: int = PROBE_BYTES) -> None:
+    """Check that a folder can take a number of bytes, before hours of work.
 
-    path      None: in memory
-    writes    False: nothing is changed, and what another process commits meanwhile is seen
-    patience  seconds to wait for another process that writes
+    It writes up to PROBE_BYTES, because free space does not show quotas, limits and permissions.
 
-    What has been committed is on the disk. Threads may share it if they take turns. Raises sqlite3.Error.
+    Raises:
+        OSError: They do not fit, or nothing can be written. It has the path of the folder.
     """
-    if path is None:
-        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    address = f"{path.absolute().as_uri()}?mode={'rwc' if writes else 'ro'}"
-    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": patience}
-    connection = sqlite3.connect(address, uri=True, **options)
     try:
-        connection.execute("PRAGMA schema_version")
-    except sqlite3.OperationalError:
-        changes = path.with_name(f"{path.name}-wal")
-        if writes or (changes.exists() and changes.stat().st_size):
-            raise
-        # A folder that cannot be written to, where nobody writes.
-        connection = sqlite3.connect(f"{address}&immutable=1", uri=True, **options)
-    connection.execute("PRAGMA trusted_schema = OFF")  # a strange file calls no functions
-    if writes:
-        connection.execute("PRAGMA journal_mode = WAL")  # readers do not wait
-        connection.execute("PRAGMA synchronous = FULL")
-    return connection
+        if shutil.disk_usage(folder).free < num_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(min(num_bytes, PROBE_BYTES)))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from error
 
 
 def new_link(target: Path, path: Path) -> None:
-    """Makes `path` another name of the file `target`, in the place of what is there. Raises OSError where it cannot."""
+    """Replace `path` by a hard link to the file `target`. Raises OSError if the file system has no hard links."""
     part = _unfinished(path)
     os.link(target, part)
     try:
         os.replace(part, path)
     finally:
-        part.unlink(missing_ok=True)  # POSIX renames no name of a file over another of the same file
+        part.unlink(missing_ok=True)  # POSIX does nothing if both names already are the same file
 
 
 def remove_file(path: Path, *, in_own_folder: bool = False) -> None:
-    """Removes a file from a folder of ours, or one that is listed as ours; any other stays.
+    """Remove a file of a marked folder, or a listed file. Any other file stays.
 
-    in_own_folder  as in `atomic_write`
+    Args:
+        path: The file.
+        in_own_folder: As in `atomic_write`.
     """
     if in_own_folder or is_own_dir(path.parent) or is_overwritable(path):
         path.unlink(missing_ok=True)
 
 
 def remove_folder(path: Path, names: str) -> None:
-    """Removes, of a folder of ours, what the pattern matches (relative paths), and then empty folders. All else stays.
+    """Remove files of a marked folder, and then its empty folders. Links are not followed.
 
-    No link is followed.
+    Args:
+        path: The folder. One that is not marked stays as it is.
+        names: Regular expression of the files' relative paths. Other files stay.
     """
     if not is_own_dir(path):
         return
@@ -214,14 +190,14 @@ def remove_folder(path: Path, names: str) -> None:
 
 
 def move(path: Path, folder: Path) -> None:
-    """Moves a file or folder of ours into a folder; a link as a link."""
+    """Move a file or folder of a marked folder into another folder. A link is moved as a link."""
     os.rename(path, folder / path.name)
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Removes what processes that were killed have left unfinished at any depth; what they had moved aside comes back.
+    """Remove what killed processes left at any depth, and give a folder that they moved aside its name back.
 
-    What a living process is writing stays.
+    Files that a living process is writing stay.
     """
     for parent, folders, _ in os.walk(folder):
         folders[:] = [name for name in folders if name != KEPT_ASIDE and not LEFT_BEHIND.fullmatch(name)]
@@ -229,18 +205,17 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def _clear(folder: Path, name: str | None = None) -> None:
-    """As `clear_leftovers`, in one folder; `name`: only what belongs to the target of that name."""
+    """Clear one folder of leftovers, or of those of one target."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             match = LEFT_BEHIND.fullmatch(entry.name)
             if match and name in (None, match["target"]):
-                _remove(Path(entry.path), folder / match["target"] if match["old"] else None)
+                _clear_one(Path(entry.path), folder / match["target"] if match["old"] else None)
 
 
-def _remove(leftover: Path, target: Path | None) -> None:
-    """Removes one of them, or gives it back its name if nothing else has that; not while it is locked."""
-    with suppress(OSError):
-        # A pipe is not waited for.
+def _clear_one(leftover: Path, target: Path | None) -> None:
+    with suppress(OSError):  # locked: its writer lives
+        # O_NONBLOCK: a pipe of that name is not waited for.
         descriptor = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -254,40 +229,34 @@ def _remove(leftover: Path, target: Path | None) -> None:
             os.close(descriptor)
 
 
-def _name(path: Path) -> str:
-    """The target as its unfinished file names it."""
+def _target_name(path: Path) -> str:
+    """The target's name in a temporary name."""
     encoded = os.fsencode(path.name)
     return path.name if len(encoded) <= NAME_BYTES else hashlib.sha256(encoded).hexdigest()[:16]
 
 
 def _unfinished(path: Path) -> Path:
-    return path.with_name(f".{_name(path)}.{secrets.token_hex(8)}.part")
+    return path.with_name(f".{_target_name(path)}.{secrets.token_hex(8)}.part")
 
 
 def _begun(path: Path, *, is_folder: bool) -> tuple[Path, int]:
-    """A new file or folder beside its target, and its descriptor, which holds a lock."""
+    """A new temporary file or folder for a target, and its descriptor, which holds a lock."""
     flags = os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
     while True:
         part = _unfinished(path)
         if is_folder:
             part.mkdir()
         descriptor = os.open(part, flags | os.O_NOFOLLOW, 0o666)
-        if _is_held(descriptor):
+        if _is_locked(descriptor):
             return part, descriptor
         os.close(descriptor)
 
 
-def _is_held(descriptor: int) -> bool:
-    """Locks it; False if another process that tidies up was faster and has removed it."""
-    with suppress(OSError):  # a file system without locks, where nothing is tidied up either
+def _is_locked(descriptor: int) -> bool:
+    """Locks it. False if another process cleared it away between its creation and the lock."""
+    with suppress(OSError):  # a file system without locks: there nothing is cleared either
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     return os.fstat(descriptor).st_nlink > 0
-
-
-def _share(path: Path, *, like: Path) -> None:
-    """A file is read by whom the folder is: safetensors writes 0600, whatever the umask allows."""
-    if path.is_file() and not path.is_symlink():
-        path.chmod(path.stat().st_mode | (like.stat().st_mode & 0o666))
 
 
 def _flush(path: Path) -> None:
@@ -299,14 +268,14 @@ def _flush(path: Path) -> None:
 
 
 def _rename_over(new: Path, path: Path) -> None:
-    """No full folder is replaced in one step: the old one is moved aside first, locked, and then removed."""
+    # A full folder cannot be replaced by one rename: the old one is locked, moved aside, and then removed.
     if not path.is_dir():
         os.rename(new, path)
         return
     old = _unfinished(path).with_suffix(".old")
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        _is_held(descriptor)
+        _is_locked(descriptor)
         os.rename(path, old)
         os.rename(new, path)
         shutil.rmtree(old, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""By what this program knows what it has made, and may therefore replace or remove.
+"""File guard: juzhen replaces and removes only what it has written and nobody has edited since.
 
-A folder that is ours alone (of a run, of checkpoints, a shelf of a cache, the portions of a mining) holds the file
-MARKER. Elsewhere LIST, beside the files, names each that was written with a digest of its bytes: what somebody else has
-put there, or has changed since, is not ours. Who replaces and removes is `juzhen.core.atomic_write`.
+A folder with the file MARKER belongs to juzhen: a run, checkpoints, a cache, the shards of a mining run. In all other
+folders the file LIST has the name of each file that juzhen wrote there, and a digest of its bytes. A link is never
+followed. `juzhen.core.atomic_write` asks this module before it replaces or removes anything.
 """
 
 import hashlib
@@ -18,44 +18,48 @@ MARKER = ".juzhen"
 MARK = "Made by juzhen, which may replace, move to previous/ or remove what it has left in this folder.\n"
 
 UNMARKED = r"\..+\.part|\.lock"
-"""What a folder of ours may hold before it has the marker."""
+"""Names of files that may be in a folder before the marker is."""
 
 LIST = ".juzhen-files"
 HEAD = "# Files that juzhen has written here, with digests of their bytes: it replaces no others.\n"
 WHOLE = "# A folder that juzhen has written as a whole, with digests of the bytes of its files.\n"
 
+LINK = "is a link to something else"
+
 
 def claim_dir(path: str | Path) -> None:
-    """Makes a folder that is ours, or sees that it is: it has the marker, or holds nothing.
+    """Mark a folder as juzhen's, and make it if it is missing.
 
-    Raises UserError for a link and for a folder of somebody else; OSError where none can be made.
+    Raises:
+        UserError: A link, or a folder without the marker that holds other files.
+        OSError: The folder cannot be made.
     """
     check_claimable(Path(path))
     mark_dir(Path(path))
 
 
 def mark_dir(path: Path) -> None:
-    """Makes a folder ours, of which the caller has seen that it may be."""
+    """Mark a folder that the caller has checked."""
     path.mkdir(parents=True, exist_ok=True)
     if not _is_marked(path):
         _append(path / MARKER, MARK)
 
 
 def check_claimable(path: Path) -> None:
-    """As `claim_dir`, and makes nothing."""
+    """Raises UserError if `claim_dir` would."""
     if path.is_symlink():
-        raise not_overwritable(path, "is a link, and what it leads to is not")
+        raise not_overwritable(path, LINK)
     if _is_marked(path) or not path.is_dir():
         return
     foreign = sorted(entry.name for entry in path.iterdir() if not re.fullmatch(UNMARKED, entry.name))
-    if foreign and not _is_marked(path):  # another process may just have made it ours
+    if foreign and not _is_marked(path):  # another process may have marked it in between
         raise not_overwritable(
-            path, f"holds {', '.join(foreign[:3])}{' …' if foreign[3:] else ''}, which is not"
+            path, f"holds {', '.join(foreign[:3])}{' …' if foreign[3:] else ''}, and juzhen did not make it"
         )
 
 
 def is_own_dir(path: Path) -> bool:
-    """`claim_dir` would take it as it is."""
+    """True for a folder that is marked, or is empty."""
     try:
         check_claimable(path)
     except UserError:
@@ -63,34 +67,29 @@ def is_own_dir(path: Path) -> bool:
     return path.is_dir()
 
 
-def _is_marked(path: Path) -> bool:
-    marker = path / MARKER
-    return marker.is_file() and not marker.is_symlink()
-
-
 def check_overwritable(*paths: str | Path) -> None:
-    """Raises UserError for a file or folder that would be replaced, and is none that we have written."""
+    """Check that files and folders can be replaced: nothing is there, or what juzhen wrote and nobody edited.
+
+    Raises:
+        UserError: A link, a file of somebody else, an edited file, or a folder with such a file.
+    """
     for path in map(Path, paths):
         if path.is_symlink():
-            raise not_overwritable(path, "is a link, and what it leads to is not")
+            raise not_overwritable(path, LINK)
         root = path if path.is_dir() else path.parent
         listed = _listed(root)
         if root != path and path.exists() and WHOLE.strip("# \n") in listed:
-            raise not_overwritable(
-                path, "is part of a folder that was written as a whole, and alone it is not"
-            )
+            raise not_overwritable(path, "is part of a folder that was written as a whole")
         for file in _files(path):
             name = _listed_name(file, root)
-            regular = file.is_file() and not file.is_symlink()
-            if not (regular and name in listed and _digest(file) in listed[name]):
-                detail = "" if file == path else f"holds {file.relative_to(root)}, which "
-                raise not_overwritable(
-                    path, f"{detail}was not written by juzhen, or has changed since: it is not"
-                )
+            is_regular = file.is_file() and not file.is_symlink()
+            if not (is_regular and name in listed and _digest(file) in listed[name]):
+                which = "" if file == path else f"holds {file.relative_to(root)}, which "
+                raise not_overwritable(path, f"{which}was not written by juzhen, or has changed since")
 
 
 def is_overwritable(path: Path) -> bool:
-    """Nothing is there, or what we have written."""
+    """True if `check_overwritable` raises nothing."""
     try:
         check_overwritable(path)
     except UserError:
@@ -99,46 +98,73 @@ def is_overwritable(path: Path) -> bool:
 
 
 def require_outside(out: str | Path) -> None:
-    """Raises UserError for a place in a folder that is ours alone: the encoder of a run gives way to no other."""
-    folder = Path(out).resolve()
-    if owner := next((entry for entry in folder.parents if _is_marked(entry)), None):
+    """Raises UserError for a path inside a marked folder, such as the encoder of a run."""
+    if owner := next((entry for entry in Path(out).resolve().parents if _is_marked(entry)), None):
         raise UserError(
-            f"{out}: lies in {owner}, the folder of a run or a cache; choose a place outside of it"
+            f"{out}: this is inside {owner}, the folder of a run or a cache. Choose another place."
         )
 
 
 def require_apart(out: str | Path, *sources: str | Path) -> None:
-    """Raises UserError for a place to write to that is, holds, or lies within what is read."""
+    """Raises UserError for an output path that equals, contains, or is inside an input path."""
     folder = Path(out).resolve()
     for source in sources:
         read = Path(source).resolve()
         if folder.is_relative_to(read) or read.is_relative_to(folder):
-            raise UserError(f"{out}: {source} is read, and would be written over; choose another place")
+            raise UserError(f"{out}: {source} is read, and would be written over. Choose another place.")
 
 
 def write_list(folder: Path) -> None:
-    """Lists all files below a folder as ours."""
+    """List all files below a new folder."""
     entries = [f"{_digest(file)} {_listed_name(file, folder)}\n" for file in _files(folder)]
     _append(folder / LIST, WHOLE + "".join(entries))
 
 
 def add_to_list(path: Path, written: Path) -> None:
-    """Lists `path` as ours with the bytes that `written` has, which is about to take its place."""
+    """List `path` with the bytes of `written`, which is about to replace it."""
     listed, name, digest = _listed(path.parent), _listed_name(path, path.parent), _digest(written)
     if digest not in listed.get(name, ()):
         _append(path.parent / LIST, f"{'' if listed else HEAD}{digest} {name}\n")
 
 
 def not_overwritable(path: Path, reason: str) -> UserError:
-    """`reason`: a sentence without its last words."""
+    """Return the error about a path that is not replaced."""
     return UserError(
-        f"{path}: {reason} this program's to replace. Nothing was changed; choose another place, or move it away "
-        f"first: {command('mv', path, f'{path}.old')}"
+        f"{path}: {reason}. Nothing was changed. Choose another place, or move it away first: "
+        f"{command('mv', path, f'{path}.old')}"
     )
 
 
+def refuse_links(
+    folder: Path, names: Iterable[str], *, within: Iterable[str] = (), read: Iterable[str] = ()
+) -> None:
+    """Check that no link would lead a run to write outside its folder.
+
+    Args:
+        folder: The folder.
+        names: Names in it. They are checked, and all that is below them.
+        within: Names of folders that may hold links.
+        read: Names of folders that are only read. They may be links, too.
+
+    Raises:
+        UserError: A link.
+    """
+    for name in names:
+        for path in _tree(folder / name, {*within, *read}):
+            if path.is_symlink() and path.name not in read:
+                raise UserError(
+                    f"{path}: is a link, and a run would write to its target. Remove the link, or choose another "
+                    "folder."
+                )
+
+
+def _is_marked(path: Path) -> bool:
+    marker = path / MARKER
+    return marker.is_file() and not marker.is_symlink()
+
+
 def _files(path: Path) -> Iterator[Path]:
-    """A file itself, or all below a folder but the list; of links to folders the links."""
+    """The file itself, or all files and links below a folder, without its list."""
     if not path.is_dir():
         yield from [path] if os.path.lexists(path) else []
         return
@@ -150,9 +176,17 @@ def _files(path: Path) -> Iterator[Path]:
         )
 
 
+def _tree(path: Path, skipped: set[str]) -> Iterator[Path]:
+    """The path and all below it. Links, and folders with a skipped name, are not entered."""
+    yield path
+    if path.name not in skipped and not path.is_symlink():
+        for folder, folders, names in os.walk(path):
+            yield from (Path(folder, name) for name in [*folders, *names])
+            folders[:] = [name for name in folders if name not in skipped]
+
+
 def _listed_name(file: Path, folder: Path) -> str:
-    """In one line, whatever it is made of."""
-    return ascii(file.relative_to(folder).as_posix())
+    return ascii(file.relative_to(folder).as_posix())  # one line, whatever characters a name has
 
 
 def _digest(file: Path) -> str:
@@ -161,7 +195,7 @@ def _digest(file: Path) -> str:
 
 
 def _listed(folder: Path) -> dict[str, set[str]]:
-    """Name → digests of the bytes that were written under it, of one folder."""
+    """Name → digests of all bytes that were written under this name."""
     path, listed = folder / LIST, dict[str, set[str]]()
     if path.is_file() and not path.is_symlink():
         for line in read_bytes(path).decode(errors="replace").splitlines():
@@ -171,35 +205,9 @@ def _listed(folder: Path) -> dict[str, set[str]]:
 
 
 def _append(path: Path, text: str) -> None:
-    """Adds to a file in one write, so that several processes may; a link there is an OSError."""
+    # One write call: several processes may append at once. A link is an OSError.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     try:
         os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
-
-
-def refuse_links(
-    folder: Path, names: Iterable[str], *, within: Iterable[str] = (), read: Iterable[str] = ()
-) -> None:
-    """Raises UserError for a link among the names in a folder, or at any depth below them.
-
-    within  folders of these names may hold links
-    read    nothing is written to folders of these names: they may be links, too
-    """
-    for name in names:
-        for path in _tree(folder / name, {*within, *read}):
-            if path.is_symlink() and path.name not in read:
-                raise UserError(
-                    f"{path}: is a link, and a run would write to where it leads; take it away, or choose "
-                    "another folder"
-                )
-
-
-def _tree(path: Path, skipped: set[str]) -> Iterator[Path]:
-    """A path and all below it, through no link, and not what is below folders of some names."""
-    yield path
-    if path.name not in skipped and not path.is_symlink():
-        for folder, folders, names in os.walk(path):
-            yield from (Path(folder, name) for name in [*folders, *names])
-            folders[:] = [name for name in folders if name not in skipped]

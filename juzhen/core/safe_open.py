@@ -1,7 +1,7 @@
-"""Input files are opened here and nowhere else: what is no regular file is refused at once, and nobody waits for it.
+"""Safe reading of input files: regular files only, YAML without bombs, each key once.
 
-To open a named pipe waits for whoever writes into it, a device may never end, and a file of some lines may spell out
-more than fits in the memory. Libraries that open files themselves get a path that `require_file` has seen.
+Opening a named pipe waits for its writer, and a device may never end. Every input file is therefore opened here.
+Libraries that open files themselves get a path that `require_file` has checked.
 """
 
 import csv
@@ -21,26 +21,31 @@ from juzhen.core.errors import UserError
 from juzhen.core.text import short
 
 MOST_NODES = 100_000
-"""Values that a YAML file may spell out with its aliases: nine lines of them can say 10^9."""
+"""Most values of a YAML file with its aliases expanded: nine lines of aliases can stand for 10^9 values."""
 
-SORTS = {
-    stat.S_ISFIFO: "a named pipe",
-    stat.S_ISCHR: "a device",
-    stat.S_ISBLK: "a device",
-    stat.S_ISSOCK: "a socket",
+SPECIAL = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
 }
 
 
 def require_file(path: str | Path) -> Path:
-    """The path of a regular file. Raises OSError, with the path, for all else, and FileNotFoundError for nothing."""
+    """Check that a path is a regular file, and return it.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        OSError: A folder, a named pipe, a device or a socket. The message has the path.
+    """
     _require_regular(os.stat(path).st_mode, path)
     return Path(path)
 
 
 def open_regular_file(path: str | Path) -> BufferedReader:
-    """A regular file, to be read. Errors: as `require_file`."""
+    """Open a regular file to read its bytes. Errors: as of `require_file`."""
     require_file(path)
-    # Without waiting, should a pipe have come in its place since.
+    # A pipe may have replaced the file since: open without waiting, and look again.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _require_regular(os.fstat(descriptor).st_mode, path)
@@ -51,24 +56,24 @@ def open_regular_file(path: str | Path) -> BufferedReader:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a regular file. Errors: as `require_file`."""
+    """Read a regular file. Errors: as of `require_file`."""
     with open_regular_file(path) as file:
         return file.read()
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """The same as text, with line feeds for all ends of lines. Raises UnicodeDecodeError, a ValueError, too."""
+    """Read a text file, with every line end as a line feed. Raises UnicodeDecodeError, too, which is a ValueError."""
     text = read_bytes(path).decode(encoding)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def read_json(path: str | Path) -> Any:
-    """The content of a JSON file. Raises OSError as `require_file`, and ValueError for what is no JSON."""
+    """Read a JSON file. Raises OSError as `require_file`, and ValueError if it is not JSON."""
     return parse_json(read_text(path))
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a text of JSON. Raises ValueError for what is none."""
+    """Parse JSON. Raises ValueError, also for brackets nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -76,20 +81,20 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_shaped(path: str | Path, kind: Any, remedy: str) -> Any:
-    """Read a JSON file that is indexed afterwards.
+    """Read a JSON file and check its structure.
 
     Args:
         path: The file.
-        kind: The type of what it holds, as of `require_form`.
-        remedy: What to do about a file that holds something else.
+        kind: Type of its content, as of `require_form`.
+        remedy: What the user can do about a file with another content.
 
     Raises:
         OSError: As of `require_file`.
-        UserError: No JSON, or a value of another shape, naming the file and the place.
+        UserError: Not JSON, or another structure. The message has the file and the place in it.
     """
     try:
         content = read_json(path)
-        from juzhen.core.schema import require_form  # pydantic takes longer than `import juzhen`
+        from juzhen.core.schema import require_form  # pydantic takes longer to load than `import juzhen`
 
         require_form(content, kind, "its content")
     except ValueError as error:
@@ -98,7 +103,7 @@ def read_shaped(path: str | Path, kind: Any, remedy: str) -> Any:
 
 
 class _KeysOnce(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
-    """Refuses a key that stands in a mapping twice, of which YAML would take the last."""
+    """Loader that refuses a repeated key. YAML itself takes the last value without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -108,34 +113,78 @@ class _KeysOnce(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
 
 
 def read_yaml(path: str | Path) -> Any:
-    """The content of a YAML file. Raises UserError, with the path, where it is none."""
+    """Read a YAML file. Raises UserError, with the path, if it is not valid YAML."""
     try:
         text = read_text(path)
         _require_few_nodes(text)
         return yaml.load(text, Loader=_KeysOnce)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise UserError(f"{path}: no YAML that can be read: {' '.join(str(error).split())[:300]}") from error
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"{path}: not valid YAML ({reason}). Correct the file.") from error
 
 
 def require_yaml(path: str | Path) -> None:
-    """Raises UserError for a file that cannot be read without harm; whether it is YAML, its reader says."""
+    """Check that a YAML file is safe to read. Its syntax is left to its reader.
+
+    Raises:
+        UserError: Its aliases expand to too many values.
+    """
     try:
         _require_few_nodes(read_text(path))
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError):
         return
     except ValueError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise UserError(f"{path}: {error}. Write the values without aliases.") from error
+
+
+def csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """Read a CSV file whose first line names the columns.
+
+    Returns:
+        The names, and the line number and values of each row. A missing value is "".
+
+    Raises:
+        UserError: Not CSV in UTF-8, or a row with more values than names.
+    """
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: byte {error.start + 1} is not UTF-8. Save the CSV file in UTF-8."
+        ) from error
+    reader = csv.DictReader(io.StringIO(text.replace("\r\n", "\n"), newline="\n"), restval="")
+    try:
+        names = list(reader.fieldnames or [])
+        rows = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise UserError(
+            f"{path}, line {reader.line_num}: not CSV ({short(str(error))}). Correct the line."
+        ) from error
+    for line, row in rows:
+        if None in row:  # DictReader's key for values without a name
+            raise UserError(
+                f"{path}, line {line}: more values than the {len(names)} names of the first line. Put a text that "
+                "holds a comma in quotes."
+            )
+    return names, rows
+
+
+def csv_text(rows: Iterable[Iterable[object]], *, delimiter: str = ",") -> str:
+    """Return rows as CSV. Lines end in a line feed."""
+    file = io.StringIO()
+    csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
+    return file.getvalue()
 
 
 def _require_few_nodes(text: str) -> None:
-    """Raises ValueError for a text whose aliases spell out more than MOST_NODES values."""
+    """Raises ValueError if the aliases of a YAML text expand to more than MOST_NODES values."""
     if "*" not in text or "&" not in text:
         return
     sizes: dict[int, int] = {}
 
     def size(node: Any) -> int:
         if id(node) not in sizes:
-            sizes[id(node)] = MOST_NODES + 1  # of one that holds itself
+            sizes[id(node)] = MOST_NODES + 1  # stays if the node contains itself
             parts = node.value if isinstance(node, yaml.CollectionNode) else []
             parts = [side for pair in parts for side in pair] if isinstance(node, yaml.MappingNode) else parts
             sizes[id(node)] = 1 + sum(map(size, parts))
@@ -143,7 +192,7 @@ def _require_few_nodes(text: str) -> None:
 
     if size(yaml.compose(text, Loader=yaml.SafeLoader)) > MOST_NODES:
         raise ValueError(
-            f"its aliases spell out more than {MOST_NODES:,} values, or a value that holds itself"
+            f"its aliases expand to more than {MOST_NODES:,} values, or to a value that holds itself"
         )
 
 
@@ -151,35 +200,5 @@ def _require_regular(mode: int, path: str | Path) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "a folder, where a file is expected", str(path))
     if not stat.S_ISREG(mode):
-        sort = next((name for holds, name in SORTS.items() if holds(mode)), "something else")
+        sort = SPECIAL.get(stat.S_IFMT(mode), "something else")
         raise OSError(errno.EINVAL, f"{sort}, where a file is expected", str(path))
-
-
-def csv_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Names of the columns, and line and values of each row; a value that a row lacks is "".
-
-    Raises UserError for a file that is no CSV in UTF-8, and for a row with more values than there are names.
-    """
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: byte {error.start + 1} is not UTF-8; expected a CSV file in UTF-8"
-        ) from error
-    reader = csv.DictReader(io.StringIO(text.replace("\r\n", "\n"), newline="\n"), restval="")
-    try:
-        names = list(reader.fieldnames or [])
-        rows = [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: no CSV ({short(str(error))})") from error
-    for line, row in rows:
-        if None in row:  # where DictReader puts what has no name
-            raise UserError(f"{path}, line {line}: more values than the {len(names)} names of the first line")
-    return names, rows
-
-
-def csv_text(rows: Iterable[Iterable[object]], *, delimiter: str = ",") -> str:
-    """The rows as CSV, that of the names first where there is one; lines end in a line feed alone."""
-    file = io.StringIO()
-    csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
-    return file.getvalue()

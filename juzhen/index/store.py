@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from juzhen.core.atomic_write import open_database, require_room
+from juzhen.core.atomic_write import require_room
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.safe_open import require_file
 from juzhen.core.text import short
@@ -120,7 +120,7 @@ class Store:
                 code = errno.EROFS if is_fixed else errno.EACCES
                 raise OSError(code, os.strerror(code), str(path))
         with self._answered():
-            self._connection = open_database(path, writes=writes, patience=patience)
+            self._connection = _open_database(path, writes=writes, patience=patience)
         try:
             if path is None or (writes and not self._number("schema_version")):
                 with self.transaction():
@@ -468,3 +468,34 @@ def is_value(value: Any) -> bool:
 
 def _as_json(record: Mapping[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
+
+
+def _open_database(path: Path | None, *, writes: bool, patience: float) -> sqlite3.Connection:
+    """Open a database. Committed transactions are on the disk, also after a kill; threads must take turns.
+
+    Args:
+        path: The file; None keeps the database in memory.
+        writes: False: nothing is changed, and commits of other processes become visible.
+        patience: Seconds to wait for another process that writes.
+
+    Raises:
+        sqlite3.Error: It cannot be opened.
+    """
+    if path is None:
+        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    address = f"{path.absolute().as_uri()}?mode={'rwc' if writes else 'ro'}"
+    options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": patience}
+    connection = sqlite3.connect(address, uri=True, **options)
+    try:
+        connection.execute("PRAGMA schema_version")
+    except sqlite3.OperationalError:
+        changes = path.with_name(f"{path.name}-wal")
+        if writes or (changes.exists() and changes.stat().st_size):
+            raise
+        # A folder that is only read, and that nobody writes to.
+        connection = sqlite3.connect(f"{address}&immutable=1", uri=True, **options)
+    connection.execute("PRAGMA trusted_schema = OFF")  # the schema of a stranger's file calls no functions
+    if writes:
+        connection.execute("PRAGMA journal_mode = WAL")  # readers do not wait
+        connection.execute("PRAGMA synchronous = FULL")
+    return connection

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from juzhen.core.atomic_write import KEPT_ASIDE, write_json
 from juzhen.core.errors import UserError
-from juzhen.core.file_guard import not_overwritable
+from juzhen.core.file_guard import LINK, not_overwritable
 from juzhen.core.paths import ROOT
 from juzhen.core.result import RESULT_FILE, Result
 from juzhen.core.safe_open import read_json
@@ -111,11 +111,13 @@ def export(folder: Path, target: Path, *, report: Callable[[str], None]) -> int:
     for copy in copies.values():
         # What is replaced is a copy that `export` has made: those lie alone.
         if copy.is_symlink():
-            raise not_overwritable(copy, "is a link, and what it leads to is not")
+            raise not_overwritable(copy, LINK)
         if copy.exists():
             Result.read(copy)
             if {path.name for path in copy.parent.iterdir() if path.is_file()} != {RESULT_FILE}:
-                raise not_overwritable(copy.parent, "is a run or holds other files, and no archive that is")
+                raise not_overwritable(
+                    copy.parent, "is a run or holds other files, and is not an archive of results"
+                )
     for path, copy in copies.items():
         copy.parent.mkdir(parents=True, exist_ok=True)
         write_json(copy, without_parents(read_json(path)), indent=None, in_own_folder=True)

@@ -372,7 +372,7 @@ def test_a_place_that_takes_nothing_is_noticed_before_texts_are_encoded(
         usage = shutil.disk_usage(folder)._replace(free=1000)
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     else:
-        monkeypatch.setattr(atomic_write, "_begun", lambda *path, **options: refuse(code))
+        monkeypatch.setattr(atomic_write.tempfile, "TemporaryFile", lambda **options: refuse(code))
     for act in (
         lambda: add(folder, encoder, Rows(rows.texts)),
         lambda: build(tmp_path / "new", encoder, rows, name="small"),

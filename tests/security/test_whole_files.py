@@ -30,14 +30,6 @@ def names(folder: Path) -> list[str]:
     return sorted(one.name for one in folder.iterdir() if one.name != LIST)
 
 
-def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
-    path = tmp_path / "结果.json"
-    write_text(path, "旧\n")
-    write_text(path, "新\r\n")
-    assert path.read_bytes() == "新\r\n".encode()
-    assert names(tmp_path) == ["结果.json"]
-
-
 def test_an_error_leaves_the_old_file(tmp_path):
     path = tmp_path / "a"
     write_text(path, "old")
@@ -138,40 +130,6 @@ def test_all_leftovers_of_a_folder_are_cleared(tmp_path):
     assert not any((tmp_path / name).exists() for name in left)
     assert all((tmp_path / name).exists() for name in kept)
     assert outside.exists()
-
-
-def test_a_folder_is_replaced_whole(tmp_path):
-    for content in ("old", "new"):
-        with atomic_write_dir(tmp_path / "encoder") as part:
-            (part / content).write_text(content)
-    assert names(tmp_path / "encoder") == ["new"]
-    with pytest.raises(FileNotFoundError), atomic_write_dir(tmp_path / "encoder") as part:
-        (part / "none").unlink()
-    assert names(tmp_path) == ["encoder"]
-    assert names(tmp_path / "encoder") == ["new"]
-
-
-def be_killed_between_two_names(path):
-    rename, calls = os.rename, []
-
-    def once(source, target):
-        rename(source, target)
-        calls.append(target)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    module.os.rename = once
-    with atomic_write_dir(path):
-        pass
-
-
-def test_a_folder_that_a_kill_left_without_its_name_gets_it_back(tmp_path):
-    with atomic_write_dir(tmp_path / "encoder") as part:
-        (part / "weights").write_text("old")
-    assert in_a_fork(be_killed_between_two_names, tmp_path / "encoder") == -signal.SIGKILL
-    assert not (tmp_path / "encoder").exists()
-    clear_leftovers(tmp_path)
-    assert names(tmp_path) == ["encoder"]
-    assert names(tmp_path / "encoder") == ["weights"]
 
 
 def test_another_name_of_a_file_takes_the_place_of_an_equal_one_and_of_itself(tmp_path):
