@@ -69,7 +69,7 @@ def first_look(job: "JobConfig") -> None:
 
     from juzhen.core.machine import require_accelerator
     from juzhen.data.loading import look_at_data
-    from juzhen.encoders.first_look import look_at_encoder
+    from juzhen.encoders.preflight import look_at_encoder
     from juzhen.models import settings_of
     from launch.job import plan_job
     from lightning_modules.chosen_losses import chosen_losses

@@ -17,7 +17,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
 from juzhen.data.probe import Probe
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.texts import batches_by_length
+from juzhen.encoders.tokens import batches_by_length
 from juzhen.losses.options import Cosine, Count, Weight
 from juzhen.metrics.correlation import POSITIVE_ABOVE, score_distribution
 from juzhen.metrics.geometry import measure_space, score_histograms, unit

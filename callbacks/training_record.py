@@ -10,7 +10,7 @@ from callbacks.set_counts import SetCounts
 from callbacks.throughput import Throughput
 from callbacks.trainer import BEST, LAST, BestOnDev
 from datamodules.datamodule import Selection, SentenceDataModule
-from juzhen.encoders.frozen import parameter_counts
+from juzhen.encoders.base_weights import parameter_counts
 
 
 def describe_training(trainer: pl.Trainer, data: SentenceDataModule, *, kept_step: int) -> dict[str, Any]:

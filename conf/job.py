@@ -1,7 +1,7 @@
 """The shape of a job's configuration: every key, its type, its values and what it means. Values live in `conf/`.
 
-What a data set and an encoder say of themselves stands in `juzhen.data.spec` and `juzhen.encoders.spec`; the job is
-made of them. Fields carry no defaults that `conf/` also has; `None` means "may be left out". Needs no torch.
+A job is made of the configs in `juzhen.data.spec` and `juzhen.encoders.backbone_config`. Fields carry no defaults
+that `conf/` also has; `None` means "may be left out". Needs no torch.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -13,13 +13,13 @@ from conf.duration import Duration, Length, SomeLength, Unit
 from juzhen.core.schema import SCHEMA
 from juzhen.core.text import name_fault
 from juzhen.data.spec import DatasetConfig, Source
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
 
 SampleBy = Literal["size", "weight", "uniform", "drawn", "round_robin", "blend"]
 
 View = Literal["translation", "synonym", "sentence_order", "delete", "repeat", "cutoff", "shuffle"]
-"""Names of `juzhen.encoders.views.VIEWS`."""
+"""Names of `juzhen.encoders.augmentation.VIEWS`."""
 
 
 @dataclass(config=SCHEMA, kw_only=True)

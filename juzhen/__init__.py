@@ -10,13 +10,13 @@ from juzhen.core.aliases import RENAMED_NAMES as _RENAMED
 from juzhen.core.lazy_names import lazily, offered, offers
 
 HOMES = {
-    "AdapterConfig": "encoders.spec",
+    "AdapterConfig": "encoders.backbone_config",
     "CrossEncoder": "encoders.cross_encoder",
     "PromptEncoder": "encoders.sentence_encoder",
     "SentenceEncoder": "encoders.sentence_encoder",
     "evaluate": "evaluation.run",
     "load_ranking": "data.loading",
-    "quantize": "encoders.quantized",
+    "quantize": "encoders.search",
 }
 """Name of the inner ring → the module of this package that defines it."""
 

@@ -2,11 +2,11 @@
 
 from juzhen.data.loading import load_ranking as load_ranking
 from juzhen.data.search_tables import read_search as read_search
+from juzhen.encoders.backbone_config import AdapterConfig as AdapterConfig
 from juzhen.encoders.cross_encoder import CrossEncoder as CrossEncoder
-from juzhen.encoders.quantized import quantize as quantize
+from juzhen.encoders.search import quantize as quantize
 from juzhen.encoders.sentence_encoder import PromptEncoder as PromptEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder as SentenceEncoder
-from juzhen.encoders.spec import AdapterConfig as AdapterConfig
 from juzhen.evaluation.run import evaluate as evaluate
 from juzhen.evaluation.space import analyze_embeddings as analyze_embeddings
 from juzhen.families.answers.encoder import GenerativeReranker as GenerativeReranker

@@ -22,9 +22,8 @@ from juzhen.core.nodes import name_of, numbers_of
 from juzhen.core.paths import as_recorded, is_here
 from juzhen.core.result import Result
 from juzhen.core.safe_open import open_regular_file
-from juzhen.encoders.base import BASE_FILE
 from juzhen.encoders.layout import read_layout
-from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, encoder_source
+from juzhen.encoders.resolve_path import ADAPTER, ADAPTER_WEIGHTS, BASE_FILE, encoder_source
 from juzhen.losses.unchanged import LATER_NUMBERS, OFF
 from juzhen.models import settings_of
 from juzhen.models.settings import AS_IT_IS, GONE, Job, ModelSettings, Unread, idle_sizes

@@ -16,7 +16,7 @@ from conf.own_classes import own_class
 from datamodules.datamodule import SentenceDataModule, Stage
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData, load_stages
-from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from launch.digests import stage_digest, start_digest
 from launch.job import history, plan_job
 from launch.run_folder import RunFolder

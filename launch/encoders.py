@@ -40,7 +40,7 @@ def _is_no_run(name: str) -> bool:
     folder = Path(name)
     if folder.is_dir() and next(folder.rglob(RESULT_FILE), None) is not None:
         return False
-    from juzhen.encoders.locate import locate_folder
+    from juzhen.encoders.resolve_path import locate_folder
 
     found = locate_folder(name)
     return found is not None and any((found / file).is_file() for file in ("modules.json", "config.json"))

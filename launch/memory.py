@@ -51,9 +51,8 @@ def memory(
     from launch.check import checked_job
 
     job = checked_job(words or [], conf_dir=CONFIGURATION, extra=None)
-    from juzhen.encoders.architectures import set_attention
-    from juzhen.encoders.first_look import find_encoder
-    from juzhen.encoders.transformer import read_architecture
+    from juzhen.encoders.backbone import read_architecture, set_attention
+    from juzhen.encoders.preflight import find_encoder
     from juzhen.report.terminal import console_table, for_people
 
     files = find_encoder(replace(job.backbone, initialize="random"))
@@ -110,7 +109,7 @@ def ways(
 
 
 def _lora() -> Any:
-    from juzhen.encoders.spec import AdapterConfig
+    from juzhen.encoders.backbone_config import AdapterConfig
 
     return AdapterConfig()
 
@@ -182,7 +181,7 @@ def fit_memory(
 
     chosen  micro-batches that a run which is continued has chosen before: with others it would end with other weights
     """
-    from juzhen.encoders.frozen import has_adapter
+    from juzhen.encoders.base_weights import has_adapter
     from juzhen.training.memory import largest_micro_batch, rough_bytes, step_memory
 
     inner, is_auto = encoder.inner, job.hardware.micro_batch_tokens == "auto"

@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError, command
 from juzhen.core.file_guard import MARKER, mark_dir, refuse_links
 from juzhen.core.result import PROGRESS_FILE, RESULT_FILE, STAGES, Result
 from juzhen.core.row_scores import ROWS_FILE
-from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.encoders.resolve_path import ENCODER_FOLDER
 
 WANDB = "wandb"
 OFFLINE_RUNS = f"{WANDB}/offline-run-*"

@@ -33,9 +33,9 @@ from juzhen.core.text import percent
 from juzhen.core.text_warnings import Unknown
 from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
-from juzhen.encoders.cut import Cut
-from juzhen.encoders.frozen import parameter_counts
-from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.encoders.base_weights import parameter_counts
+from juzhen.encoders.resolve_path import ENCODER_FOLDER
+from juzhen.encoders.truncation import Cut
 from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import (
     cut_in_evaluation,

@@ -24,7 +24,7 @@ from juzhen.core.safe_open import read_json, read_text, require_file
 from juzhen.core.schema import require_form
 from juzhen.core.secrets import redacted
 from juzhen.core.text import short
-from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.encoders.resolve_path import ENCODER_FOLDER
 
 RECORD = "stage.json"
 OWNER = "owner"

@@ -120,7 +120,7 @@ def _settings(options: SimpleNamespace, today: "JobConfig") -> "EvaluationSettin
 
 
 def _weights(encoder: str) -> str:
-    from juzhen.encoders.locate import encoder_source
+    from juzhen.encoders.resolve_path import encoder_source
 
     return "" if encoder in LEXICAL else weights_digest(encoder_source(encoder))
 

@@ -23,8 +23,8 @@ from juzhen.core.result import Score
 from juzhen.core.row_scores import SetRows
 from juzhen.data.leaks import Seen
 from juzhen.data.probe import TransferTask
-from juzhen.encoders.frozen import beside_adapters
-from juzhen.encoders.transformer import has_dropout
+from juzhen.encoders.backbone import has_dropout
+from juzhen.encoders.base_weights import beside_adapters
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
 from juzhen.families.registry import family_of

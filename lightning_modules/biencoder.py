@@ -21,13 +21,11 @@ from juzhen.encoders import (
     load_backbone,
     load_encoder,
 )
-from juzhen.encoders.augmentation import Augmentation, SentenceChanges
-from juzhen.encoders.locate import has_score_head
-from juzhen.encoders.parts import embedding_size
+from juzhen.encoders.augmentation import Augmentation, SentenceChanges, TextViews, TokenViews, Views
+from juzhen.encoders.components import embedding_size
 from juzhen.encoders.projection import BilinearScore
-from juzhen.encoders.token_table import CachedTokenizer
-from juzhen.encoders.views import TokenViews, Views
-from juzhen.encoders.views_text import TextViews
+from juzhen.encoders.resolve_path import has_score_head
+from juzhen.encoders.tokens import CachedTokenizer
 from juzhen.evaluation.evaluators import embedding_cache_dir
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.families.registry import family_of

@@ -11,7 +11,7 @@ from torch import Tensor
 from conf.job import JobConfig
 from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError
-from juzhen.encoders.parts import num_positions
+from juzhen.encoders.components import num_positions
 from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector, load_multi_vector
 from juzhen.families.late.evaluator import MaxSimEvaluator
 from juzhen.families.late.layout import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading

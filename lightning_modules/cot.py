@@ -11,10 +11,9 @@ from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.nodes import name_of
-from juzhen.encoders.first_look import prompt_at_start
-from juzhen.encoders.prompts import TEMPLATES, refuse_prompt
+from juzhen.encoders.preflight import prompt_at_start
+from juzhen.encoders.prompts import TEMPLATES, Templates, refuse_prompt
 from juzhen.encoders.sentence_encoder import PromptEncoder
-from juzhen.encoders.templates import Templates
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
 from juzhen.models.cot import CotEncoderSettings

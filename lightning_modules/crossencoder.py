@@ -16,10 +16,10 @@ from juzhen.core.examples import Kind
 from juzhen.core.kinds import text_roles
 from juzhen.encoders import load_backbone, load_encoder
 from juzhen.encoders.cross_encoder import SEGMENTS_UNKNOWN, CrossEncoder
-from juzhen.encoders.first_look import marks_segments, prompt_at_start
-from juzhen.encoders.grades import similarity
-from juzhen.encoders.locate import is_cross_encoder
+from juzhen.encoders.preflight import marks_segments, prompt_at_start
+from juzhen.encoders.projection import similarity
 from juzhen.encoders.prompts import JOINT, refuse_prompt
+from juzhen.encoders.resolve_path import is_cross_encoder
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families.registry import family_of
 from juzhen.models.crossencoder import CrossEncoderModuleSettings

@@ -15,13 +15,13 @@ from juzhen.core.examples import Examples
 from juzhen.core.nodes import name_of
 from juzhen.core.text_warnings import collected
 from juzhen.encoders import SentenceEncoder
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.components import embedding_size
 from juzhen.encoders.embedding_cache import EmbeddingCache, Vectors
-from juzhen.encoders.first_look import look_at_encoder
-from juzhen.encoders.kept_vectors import GuidedCollator, KeptVectors, Targets, TaughtCollator
-from juzhen.encoders.locate import encoder_source, has_score_head
-from juzhen.encoders.parts import embedding_size
+from juzhen.encoders.preflight import look_at_encoder
 from juzhen.encoders.projection import Projection
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.resolve_path import encoder_source, has_score_head
+from juzhen.encoders.teacher_cache import GuidedCollator, KeptVectors, Targets, TaughtCollator
 from juzhen.models.distill import (
     DistillModuleSettings,
     DistillTranslationsSettings,

@@ -11,8 +11,7 @@ from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import NLI_CLASSES, TARGET_COLUMN, TEACHER_SCORE, Kind
 from juzhen.core.nodes import INNER, name_of, numbers_of
 from juzhen.data.spec import Source
-from juzhen.encoders.views import Views
-from juzhen.encoders.views_text import TextViews
+from juzhen.encoders.augmentation import TextViews, Views
 from juzhen.losses.loss import Loss
 from juzhen.training.optimizer import eight_bit_adamw
 from lightning_modules.chosen_losses import Match, chosen_losses, declared_loss

@@ -15,8 +15,8 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Score
 from juzhen.data.convert import convert_rows
 from juzhen.data.probe import TransferTask
+from juzhen.encoders.collate import TextCollator
 from juzhen.encoders.masking import MaskedTokenHead, Masking, Vocabulary
-from juzhen.encoders.text_collate import TextCollator
 from juzhen.evaluation.plan import ALIKE, CosinePlan, EvaluationPlan
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.evaluation.scoring import Evaluation

@@ -7,10 +7,10 @@ from typing import Any
 from conf.job import JobConfig
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_backbone, load_encoder
-from juzhen.encoders.first_look import prompt_at_start
 from juzhen.encoders.layout import gives_answers
-from juzhen.encoders.locate import download, encoder_folder, locate_folder
+from juzhen.encoders.preflight import prompt_at_start
 from juzhen.encoders.prompts import JOINT, refuse_prompt
+from juzhen.encoders.resolve_path import download, encoder_folder, locate_folder
 from juzhen.families.answers.encoder import READER, GenerativeReranker
 from juzhen.families.registry import family_of
 from juzhen.models.reranker import RerankerModuleSettings

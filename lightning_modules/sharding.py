@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from conf.job import JobConfig
 from juzhen.core.errors import UserError
-from juzhen.encoders.frozen import beside_adapters
+from juzhen.encoders.base_weights import beside_adapters
 from juzhen.training.optimizer import layer_of
 
 STEPS = ("training_step", "validation_step", "test_step")

@@ -11,7 +11,7 @@ from juzhen.core.errors import UserError, setting
 from juzhen.core.lazy_names import offered
 from juzhen.encoders import SentenceEncoder, load_backbone, load_encoder
 from juzhen.encoders.layout import gives_answers, gives_tokens, gives_weights, read_layout
-from juzhen.encoders.locate import encoder_folder, scores_pairs
+from juzhen.encoders.resolve_path import encoder_folder, scores_pairs
 
 log = logging.getLogger(__name__)
 

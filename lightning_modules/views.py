@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from conf.job import JobConfig
-from juzhen.encoders.text_collate import ViewCollator
-from juzhen.encoders.views import Views
-from juzhen.encoders.views_text import TextViews
+from juzhen.encoders.augmentation import TextViews, Views
+from juzhen.encoders.collate import ViewCollator
 from juzhen.models.views import ViewEncoderSettings
 from lightning_modules.biencoder import BiEncoder, changes_of
 from lightning_modules.chosen_losses import Match

@@ -9,7 +9,7 @@ import torch
 from transformers import CONFIG_MAPPING, PretrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
-from juzhen.encoders.transformer import model_class
+from juzhen.encoders.backbone import model_class
 from tools.build_vocabulary import tokenizer, tokenizer_config
 
 TOKENS = [

@@ -20,7 +20,7 @@ from conf.own_classes import own_class
 from juzhen.cli.program import status_of
 from juzhen.data import loading
 from juzhen.encoders import SentenceEncoder, load_backbone
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 from launch.job import read_job
 from launch.naming import register_resolvers, run_key
 

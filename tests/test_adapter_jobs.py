@@ -15,8 +15,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
 from juzhen.core.row_scores import RowScores
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.frozen import has_adapter
-from juzhen.encoders.locate import ADAPTER_WEIGHTS
+from juzhen.encoders.base_weights import has_adapter
+from juzhen.encoders.resolve_path import ADAPTER_WEIGHTS
 
 pytest.importorskip("peft")
 

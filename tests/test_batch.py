@@ -6,8 +6,8 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from juzhen.core.batch import Batch
 from juzhen.core.examples import Kind
-from juzhen.encoders.packing import pack
-from juzhen.encoders.template_tokens import TemplateTokens
+from juzhen.encoders.forward import pack
+from juzhen.encoders.template_encoder import TemplateTokens
 
 
 def batch(tokens) -> Batch:

@@ -15,7 +15,7 @@ from forks import python
 
 from juzhen import SentenceEncoder
 from juzhen.core.errors import UserError
-from juzhen.encoders.locate import download, locate_folder
+from juzhen.encoders.resolve_path import download, locate_folder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SECONDS_OF_A_START = 60
@@ -180,7 +180,7 @@ def test_an_address_that_is_no_such_hub_is_named(monkeypatch):
         raise KeyError("id")  # what its client raises where ModelScope answers
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", answer)
-    monkeypatch.setattr("juzhen.encoders.locate.hub_problem", lambda: None)
+    monkeypatch.setattr("juzhen.encoders.resolve_path.hub_problem", lambda: None)
     monkeypatch.setenv("HF_ENDPOINT", "https://modelscope.cn")
     with pytest.raises(
         UserError, match=r"the hub at HF_ENDPOINT=https://modelscope.cn: what answers there is no such"

@@ -11,7 +11,7 @@ from torch import nn
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.packing import pack
+from juzhen.encoders.forward import pack
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.describe import cut_in_training
 from juzhen.families.family import Family

@@ -26,8 +26,8 @@ from pages import (
 from juzhen import CrossEncoder, MultiVectorEncoder, SparseEncoder
 from juzhen.core.row_scores import ROWS_FILE
 from juzhen.encoders import load_backbone
-from juzhen.encoders.bundle import save_encoder
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.save import save_encoder
 from juzhen.families.late.layout import Reading
 from tools.docs import measured
 from tools.docs.site import pages as generated_pages

@@ -10,7 +10,7 @@ from juzhen.cli.main import main
 from juzhen.core.array_cache import read_arrays
 from juzhen.core.file_guard import LIST
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 
 PAIRS = [("今天天气很好", "今天是个好天气"), ("怎么修改密码", "密码怎么改"), ('他说"好', "不，行")]
 

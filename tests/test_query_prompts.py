@@ -17,8 +17,8 @@ from juzhen.data.source import load_examples
 from juzhen.data.spec import configured_set
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.augmentation import Augmentation
-from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.embedding_cache import EmbeddingCache
+from juzhen.encoders.truncation import cut_sentences
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.run import Pass

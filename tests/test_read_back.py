@@ -11,7 +11,8 @@ from juzhen.core.calibration_files import Calibration, Fusion, is_fusion
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result, RunProgress
 from juzhen.data.spec import read_description
-from juzhen.encoders import decision
+from juzhen.encoders import thresholds
+from juzhen.encoders.folder_settings import read_settings
 from juzhen.encoders.layout import (
     gives_answers,
     gives_routes,
@@ -19,8 +20,7 @@ from juzhen.encoders.layout import (
     read_model_settings,
     read_modules,
 )
-from juzhen.encoders.locate import check_weights_index
-from juzhen.encoders.settings_file import read_settings
+from juzhen.encoders.resolve_path import check_weights_index
 from juzhen.export import loaders
 from juzhen.identity import identify
 from juzhen.mining.negatives import _claim
@@ -48,7 +48,7 @@ REFUSED = {
     "modules.json": lambda path: read_modules(path.parent),
     "adapter_config.json": lambda path: read_adapter_settings(path.parent),
     "model.safetensors.index.json": lambda path: check_weights_index(path.parent),
-    "thresholds.json": lambda path: decision._read(path.parent),
+    "thresholds.json": lambda path: thresholds._read(path.parent),
     "export.json": lambda path: loaders.read_settings(path.parent),
     "stage.json": lambda path: StageEntry(path.parent, shared=True).record(),
     "own.yaml": read_description,

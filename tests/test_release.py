@@ -6,7 +6,7 @@ import yaml
 from forks import ROOT
 from pages import EDITIONS, page
 
-from juzhen.encoders.licence import licence_of
+from juzhen.encoders.save import licence_of
 
 
 def test_the_workflow_publishes_by_trust_and_holds_no_secret():

@@ -14,8 +14,8 @@ import numpy as np
 from juzhen.cli.program import run_program, status_of
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import require_apart, require_outside
-from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.pooling import unit
+from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder, load_encoder
 
 SAMPLE = (

@@ -17,10 +17,16 @@ from juzhen.adapters.injected import hold, inject, merge_layers, require_peft
 from juzhen.adapters.settings import MERGE, read_adapter_settings
 from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError
-from juzhen.encoders.base import BASE_FILE, Base, weight_files
-from juzhen.encoders.frozen import NAME, SOURCE, WRITTEN, base_weights, is_learnt, remember_base
-from juzhen.encoders.locate import ADAPTER, ADAPTER_WEIGHTS, locate_folder
-from juzhen.encoders.settings_file import naming, read_tensors
+from juzhen.encoders.base_weights import NAME, SOURCE, WRITTEN, base_weights, is_learnt, remember_base
+from juzhen.encoders.folder_settings import naming, read_tensors
+from juzhen.encoders.resolve_path import (
+    ADAPTER,
+    ADAPTER_WEIGHTS,
+    BASE_FILE,
+    Base,
+    locate_folder,
+    weight_files,
+)
 
 PREFIX = "base_model.model."
 """What peft puts before the names of weights in files."""

@@ -15,8 +15,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from juzhen.core.errors import UserError, nearest, require_packages
-from juzhen.encoders.base import base_digest
-from juzhen.encoders.frozen import (
+from juzhen.encoders.backbone_config import AdapterConfig
+from juzhen.encoders.base_weights import (
     HOLDER,
     NAME,
     SOURCE,
@@ -28,9 +28,9 @@ from juzhen.encoders.frozen import (
     linear_layers,
     remember_base,
 )
-from juzhen.encoders.packing import use_cheap_dropout
-from juzhen.encoders.settings_file import naming
-from juzhen.encoders.spec import AdapterConfig
+from juzhen.encoders.folder_settings import naming
+from juzhen.encoders.forward import use_cheap_dropout
+from juzhen.encoders.resolve_path import base_digest
 
 ATTENTION = re.compile(r"(?:^|[._])(?:\w*attention\w*|\w*attn\w*)\.", re.IGNORECASE)
 """In the name of a linear layer that belongs to attention."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from juzhen.core.errors import UserError
 from juzhen.core.text import short
-from juzhen.encoders.locate import ADAPTER
-from juzhen.encoders.settings_file import naming, read_settings
+from juzhen.encoders.folder_settings import naming, read_settings
+from juzhen.encoders.resolve_path import ADAPTER
 
 HONOURED, NEUTRAL, UNREAD = "honoured", "neutral", "unread"
 """peft computes with it, as we do · changes no number of a loaded adapter · refused unless null, false or empty."""

@@ -21,11 +21,11 @@ from juzhen.backends.names import MOST_DIFFERENCE, BackendName
 from juzhen.backends.padded import PaddedCrossEncoder, PaddedEncoder, scale_rows
 from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
+from juzhen.encoders.batch_invariance import embedding_alone
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.grades import similarity
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import sides, unit
-from juzhen.encoders.proof import embedding_alone
+from juzhen.encoders.projection import similarity
 
 CALL_TOKENS = 512
 """Tokens per call of the graph, whose states then stay in a core's cache: 2048 were 18 to 25 % slower."""

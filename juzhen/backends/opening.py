@@ -14,7 +14,7 @@ from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.lazy_names import offered
 from juzhen.core.machine import lacks_bf16, slow_bf16_warning
-from juzhen.encoders.frozen import merged
+from juzhen.encoders.base_weights import merged
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.sentence_encoder import Backend
 

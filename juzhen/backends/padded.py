@@ -5,11 +5,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from juzhen.encoders.architectures import without_cache
+from juzhen.encoders.backbone import without_cache
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.grades import similarity
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
+from juzhen.encoders.projection import similarity
 
 
 class PaddedSentences:

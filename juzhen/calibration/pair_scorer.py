@@ -72,7 +72,7 @@ class Scorer:
         else:
             assert self.encoder is not None
             self.fitted = Calibration.read(self.calibration)
-            from juzhen.encoders.locate import encoder_folder  # loads numpy
+            from juzhen.encoders.resolve_path import encoder_folder  # loads numpy
 
             self.fitted.require(encoder_folder(self.encoder))
 

@@ -20,7 +20,7 @@ from juzhen.core.safe_open import read_shaped
 from juzhen.core.schema import Text
 from juzhen.data.rows import own_set, set_and_split
 from juzhen.data.tables import TableReading
-from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder
+from juzhen.encoders.resolve_path import ENCODER_FOLDER, encoder_folder
 from juzhen.evaluation.decisions import DECIDED, fitted_threshold, labelled
 from juzhen.evaluation.scoring import score_set
 from juzhen.evaluation.settings import EvaluationSettings

@@ -73,7 +73,7 @@ def calibrate(
         fitted_sets,
         require_same_weights,
     )
-    from juzhen.encoders.locate import ENCODER_FOLDER
+    from juzhen.encoders.resolve_path import ENCODER_FOLDER
     from juzhen.evaluation.decisions import DECIDED
     from juzhen.report.table import ReportTable, decision_table, show_tables
 

@@ -123,7 +123,7 @@ def encode(
     from juzhen.backends import Deferred
     from juzhen.encoders import load_encoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
-    from juzhen.encoders.quantized import quantize
+    from juzhen.encoders.search import quantize
 
     loaded = load_encoder(encoder).eval()
     if prompt_name is not None or prompt is not None:

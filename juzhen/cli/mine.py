@@ -133,7 +133,7 @@ def mine(
     from juzhen.data.rows import ConfiguredSets
     from juzhen.encoders import CrossEncoder
     from juzhen.encoders.embedding_cache import EmbeddingCache
-    from juzhen.encoders.locate import encoder_folder
+    from juzhen.encoders.resolve_path import encoder_folder
     from juzhen.mining import negatives as miner
     from juzhen.mining.candidates import load_source
     from juzhen.mining.result import misfit, report_lines

@@ -42,7 +42,7 @@ def mteb(
     names = list(dict.fromkeys(name for word in tasks for name in word.split(",") if name))
     from juzhen.core.result import weights_digest
     from juzhen.data.rows import ConfiguredSets
-    from juzhen.encoders.locate import encoder_folder
+    from juzhen.encoders.resolve_path import encoder_folder
     from juzhen.evaluation.mteb_tasks import RunEncoder, open_tasks, run_tasks
 
     folder = encoder_folder(encoder)

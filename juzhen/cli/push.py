@@ -31,10 +31,10 @@ def push(
     """
     from huggingface_hub import get_token
 
-    from juzhen.encoders.bundle import write_encoder
-    from juzhen.encoders.frozen import for_others
-    from juzhen.encoders.locate import encoder_folder
-    from juzhen.encoders.upload import file_lines, require_hub_token, upload
+    from juzhen.encoders.base_weights import for_others
+    from juzhen.encoders.hub import file_lines, require_hub_token, upload
+    from juzhen.encoders.resolve_path import encoder_folder
+    from juzhen.encoders.save import write_encoder
     from juzhen.families.registry import find_family
 
     is_tried = dry_run or get_token() is None

@@ -88,7 +88,7 @@ def shrink(
         new_token_weight=new_token_weight,
     )
     without_hub()
-    from juzhen.encoders.locate import encoder_source
+    from juzhen.encoders.resolve_path import encoder_source
 
     require_apart(folder, *map(encoder_source, filter(None, (teacher, tokenizer, grow))))
     require_outside(folder)

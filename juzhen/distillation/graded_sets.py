@@ -20,7 +20,7 @@ from juzhen.core.kinds import CONVERSIONS
 from juzhen.core.safe_open import csv_text
 from juzhen.data.convert import convert_rows
 from juzhen.data.spec import DatasetConfig, made_from
-from juzhen.encoders.locate import encoder_folder
+from juzhen.encoders.resolve_path import encoder_folder
 from juzhen.families.registry import PairScorer
 from juzhen.metrics.correlation import spearman
 from juzhen.mining.sets import write_description

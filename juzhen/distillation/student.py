@@ -22,10 +22,9 @@ from juzhen.core.columns import as_text_list
 from juzhen.core.errors import UserError, require_number, require_packages
 from juzhen.core.text import script_table, text_fault
 from juzhen.core.text_warnings import collected
-from juzhen.encoders.backbone import with_layers
-from juzhen.encoders.frozen import merged
-from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.transformer import from_scratch, quiet, token_embeddings
+from juzhen.encoders.backbone import from_scratch, quiet, token_embeddings
+from juzhen.encoders.base_weights import merged
+from juzhen.encoders.sentence_encoder import SentenceEncoder, with_layers
 
 TEXTS_PER_CALL = 10_000
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from juzhen.core.lazy_names import lazily
 
 if TYPE_CHECKING:
-    from juzhen.encoders.backbone import load_backbone
-    from juzhen.encoders.bundle import save_encoder
+    from juzhen.encoders.backbone import checkpoint_layers, compile_layers
     from juzhen.encoders.cross_encoder import CrossEncoder
-    from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder, load_encoder
-    from juzhen.encoders.transformer import checkpoint_layers, compile_layers
+    from juzhen.encoders.save import save_encoder
+    from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder, load_backbone, load_encoder
 
 __all__ = [
     "CrossEncoder",
@@ -29,11 +28,11 @@ HOMES = {
     "CrossEncoder": "cross_encoder",
     "PromptEncoder": "sentence_encoder",
     "SentenceEncoder": "sentence_encoder",
-    "checkpoint_layers": "transformer",
-    "compile_layers": "transformer",
-    "load_backbone": "backbone",
+    "checkpoint_layers": "backbone",
+    "compile_layers": "backbone",
+    "load_backbone": "sentence_encoder",
     "load_encoder": "sentence_encoder",
-    "save_encoder": "bundle",
+    "save_encoder": "save",
 }
 """Name → the module of this package that defines it."""
 

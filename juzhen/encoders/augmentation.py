@@ -1,14 +1,323 @@
 """Sentences that are changed while they are learnt from: how, and which of those of rows whose labels stay."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
+from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.examples import Examples, Side
-from juzhen.encoders.token_table import TokenTable
-from juzhen.encoders.views import TokenViews
-from juzhen.encoders.views_text import TextViews
+from juzhen.core.paths import BUILTIN
+from juzhen.core.safe_open import read_bytes, read_text
+from juzhen.core.text import split_lines
+from juzhen.encoders.folder_settings import naming
+from juzhen.encoders.masking import continues_word
+from juzhen.encoders.tokens import TokenTable, special_around
+
+TEXT_VIEWS = ("translation", "synonym", "sentence_order")
+"""Changes of the text, which is then tokenised again."""
+
+SHARES = ("delete", "repeat", "cutoff", "synonym")
+"""Changes whose size is a share of the words."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """What is done to a sentence, and how much of it.
+
+    names         in this order; those of the text come before those of its tokens, and the translation before all
+    delete        each word is left out with this probability (Wei and Zou 2019, https://arxiv.org/abs/1901.11196)
+    repeat        each word is written twice with this probability (Wu et al. 2022, https://arxiv.org/abs/2109.04380)
+    cutoff        a run of this share of the words is left out (Shen et al. 2020, https://arxiv.org/abs/2009.13818)
+    shuffle       words change places within windows of so many (over whole sentences: Yan et al. 2021,
+                  https://arxiv.org/abs/2105.11741)
+    synonym       each word that the lexicon knows is replaced with this probability
+    translations  file of round-trip translations, one of which stands for the sentence; None: there is none
+    group         key of the configuration that the numbers are below, for messages
+
+    `sentence_order` puts the sentences of a text in another order, and has no number. A word is what the tokenizer
+    begins anew: a hanzi, or a Latin word or number with all its pieces.
+    """
+
+    names: tuple[str, ...]
+    delete: float
+    repeat: float
+    cutoff: float
+    shuffle: int
+    synonym: float
+    translations: str | None
+    group: str = "model"
+
+    def __post_init__(self) -> None:
+        key = f"{self.group}.views={list(self.names)}"
+        for name in self.names:
+            require_choice(f"{self.group}.views", name, VIEWS)
+        if (order := sorted(self.names, key=_rank)) != list(self.names):
+            raise UserError(
+                f"{key}: {', '.join(TEXT_VIEWS)} change the text and come first, as in [{','.join(order)}]; a "
+                "translation is looked up for the sentence as it is, before all others"
+            )
+        for name in SHARES:
+            require_number(f"{self.group}.{name}", getattr(self, name), 0, 1, open_low=True, open_high=True)
+        require_number(f"{self.group}.shuffle", self.shuffle, 2)
+        if "translation" in self.names and not Path(self.translations or "").expanduser().is_file():
+            raise UserError(
+                f"{self.group}.translations={self.translations or 'null'}: no such file; expected a table, each line a "
+                "text, a tab and its translation there and back"
+            )
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], *, group: str = "model") -> "Views":
+        """From the configuration of a model, or of the augmentation."""
+        keys = ("delete", "repeat", "cutoff", "shuffle", "synonym", "translations")
+        return cls(tuple(settings["views"]), **{key: settings[key] for key in keys}, group=group)
+
+    @property
+    def of_text(self) -> tuple[str, ...]:
+        return tuple(name for name in self.names if name in TEXT_VIEWS)
+
+    @property
+    def of_tokens(self) -> tuple[str, ...]:
+        return tuple(name for name in self.names if name not in TEXT_VIEWS)
+
+
+def _rank(name: str) -> int:
+    """Names in the order in which their changes can be made: 0 looks at the text as it is, 1 at any text."""
+    return {"translation": 0}.get(name, 1 if name in TEXT_VIEWS else 2)
+
+
+def delete(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+    """Each word left out with probability `share`; one stays."""
+    is_kept = generator.random(len(numbers_of_words)) >= share
+    is_kept[generator.integers(len(numbers_of_words))] |= not is_kept.any()
+    return numbers_of_words[is_kept]
+
+
+def repeat(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+    """Each word twice with probability `share`."""
+    return np.repeat(numbers_of_words, 1 + (generator.random(len(numbers_of_words)) < share))
+
+
+def cutoff(numbers_of_words: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+    """Without a run of words, which may lie anywhere; one word stays."""
+    size = min(round(share * len(numbers_of_words)), len(numbers_of_words) - 1)
+    start = int(generator.integers(len(numbers_of_words) - size + 1))
+    return np.delete(numbers_of_words, slice(start, start + size))
+
+
+def shuffle(numbers_of_words: np.ndarray, window: int, generator: np.random.Generator) -> np.ndarray:
+    """In another order within windows; where the first one ends is drawn, so that no place is always a border."""
+    windows = (np.arange(len(numbers_of_words)) + generator.integers(window)) // window
+    return numbers_of_words[np.lexsort((generator.random(len(numbers_of_words)), windows))]
+
+
+TOKEN_VIEWS: dict[str, Callable[[np.ndarray, Any, np.random.Generator], np.ndarray]] = {
+    "delete": delete,
+    "repeat": repeat,
+    "cutoff": cutoff,
+    "shuffle": shuffle,
+}
+"""Name in `model.views` → function of word numbers, which are chosen and ordered."""
+
+VIEWS = (*TOKEN_VIEWS, *TEXT_VIEWS)
+
+
+class TokenViews:
+    """The changes of tokens: nothing is tokenised again, so that tables of tokens stay as they are.
+
+    max_length  tokens that a sentence may have, special ones included; what repeated words push beyond is cut
+    prompt      what stands before every sentence, and is not changed
+    """
+
+    def __init__(
+        self, views: Views, tokenizer: PreTrainedTokenizerBase, *, max_length: int, prompt: str = ""
+    ) -> None:
+        self._changes = [(TOKEN_VIEWS[name], getattr(views, name)) for name in views.of_tokens]
+        self._before, self._after = special_around(tokenizer, prompt=prompt)
+        self._room = max_length - self._before - self._after
+        numbers = tokenizer.get_vocab()
+        self._continues = np.zeros(max(numbers.values()) + 1, dtype=bool)
+        self._continues[[number for token, number in numbers.items() if continues_word(token, numbers)]] = (
+            True
+        )
+
+    def __call__(self, ids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """The tokens of a changed sentence, between the special tokens of `ids`."""
+        last = len(ids) - self._after
+        body = ids[self._before : last]
+        if not len(body) or not self._changes:
+            return ids
+        begins = ~self._continues[body]
+        begins[0] = True
+        starts = np.flatnonzero(begins)
+        ends = np.append(starts[1:], len(body))
+        numbers_of_words = np.arange(len(starts))
+        for change, amount in self._changes:
+            numbers_of_words = change(numbers_of_words, amount, generator)
+        pieces = np.concatenate([body[starts[word] : ends[word]] for word in numbers_of_words])
+        return np.concatenate([ids[: self._before], pieces[: self._room], ids[last:]])
+
+
+LEXICON = BUILTIN / "lexicon"
+
+_SENTENCE_END = re.compile(
+    r"[。！？；…]+[”’」』）》]*\s*"  # Chinese
+    r"|(?:(?<=[a-z0-9]{2})\.|[!?;])[.!?;]*[\"'”’)\]]*\s+"  # Latin: not the points of U.S. and Dr.
+    r"|\n+"
+)
+
+_RUN = re.compile(r"[A-Za-z]+|[\u4e00-\u9fff]+")
+
+
+class Synonyms:
+    """Words that may stand for each other, Chinese and English.
+
+    groups  words that mean the same; a word is in one group only
+
+    In Chinese, where words are not told apart, the longest known word is taken from left to right. Latin words count
+    as whole words, in any case; the replacement begins with a capital where the word did.
+    """
+
+    def __init__(self, groups: Iterable[Sequence[str]]) -> None:
+        self._others: dict[str, list[str]] = {}
+        for group in groups:
+            for word in group:
+                self._others[word] = [other for other in group if other != word]
+        self._longest = max(map(len, self._others), default=0)
+
+    def __len__(self) -> int:
+        return len(self._others)
+
+    def replaced(self, text: str, generator: np.random.Generator, share: float) -> str:
+        """`text`, each known word replaced with probability `share`."""
+
+        def run(match: re.Match[str]) -> str:
+            return "".join(self._drawn(word, share, generator) for word in self._words(match[0]))
+
+        return _RUN.sub(run, text)
+
+    def _drawn(self, word: str, share: float, generator: np.random.Generator) -> str:
+        synonyms = self._others.get(word.lower())
+        if synonyms is None or generator.random() >= share:
+            return word
+        other = synonyms[int(generator.integers(len(synonyms)))]
+        return other.capitalize() if word[0].isupper() else other
+
+    def _words(self, run: str) -> list[str]:
+        """A run of letters as one word; a run of hanzi as known words and single signs."""
+        if run.isascii():
+            return [run]
+        parts, start = [], 0
+        while start < len(run):
+            sizes = range(min(self._longest, len(run) - start), 1, -1)
+            size = next((size for size in sizes if run[start : start + size] in self._others), 1)
+            parts.append(run[start : start + size])
+            start += size
+        return parts
+
+
+@cache
+def builtin_synonyms() -> Synonyms:
+    """The lexicon that comes with juzhen: a line is a group, its words separated by tabs."""
+    rows = [line for path in sorted(LEXICON.glob("*.tsv")) for line in read_text(path).split("\n")]
+    return Synonyms(line.split("\t") for line in rows if line and not line.startswith("#"))
+
+
+class Translations:
+    """Sentences that were translated into another language and back, by whatever translator.
+
+    A file in UTF-8 without header: text, tab, translation, and more translations behind further tabs. A text may have
+    several lines.
+
+    group  key of the configuration that names the file, for messages
+    """
+
+    def __init__(self, path: str | Path, *, group: str = "model") -> None:
+        self.path = Path(path).expanduser()
+        self.group = group
+        self._of: dict[str, list[str]] = {}
+        with naming(f"{group}.translations={path}"):
+            rows = split_lines(read_bytes(self.path).decode("utf-8-sig"))
+        for number, line in enumerate(rows, start=1):
+            text, *translations = (part.strip() for part in line.split("\t"))
+            if not line.strip():
+                continue
+            if not text or not translations or not all(translations):
+                raise UserError(
+                    f"{path}:{number}: expected a text, a tab and its translation there and back, got {line[:60]!r}"
+                )
+            self._of.setdefault(text, []).extend(translations)
+
+    def drawn(self, text: str, generator: np.random.Generator) -> str:
+        """One of the text's translations; the text itself where the file has none."""
+        translations = self._of.get(text)
+        return text if translations is None else translations[int(generator.integers(len(translations)))]
+
+    def require(self, name: str, texts: Iterable[str]) -> None:
+        """Raises UserError where the file has none of the texts of the set `name`."""
+        example = ""
+        for text in texts:
+            if text in self._of:
+                return
+            example = example or text
+        first = next(iter(self._of), "")
+        raise UserError(
+            f"{self.group}.translations={self.path}: has no sentence of {name}, such as {example[:30]!r}; its first "
+            f"text is {first[:30]!r}. Translate the sentences of {name}, or leave translation out of {self.group}.views"
+        )
+
+
+class TextViews:
+    """The changes of texts that a configuration asks for, in its order."""
+
+    def __init__(self, views: Views) -> None:
+        self.translations: Translations | None = None
+        self._changes: list[Callable[[str, np.random.Generator], str]] = []
+        for name in views.of_text:
+            if name == "translation":
+                self.translations = Translations(cast(str, views.translations), group=views.group)
+                self._changes.append(self.translations.drawn)
+            elif name == "synonym":
+                self._changes.append(partial(builtin_synonyms().replaced, share=views.synonym))
+            else:
+                self._changes.append(reordered)
+
+    def __bool__(self) -> bool:
+        return bool(self._changes)
+
+    def __call__(self, text: str, generator: np.random.Generator) -> str:
+        for change in self._changes:
+            text = change(text, generator)
+        return text
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a text, without the blanks around them.
+
+    >>> sentences_of("今天下雨。“走吧！”他说 Dr. Li came. We left")
+    ['今天下雨。', '“走吧！”', '他说 Dr. Li came.', 'We left']
+    """
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    pieces = [text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
+    return [piece for piece in pieces if piece]
+
+
+def reordered(text: str, generator: np.random.Generator) -> str:
+    """The sentences of a text in another order; a text of one sentence as it is."""
+    pieces = sentences_of(text)
+    if len(pieces) < 2:
+        return text
+    if pieces[-1][-1].isalnum():  # it may come to stand before another one
+        pieces[-1] += "." if pieces[-1][-1].isascii() else "。"
+    shuffled = [pieces[number] for number in generator.permutation(len(pieces))]
+    return "".join(piece + " " * piece[-1].isascii() for piece in shuffled).rstrip()
+
 
 DRAWS = 2
 """Last number of the seed, so that nothing is drawn here that a ViewCollator draws."""

@@ -1,59 +1,490 @@
-"""The sentence encoder that training starts from; with more or fewer layers, where that is asked for.
+"""Pretrained transformers: which architectures are supported, how weights are read, how layers are added."""
 
-A shallow encoder that learnt fast is the start of a deeper one.
-"""
+import copy
+import inspect
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
 
+import torch
+import transformers
+from tokenizers import normalizers
+from torch import Tensor, nn
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.modeling_outputs import BaseModelOutput
+
+from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
-from juzhen.core.lazy_names import offered
-from juzhen.encoders.frozen import has_adapter, remember_layers
-from juzhen.encoders.layers import other_layers, require_growing
-from juzhen.encoders.parts import read_parts
-from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.folder_settings import lower_cases, naming, read_settings, read_tensors
+from juzhen.encoders.layout import STATIC, is_static, static_shape
+from juzhen.encoders.preflight import BY_LENGTH
+from juzhen.encoders.resolve_path import WEIGHTS
+
+LENGTH = 512
+"""Tokens of a text that are read where nothing else is said, as in model2vec; sentence-transformers reads all."""
 
 
-def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = None) -> SentenceEncoder:
-    """The sentence encoder that `config` describes, in float32 on the CPU, in training mode.
+class StaticConfig(PretrainedConfig):
+    """vocab_size tokens of hidden_size numbers each."""
 
-    seed  draws what is new: weights under `initialize=random`, added layers, an adapter
-    reader  as of `read_parts`
+    model_type = STATIC
 
-    What the configuration leaves open, and errors: as `juzhen.encoders.parts.read_parts`.
-    """
-    encoder = SentenceEncoder.of(read_parts(config, seed=seed, reader=reader)).train()
-    if config.layers is not None:
-        encoder = with_layers(encoder, config.layers, seed=seed)
-    if config.adapter is not None:
-        offered("adapters", "add")(encoder.backbone, config.adapter, seed=seed)
-    return encoder
+    def __init__(self, vocab_size: int = 1, hidden_size: int = 1, **options: Any) -> None:
+        super().__init__(**options)
+        self.vocab_size, self.hidden_size = vocab_size, hidden_size
+        self.num_hidden_layers = 0
 
 
-def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> SentenceEncoder:
-    """The encoder with its first `layers` layers, or with new ones on top that hand on what they are given.
+class StaticTokens(PreTrainedModel):
+    """Gives the vector of each token as its state."""
 
-    A new layer adds nothing to the states until it has learnt something, because its two output matrices are 0; its
-    other weights are drawn with `seed`. The encoder gives the embeddings it gave before: the last normalization moves
-    to the new top, and normalizing twice is normalizing once. Raises UserError for other architectures than BERT and
-    RoBERTa.
-    """
-    config = encoder.backbone.config
-    if config.num_hidden_layers == layers:
-        return encoder
-    require_growing(encoder.backbone, layers)
-    if has_adapter(encoder.backbone) or encoder.templates is not None:
-        raise UserError(
-            f"layers={layers}: an encoder with adapter or templates keeps its layers; leave it at null"
+    config_class = StaticConfig
+
+    def __init__(self, config: StaticConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.post_init()  # type: ignore[no-untyped-call]
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embedding
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embedding = cast(nn.Embedding, value)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, output_hidden_states: bool = False
+    ) -> BaseModelOutput:
+        states = self.embedding(input_ids)
+        return BaseModelOutput(
+            last_hidden_state=states, hidden_states=(states, states) if output_hidden_states else None
         )
-    backbone = other_layers(encoder.backbone, layers, seed=seed)
-    remember_layers(backbone, encoder.backbone, layers)
-    grown = SentenceEncoder(
-        backbone,
-        encoder.tokenizer,
-        pooling=encoder.pooling,
-        normalize=encoder.normalize,
-        max_length=encoder.max_length,
-        projections=encoder.output_layers,
-        prompts=encoder.prompts,
+
+
+AutoConfig.register(STATIC, StaticConfig)
+AutoModel.register(StaticConfig, StaticTokens)
+
+
+def read_static_config(folder: Path) -> StaticConfig:
+    """The sizes of the table in a folder."""
+    vocabulary, dim = static_shape(folder)
+    return StaticConfig(vocab_size=vocabulary, hidden_size=dim)
+
+
+def read_static(folder: Path, config: StaticConfig) -> StaticTokens:
+    """The table of a folder. Raises UserError for weights that do not load."""
+    path = folder / WEIGHTS[0]
+    with naming(f"{path}: the weights do not load"):
+        tensors = read_tensors(path)
+        table = tensors["embedding.weight"] if "embedding.weight" in tensors else tensors["embeddings"]
+        table = table.float()
+        if (rows := tensors.get("mapping")) is not None:
+            if rows.is_floating_point() or not 0 <= int(rows.min()) <= int(rows.max()) < len(table):
+                raise UserError(
+                    f"{path}: mapping names rows from {rows.min().item()} to {rows.max().item()} of a table of "
+                    f"{len(table)}. Copy the file again"
+                )
+            table = table[rows.long()]
+        if (factors := tensors.get("weights")) is not None:
+            table = table * factors.float()[:, None]
+    require_finite_weights([("the product of embeddings and weights", table)], path)
+    backbone = StaticTokens(config)
+    with torch.no_grad():
+        backbone.embedding.weight.copy_(table)
+    return backbone
+
+
+def read_static_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """tokenizer.json without the special tokens that it would put around a text; it says itself where it cuts."""
+    with naming(f"{folder}: the tokenizer does not load"):
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+        tokenizer.model_max_length = (tokenizer.backend_tokenizer.truncation or {}).get("max_length", LENGTH)
+        tokenizer.backend_tokenizer.post_processor = None
+    return tokenizer
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How a model type numbers positions, and where its tokens look.
+
+    positions   learned: one embedding each, from 0 · after_pad: from the padding token's number + 1, as in RoBERTa ·
+                rotary: queries and keys are turned, from 0
+    is_decoder  a token attends to those before it, unless a configuration says otherwise
+    is_proved   tests hold for every configuration; others are proved when they are loaded
+    """
+
+    positions: Literal["learned", "after_pad", "rotary"] = "rotary"
+    is_decoder: bool = False
+    is_proved: bool = False
+
+
+_AFTER_PAD = Architecture("after_pad", is_proved=True)
+_ENCODER, _DECODER = Architecture(), Architecture(is_decoder=True)
+
+ARCHITECTURES = {
+    "bert": Architecture("learned", is_proved=True),
+    "roberta": _AFTER_PAD,
+    "xlm-roberta": _AFTER_PAD,
+    "camembert": _AFTER_PAD,
+    "albert": Architecture("learned"),
+    "electra": Architecture("learned"),
+    "eurobert": _ENCODER,
+    "gte": _ENCODER,
+    "jina_embeddings_v3": _ENCODER,
+    "modernbert": _ENCODER,
+    "nomic_bert": _ENCODER,
+    "gemma": _DECODER,
+    "gemma2": _DECODER,
+    "gemma3_text": _DECODER,
+    "llama": _DECODER,
+    "mistral": _DECODER,
+    "phi3": _DECODER,
+    "qwen2": _DECODER,
+    "qwen3": _DECODER,
+}
+"""Model types whose sentences are packed. Other types are padded and give the same numbers."""
+
+
+def is_proved(architecture: PretrainedConfig) -> bool:
+    """Whether tests hold for the architecture, whatever its configuration says."""
+    entry = ARCHITECTURES.get(architecture.model_type)
+    return entry is not None and entry.is_proved and why_padded(architecture) is None
+
+
+def why_padded(architecture: PretrainedConfig) -> str | None:
+    """Why sentences of this architecture are padded; None: they are packed."""
+    name = architecture.model_type
+    if name not in ARCHITECTURES:
+        return f"{name} is not among the architectures that are packed"
+    if getattr(architecture, "is_decoder", False):
+        return f"{name} is configured as a decoder"
+    if rotations := sorted(rotary_types(architecture) & set(BY_LENGTH)):
+        return f"its rotary positions ({', '.join(rotations)}) depend on the longest sentence of a batch"
+    if getattr(architecture, "attn_logit_softcapping", None) and name == "gemma2":
+        return "its attention scores are capped (attn_logit_softcapping), which no packed kernel does"
+    return None
+
+
+def rotary_types(architecture: PretrainedConfig) -> set[str]:
+    """Kinds of rotary positions in a configuration, which may have one for each type of layer."""
+    settings: Any = getattr(architecture, "rope_parameters", None) or {}
+    kinds = [settings, *settings.values()] if isinstance(settings, dict) else []
+    return {str(kind["rope_type"]) for kind in kinds if isinstance(kind, dict) and "rope_type" in kind}
+
+
+def looks_ahead(architecture: PretrainedConfig) -> bool:
+    """Whether a token attends to those behind it, too."""
+    entry = ARCHITECTURES.get(architecture.model_type)
+    if entry is None or not entry.is_decoder:
+        return not getattr(architecture, "is_decoder", False)
+    is_causal = getattr(architecture, "is_causal", None)
+    return is_causal is False or bool(getattr(architecture, "use_bidirectional_attention", False))
+
+
+def set_attention(architecture: PretrainedConfig, attention: str | None) -> None:
+    """Has a decoder look both ways or to the left alone, by the entries of config.json that transformers reads.
+
+    attention  causal, bidirectional; None: as the configuration says. The model must be built afterwards.
+
+    (BehnamGhader et al. 2024, https://arxiv.org/abs/2404.05961) Raises UserError for other architectures.
+    """
+    if attention is None:
+        return
+    entry = ARCHITECTURES.get(architecture.model_type)
+    if entry is None or not entry.is_decoder:
+        decoders = ", ".join(name for name, one in ARCHITECTURES.items() if one.is_decoder)
+        raise UserError(
+            f"attention={attention}: {architecture.model_type} attends as its architecture does; leave it at null. It "
+            f"can be chosen for {decoders}"
+        )
+    if (attention == "bidirectional") == looks_ahead(architecture):
+        return
+    if getattr(architecture, "use_bidirectional_attention", False):
+        architecture.use_bidirectional_attention = False
+    architecture.is_causal = attention == "causal"
+
+
+def without_cache(backbone: PreTrainedModel) -> dict[str, Any]:
+    """The argument with which a decoder keeps no keys and values for tokens to come."""
+    return {"use_cache": False} if "use_cache" in inspect.signature(backbone.forward).parameters else {}
+
+
+def first_position(architecture: PretrainedConfig) -> int:
+    """The number of the first position of a sentence, for architectures that are packed."""
+    after_pad = ARCHITECTURES[architecture.model_type].positions == "after_pad"
+    return 1 + architecture.pad_token_id if after_pad else 0
+
+
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "hidden_dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+    "dropout",
+    "dropout_rate",
+)
+"""What architectures call the dropout of their layers; those of classification heads are not here."""
+
+
+def read_architecture(folder: Path, *, dropout: float | None) -> PretrainedConfig:
+    """config.json with the dropout that was asked for."""
+    if is_static(folder):
+        architecture: PretrainedConfig = read_static_config(folder)
+        if dropout is not None:
+            _set_dropout(architecture, dropout)
+        return architecture
+    settings = read_settings(folder / "config.json")
+    family = settings.get("model_type")
+    if settings.get("auto_map") and family not in CONFIG_MAPPING:
+        raise UserError(
+            f"{folder}: {family or 'this encoder'} brings code of its own, and juzhen runs no code that comes with "
+            "a model or with data; choose an encoder that transformers has itself, such as modernbert"
+        )
+    with naming(f"{folder}/config.json: transformers cannot read it"):
+        architecture = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    # How layers are computed is ours to choose: a name of the hub here would fetch code from there and run it.
+    architecture._attn_implementation_internal = architecture._experts_implementation_internal = None
+    if has_decoder(architecture) and model_class(architecture) is None:
+        raise UserError(
+            f"{folder}: {architecture.model_type} is an encoder with decoder; expected an encoder alone"
+        )
+    if dropout is not None:
+        _set_dropout(architecture, dropout)
+    return architecture
+
+
+def _set_dropout(architecture: PretrainedConfig, dropout: float) -> None:
+    names = [name for name in DROPOUTS if hasattr(architecture, name)]
+    if not names:
+        raise UserError(
+            f"dropout={dropout}: {architecture.model_type} has no dropout to set; leave it at null"
+        )
+    for name in names:
+        setattr(architecture, name, dropout)
+
+
+def has_dropout(architecture: PretrainedConfig) -> bool:
+    """Whether anything is dropped in training."""
+    return any(getattr(architecture, name, None) for name in DROPOUTS)
+
+
+def model_class(architecture: PretrainedConfig) -> Any:
+    """The class of transformers that makes token states of texts; of an encoder with decoder that of the encoder.
+
+    None where transformers has no such class.
+    """
+    listed: Any = AutoModel._model_mapping.get(type(architecture), None)
+    listed = listed[0] if isinstance(listed, tuple | list) else listed
+    if listed is None or not has_decoder(architecture):
+        return listed
+    return getattr(transformers, f"{listed.__name__.removesuffix('Model')}EncoderModel", None)
+
+
+def has_decoder(architecture: PretrainedConfig) -> bool:
+    """Whether a decoder belongs to the architecture, although a folder may hold the encoder alone."""
+    names = architecture.architectures or [""]
+    return architecture.is_encoder_decoder or names[0].endswith("EncoderModel")
+
+
+def _without_pooler(architecture: PretrainedConfig) -> dict[str, bool]:
+    """Arguments that leave BERT's pooler out: we do our own pooling, and unused weights upset DDP."""
+    built = model_class(architecture)
+    takes = built is not None and "add_pooling_layer" in inspect.signature(built.__init__).parameters
+    return {"add_pooling_layer": False} if takes else {}
+
+
+def from_scratch(architecture: PretrainedConfig, *, shown: str) -> PreTrainedModel:
+    """A model with random weights. Raises UserError for a config.json that describes none; `shown` names its folder."""
+    with naming(f"{shown}: config.json describes no model that can be built"):
+        if has_decoder(architecture):
+            return model_class(architecture)._from_config(architecture, dtype=torch.float32)
+        return AutoModel.from_config(architecture, dtype=torch.float32, **_without_pooler(architecture))
+
+
+def from_weights(source: str, architecture: PretrainedConfig, **options: object) -> PreTrainedModel:
+    """A model with the weights of a folder or of the hub. Raises UserError where these are not those of its config."""
+    if isinstance(architecture, StaticConfig):
+        return read_static(Path(source), architecture)
+    with naming(f"{source}: the weights do not load"):
+        built = model_class(architecture) if has_decoder(architecture) else AutoModel
+        backbone, report = built.from_pretrained(
+            source,
+            config=architecture,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,  # otherwise the precision of the file
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # named below
+            **_without_pooler(architecture),
+            **options,
+        )
+    for name, stored, expected in sorted(report["mismatched_keys"]):
+        raise UserError(
+            f"{source}: {name} has {_size(stored)} numbers in the weights, {_size(expected)} by config.json "
+            f"({len(report['mismatched_keys'])} such tensors); the two do not belong together"
+        )
+    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    if missing:
+        raise UserError(
+            f"{source}: weights missing for {', '.join(missing[:3])} ({len(missing)} in all); config.json and "
+            "model.safetensors do not belong together"
+        )
+    _require_all_layers(source, backbone, report["unexpected_keys"])
+    require_finite_weights(backbone.named_parameters(), source)
+    return backbone
+
+
+def _size(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape))
+
+
+def _require_all_layers(source: str, backbone: nn.Module, unexpected: Iterable[str]) -> None:
+    """Raises UserError where the weights hold further layers: a shorter model would be used, and nobody would know.
+
+    What else is left over (heads, poolers) is of no use here.
+    """
+    has_layers = getattr(backbone.config, "num_hidden_layers", 1) >= 1
+    patterns = {re.sub(r"\d+", "#", name) for name in backbone.state_dict()}
+    prefix = f"{backbone.base_model_prefix}."
+    shapes = {name: re.sub(r"\d+", "#", name.removeprefix(prefix)) for name in unexpected}
+    lost = sorted(
+        name for name, shape in shapes.items() if shape in patterns or (not has_layers and ".#." in shape)
     )
-    grown.score_head, grown.licence = encoder.score_head, encoder.licence
-    return grown.train(encoder.training)
+    if lost:
+        raise UserError(
+            f"{source}: the weights have {lost[0]}, which config.json does not have ({len(lost)} such tensors); to use "
+            "the first layers alone set layers"
+        )
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder. Raises UserError where it does not load."""
+    if is_static(folder):
+        return read_static_tokenizer(folder)
+    with naming(f"{folder}: the tokenizer does not load"):
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        if lower_cases(folder):
+            before = tokenizer.backend_tokenizer.normalizer
+            tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(
+                [normalizers.Lowercase(), *([] if before is None else [before])]
+            )
+        return tokenizer
+
+
+def token_embeddings(backbone: PreTrainedModel) -> nn.Embedding:
+    """The table of tokens. Raises UserError for a model without one, which reads no texts."""
+    with naming(f"{backbone.config.model_type}: this architecture has no table of tokens"):
+        table: Any = backbone.get_input_embeddings()
+        assert table.weight.dim() == 2
+    return cast(nn.Embedding, table)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps transformers' progress bars and table of left-out weights off the screen; we check ourselves."""
+    logger = transformers.utils.logging
+    verbosity, had_bars = logger.get_verbosity(), logger.is_progress_bar_enabled()
+    logger.set_verbosity(logging.ERROR)
+    logger.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logger.set_verbosity(verbosity)
+        if had_bars:
+            logger.enable_progress_bar()
+
+
+def compile_layers(backbone: nn.Module) -> None:
+    """Lets torch.compile fuse what is between the products of each layer, in place; the weights keep their names.
+
+    One layer is compiled and serves all of its kind. The first step takes tens of seconds longer.
+    """
+    for stack in [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]:
+        if len({type(layer) for layer in stack}) == 1:
+            for layer in stack:
+                layer.compile(dynamic=True)
+
+
+def checkpoint_layers(backbone: nn.Module) -> None:
+    """Keeps of each layer its input alone in training, and computes it again, with the same dropout, on the way back.
+
+    (Chen et al. 2016, https://arxiv.org/abs/1604.06174) Raises UserError for an architecture that cannot.
+    """
+    if not getattr(backbone, "supports_gradient_checkpointing", False):
+        raise UserError(
+            f"gradient_checkpointing=true: {cast(PreTrainedModel, backbone).config.model_type} cannot compute layers "
+            "again; type micro_batch_tokens=8192 instead, which saves memory with every architecture"
+        )
+    cast(PreTrainedModel, backbone).activation_checkpointing_enable({"use_reentrant": False})
+
+
+GROWS = ("bert", "roberta", "xlm-roberta", "camembert")
+"""Architectures whose layers end in a normalization, and are added as is said below."""
+
+
+def require_growing(backbone: PreTrainedModel, layers: int) -> None:
+    """Raises UserError for an architecture that cannot be given other layers."""
+    if backbone.config.model_type not in GROWS:
+        raise UserError(
+            f"layers={layers}: {backbone.config.model_type} cannot be given other layers; "
+            f"only {', '.join(GROWS)} can. Leave it at null"
+        )
+
+
+def other_layers(backbone: PreTrainedModel, layers: int, *, seed: int) -> PreTrainedModel:
+    """A copy with its first `layers` layers, or with new ones on top, drawn with `seed`."""
+    architecture = copy.deepcopy(backbone.config)
+    before, architecture.num_hidden_layers = architecture.num_hidden_layers, layers
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        grown = from_scratch(architecture, shown=f"layers={layers}")
+    grown.load_state_dict(
+        {name: weight for name, weight in backbone.state_dict().items() if name in grown.state_dict()},
+        strict=False,
+    )
+    if layers > before:
+        _hand_on(grown, before)
+    return grown
+
+
+@torch.no_grad()
+def _hand_on(backbone: PreTrainedModel, before: int) -> None:
+    """Sets all layers from number `before` on so that they change nothing."""
+    layers: Any = cast(Any, backbone).encoder.layer
+    for layer in layers[before:]:
+        for matrix in (layer.attention.output.dense, layer.output.dense):
+            nn.init.zeros_(matrix.weight)
+            nn.init.zeros_(matrix.bias)
+    below: Any = layers[before - 1].output if before else backbone.embeddings
+    top = layers[-1].output.LayerNorm
+    top.load_state_dict(below.LayerNorm.state_dict())
+    nn.init.ones_(below.LayerNorm.weight)
+    nn.init.zeros_(below.LayerNorm.bias)
+    if not before:
+        _shrink_tables(backbone)
+
+
+def _shrink_tables(backbone: PreTrainedModel) -> None:
+    """Brings the embedding tables to the size of fresh ones, by one factor, which the normalization above takes out.
+
+    Tables learnt alone grow large; naming hidden tokens with the same table then starts from absurd certainty.
+    """
+    parts: Any = backbone.embeddings
+    tables = [part.weight for part in parts.children() if isinstance(part, nn.Embedding)]
+    factor = backbone.config.initializer_range * 2 / parts.word_embeddings.weight.std()
+    for table in tables:
+        table.mul_(factor)

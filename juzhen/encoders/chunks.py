@@ -16,13 +16,17 @@ from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.lazy_names import offered
 from juzhen.core.text_warnings import STRICT, Truncations, current, reported
+from juzhen.encoders.peer_options import check_count
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import unit
-from juzhen.encoders.settable import check_count
-from juzhen.encoders.special_tokens import special_around
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
-from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable
-from juzhen.encoders.unknown import note_unknown
+from juzhen.encoders.tokens import (
+    BATCH_TOKENS,
+    TEXTS_PER_CALL,
+    TokenTable,
+    batches_by_length,
+    note_unknown,
+    special_around,
+)
 from juzhen.encoders.workers import Workers
 
 LongTexts = Literal["cut", "chunk"]

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from juzhen.core.array_cache import FILE, ArrayCache
 from juzhen.core.columns import require_finite, sound_rows
 from juzhen.encoders.pooled_encoder import SIZES, PooledEncoder
-from juzhen.encoders.special_tokens import tokenizer_digest
+from juzhen.encoders.tokens import tokenizer_digest
 
 DIGEST_BYTES = 16
 

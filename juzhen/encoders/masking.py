@@ -19,10 +19,10 @@ from transformers.modeling_outputs import BaseModelOutput
 from juzhen.core.batch import Tokens, mapped
 from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError, require_choice, require_number
-from juzhen.encoders.locate import has_weights
-from juzhen.encoders.packing import FILL_TO
-from juzhen.encoders.special_tokens import special_around
-from juzhen.encoders.transformer import quiet
+from juzhen.encoders.backbone import quiet
+from juzhen.encoders.forward import FILL_TO
+from juzhen.encoders.resolve_path import has_weights
+from juzhen.encoders.tokens import special_around
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,11 @@ from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError
 from juzhen.core.progress import progress_bar
 from juzhen.encoders.chunks import Passages, Wrapping, encoded, require_plain, room_of
-from juzhen.encoders.parts import num_positions
+from juzhen.encoders.components import num_positions
+from juzhen.encoders.peer_options import check_count
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, unit
-from juzhen.encoders.settable import check_count
-from juzhen.encoders.texts import batches_by_length
-from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable, runs
-from juzhen.encoders.unknown import note_unknown
+from juzhen.encoders.tokens import TEXTS_PER_CALL, TokenTable, batches_by_length, note_unknown, runs
 from juzhen.encoders.workers import Workers, started
 
 CONTEXT = 8

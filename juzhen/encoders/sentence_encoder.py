@@ -14,27 +14,35 @@ from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_pairs, as_text_list, as_texts, as_vectors, require_finite, side_by_side
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
+from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
+from juzhen.encoders.backbone import other_layers, require_growing
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.base_weights import has_adapter, remember_layers
+from juzhen.encoders.batch_invariance import prove
 from juzhen.encoders.chunks import EncodesPassages, LongTexts, computed, note_truncated
-from juzhen.encoders.decision import Decides
+from juzhen.encoders.components import Parts, read_parts
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.licence import licence_of
-from juzhen.encoders.locate import encoder_folder, encoder_source, scores_pairs
-from juzhen.encoders.parts import Parts, read_parts
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, pair_scores, sides, unit
 from juzhen.encoders.projection import BilinearScore
-from juzhen.encoders.prompts import TEMPLATES, refuse_prompt
-from juzhen.encoders.proof import prove
-from juzhen.encoders.quantized import Quantized
-from juzhen.encoders.search import ApproximateIndex, Hit, as_hits, check_top_k, exact_search, in_order
-from juzhen.encoders.sharing import Shareable
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.prompts import TEMPLATES, Templates, refuse_prompt
+from juzhen.encoders.resolve_path import encoder_folder, encoder_source, scores_pairs
+from juzhen.encoders.save import Shareable, licence_of
+from juzhen.encoders.search import (
+    ApproximateIndex,
+    Hit,
+    Quantized,
+    as_hits,
+    check_top_k,
+    exact_search,
+    in_order,
+)
 from juzhen.encoders.template_encoder import TemplateEncoder
-from juzhen.encoders.templates import Templates
-from juzhen.encoders.texts import BATCH_TOKENS
+from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.encoders.workers import Workers, started
 
 Vectors = np.ndarray | Tensor | list[np.ndarray] | list[Tensor]
@@ -408,3 +416,50 @@ class PromptEncoder(TemplateEncoder, SentenceEncoder):
             max_length=encoder.input_length,
             projections=encoder.output_layers,
         )
+
+
+def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = None) -> SentenceEncoder:
+    """The sentence encoder that `config` describes, in float32 on the CPU, in training mode.
+
+    seed  draws what is new: weights under `initialize=random`, added layers, an adapter
+    reader  as of `read_parts`
+
+    What the configuration leaves open, and errors: as `juzhen.encoders.components.read_parts`.
+    """
+    encoder = SentenceEncoder.of(read_parts(config, seed=seed, reader=reader)).train()
+    if config.layers is not None:
+        encoder = with_layers(encoder, config.layers, seed=seed)
+    if config.adapter is not None:
+        offered("adapters", "add")(encoder.backbone, config.adapter, seed=seed)
+    return encoder
+
+
+def with_layers(encoder: SentenceEncoder, layers: int, *, seed: int) -> SentenceEncoder:
+    """The encoder with its first `layers` layers, or with new ones on top that hand on what they are given.
+
+    A new layer adds nothing to the states until it has learnt something, because its two output matrices are 0; its
+    other weights are drawn with `seed`. The encoder gives the embeddings it gave before: the last normalization moves
+    to the new top, and normalizing twice is normalizing once. Raises UserError for other architectures than BERT and
+    RoBERTa.
+    """
+    config = encoder.backbone.config
+    if config.num_hidden_layers == layers:
+        return encoder
+    require_growing(encoder.backbone, layers)
+    if has_adapter(encoder.backbone) or encoder.templates is not None:
+        raise UserError(
+            f"layers={layers}: an encoder with adapter or templates keeps its layers; leave it at null"
+        )
+    backbone = other_layers(encoder.backbone, layers, seed=seed)
+    remember_layers(backbone, encoder.backbone, layers)
+    grown = SentenceEncoder(
+        backbone,
+        encoder.tokenizer,
+        pooling=encoder.pooling,
+        normalize=encoder.normalize,
+        max_length=encoder.max_length,
+        projections=encoder.output_layers,
+        prompts=encoder.prompts,
+    )
+    grown.score_head, grown.licence = encoder.score_head, encoder.licence
+    return grown.train(encoder.training)

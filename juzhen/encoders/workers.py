@@ -16,10 +16,10 @@ from jaxtyping import Float
 
 from juzhen.core.errors import UserError
 from juzhen.core.machine import limit_threads, open_device
-from juzhen.encoders.bundle import write_encoder
+from juzhen.encoders.peer_options import check_count
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.settable import check_count
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.save import write_encoder
+from juzhen.encoders.tokens import TokenTable
 
 BATCHES_AHEAD = 2
 """Batches that wait for each process."""

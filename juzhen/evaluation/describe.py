@@ -12,9 +12,9 @@ from juzhen.data.leaks import Seen
 from juzhen.data.running_text import TextTable
 from juzhen.encoders.chunks import most_tokens, uncut
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.cut import Cut
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.unknown import ReadSentences
+from juzhen.encoders.tokens import ReadSentences
+from juzhen.encoders.truncation import Cut
 from juzhen.evaluation.plan import EvaluationPlan
 from juzhen.families.registry import family_of
 

@@ -19,8 +19,8 @@ from juzhen.core.kinds import UNSCORED_BY_BM25, UNSCORED_BY_PAIRS
 from juzhen.core.result import Score
 from juzhen.data.probe import TransferTask
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders.grades import similarity
 from juzhen.encoders.pair_encoder import PairEncoder
+from juzhen.encoders.projection import similarity
 from juzhen.evaluation.plan import ALIKE, NOTHING, CosinePlan, EvaluationPlan, Evaluator, Sets, Tables
 from juzhen.evaluation.ranked_lists import Matcher
 from juzhen.metrics import lexical

@@ -13,8 +13,8 @@ from juzhen.core.nodes import name_of
 from juzhen.core.result import RESULT_FILE, STAGES, Result, weights_digest
 from juzhen.core.schema import validated
 from juzhen.data.readers import has_split
-from juzhen.encoders.locate import ENCODER_FOLDER
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.models.lexical import LEXICAL
 
 Descriptions = dict[str, dict[str, Any]]

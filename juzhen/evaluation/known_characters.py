@@ -11,7 +11,7 @@ from juzhen.core.text import inverse_table, script_table
 from juzhen.core.text_warnings import Unknown, collected
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.unknown import ReadSentences, characters
+from juzhen.encoders.tokens import ReadSentences, characters
 from juzhen.families.registry import family_of
 
 WIDE = str.maketrans({chr(number): chr(number + 0xFEE0) for number in range(0x21, 0x7F)} | {" ": "\u3000"})

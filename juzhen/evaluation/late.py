@@ -15,7 +15,7 @@ from juzhen.core.result import Result, Score
 from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
-from juzhen.encoders.frozen import has_adapter
+from juzhen.encoders.base_weights import has_adapter
 from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import Described, with_leaks
 from juzhen.evaluation.devices import device_name

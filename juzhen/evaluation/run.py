@@ -28,7 +28,7 @@ from juzhen.data.tables import is_table
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.search import Best
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.unknown import characters
+from juzhen.encoders.tokens import characters
 from juzhen.evaluation.describe import (
     Described,
     cut_in_evaluation,

@@ -13,7 +13,7 @@ from juzhen.core.result import Result
 from juzhen.core.space import EmbeddingAnalysis, WordPairs
 from juzhen.data.probe import Probe
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.texts import BATCH_TOKENS
+from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.evaluation.finished import load_start
 from juzhen.families.registry import FAMILIES, family_in, find_family, open_encoder
 from juzhen.metrics import agreement, geometry

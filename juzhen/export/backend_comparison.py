@@ -16,11 +16,11 @@ from juzhen.backends import open_backend
 from juzhen.backends.names import MOST_DIFFERENCE, BackendName
 from juzhen.core.columns import require_finite
 from juzhen.core.errors import UserError
-from juzhen.encoders.bundle import loads_elsewhere, write_encoder
+from juzhen.encoders.batch_invariance import embedding_alone, layers_alone
+from juzhen.encoders.components import num_positions
 from juzhen.encoders.pair_encoder import PairEncoder
-from juzhen.encoders.parts import num_positions
 from juzhen.encoders.pooling import POOLINGS, unit
-from juzhen.encoders.proof import embedding_alone, layers_alone
+from juzhen.encoders.save import loads_elsewhere, write_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.export.folder import finished
 from juzhen.export.formats import SETTINGS, Format
@@ -326,7 +326,7 @@ def _length(encoder: SentenceEncoder, text: str, vector: np.ndarray) -> str:
 
 def _padded(encoder: SentenceEncoder) -> Encode:
     from juzhen.backends.padded import PaddedEncoder
-    from juzhen.encoders.packing import padded_inputs
+    from juzhen.encoders.forward import padded_inputs
 
     module = PaddedEncoder(copy.deepcopy(encoder)).eval()
 

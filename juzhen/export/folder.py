@@ -20,16 +20,14 @@ from juzhen.core.errors import UserError
 from juzhen.core.safe_open import read_text
 from juzhen.core.text import in_markdown
 from juzhen.data.spec import DatasetConfig
-from juzhen.encoders.bundle import loads_elsewhere, write_encoder
-from juzhen.encoders.frozen import merged
-from juzhen.encoders.model_card import fact_table
+from juzhen.encoders.backbone import StaticTokens
+from juzhen.encoders.base_weights import merged
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import TYPES
 from juzhen.encoders.projection import IDENTITY, Projection
+from juzhen.encoders.save import fact_table, loads_elsewhere, write_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.special_tokens import special_around, write_tokenizer
-from juzhen.encoders.static import StaticTokens
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.tokens import TokenTable, special_around, write_tokenizer
 from juzhen.export.formats import PARITY, SETTINGS, Format
 from juzhen.export.loaders import open_export
 from juzhen.export.verification import ROWS, ExportReport, prove

@@ -16,12 +16,12 @@ from typing_extensions import TypedDict
 from juzhen.core.errors import UserError, foreign_reason
 from juzhen.core.safe_open import read_shaped, require_file
 from juzhen.core.schema import Number, Text
+from juzhen.encoders.backbone import quiet
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.grades import similarity
-from juzhen.encoders.locate import scores_pairs
 from juzhen.encoders.pooling import unit
+from juzhen.encoders.projection import similarity
+from juzhen.encoders.resolve_path import scores_pairs
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.transformer import quiet
 from juzhen.export.formats import SETTINGS, Format
 
 Rows = Sequence[str] | Sequence[tuple[str, str]]

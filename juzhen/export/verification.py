@@ -19,10 +19,10 @@ from juzhen.core.machine import processor_name
 from juzhen.core.text import markdown_table
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, Source
+from juzhen.encoders.batch_invariance import embedding_alone
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import cut_to, unit
-from juzhen.encoders.proof import embedding_alone
 from juzhen.export.formats import MOST_LOSS, Format
 from juzhen.export.loaders import BATCH, ExportedModel
 from juzhen.metrics.correlation import spearman

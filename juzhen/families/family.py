@@ -14,23 +14,20 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.kinds import UNSCORED
 from juzhen.core.lazy_names import offered
-from juzhen.encoders.asking_collate import AskingCollator, as_asked
-from juzhen.encoders.bundle import save_encoder
-from juzhen.encoders.collate import SentenceCollator
+from juzhen.encoders.backbone import compile_layers
+from juzhen.encoders.collate import AskingCollator, SentenceCollator, TemplateCollator, as_asked
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
-from juzhen.encoders.cut import Cut, cut_pairs, cut_sentences
+from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import (
     MODULES_FILE,
     read_layout,
 )
-from juzhen.encoders.locate import scores_pairs
-from juzhen.encoders.packing import pack
-from juzhen.encoders.pair_encoder import PairEncoder
+from juzhen.encoders.pair_encoder import CrossEncoderCollator, PairEncoder
+from juzhen.encoders.resolve_path import scores_pairs
+from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
-from juzhen.encoders.text_collate import TemplateCollator
-from juzhen.encoders.token_table import CachedTokenizer
-from juzhen.encoders.transformer import compile_layers
+from juzhen.encoders.tokens import CachedTokenizer
+from juzhen.encoders.truncation import Cut, cut_pairs, cut_sentences
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
 from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
 from juzhen.evaluation.spec import HardwareConfig

@@ -15,7 +15,7 @@ from juzhen.core.calibration_files import Fusion
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.core.lazy_names import offered, offers
-from juzhen.encoders.locate import ENCODER_FOLDER, encoder_folder, locate_folder
+from juzhen.encoders.resolve_path import ENCODER_FOLDER, encoder_folder, locate_folder
 from juzhen.families.family import BiEncoders, CrossEncoders, Family, LexicalBaselines, TemplateEncoders
 from juzhen.models.lexical import LEXICAL
 

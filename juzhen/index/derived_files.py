@@ -24,8 +24,7 @@ from juzhen.core.file_guard import claim_dir
 from juzhen.core.machine import num_cores
 from juzhen.core.progress import progress_bar
 from juzhen.core.safe_open import open_regular_file, require_file
-from juzhen.encoders.quantized import quantize
-from juzhen.encoders.search import DOCUMENTS_AT_ONCE, QUERIES_AT_ONCE, Best, made_of
+from juzhen.encoders.search import DOCUMENTS_AT_ONCE, QUERIES_AT_ONCE, Best, made_of, quantize
 from juzhen.index.store import DATABASE, Store
 from juzhen.metrics.bm25 import BM25
 

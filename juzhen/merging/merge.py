@@ -16,7 +16,7 @@ from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.kinds import main_metric_keys
 from juzhen.data.loading import load_job_data
 from juzhen.data.spec import configured_set
-from juzhen.encoders.frozen import merged
+from juzhen.encoders.base_weights import merged
 from juzhen.evaluation.run import Pass
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families.registry import open_encoder

@@ -16,8 +16,8 @@ from juzhen.core.result import RESULT_FILE, Result, weights_digest
 from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.data.loading import load_job_data
 from juzhen.data.spec import configured_set
-from juzhen.encoders.bundle import save_encoder
-from juzhen.encoders.locate import ENCODER_FOLDER
+from juzhen.encoders.resolve_path import ENCODER_FOLDER
+from juzhen.encoders.save import save_encoder
 from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.devices import device_name
 from juzhen.evaluation.finished import FinishedRun, load_start

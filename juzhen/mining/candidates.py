@@ -12,13 +12,13 @@ from jaxtyping import Float, Int
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side, sides_of
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders.asking import AskingEncoder
+from juzhen.encoders.asymmetric import AskingEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
-from juzhen.encoders.locate import locate_folder
 from juzhen.encoders.pooling import sides, unit
+from juzhen.encoders.resolve_path import locate_folder
 from juzhen.encoders.search import ApproximateIndex, Best, exact_search, pair_products, recall
 from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder
-from juzhen.encoders.texts import BATCH_TOKENS
+from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.families.family import AskingEncoders
 from juzhen.families.registry import family_in
 from juzhen.metrics.bm25 import BM25

@@ -17,8 +17,8 @@ from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.file_guard import claim_dir
 from juzhen.core.safe_open import require_file
 from juzhen.data.rankings import as_ranking, as_retrieval
-from juzhen.encoders.asking import AskingEncoder
-from juzhen.encoders.bundle import save_encoder
+from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.mining.candidates import (
     Advance,

@@ -20,11 +20,11 @@ from juzhen.core.safe_open import read_shaped
 from juzhen.core.text_warnings import reported
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders.asking import AskingEncoder
+from juzhen.encoders.asymmetric import AskingEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.texts import BATCH_TOKENS
+from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.mining.candidates import AskingRetriever, BM25Retriever, DenseRetriever, Retriever
 from juzhen.mining.filters import Known
 from juzhen.mining.options import IDENTITY, MiningOptions

@@ -18,8 +18,8 @@ import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from juzhen.encoders.micro_batches import FreedMemory
-from juzhen.encoders.texts import batches_by_length
+from juzhen.encoders.forward import FreedMemory
+from juzhen.encoders.tokens import batches_by_length
 from juzhen.serving.errors import RequestError, too_busy
 
 SMOOTHING = 0.2

@@ -18,18 +18,16 @@ from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
 from juzhen.core.text import short
 from juzhen.data.tables import TableReading, typed
+from juzhen.encoders.backbone import token_embeddings
+from juzhen.encoders.base_weights import base_of, has_adapter
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cut import cut_texts
-from juzhen.encoders.decision import Decides
-from juzhen.encoders.frozen import base_of, has_adapter
-from juzhen.encoders.grades import similarity
-from juzhen.encoders.locate import ENCODER_FOLDER
 from juzhen.encoders.pair_encoder import PairEncoder
+from juzhen.encoders.projection import similarity
+from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.special_tokens import special_around
-from juzhen.encoders.token_table import TokenTable
-from juzhen.encoders.transformer import token_embeddings
-from juzhen.encoders.unknown import note_unknown
+from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.tokens import TokenTable, note_unknown, special_around
+from juzhen.encoders.truncation import cut_texts
 from juzhen.index import Index, IndexHit, index_in_memory, read_rows
 from juzhen.index.index import RERANKED
 from juzhen.index.qdrant import QdrantIndex, is_address

@@ -15,7 +15,7 @@ from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.text_warnings import collected
 from juzhen.encoders.pooling import cut_to
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.tokens import TokenTable
 from juzhen.index import IndexHit
 from juzhen.index.index import in_order_of
 from juzhen.serving.batching import Batcher, Metrics

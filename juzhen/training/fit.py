@@ -28,12 +28,11 @@ from juzhen.core.text_warnings import reported
 from juzhen.data.convert import convert_rows
 from juzhen.data.rows import Rows, as_examples
 from juzhen.data.sampler import BatchStream
+from juzhen.encoders.backbone_config import AdapterConfig
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.cut import cut_sentences
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
-from juzhen.encoders.spec import AdapterConfig
-from juzhen.encoders.token_table import CachedTokenizer
-from juzhen.encoders.unknown import characters
+from juzhen.encoders.tokens import CachedTokenizer, characters
+from juzhen.encoders.truncation import cut_sentences
 from juzhen.evaluation.run import Pass, class_tasks, rows_to_score
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings

@@ -24,13 +24,13 @@ from transformers import PretrainedConfig
 
 from juzhen.core.batch import Tokens, mapped
 from juzhen.core.lazy_names import offered
-from juzhen.encoders import packing
-from juzhen.encoders.frozen import parameter_bytes
+from juzhen.encoders import forward
+from juzhen.encoders.backbone import checkpoint_layers, from_scratch, quiet
+from juzhen.encoders.backbone_config import AdapterConfig
+from juzhen.encoders.base_weights import parameter_bytes
+from juzhen.encoders.forward import pack
 from juzhen.encoders.masking import MaskedTokenHead
-from juzhen.encoders.packing import pack
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.spec import AdapterConfig
-from juzhen.encoders.transformer import checkpoint_layers, from_scratch, quiet
 from juzhen.losses.sparsity import flops
 from juzhen.training.optimizer import layer_of
 
@@ -282,13 +282,13 @@ class _FusedAttention(TorchFunctionMode):
 @contextmanager
 def _like_cuda() -> Iterator[None]:
     """Attention as on a GPU, whose kernels keep no weights."""
-    of_processor = packing._attended
-    packing._attended = _fused
+    of_processor = forward._attended
+    forward._attended = _fused
     try:
         with _FusedAttention():
             yield
     finally:
-        packing._attended = of_processor
+        forward._attended = of_processor
 
 
 class Living(TorchDispatchMode):

@@ -25,8 +25,8 @@ from torch.utils._pytree import tree_leaves
 
 import train
 from juzhen.core.batch import mapped
-from juzhen.encoders import kernels, packing
-from juzhen.encoders.kernels import ragged_kernel
+from juzhen.encoders import forward
+from juzhen.encoders.forward import ragged_kernel
 from juzhen.losses import nested
 from launch.stage_run import StageRun
 from lightning_modules.colbert import ColBERT
@@ -71,8 +71,8 @@ def chosen_kernel(query, key, value, *, rate, pattern):
     """What a GPU of today has; torch asks the real device, which is not there."""
     assert query.device == key.device == value.device == DEVICE
     if query.dtype is torch.bfloat16:
-        return kernels.flash
-    return kernels.memory_efficient if pattern.reach is None else None
+        return forward.flash
+    return forward.memory_efficient if pattern.reach is None else None
 
 
 def put_on_device(module: torch.nn.Module) -> None:
@@ -90,7 +90,7 @@ def put_on_device(module: torch.nn.Module) -> None:
 def take_steps(run: StageRun) -> None:
     """In place of StageRun._fit."""
     trainer, module, data = run.trainer, run.module, run.data
-    packing.ragged_kernel = chosen_kernel  # a model may have looked at its encoder on the processor before
+    forward.ragged_kernel = chosen_kernel  # a model may have looked at its encoder on the processor before
     module.trainer = data.trainer = trainer
     module.log = module.log_dict = lambda *what, **how: None
     nested.drawn = lambda count, chosen: [*range(count)][
@@ -133,7 +133,7 @@ def take_steps(run: StageRun) -> None:
 
 
 def outcome(overrides: list[str], folder: Path, backbone: str) -> str | None:
-    packing.ragged_kernel = ragged_kernel
+    forward.ragged_kernel = ragged_kernel
     words = [*SMALL, f"backbone.path={backbone}", f"output_dir={folder}", *overrides]
     try:
         train.run_job(compose_job(*words))

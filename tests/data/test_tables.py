@@ -21,7 +21,7 @@ from juzhen.data.rows import as_examples, split_raw
 from juzhen.data.source import load_examples
 from juzhen.data.spec import read_description
 from juzhen.data.tables import TableReading, column_values, names_of, read_own_table, read_texts, text_values
-from juzhen.encoders.views_text import Translations
+from juzhen.encoders.augmentation import Translations
 
 LINES = (BUILTIN / "data" / "demo_qmc" / "train.tsv").read_text(encoding="utf-8").split("\n")[1:41]
 ROWS = [(a, b, int(label)) for a, b, label in (line.split("\t") for line in LINES)]

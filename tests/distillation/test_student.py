@@ -11,7 +11,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
 from juzhen.distillation.student import most_needed, student_of, token_counts, with_tokens
 from juzhen.encoders import SentenceEncoder, load_backbone
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 
 TEXTS = ["今天天气很好", "我想知道怎么还款", "一个男人正在弹吉他。"]
 
@@ -116,7 +116,7 @@ def test_another_tokenizer_needs_fewer_dimensions(teacher):
 
 @pytest.mark.slow
 def test_the_verb_writes_a_folder_that_loads(teacher, tmp_path, capsys):
-    from juzhen.encoders.bundle import save_encoder
+    from juzhen.encoders.save import save_encoder
 
     save_encoder(teacher, tmp_path / "teacher", card={"name": "teacher"})
     places = str(tmp_path / "teacher"), str(tmp_path / "small")

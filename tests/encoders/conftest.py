@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from juzhen.encoders import SentenceEncoder, load_backbone
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 from tools.build_vocabulary import tokenizer, tokenizer_config
 
 WORDS = list("今天气很好吗我你他们是的在不了有和人这中大为上个国说要就出会也时年得")

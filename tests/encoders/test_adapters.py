@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone, save_encoder
-from juzhen.encoders.frozen import base_weights, has_adapter, merged, parameter_counts
-from juzhen.encoders.spec import AdapterConfig, BackboneConfig
+from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
+from juzhen.encoders.base_weights import base_weights, has_adapter, merged, parameter_counts
 from juzhen.export import export_encoder
 from juzhen.export.formats import Format
 from juzhen.merging.merge import Models

@@ -16,7 +16,7 @@ import juzhen
 from juzhen.adapters.settings import FORMS, KEYS, NEUTRAL
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
-from juzhen.encoders.frozen import merged
+from juzhen.encoders.base_weights import merged
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")

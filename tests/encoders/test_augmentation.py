@@ -9,12 +9,19 @@ import pytest
 from conf.job import View
 from juzhen.core.batch import Sharing
 from juzhen.core.examples import Examples, Kind
-from juzhen.encoders.augmentation import Augmentation, SentenceChanges
+from juzhen.encoders.augmentation import (
+    VIEWS,
+    Augmentation,
+    SentenceChanges,
+    TextViews,
+    TokenViews,
+    Views,
+    reordered,
+    sentences_of,
+)
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
-from juzhen.encoders.packing import pack
-from juzhen.encoders.views import VIEWS, TokenViews, Views
-from juzhen.encoders.views_text import TextViews, reordered, sentences_of
+from juzhen.encoders.forward import pack
+from juzhen.encoders.pair_encoder import CrossEncoderCollator, PairTemplate, pack_joint
 
 FIRST = ["一二三四五六七八", "甲乙丙丁戊己庚辛", "一二三四五六七八"]
 SECOND = ["天地玄黄宇宙洪荒", "一二三四五六七八", "春夏秋冬东西南北"]

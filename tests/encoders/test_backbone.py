@@ -10,8 +10,8 @@ from torch import nn
 from juzhen.core.errors import UserError
 from juzhen.core.paths import ROOT
 from juzhen.encoders import load_backbone, save_encoder
+from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.projection import Projection
-from juzhen.encoders.spec import BackboneConfig
 
 
 def write_json(path, content):

@@ -13,7 +13,7 @@ from juzhen.backends.names import BackendName
 from juzhen.core import machine
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder
-from juzhen.encoders.packing import PACKED
+from juzhen.encoders.forward import PACKED
 from juzhen.encoders.pooling import POOLINGS
 from juzhen.encoders.projection import Projection
 

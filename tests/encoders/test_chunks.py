@@ -9,7 +9,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders.chunks import windows
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.pooling import unit
-from juzhen.encoders.texts import batches_by_length
+from juzhen.encoders.tokens import batches_by_length
 
 CHARACTERS = "今天气很好吗我你他们是的在不了有和人这中大为上个国说要就出会也时年得"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from juzhen.core.batch import Sharing
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.packing import pack
+from juzhen.encoders.forward import pack
 from juzhen.losses import InfoNCE, SimCSE
 from juzhen.losses.loss import Loss
 

@@ -15,14 +15,14 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.readers import read_table
 from juzhen.encoders import load_backbone
-from juzhen.encoders.bundle import save_encoder
+from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cross_encoder_input import CrossEncoderCollator, PairTemplate, pack_joint
-from juzhen.encoders.first_look import marks_segments
-from juzhen.encoders.grades import similarity
-from juzhen.encoders.locate import is_cross_encoder
-from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.pair_encoder import CrossEncoderCollator, PairTemplate, pack_joint
+from juzhen.encoders.preflight import marks_segments
+from juzhen.encoders.projection import similarity
+from juzhen.encoders.resolve_path import is_cross_encoder
+from juzhen.encoders.save import save_encoder
+from juzhen.encoders.tokens import TokenTable
 
 LONG = "今天天气很好吗我你他们是的在不了有和人这中大为上个国说要就出会也时年得" * 2
 FIRST = ["今天天气很好", "我", LONG, LONG, "你好吗", "我们是人", "天"]
@@ -158,7 +158,7 @@ def test_a_filled_up_row_is_that_of_an_exact_one(bert_folder, joint, monkeypatch
     tokens = encoder.join(*tables(encoder, FIRST * 6, SECOND * 6))
     assert len(tokens.input_ids) > 512
     for start in (512, 10**9):
-        monkeypatch.setattr("juzhen.encoders.packing.FILL_FROM", start)
+        monkeypatch.setattr("juzhen.encoders.forward.FILL_FROM", start)
         found.append(encoder(tokens).detach())
     torch.testing.assert_close(*found, rtol=0, atol=1e-5)
 

@@ -13,7 +13,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.cut import Cut, cut_texts
+from juzhen.encoders.truncation import Cut, cut_texts
 from juzhen.evaluation.describe import cut_line
 from juzhen.families.registry import family_of
 

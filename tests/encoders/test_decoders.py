@@ -11,9 +11,9 @@ from decoders import BERTS, DECODERS, ENCODERS, PADDED
 from juzhen.backends import open_backend
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
-from juzhen.encoders.architectures import looks_ahead
-from juzhen.encoders.first_look import look_at_encoder
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone import looks_ahead
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.preflight import look_at_encoder
 
 TEXTS = [
     "我",

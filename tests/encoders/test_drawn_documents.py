@@ -5,8 +5,8 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import DrawnDocuments, Examples, Kind
-from juzhen.encoders.cross_encoder_input import CrossEncoderCollator
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.pair_encoder import CrossEncoderCollator
+from juzhen.encoders.tokens import TokenTable
 
 ANCHORS = np.array([0, 0, 1, 2, 3], dtype=np.int32)
 POSITIVES = np.array([4, 5, 0, 6, 7], dtype=np.int32)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from juzhen.encoders.packing import CheapDropout, drop, use_cheap_dropout
+from juzhen.encoders.forward import CheapDropout, drop, use_cheap_dropout
 
 SIZE = 200_000
 

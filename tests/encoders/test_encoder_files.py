@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_backbone
-from juzhen.encoders.first_look import look_at_encoder
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.preflight import look_at_encoder
 
 
 def changed(name, **values):
@@ -117,9 +117,9 @@ def test_the_start_of_a_job_goes_before_its_backbone(folder, tmp_path):
 
 def test_what_must_be_fetched_is_not_looked_at(monkeypatch):
     config = BackboneConfig(path="google-bert/not-there", initialize="pretrained")
-    monkeypatch.setattr("juzhen.encoders.first_look.hub_problem", lambda: None)
+    monkeypatch.setattr("juzhen.encoders.preflight.hub_problem", lambda: None)
     monkeypatch.setattr(
-        "juzhen.encoders.first_look.download", lambda *given: pytest.fail("something is fetched")
+        "juzhen.encoders.preflight.download", lambda *given: pytest.fail("something is fetched")
     )
     look_at_encoder(config)
 
@@ -132,8 +132,8 @@ def test_a_hub_that_cannot_be_asked_is_told(monkeypatch):
 
 def test_a_look_needs_no_torch(bert_folder):
     look = (
-        "import sys; from juzhen.encoders.first_look import look_at_encoder; "
-        "from juzhen.encoders.spec import BackboneConfig; "
+        "import sys; from juzhen.encoders.preflight import look_at_encoder; "
+        "from juzhen.encoders.backbone_config import BackboneConfig; "
         f"look_at_encoder(BackboneConfig(path={str(bert_folder)!r}, initialize='pretrained')); "
         "print({'torch', 'transformers'} & set(sys.modules))"
     )

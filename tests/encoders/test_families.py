@@ -10,7 +10,7 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder
-from juzhen.encoders.architectures import without_cache
+from juzhen.encoders.backbone import without_cache
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.projection import IDENTITY, Projection
 

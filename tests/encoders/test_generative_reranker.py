@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone
-from juzhen.encoders.spec import AdapterConfig, BackboneConfig
+from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.answers.prompt import CHAT, AnswerPrompt, chat_template
 from juzhen.families.registry import FAMILIES, family_in, family_of

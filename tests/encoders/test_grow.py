@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from juzhen.core.errors import UserError
-from juzhen.encoders.backbone import with_layers
+from juzhen.encoders.sentence_encoder import with_layers
 
 TEXTS = ["今天天气很好", "我们在中国", "你好吗"]
 

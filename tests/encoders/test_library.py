@@ -13,8 +13,8 @@ from pages import EDITIONS, blocks
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, load_backbone, save_encoder
-from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.templates import Templates
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.prompts import Templates
 
 TEXTS = ["今天天气很好", "今天是个好天气", "怎么还花呗"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
-from juzhen.encoders.licence import licence_of
+from juzhen.encoders.save import licence_of
 
 BY_SA = "cc-by-sa-4.0"
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from juzhen.core.errors import UserError
+from juzhen.encoders.forward import pack
 from juzhen.encoders.masking import LONGEST_SPAN, Masking, Vocabulary, mixed, span_start_rate, uniform
-from juzhen.encoders.packing import pack
 
 CLS, SEP, MASK = 0, 1, 2
 SIZE = 200

@@ -6,9 +6,8 @@ import pytest
 import torch
 from forks import python
 
-from juzhen.encoders import micro_batches
-from juzhen.encoders.micro_batches import FreedMemory, in_micro_batches
-from juzhen.encoders.packing import pack
+from juzhen.encoders import forward
+from juzhen.encoders.forward import FreedMemory, in_micro_batches, pack
 
 CHILD = """
 import sys, numpy as np, torch
@@ -58,7 +57,7 @@ def test_a_piece_shows_its_device_to_what_keeps_the_generators(monkeypatch):
         assert how == {"use_reentrant": False}  # generators are kept by default
         return function(*arguments)
 
-    monkeypatch.setattr(micro_batches, "checkpoint", keeps)
+    monkeypatch.setattr(forward, "checkpoint", keeps)
     split = list(tokens().micro_batches(9))
     in_micro_batches(lambda piece: piece.lengths.float().requires_grad_(), split)
     assert [id(one) for one in shown] == [id(piece.input_ids) for piece in split]
@@ -89,17 +88,17 @@ def test_a_mac_draws_the_same_numbers_the_second_time(monkeypatch):
         return place[0]
 
     numbers = torch.zeros(1).as_subclass(OnMac)
-    first, second = micro_batches._alike(draw), micro_batches._alike(draw)
+    first, second = forward._alike(draw), forward._alike(draw)
     assert [first(numbers, None), second(numbers, None)] == [1, 2]
     assert [second(numbers, None), first(numbers, None)] == [2, 1]
     assert place == [2]  # what comes after goes on as if nothing had been drawn again
 
 
 def test_memory_is_given_back_once_enough_has_piled_up(monkeypatch):
-    calls, slack = [], micro_batches.SLACK_BYTES
+    calls, slack = [], forward.SLACK_BYTES
     sizes = iter([100, 100 + slack, 101 + slack, 120, 90, 91 + slack, 95])
-    monkeypatch.setattr(micro_batches, "_malloc_trim", lambda: calls.append)
-    monkeypatch.setattr(micro_batches, "_resident_bytes", lambda: next(sizes))
+    monkeypatch.setattr(forward, "_malloc_trim", lambda: calls.append)
+    monkeypatch.setattr(forward, "_resident_bytes", lambda: next(sizes))
     freed = FreedMemory()
     freed.give_back()
     assert calls == []
@@ -112,10 +111,10 @@ def test_memory_is_given_back_once_enough_has_piled_up(monkeypatch):
 
 def test_what_cannot_be_given_back_is_not_asked_for_again_and_again(monkeypatch):
     calls = []
-    held = 10 * micro_batches.SLACK_BYTES
+    held = 10 * forward.SLACK_BYTES
     sizes = iter([0, held, held, held, held])
-    monkeypatch.setattr(micro_batches, "_malloc_trim", lambda: calls.append)
-    monkeypatch.setattr(micro_batches, "_resident_bytes", lambda: next(sizes))
+    monkeypatch.setattr(forward, "_malloc_trim", lambda: calls.append)
+    monkeypatch.setattr(forward, "_resident_bytes", lambda: next(sizes))
     freed = FreedMemory()
     for _ in range(3):
         freed.give_back()
@@ -123,8 +122,8 @@ def test_what_cannot_be_given_back_is_not_asked_for_again_and_again(monkeypatch)
 
 
 def test_without_such_an_allocator_nothing_is_done(monkeypatch):
-    monkeypatch.setattr(micro_batches, "_malloc_trim", lambda: None)
-    monkeypatch.setattr(micro_batches, "_resident_bytes", lambda: pytest.fail("not asked for"))
+    monkeypatch.setattr(forward, "_malloc_trim", lambda: None)
+    monkeypatch.setattr(forward, "_resident_bytes", lambda: pytest.fail("not asked for"))
     FreedMemory().give_back()
 
 

@@ -18,7 +18,7 @@ from juzhen.core.schema import validated
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig
 from juzhen.encoders import load_backbone, load_encoder
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.metrics.correlation import spearman
 from tools.archives import unpacked
 

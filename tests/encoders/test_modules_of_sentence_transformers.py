@@ -9,9 +9,9 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, load_backbone, save_encoder
-from juzhen.encoders.parts import embedding_size
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.components import embedding_size
 from juzhen.encoders.projection import BilinearScore
-from juzhen.encoders.spec import BackboneConfig
 
 pytestmark = pytest.mark.oracle
 TEXTS = ["今天天气很好 ab cd", "我", "a dog runs through the tall grass", "x y z"]

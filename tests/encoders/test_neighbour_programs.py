@@ -8,7 +8,7 @@ from neighbour_programs import OURS, PROGRAMS, TEXTS, THEIRS, table
 from pages import page
 
 from juzhen.encoders import CrossEncoder, load_backbone
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 
 MARKS = "<!-- programs -->\n", "\n<!-- /programs -->"
 

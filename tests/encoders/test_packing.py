@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from juzhen.encoders.packing import LENGTH_RATIO, PACKED, pack, padded_inputs
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.forward import LENGTH_RATIO, PACKED, pack, padded_inputs
+from juzhen.encoders.tokens import TokenTable
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起去吃饭吗", "天气", "今天天气很好吗"] * 3
 
@@ -191,7 +191,7 @@ def test_a_filled_up_row_gives_what_an_exact_one_gives(bert_folder, load, monkey
     widths, outcomes = [], []
     encoder.backbone.register_forward_hook(lambda *call: widths.append(call[2].last_hidden_state.shape[1]))
     for start in (512, 10**9):
-        monkeypatch.setattr("juzhen.encoders.packing.FILL_FROM", start)
+        monkeypatch.setattr("juzhen.encoders.forward.FILL_FROM", start)
         encoder.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             embeddings = torch.nn.functional.normalize(encoder(tokens), dim=-1)

@@ -10,7 +10,7 @@ from transformers import GPT2Config, GPT2Model
 from juzhen.core.errors import UserError
 from juzhen.encoders import PromptEncoder, SentenceEncoder
 from juzhen.encoders.passages import is_causal
-from juzhen.encoders.templates import Templates
+from juzhen.encoders.prompts import Templates
 
 TEXTS = [text_of(3), text_of(26, 5), "今天很好。" * 5, "abc abd  abe a b c d e f g 今天", "  今天 "]
 

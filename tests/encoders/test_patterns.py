@@ -6,10 +6,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from juzhen.encoders import kernels
-from juzhen.encoders.attention_pattern import Pattern, pattern_of
-from juzhen.encoders.kernels import flash, memory_efficient, ragged_kernel
-from juzhen.encoders.packing import _by_groups, pack
+from juzhen.encoders import forward
+from juzhen.encoders.forward import (
+    Pattern,
+    _by_groups,
+    flash,
+    memory_efficient,
+    pack,
+    pattern_of,
+    ragged_kernel,
+)
 
 LENGTHS = [7, 1, 12, 3, 12, 5]
 PATTERNS = [
@@ -83,7 +89,7 @@ def asked(monkeypatch):
         _flash_attention_forward=partial(kernel, "flash"),
         _efficient_attention_forward=partial(kernel, "efficient"),
     )
-    monkeypatch.setattr(kernels.torch, "ops", SimpleNamespace(aten=operators))
+    monkeypatch.setattr(forward.torch, "ops", SimpleNamespace(aten=operators))
     return calls
 
 
@@ -115,10 +121,10 @@ def test_the_memory_efficient_kernel_is_told_of_causality(asked, causal):
 
 def test_a_window_in_float32_has_no_kernel(monkeypatch):
     query, key = (SimpleNamespace(device=torch.device("cuda"), shape=(1, heads, 9, 8)) for heads in (4, 2))
-    monkeypatch.setattr(kernels, "SDPAParams", lambda *what: what)
-    monkeypatch.setattr(kernels, "can_use_efficient_attention", lambda what: True)
+    monkeypatch.setattr(forward, "SDPAParams", lambda *what: what)
+    monkeypatch.setattr(forward, "can_use_efficient_attention", lambda what: True)
     for is_half in (True, False):
-        monkeypatch.setattr(kernels, "can_use_flash_attention", lambda what, half=is_half: half)
+        monkeypatch.setattr(forward, "can_use_flash_attention", lambda what, half=is_half: half)
         for pattern in PATTERNS:
             expected = flash if is_half else memory_efficient if pattern.reach is None else None
             assert ragged_kernel(query, key, key, rate=0.0, pattern=pattern) is expected

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from juzhen.backends.padded import PaddedSentences
 from juzhen.encoders import SentenceEncoder, save_encoder
-from juzhen.encoders.packing import PackedSentences, pack
+from juzhen.encoders.forward import PackedSentences, pack
 from juzhen.encoders.pooling import POOLINGS, Pooling
 
 TEXTS = ["今天天气很好吗", "我", "ab cd"]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_encoder, save_encoder
 from juzhen.encoders.embedding_cache import encoder_digest
-from juzhen.encoders.packing import PACKED
+from juzhen.encoders.forward import PACKED
+from juzhen.encoders.prompts import INJECTED, SENTENCE, Templates
 from juzhen.encoders.sentence_encoder import PromptEncoder
-from juzhen.encoders.template_tokens import Frame, Template, read_template, wrap
-from juzhen.encoders.templates import INJECTED, SENTENCE, Templates
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.template_encoder import Frame, Template, read_template, wrap
+from juzhen.encoders.tokens import TokenTable
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友，今天一起去吃饭吗", "天气 [MASK] 好", "abc 今天天气很好吗"]
 ANCHOR, POSITIVE, NEGATIVE = "“[X]”的 [MASK]。", "我：“[X]” [MASK]", "不 [MASK] 是 [X]"

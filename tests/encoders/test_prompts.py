@@ -13,15 +13,15 @@ from juzhen.cli.encode import encode as run_encode
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder, save_encoder
-from juzhen.encoders.cut import cut_sentences
+from juzhen.encoders.augmentation import TokenViews, Views
+from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
-from juzhen.encoders.first_look import look_at_encoder, prompt_at_start
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.templates import Templates
-from juzhen.encoders.token_table import _key
-from juzhen.encoders.views import TokenViews, Views
+from juzhen.encoders.preflight import look_at_encoder, prompt_at_start
+from juzhen.encoders.prompts import Templates
+from juzhen.encoders.tokens import _key
+from juzhen.encoders.truncation import cut_sentences
 
 PROMPTS = {"query": "你是: ", "passage": "在这: "}
 TEXTS = ["今天天气很好吗", "我", "ab cd", "今" * 40]

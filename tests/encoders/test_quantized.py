@@ -7,8 +7,7 @@ from juzhen import SentenceEncoder, quantize
 from juzhen.cli.main import main as juzhen
 from juzhen.core.errors import UserError
 from juzhen.encoders.projection import BilinearScore
-from juzhen.encoders.quantized import byte_ranges
-from juzhen.encoders.search import exact_search, recall
+from juzhen.encoders.search import byte_ranges, exact_search, recall
 
 TEXTS = ["今天天气很好", "天气不错", "怎么修改绑定的手机号", "在哪里换绑手机号", "苹果和香蕉"]
 

@@ -10,8 +10,8 @@ from juzhen import QueryDocumentEncoder
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import SentenceEncoder, load_backbone
-from juzhen.encoders.routes import modules_of
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.layout import modules_of
 from juzhen.evaluation import evaluate
 from juzhen.families.registry import FAMILIES, PairScorer, find_family
 

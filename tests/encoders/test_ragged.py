@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from juzhen.encoders import packing
-from juzhen.encoders.kernels import flash, memory_efficient, ragged_kernel
-from juzhen.encoders.packing import _by_groups, pack
+from juzhen.encoders import forward
+from juzhen.encoders.forward import _by_groups, flash, memory_efficient, pack, ragged_kernel
 
 LENGTHS = [3, 9, 4, 4, 12, 1, 30, 31, 7, 2]
 HEADS, WIDTH, SCALE = 2, 16, 0.3
@@ -184,7 +183,7 @@ def test_an_encoder_gives_the_same_embeddings_and_gradients(
     encoder.double()
     outcomes = []
     for chosen in (kernel, None):
-        monkeypatch.setattr(packing, "ragged_kernel", lambda *states, chosen=chosen, **how: chosen)
+        monkeypatch.setattr(forward, "ragged_kernel", lambda *states, chosen=chosen, **how: chosen)
         encoder.zero_grad()
         embeddings = encoder(tokens)
         embeddings.square().sum().backward()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from juzhen.core import progress
 from juzhen.core.errors import UserError
 from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.texts import batches_by_length
+from juzhen.encoders.tokens import batches_by_length
 
 TEXTS = ["今天天气很好吗", "我", "你他们是的在不了有和人这中大", "今天", "我", "ab cd"]
 

@@ -9,11 +9,23 @@ from hypothesis import strategies as st
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
-from juzhen.encoders.augmentation import SentenceChanges
-from juzhen.encoders.packing import pack
-from juzhen.encoders.text_collate import ViewCollator
-from juzhen.encoders.views import TOKEN_VIEWS, TokenViews, Views, cutoff, delete, repeat, shuffle
-from juzhen.encoders.views_text import LEXICON, Synonyms, TextViews, Translations, builtin_synonyms
+from juzhen.encoders.augmentation import (
+    LEXICON,
+    TOKEN_VIEWS,
+    SentenceChanges,
+    Synonyms,
+    TextViews,
+    TokenViews,
+    Translations,
+    Views,
+    builtin_synonyms,
+    cutoff,
+    delete,
+    repeat,
+    shuffle,
+)
+from juzhen.encoders.collate import ViewCollator
+from juzhen.encoders.forward import pack
 
 LINES = ["一二三四五六七八九十", "buy the iphone 16 天地玄黄", "今天天气非常好", "好"]
 NUMBERS = {"delete": 0.3, "repeat": 0.3, "cutoff": 0.4, "shuffle": 3, "synonym": 0.5, "translations": None}

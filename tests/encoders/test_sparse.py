@@ -248,7 +248,7 @@ def test_a_router_is_read_where_queries_and_documents_are_read_alike(tmp_path):
 
 def test_a_decoder_has_no_such_head():
     from juzhen.encoders import load_backbone
-    from juzhen.encoders.spec import BackboneConfig
+    from juzhen.encoders.backbone_config import BackboneConfig
 
     decoder = load_backbone(BackboneConfig(path="builtin/decoder", initialize="random", layers=1), seed=0)
     with pytest.raises(UserError, match=r"no head over its vocabulary.*such as a BERT"):

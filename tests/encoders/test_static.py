@@ -15,8 +15,8 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.paths import PACKAGE
 from juzhen.core.result import Result
+from juzhen.encoders.components import embedding_size
 from juzhen.encoders.layout import is_static
-from juzhen.encoders.parts import embedding_size
 from juzhen.export.folder import write_static
 
 TEXTS = ["怎么退货", "如何申请退款", "今天天气很好 A dog, runs!", "我", "退" * 700]

@@ -10,7 +10,7 @@ import torch
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
-from juzhen.encoders.their_settings import KEYS, LENGTH_FILE
+from juzhen.encoders.folder_settings import KEYS, LENGTH_FILE
 from juzhen.families.late.encoder import MultiVectorEncoder
 from juzhen.families.late.layout import Reading
 from juzhen.families.sparse.encoder import SparseEncoder

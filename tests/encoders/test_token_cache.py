@@ -11,12 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import juzhen.encoders.token_table as token_cache
+import juzhen.encoders.tokens as token_cache
 from juzhen.core import array_cache
 from juzhen.core.array_cache import SUFFIX, ArrayCache, read_arrays
 from juzhen.core.file_guard import MARKER
-from juzhen.encoders.special_tokens import tokenizer_digest
-from juzhen.encoders.token_table import CachedTokenizer, MappedTable
+from juzhen.encoders.tokens import CachedTokenizer, MappedTable, tokenizer_digest
 
 TEXTS = ["今天天气很好", "我", "你好吗，我的朋友", "abc", "今天天气很好吗"]
 

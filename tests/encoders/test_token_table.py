@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.tokens import TokenTable
 
 TOKEN_LISTS = st.lists(st.lists(st.integers(0, 2**31 - 1), max_size=12), max_size=12)
 

@@ -20,9 +20,8 @@ from juzhen.core.text import inverse_table, script_table
 from juzhen.core.text_warnings import UnknownWarning, equal_pairs
 from juzhen.data.rows import as_examples
 from juzhen.encoders import CrossEncoder, PromptEncoder, SentenceEncoder
-from juzhen.encoders.templates import Templates
-from juzhen.encoders.token_table import TokenTable
-from juzhen.encoders.unknown import characters, token_codes, unknown_number, unknown_texts
+from juzhen.encoders.prompts import Templates
+from juzhen.encoders.tokens import TokenTable, characters, token_codes, unknown_number, unknown_texts
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.known_characters import changes, groups, known_characters, known_groups
 from juzhen.evaluation.run import Pass

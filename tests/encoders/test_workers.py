@@ -7,7 +7,7 @@ import torch
 from juzhen import SentenceEncoder
 from juzhen.core.errors import UserError
 from juzhen.encoders import PromptEncoder
-from juzhen.encoders.templates import Templates
+from juzhen.encoders.prompts import Templates
 from juzhen.encoders.workers import Workers
 
 TEXTS = ["今天天气很好吗", "我", "我你他们", "今" * 30, "今天"] * 7

@@ -19,7 +19,7 @@ from juzhen.data.row_checks import read_targets
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, LayoutConfig
 from juzhen.data.tables import text_values
-from juzhen.encoders.views_text import Translations
+from juzhen.encoders.augmentation import Translations
 
 ROWS = [("一个人在弹吉他。", "他在弹琴", "1"), ('他说"好"', "行", "0"), ("a b", "c,d", "1")]
 NAMES = ("text_a", "text_b", "label")

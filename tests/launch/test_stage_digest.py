@@ -13,7 +13,7 @@ from conf.job import SetConfig
 from datamodules.datamodule import Stage
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.loading import JobData
-from juzhen.encoders.spec import AdapterConfig
+from juzhen.encoders.backbone_config import AdapterConfig
 from launch import digests
 from launch.digests import evaluation_digest, examples_digest, stage_digest, start_digest
 from lightning_modules.matching import match_losses

@@ -7,7 +7,7 @@ from jobs import module_of, typed_job
 
 from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import load_backbone, save_encoder
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.evaluation.scoring import assemble_outputs
 from lightning_modules.biencoder import BiEncoder, CosinePlan
 

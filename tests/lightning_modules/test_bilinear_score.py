@@ -18,11 +18,11 @@ from juzhen.cli.shrink import shrink
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result, weights_digest
 from juzhen.encoders import load_encoder, save_encoder
-from juzhen.encoders.backbone import with_layers
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.locate import SCORE_FILE
 from juzhen.encoders.pooling import sides
 from juzhen.encoders.projection import BilinearScore
+from juzhen.encoders.resolve_path import SCORE_FILE
+from juzhen.encoders.sentence_encoder import with_layers
 from launch.naming import run_key
 from lightning_modules.biencoder import BiEncoder
 

@@ -15,9 +15,9 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data import loading
 from juzhen.encoders import load_backbone, load_encoder, save_encoder
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.prompts import Templates
 from juzhen.encoders.sentence_encoder import PromptEncoder
-from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.templates import Templates
 from juzhen.identity import with_language
 from launch.job import read_job
 from lightning_modules.cot import CotEncoder, require_sight

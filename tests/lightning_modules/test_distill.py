@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from juzhen.core.errors import UserError
 from juzhen.core.paths import BUILTIN
 from juzhen.core.result import Result
-from juzhen.encoders import SentenceEncoder, kept_vectors, load_encoder
+from juzhen.encoders import SentenceEncoder, load_encoder, teacher_cache
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.kept_vectors import KeptVectors, Targets
+from juzhen.encoders.teacher_cache import KeptVectors, Targets
 from juzhen.losses import distill_cosine, distill_mse, distill_similarity
 from launch.naming import run_key
 from lightning_modules.distill import DistillTranslations
@@ -156,8 +156,8 @@ def test_turned_targets_keep_their_angles_and_lie_where_the_student_begins(tmp_p
 
 
 def test_work_on_vectors_that_was_cut_off_goes_on_and_gives_the_same(tmp_path, teacher, monkeypatch):
-    monkeypatch.setattr(kept_vectors, "CALL", 1)
-    monkeypatch.setattr(kept_vectors, "PORTION", 2)
+    monkeypatch.setattr(teacher_cache, "CALL", 1)
+    monkeypatch.setattr(teacher_cache, "PORTION", 2)
     whole = vectors_of(teacher, tmp_path / "whole", TEXTS, center=1.0, dim=None)
     encode, calls = teacher.encode, []
 

@@ -15,9 +15,9 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.data.loading import load_job_data
 from juzhen.data.spec import configured_set
-from juzhen.encoders.bundle import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.grades import similarity
+from juzhen.encoders.projection import similarity
+from juzhen.encoders.save import save_encoder
 from launch.check import check_command_line
 from lightning_modules.chosen_losses import class_grades
 from lightning_modules.learnable import require_grades

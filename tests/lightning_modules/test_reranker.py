@@ -11,7 +11,7 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.encoders import CrossEncoder
-from juzhen.encoders.frozen import merged
+from juzhen.encoders.base_weights import merged
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.registry import PairScorer
 from juzhen.identity import why_unread

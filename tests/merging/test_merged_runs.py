@@ -10,7 +10,7 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.encoders import load_backbone
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.merging.merge import Recipe, chosen_weights
 from juzhen.merging.runs import merge_runs
 

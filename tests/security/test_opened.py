@@ -15,8 +15,8 @@ from juzhen.core.paths import ROOT
 from juzhen.core.result import Result
 from juzhen.data.readers import decompressed, read_table
 from juzhen.data.spec import read_description
-from juzhen.encoders.locate import check_files
-from juzhen.encoders.views_text import Translations
+from juzhen.encoders.augmentation import Translations
+from juzhen.encoders.resolve_path import check_files
 
 ALONE = re.compile(
     r"\.read_text\(|\.read_bytes\(|json\.load\(|OmegaConf\.load\(|(np|torch)\.load\((?!require_file|io\.)|open\(\"rb\"\)"
@@ -24,8 +24,8 @@ ALONE = re.compile(
 """Ways to open a file without having looked whether it is one."""
 
 OTHERS = (
-    "core/safe_open.py", "core/machine.py", "core/process.py", "core/text.py", "encoders/micro_batches.py",
-    "export/folder.py", "encoders/special_tokens.py", "losses/__init__.py", "report/html_shell.py", "report/figures.py",
+    "core/safe_open.py", "core/machine.py", "core/process.py", "core/text.py", "encoders/forward.py",
+    "export/folder.py", "encoders/tokens.py", "losses/__init__.py", "report/html_shell.py", "report/figures.py",
     "launch/digests.py", "chosen_losses.py", "loss_numbers.py",
 )  # fmt: skip
 """The one place; modules that read /proc as well; and those that read what they or this program have made."""

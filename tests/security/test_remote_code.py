@@ -9,7 +9,7 @@ from juzhen.core.errors import UserError
 from juzhen.data import source
 from juzhen.data.spec import HubConfig
 from juzhen.encoders import load_backbone
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 
 CODE = "import pathlib\npathlib.Path('sprung').touch()\n"
 

@@ -5,7 +5,7 @@ import pytest
 
 from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
-from juzhen.encoders.spec import AdapterConfig, BackboneConfig
+from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
 from juzhen.serving.models import load_models
 
 httpx = pytest.importorskip("httpx")

@@ -6,7 +6,7 @@ import pytest
 from report_fixture import report_of
 
 from juzhen.core.text import in_markdown
-from juzhen.encoders.model_card import fact_table
+from juzhen.encoders.save import fact_table
 from juzhen.report.figures import load_reference
 from juzhen.report.files import latex, markdown
 from juzhen.report.matrix import build_matrix

@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import BertConfig
 
-from juzhen.encoders.packing import pack
-from juzhen.encoders.spec import AdapterConfig
+from juzhen.encoders.backbone_config import AdapterConfig
+from juzhen.encoders.forward import pack
 from juzhen.training import memory
 from juzhen.training.memory import Living, StepPlan, largest_micro_batch, random_encoder, step_memory
 

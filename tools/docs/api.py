@@ -16,8 +16,8 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
         "encoders.sentence_encoder.SentenceEncoder encoders.cross_encoder.CrossEncoder "
         "encoders.pair_encoder.PairEncoder families.answers.encoder.GenerativeReranker "
         "encoders.sentence_encoder.PromptEncoder encoders.search.Hit encoders.sentence_encoder.load_encoder "
-        "encoders.bundle.save_encoder encoders.backbone.load_backbone encoders.transformer.compile_layers "
-        "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.spec.BackboneConfig "
+        "encoders.save.save_encoder encoders.sentence_encoder.load_backbone encoders.backbone.compile_layers "
+        "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.backbone_config.BackboneConfig "
         "backends.opening.open_backend",
     ),
     "training": ("Training from Python", "training.fit.fit data.rows"),

@@ -12,7 +12,7 @@ from juzhen.core.atomic_write import write_text
 from juzhen.core.paths import DATASETS
 from juzhen.data.rows import ConfiguredSets
 from juzhen.encoders import load_backbone
-from juzhen.encoders.spec import BackboneConfig
+from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.evaluation.space import ALL_SETS, study
 from juzhen.evaluation.text_sets import read_text_sets
 from juzhen.report.space_page import svg

@@ -14,19 +14,18 @@ from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.machine import open_device
 from juzhen.core.text import short
-from juzhen.encoders.base import BASE_FILE
-from juzhen.encoders.frozen import has_adapter, source_folder
+from juzhen.encoders.backbone import token_embeddings
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.base_weights import has_adapter, source_folder
+from juzhen.encoders.components import read_parts
+from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.layout import gives_answers
-from juzhen.encoders.locate import download, encoder_source, locate_folder
 from juzhen.encoders.pair_encoder import PairEncoder
-from juzhen.encoders.parts import read_parts
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.prompts import JOINT, Prompts, refuse_prompt
+from juzhen.encoders.resolve_path import BASE_FILE, download, encoder_source, locate_folder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.settings_file import naming
-from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.token_table import TokenTable
-from juzhen.encoders.transformer import token_embeddings
+from juzhen.encoders.tokens import TokenTable
 from juzhen.families.answers.folder import read_answers, require_answering, stored_head, write_answers
 from juzhen.families.answers.prompt import (
     CHAT,

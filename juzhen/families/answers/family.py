@@ -9,10 +9,10 @@ import numpy as np
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples
 from juzhen.encoders.collate import SentenceCollator
-from juzhen.encoders.cross_encoder_input import AskedPairCollator
-from juzhen.encoders.cut import Cut, cut_asked_pairs, cut_sentences
 from juzhen.encoders.layout import gives_answers
-from juzhen.encoders.token_table import CachedTokenizer
+from juzhen.encoders.pair_encoder import AskedPairCollator
+from juzhen.encoders.tokens import CachedTokenizer
+from juzhen.encoders.truncation import Cut, cut_asked_pairs, cut_sentences
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.family import CrossEncoders
 

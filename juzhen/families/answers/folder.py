@@ -19,18 +19,21 @@ from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.columns import require_finite_weights
 from juzhen.core.errors import UserError
 from juzhen.core.text import short
-from juzhen.encoders.architectures import ARCHITECTURES, looks_ahead
-from juzhen.encoders.base import weight_files
-from juzhen.encoders.bundle import save_tokenizer, save_transformer
-from juzhen.encoders.decision import write_thresholds
-from juzhen.encoders.frozen import has_adapter, is_ours_alone
+from juzhen.encoders.backbone import ARCHITECTURES, looks_ahead, quiet
+from juzhen.encoders.base_weights import has_adapter, is_ours_alone
+from juzhen.encoders.folder_settings import (
+    ANSWERS,
+    LENGTH_FILE,
+    naming,
+    read_module,
+    read_transformer_settings,
+)
 from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
-from juzhen.encoders.model_card import pair_card
 from juzhen.encoders.projection import IDENTITY
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
-from juzhen.encoders.settings_file import naming
-from juzhen.encoders.their_settings import ANSWERS, LENGTH_FILE, read_module, read_transformer_settings
-from juzhen.encoders.transformer import quiet
+from juzhen.encoders.resolve_path import weight_files
+from juzhen.encoders.save import pair_card, save_tokenizer, save_transformer
+from juzhen.encoders.thresholds import write_thresholds
 from juzhen.families.answers.prompt import Format
 
 TASK, LOGITS = "text-generation", "causal_logits"

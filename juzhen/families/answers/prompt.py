@@ -19,10 +19,9 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.progress import progress_bar
 from juzhen.core.text import short
-from juzhen.encoders.cross_encoder_input import PairTemplate
-from juzhen.encoders.settings_file import naming
-from juzhen.encoders.texts import no_garbage_collection
-from juzhen.encoders.token_table import TEXTS_PER_CALL, TokenTable, runs
+from juzhen.encoders.folder_settings import naming
+from juzhen.encoders.pair_encoder import PairTemplate
+from juzhen.encoders.tokens import TEXTS_PER_CALL, TokenTable, no_garbage_collection, runs
 
 LINES = "<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {document}"
 CHAT = (

@@ -21,25 +21,22 @@ from juzhen.core.examples import Side
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
-from juzhen.encoders.asking import AskingEncoder
+from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.backbone import StaticTokens, quiet
+from juzhen.encoders.base_weights import merged
+from juzhen.encoders.batch_invariance import prove
 from juzhen.encoders.chunks import note_read
-from juzhen.encoders.decision import Decides
-from juzhen.encoders.frozen import merged
+from juzhen.encoders.components import num_positions, read_transformer
+from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.layout import gives_tokens
-from juzhen.encoders.licence import licence_of
-from juzhen.encoders.locate import encoder_folder, encoder_source, locate_folder
-from juzhen.encoders.parts import num_positions, read_transformer
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
 from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.proof import prove
-from juzhen.encoders.settings_file import naming
-from juzhen.encoders.sharing import Shareable
-from juzhen.encoders.static import StaticTokens
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
-from juzhen.encoders.token_table import TokenTable
-from juzhen.encoders.transformer import quiet
+from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_folder
+from juzhen.encoders.save import Shareable, licence_of
+from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.tokens import BATCH_TOKENS, TokenTable, batches_by_length
 from juzhen.families.late.folder import write_multi_vector
 from juzhen.families.late.layout import Reading, read_multi_vector, require_reading
 from juzhen.families.late.scores import TokenVectors, filled_up, hiding, row_maxsims

@@ -11,13 +11,11 @@ import transformers
 
 from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.text import in_markdown
-from juzhen.encoders.bundle import save_transformer
-from juzhen.encoders.decision import write_thresholds
+from juzhen.encoders.folder_settings import LENGTH_FILE
 from juzhen.encoders.layout import MODULES_FILE
-from juzhen.encoders.licence import licence_note
-from juzhen.encoders.model_card import fact_table
 from juzhen.encoders.prompts import PROMPTS_FILE
-from juzhen.encoders.their_settings import LENGTH_FILE
+from juzhen.encoders.save import fact_table, licence_note, save_transformer
+from juzhen.encoders.thresholds import write_thresholds
 from juzhen.families.late.layout import TOKENS, written_settings
 
 PACKAGE = "sentence_transformers"

@@ -13,10 +13,15 @@ from typing import Any
 
 from juzhen.core.errors import UserError, require_number
 from juzhen.core.text import short
+from juzhen.encoders.folder_settings import (
+    PYLATE,
+    TOKEN_VECTORS,
+    naming,
+    read_module,
+    read_transformer_settings,
+)
 from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
-from juzhen.encoders.settings_file import naming
-from juzhen.encoders.their_settings import PYLATE, TOKEN_VECTORS, read_module, read_transformer_settings
 
 PUNCTUATION = (*string.punctuation, *"，。、；：？！…—·「」『』（）〔〕【】《》〈〉“”‘’～￥")
 """What documents are scored without, in English and Chinese."""

@@ -16,17 +16,16 @@ from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.machine import open_device
-from juzhen.encoders.asking import AskingEncoder
-from juzhen.encoders.decision import Decides
+from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.components import read_parts
+from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import ROUTED, gives_routes, read_chains
-from juzhen.encoders.locate import download, encoder_source, locate_folder
-from juzhen.encoders.packing import pack
-from juzhen.encoders.parts import read_parts
 from juzhen.encoders.pooling import unit
+from juzhen.encoders.resolve_path import download, encoder_source, locate_folder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.texts import BATCH_TOKENS
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.tokens import BATCH_TOKENS, TokenTable
 from juzhen.families.late.scores import TokenVectors
 
 ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from juzhen.core.batch import Tokens
-from juzhen.encoders.token_table import TokenTable, runs
+from juzhen.encoders.tokens import TokenTable, runs
 
 Numbers = Int[np.ndarray, "texts"]
 

@@ -18,23 +18,21 @@ from juzhen.core.examples import Side
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
-from juzhen.encoders.asking import AskingEncoder
+from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.backbone import quiet
+from juzhen.encoders.base_weights import merged
+from juzhen.encoders.batch_invariance import prove
 from juzhen.encoders.chunks import note_read
-from juzhen.encoders.decision import Decides
-from juzhen.encoders.frozen import merged
+from juzhen.encoders.components import num_positions, read_transformer
 from juzhen.encoders.layout import gives_weights
-from juzhen.encoders.licence import licence_of
-from juzhen.encoders.locate import encoder_folder, encoder_source, locate_folder
 from juzhen.encoders.masking import MaskedTokenHead
-from juzhen.encoders.parts import num_positions, read_transformer
-from juzhen.encoders.peer_options import takes_peer_options
+from juzhen.encoders.peer_options import check_count, takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.proof import prove
-from juzhen.encoders.settable import check_count
-from juzhen.encoders.sharing import Shareable
-from juzhen.encoders.texts import BATCH_TOKENS, batches_by_length
-from juzhen.encoders.transformer import quiet
+from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_folder
+from juzhen.encoders.save import Shareable, licence_of
+from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.tokens import BATCH_TOKENS, batches_by_length
 from juzhen.families.sparse.folder import read_sparse, write_sparse
 from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS, pooled_texts
 from juzhen.families.sparse.start import name_what_is_there

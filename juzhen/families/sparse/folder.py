@@ -10,14 +10,18 @@ import transformers
 from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.errors import UserError
 from juzhen.core.text import in_markdown, short
-from juzhen.encoders.bundle import save_tokenizer
-from juzhen.encoders.decision import write_thresholds
+from juzhen.encoders.folder_settings import (
+    LENGTH_FILE,
+    ROUTER,
+    SPARSE,
+    naming,
+    read_module,
+    read_transformer_settings,
+)
 from juzhen.encoders.layout import MODULES_FILE, inside, read_chains, read_model_settings
-from juzhen.encoders.licence import licence_note
-from juzhen.encoders.model_card import fact_table
 from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
-from juzhen.encoders.settings_file import naming
-from juzhen.encoders.their_settings import LENGTH_FILE, ROUTER, SPARSE, read_module, read_transformer_settings
+from juzhen.encoders.save import fact_table, licence_note, save_tokenizer
+from juzhen.encoders.thresholds import write_thresholds
 from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS
 
 PACKAGE = "sentence_transformers"

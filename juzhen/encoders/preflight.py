@@ -9,33 +9,38 @@ from typing import TYPE_CHECKING, Any
 from juzhen.core.errors import UserError, require_packages
 from juzhen.core.lazy_names import offered
 from juzhen.core.process import hub_problem
-from juzhen.encoders.base import BASE_FILE, Base, base_digest, is_adapter, read_base, require_base
+from juzhen.encoders.backbone_config import BackboneConfig
+from juzhen.encoders.folder_settings import naming, read_settings
 from juzhen.encoders.layout import (
     MODULES_FILE,
     OWN_FILE,
     PAIRS_FILE,
     Layout,
+    Side,
     is_static,
     read_layout,
     transformer_alone,
 )
-from juzhen.encoders.locate import (
+from juzhen.encoders.prompts import INJECTED, Prompts
+from juzhen.encoders.resolve_path import (
     ADAPTER,
+    BASE_FILE,
+    Base,
+    base_digest,
     check_files,
     download,
     encoder_folder,
     has_tokenizer,
     has_weights,
+    is_adapter,
     locate_folder,
+    read_base,
+    require_base,
 )
-from juzhen.encoders.prompts import Prompts
-from juzhen.encoders.routes import Side
-from juzhen.encoders.settings_file import naming, read_settings
-from juzhen.encoders.spec import BackboneConfig
-from juzhen.encoders.templates import INJECTED
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
 
 TOKENIZER_FILE = "tokenizer.json"
 

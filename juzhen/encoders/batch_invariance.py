@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.errors import UserError
-from juzhen.encoders.architectures import is_proved, without_cache
+from juzhen.encoders.backbone import is_proved, without_cache
+from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.settings_file import naming
 
 TEXTS = (
     "我",

@@ -10,9 +10,14 @@ encoder. Here one 64-bit draw of the same generator decides for four elements; s
 checkpointing see no difference in kind, only other draws.
 """
 
+import ctypes
 import inspect
+import resource
+import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,15 +25,148 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.backends.cuda import SDPAParams, can_use_efficient_attention, can_use_flash_attention
+from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from juzhen.core.batch import Group, Tokens
-from juzhen.encoders.architectures import first_position, why_padded, without_cache
-from juzhen.encoders.attention_pattern import EVERYWHERE, Pattern, pattern_of
-from juzhen.encoders.kernels import ragged_kernel, shared_heads
-from juzhen.encoders.token_table import TokenTable
+from juzhen.encoders.backbone import first_position, why_padded, without_cache
+from juzhen.encoders.tokens import TokenTable
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """To which tokens of its sentence a token attends.
+
+    causal  none behind it
+    reach   none that is further away; None: at any distance
+    """
+
+    causal: bool = False
+    reach: int | None = None
+
+    def within(self, length: int) -> "Pattern":
+        """The same for sentences of at most so many tokens: a window that is wider than they are is none."""
+        return self if self.reach is None or self.reach < length - 1 else Pattern(self.causal)
+
+    def mask(self, group: Group, device: torch.device) -> Tensor | None:
+        """True where a token of a padded group may look, (sentences or 1, 1, length or 1, length); None: anywhere.
+
+        A token that would see none, as one of the padding may, sees itself, since the softmax of nothing would be NaN.
+        """
+        pattern = self.within(group.length)
+        if pattern == Pattern():
+            return group.mask
+        positions = torch.arange(group.length, device=device)
+        ahead = positions - positions.unsqueeze(1)
+        seen = ahead <= 0 if pattern.causal else torch.ones_like(ahead, dtype=torch.bool)
+        if pattern.reach is not None:
+            seen = seen & (ahead.abs() <= pattern.reach)
+        seen = seen[None, None]
+        # Padding is behind a sentence, where a causal token does not look.
+        if group.mask is None or (pattern.causal and not group.hides):
+            return seen
+        seen = seen & group.mask
+        return seen | ((ahead == 0) & ~seen.any(dim=-1, keepdim=True))
+
+
+EVERYWHERE = Pattern()
+
+
+def pattern_of(module: nn.Module, *, is_causal: bool | None, sliding_window: int | None) -> Pattern:
+    """The pattern that a layer of transformers asks for.
+
+    is_causal  of the call, by config.json; None: as the layer is built. A window of `sliding_window` tokens counts the
+               token itself, but for a causal layer that is called as one that looks both ways
+    """
+    is_built_causal = bool(getattr(module, "is_causal", True))
+    causal = is_built_causal if is_causal is None else is_causal
+    if sliding_window is None:
+        return Pattern(causal)
+    return Pattern(causal, sliding_window - (causal or not is_built_causal))
+
+
+States = Float[Tensor, "tokens heads head_dim"]
+Kernel = Callable[..., States]
+
+ALIGNED = 8
+"""Both kernels want rows of 16 bytes; a head's width that is no multiple of 8 would have to be filled up first."""
+
+
+def ragged_kernel(
+    query: Float[Tensor, "one heads tokens head_dim"],
+    key: Tensor,
+    value: Tensor,
+    *,
+    rate: float,
+    pattern: Pattern = EVERYWHERE,
+) -> Kernel | None:
+    """The kernel that the device of these states has for them: flash in half precision, the other one in float32.
+
+    None where there is none: on other devices than CUDA, for odd widths, on GPUs too old for both, and for a window in
+    float32, which groups of like length then have.
+    """
+    if query.device.type != "cuda" or query.shape[-1] % ALIGNED:
+        return None
+    shares = query.shape[1] != key.shape[1]
+    if can_use_flash_attention(SDPAParams(query, key, value, None, rate, pattern.causal, shares)):
+        return flash
+    if pattern.reach is not None:
+        return None
+    if shares:  # its heads are repeated before they come to this kernel
+        key, value = query, query
+    params = SDPAParams(query, key, value, None, rate, pattern.causal, False)
+    return memory_efficient if can_use_efficient_attention(params) else None
+
+
+def flash(
+    query: States,
+    key: States,
+    value: States,
+    tokens: Tokens,
+    *,
+    scale: float | None,
+    rate: float,
+    pattern: Pattern = EVERYWHERE,
+) -> States:
+    """float16 and bfloat16 only; keys may have fewer heads. The default of `scale` is 1/√head_dim."""
+    ends, longest = tokens.boundaries, tokens.longest
+    window = {}
+    if pattern.reach is not None:
+        right = 0 if pattern.causal else pattern.reach
+        window = {"window_size_left": pattern.reach, "window_size_right": right}
+    return torch.ops.aten._flash_attention_forward(
+        query, key, value, ends, ends, longest, longest, rate, pattern.causal, False, scale=scale, **window
+    )[0]
+
+
+def memory_efficient(
+    query: States,
+    key: States,
+    value: States,
+    tokens: Tokens,
+    *,
+    scale: float | None,
+    rate: float,
+    pattern: Pattern = EVERYWHERE,
+) -> States:
+    """float32 too, and GPUs that are too old for flash; no window. The default of `scale` is 1/√head_dim."""
+    ends, longest = tokens.boundaries, tokens.longest
+    learns = torch.is_grad_enabled() and any(states.requires_grad for states in (query, key, value))
+    key, value = (shared_heads(states, query.shape[1]) for states in (key, value))
+    rows = (states.unsqueeze(0) for states in (query, key, value))
+    # 1: a token attends to those before it in its sentence.
+    return torch.ops.aten._efficient_attention_forward(
+        *rows, None, ends, ends, longest, longest, rate, int(pattern.causal), learns, scale=scale
+    )[0].squeeze(0)
+
+
+def shared_heads(states: Tensor, heads: int) -> Tensor:
+    """Keys or values (sentences, key heads, …), each head as often as there are heads of queries for it."""
+    return states if states.shape[1] == heads else states.repeat_interleave(heads // states.shape[1], dim=1)
+
 
 LEVELS = 2**16
 """Rates are rounded to multiples of 1/LEVELS, 0.1 to 0.1000061; the scale belongs to the rounded rate."""
@@ -344,3 +482,84 @@ class PackedSentences:
 
 AttentionInterface.register(PACKED, packed_attention)
 AttentionMaskInterface.register(PACKED, sdpa_mask)
+
+
+SLACK_BYTES = 64 << 20
+"""Memory that may pile up before it is given back. What it saves is in docs/log/memory.md."""
+
+STATUS = Path("/proc/self/statm")
+
+
+def in_micro_batches(
+    function: Callable[[Tokens], Tensor], micro_batches: Sequence[Tokens], *, least: int = 0
+) -> Tensor:
+    """`function` of each micro-batch, one below the other, without keeping the activations that learning needs.
+
+    least  calls, on the way there and back: the smallest micro-batch is taken again, and what it gives is left out
+    """
+    freed = FreedMemory()
+    parts: list[Tensor] = []
+    again = [micro_batches[0]] * (least - len(micro_batches))
+    for micro_batch in [*micro_batches, *again]:
+        # The numbers are handed over for their device alone: `checkpoint` keeps the generator of the devices of the
+        # tensors that it sees, and does not look into a micro-batch.
+        part = checkpoint(_alike(function), micro_batch.input_ids, micro_batch, use_reentrant=False)
+        freed.give_back()
+        # On the way back this is called when the gradient of the part is there, before it is computed again.
+        if part.requires_grad:  # of frozen weights it does not
+            part.register_hook(lambda gradient: freed.give_back())
+        parts.append(part if len(parts) < len(micro_batches) else part[:0])
+    return torch.cat(parts)
+
+
+def _alike(function: Callable[[Tokens], Tensor]) -> Callable[[Tensor, Tokens], Tensor]:
+    """`function`, drawing the same numbers each time on MPS, too: `checkpoint` keeps CPU's and CUDA's."""
+    drawn_from: Tensor | None = None
+
+    def call(numbers: Tensor, micro_batch: Tokens) -> Tensor:
+        nonlocal drawn_from
+        if numbers.device.type != "mps":
+            return function(micro_batch)
+        now = torch.mps.get_rng_state()
+        if drawn_from is None:
+            drawn_from = now
+            return function(micro_batch)
+        torch.mps.set_rng_state(drawn_from)
+        try:
+            return function(micro_batch)
+        finally:
+            torch.mps.set_rng_state(now)
+
+    return call
+
+
+class FreedMemory:
+    """Gives memory that was freed back to the system, each time that SLACK_BYTES have piled up.
+
+    Micro-batches differ in shape, and glibc's allocator keeps what they leave behind: it cannot reuse all of it, so
+    that a process grows with their number although none of them is kept. Elsewhere than on Linux with glibc this
+    does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._trim = _malloc_trim()
+        self._least = _resident_bytes() if self._trim else 0
+
+    def give_back(self) -> None:
+        if self._trim is None:
+            return
+        now = _resident_bytes()
+        if now > self._least + SLACK_BYTES:
+            self._trim(0)
+            now = _resident_bytes()
+        self._least = now if now > self._least + SLACK_BYTES else min(self._least, now)
+
+
+def _resident_bytes() -> int:
+    return int(STATUS.read_text().split()[1]) * resource.getpagesize()
+
+
+def _malloc_trim() -> Callable[[int], int] | None:
+    if not sys.platform.startswith("linux") or not STATUS.exists():
+        return None
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

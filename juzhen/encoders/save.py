@@ -1,34 +1,212 @@
-"""An encoder as a folder that others can load, written in one piece, with a README.
-
-Encoders of sentences are in the layout of sentence-transformers; a cross-encoder is transformers' own files, and
-beside them the head and what it needs to know.
-"""
+"""Save an encoder as a folder that juzhen and sentence-transformers load, with its model card."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from safetensors.torch import save_file, save_model
+from transformers import PretrainedConfig
 
 from juzhen.core.atomic_write import atomic_write_dir, write_json, write_text
 from juzhen.core.lazy_names import offered
-from juzhen.encoders.decision import write_thresholds
-from juzhen.encoders.frozen import has_adapter, is_ours_alone
-from juzhen.encoders.grades import GRADES
+from juzhen.core.safe_open import read_bytes
+from juzhen.core.text import in_markdown
+from juzhen.encoders.backbone import ARCHITECTURES, StaticTokens, looks_ahead, quiet, why_padded
+from juzhen.encoders.base_weights import adapter_facts, has_adapter, is_ours_alone
+from juzhen.encoders.batch_invariance import layers_that_add_up
+from juzhen.encoders.folder_settings import LENGTH_FILE
 from juzhen.encoders.layout import EMBEDDING, MODULES_FILE, OWN_FILE, PAIRS_FILE, SCORES, TOKEN_STATES
-from juzhen.encoders.locate import HEAD_FILE
-from juzhen.encoders.model_card import HERE, model_card, pair_card
+from juzhen.encoders.peer_options import PeerNames, takes_peer_options
 from juzhen.encoders.pooled_encoder import TYPES, PooledEncoder
 from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.projection import IDENTITY, Projection
+from juzhen.encoders.projection import GRADES, IDENTITY, Projection
 from juzhen.encoders.prompts import PROMPTS_FILE
-from juzhen.encoders.proof import layers_that_add_up
-from juzhen.encoders.special_tokens import write_tokenizer
-from juzhen.encoders.static import StaticTokens
-from juzhen.encoders.their_settings import LENGTH_FILE
-from juzhen.encoders.transformer import quiet
+from juzhen.encoders.resolve_path import HEAD_FILE, SCORE_FILE
+from juzhen.encoders.thresholds import write_thresholds
+from juzhen.encoders.tokens import write_tokenizer
+
+CARD = "README.md"
+LINKS = {"cc-by-sa-4.0": "https://creativecommons.org/licenses/by-sa/4.0/"}
+"""Licences that a card explains."""
+
+_HEAD = re.compile(r"\A---\n(.*?)\n---$", flags=re.DOTALL | re.MULTILINE)
+_LICENCE = re.compile(r"^license: *([a-zA-Z0-9][\w.-]*) *$", flags=re.MULTILINE)
+
+
+def licence_of(folder: Path) -> str | None:
+    """The name that the head of the card in a folder gives, as the hub spells it; None where there is none."""
+    try:
+        text = read_bytes(folder / CARD).decode("utf-8", errors="replace")
+    except OSError:
+        return None
+    head = _HEAD.search(text.replace("\r\n", "\n"))
+    licence = _LICENCE.search(head[1]) if head else None
+    return licence[1] if licence else None
+
+
+def licence_note(licence: str | None) -> str:
+    """What a card says of weights that were trained from others."""
+    if licence is None:
+        return ""
+    name = f"[{licence}]({LINKS[licence]})" if licence in LINKS else licence
+    return f"\nThe weights that training began with are under {name}, and so are these.\n"
+
+
+HERE = "<this folder>"
+
+_FRONT_MATTER = """library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags: [sentence-similarity, feature-extraction, juzhen]
+"""
+
+_USE = {
+    True: """```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("<this folder>")
+embeddings = model.encode(["今天天气很好", "今天是个好天气"])
+```
+""",
+    False: """sentence-transformers cannot compute it, and stops at the `modules.json`; load it with juzhen:
+
+```python
+from juzhen import SentenceEncoder
+
+encoder = SentenceEncoder.load("<this folder>")
+embeddings = encoder.encode(["今天天气很好", "今天是个好天气"])
+```
+""",
+}
+
+_SCORE = f"""
+These are the embeddings alone. A pair was trained to be scored by uᵀWv and not by the cosine: W is in {SCORE_FILE},
+which `juzhen score` reads, and `SentenceEncoder.load("<this folder>").score(pairs)`. For other programs, set
+`encoder.score_head = None` and save it anew with `encoder.save`: what is left is the cosine.
+"""
+
+_USE_CROSS = """```python
+from juzhen import CrossEncoder
+
+encoder = CrossEncoder.load("<this folder>")
+scores = encoder.score([("今天天气很好", "今天是个好天气")])
+```
+"""
+
+_USE_CROSS_ELSEWHERE = {
+    True: """
+sentence-transformers 6 gives the same numbers, the logits: `CrossEncoder("<this folder>").predict(pairs)`. Older
+versions put a new head of random weights over the transformer; do not use them.
+""",
+    False: """
+sentence-transformers cannot compute it, and stops at `modules.json`. Where the table says symmetric, a score is the
+mean of both orders of a pair.
+""",
+}
+
+
+def model_card(
+    encoder: PooledEncoder, facts: dict[str, Any], *, loads_elsewhere: bool, place: str = HERE
+) -> str:
+    """Markdown: what the encoder is, how to load it, and the facts as tables.
+
+    facts            `name` is the title; values that are dicts become sections of their own
+    loads_elsewhere  whether sentence-transformers can load the folder
+    place            what the folder is called in the examples
+    """
+    facts = dict(facts)
+    title = facts.pop("name", "Sentence encoder")
+    features: dict[str, Any] = {
+        "architecture": encoder.backbone.config.model_type,
+        "pooling": encoder.pooling,
+        "normalized": "yes" if encoder.normalize else "no",
+        "dimensions": encoder.dim,
+        "tokens at most": encoder.max_length,
+    }
+    features |= adapter_facts(encoder.backbone) | _attention(encoder.backbone.config)
+    features |= {"prompt": f"{encoder.prompt!r} before every sentence"} if encoder.prompt else {}
+    features |= {"may be cut to": encoder.nested_dims} if encoder.nested_dims else {}
+    features |= {"score": f"uᵀWv of embeddings of length 1, W in {SCORE_FILE}"} if encoder.score_head else {}
+    if encoder.templates is not None:
+        prompts = encoder.templates.as_dict().items()
+        facts |= {"templates": {key: value for key, value in prompts if value is not None}}
+    plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+    sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
+    use = _USE[loads_elsewhere] + _sizes(encoder, loads_elsewhere) + (_SCORE if encoder.score_head else "")
+    parts = [
+        _head(_FRONT_MATTER if loads_elsewhere else "", encoder),
+        f"# {in_markdown(title)}\n\nA sentence encoder trained with juzhen.\n{licence_note(encoder.licence)}\n",
+        fact_table(features | plain),
+        f"\n## Use\n\n{use}".replace(HERE, place),
+        *(
+            f"\n## {in_markdown(_words(name)).capitalize()}\n\n{fact_table(rows)}"
+            for name, rows in sections.items()
+        ),
+    ]
+    return "".join(parts)
+
+
+def _attention(architecture: PretrainedConfig) -> dict[str, str]:
+    """Where a decoder looks, and why sentences are padded; nothing of an encoder that is packed."""
+    entry, padded = ARCHITECTURES.get(architecture.model_type), why_padded(architecture)
+    decoder = entry is not None and entry.is_decoder
+    return ({"attention": "bidirectional" if looks_ahead(architecture) else "causal"} if decoder else {}) | (
+        {"in a batch": f"padded: {padded}"} if padded else {}
+    )
+
+
+def _sizes(encoder: PooledEncoder, loads_elsewhere: bool) -> str:
+    """How embeddings are cut that have learnt to be; "" of others."""
+    if not encoder.nested_dims or encoder.score_head is not None:
+        return ""
+    load = "SentenceTransformer(" if loads_elsewhere else "SentenceEncoder.load("
+    return (
+        f"\nThe first {', '.join(map(str, encoder.nested_dims))} numbers of an embedding are embeddings by themselves: "
+        f'`{load}"{HERE}", truncate_dim={encoder.nested_dims[0]})`.\n'
+    )
+
+
+def pair_card(
+    encoder: Any, settings: dict[str, Any], facts: dict[str, Any], *, loads_elsewhere: bool, place: str = HERE
+) -> str:
+    """Markdown of a cross-encoder; arguments as of `model_card`, and what its settings file says."""
+    facts = dict(facts)
+    title = facts.pop("name", "Cross-encoder")
+    features = {"architecture": encoder.backbone.config.model_type} | settings
+    features["tokens at most"] = encoder.inner.max_length
+    features |= adapter_facts(encoder.backbone)
+    text = f"# {in_markdown(title)}\n\nA cross-encoder trained with juzhen: it scores pairs of sentences.\n"
+    note = f"{licence_note(encoder.inner.licence)}\n"
+    use = f"\n## Use\n\n{_USE_CROSS}{_USE_CROSS_ELSEWHERE[loads_elsewhere]}".replace(HERE, place)
+    return _head("", encoder.inner) + text + note + fact_table(features | facts) + use
+
+
+def _head(header: str, encoder: PooledEncoder) -> str:
+    """What the hub reads of a card; nothing where there is nothing to say."""
+    header += f"license: {encoder.licence}\n" if encoder.licence else ""
+    return f"---\n{header}---\n" if header else ""
+
+
+def fact_table(rows: dict[str, Any]) -> str:
+    """A Markdown table of two columns without headings."""
+    table_rows = [
+        f"| {in_markdown(_words(key))} | {in_markdown(_cell(value))} |" for key, value in rows.items()
+    ]
+    return "\n".join(["| | |", "|---|---|", *table_rows]) + "\n"
+
+
+def _words(key: str) -> str:
+    return str(key).replace("_", " ")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
+    return "–" if value is None else str(value)
 
 
 def save_encoder(encoder: Any, folder: str | Path, *, card: dict[str, Any]) -> Path:
@@ -246,3 +424,49 @@ def _write_their_cross_encoder(encoder: Any, folder: Path, modules: Modules) -> 
     names = {"module_input_name": EMBEDDING, "module_output_name": SCORES}
     settings = {"model_type": "CrossEncoder", "activation_fn": IDENTITY}
     _write_modules(encoder.inner, folder, modules | {path: head.config() | names}, settings)
+
+
+class Shareable(PeerNames):
+    """What can be saved and uploaded."""
+
+    def save(self, folder: str | Path, *, card: dict[str, Any] | None = None) -> Path:
+        """Writes the encoder with all settings to a folder that `load` and sentence-transformers open.
+
+        card  facts for its README, as of `juzhen.encoders.save_encoder`
+
+        A folder that was written so, and not changed since, is replaced. Raises UserError for any other.
+        """
+        return save_encoder(self, folder, card=self._fitted() | (card or {}))
+
+    def _fitted(self) -> dict[str, Any]:
+        """Thresholds that `juzhen.fit` found for these weights, as facts of a card."""
+        return getattr(self, "fitted_here", {})
+
+    @takes_peer_options
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = True,
+        revision: str | None = None,
+        token: str | None = None,
+        message: str = "Upload an encoder",
+        card: dict[str, Any] | None = None,
+        dry_run: bool = False,
+    ) -> str:
+        """Uploads what `save` writes to a repository of the Hugging Face hub, and gives the address of the commit.
+
+        repo_id   owner/name; made where there is none
+        private   of a repository that is made: others do not see it
+        revision  an existing branch; None: main
+        token     None: that of HF_TOKEN or of `hf auth login`
+        card      as of `save`; the name of the README is that of the repository
+        dry_run   prints the files with their sizes, asks for no token and no network, and gives "": nothing is uploaded
+
+        An adapter whose base is no model of the hub is merged into its weights. Raises UserError without a token and
+        without a network; what the hub refuses is an error of huggingface_hub.
+        """
+        options = {"private": private, "revision": revision, "token": token, "message": message}
+        facts = self._fitted() | (card or {})
+        address: str = offered("hub", "push")(self, repo_id, facts=facts, dry_run=dry_run, **options)
+        return address

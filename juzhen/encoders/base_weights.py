@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from juzhen.core.lazy_names import offered
-from juzhen.encoders.base import Base
-from juzhen.encoders.locate import locate_folder
+from juzhen.encoders.resolve_path import Base, locate_folder
 
 NAME = "default"
 """What peft calls the one adapter of a backbone."""

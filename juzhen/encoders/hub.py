@@ -7,8 +7,8 @@ from typing import Any
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import LIST
 from juzhen.core.process import hub_problem
-from juzhen.encoders.bundle import write_encoder
-from juzhen.encoders.frozen import for_others
+from juzhen.encoders.base_weights import for_others
+from juzhen.encoders.save import write_encoder
 
 
 def push(

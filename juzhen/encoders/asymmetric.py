@@ -13,7 +13,7 @@ from juzhen.core.examples import Side
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.search import Best, as_hits, check_top_k
-from juzhen.encoders.texts import BATCH_TOKENS
+from juzhen.encoders.tokens import BATCH_TOKENS
 
 
 class AskingEncoder(nn.Module):

@@ -1,0 +1,468 @@
+"""Token tables: texts as token ids, batches of similar length, special tokens and unknown characters."""
+
+import copy
+import gc
+import hashlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Protocol, Self, overload
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import tokenizers
+import transformers
+from jaxtyping import Bool, Int, UInt64
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerBase
+
+from juzhen.core.array_cache import ArrayCache, Stored
+from juzhen.core.atomic_write import write_json
+from juzhen.core.batch import num_fitting
+from juzhen.core.errors import UserError
+from juzhen.core.examples import Side
+from juzhen.core.safe_open import read_json
+from juzhen.core.text_warnings import SAMPLED, Unknown, current, equal_pairs, number_in, unknown_characters
+from juzhen.encoders.folder_settings import read_settings
+
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+NAMES_BEFORE_5 = {"TokenizersBackend": "PreTrainedTokenizerFast"}
+"""Class of a tokenizer in transformers 5 → its name in 4, which both read."""
+
+
+def special_around(tokenizer: PreTrainedTokenizerBase, *, prompt: str = "") -> tuple[int, int]:
+    """Special tokens before a text, and behind it; some tokenizers put none, or only one.
+
+    prompt  its tokens count as special ones before the text, but for one that the text may join
+    """
+    empty, full = (tokenizer(text)["input_ids"] for text in ("", "a"))
+    before = _shared(empty, full)
+    after = len(empty) - before
+    if prompt:
+        before = _shared(*(tokenizer(prompt + text)["input_ids"] for text in ("a", "今")))
+    return before, after
+
+
+def append_end_token(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Has the tokenizer put its end token behind each text, where its settings say so and its file does not yet.
+
+    Transformers 5 passes over `add_eos_token` where there is a tokenizer.json, and embeddings of the last token would
+    be silently others than those of the author. Raises UserError where the settings name no such token.
+    """
+    path = folder / TOKENIZER_SETTINGS
+    wants_end = path.is_file() and read_settings(path).get("add_eos_token") is True
+    if not wants_end or not tokenizer.is_fast or special_around(tokenizer)[1]:
+        return
+    end = tokenizer.eos_token
+    if end is None:
+        raise UserError(
+            f"{path}: add_eos_token is true, and there is no eos_token; name one, or set it to false"
+        )
+    before = tokenizer.convert_ids_to_tokens(tokenizer("")["input_ids"])
+    first, second = (
+        [*(f"{token}:{part}" for token in before), f"${text}:{part}", f"{end}:{part}"]
+        for part, text in enumerate("AB")
+    )
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=first,
+        pair=[*first, *second],
+        special_tokens=[(token, tokenizer.convert_tokens_to_ids(token)) for token in {*before, end}],
+    )
+
+
+def _shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """Tokens at the start that are the same."""
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return len(list(pairs))
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> bytes:
+    """Digest of a tokenizer's whole state, special tokens and library versions included; not of where it was read."""
+    state = [
+        type(tokenizer).__name__,
+        transformers.__version__,
+        tokenizers.__version__,
+        str(sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items())),
+        str(tokenizer.truncation_side),
+        str(getattr(tokenizer, "split_special_tokens", None)),
+    ]
+    digest = hashlib.blake2b("\0".join(state).encode())
+    if tokenizer.is_fast:
+        # Truncation and padding are left behind by the last call and set by the next.
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+        digest.update(tokenizer.backend_tokenizer.to_str().encode())
+        return digest.digest()
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file():
+                digest.update(path.name.encode() + path.read_bytes())
+    return digest.digest()
+
+
+def write_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """As transformers writes it, by names that programs with transformers 4 know as well."""
+    tokenizer.save_pretrained(folder)
+    settings = read_json(folder / TOKENIZER_SETTINGS)
+    if name := NAMES_BEFORE_5.get(settings.get("tokenizer_class")):
+        settings["tokenizer_class"] = name
+        write_json(folder / TOKENIZER_SETTINGS, settings, indent=2, in_own_folder=True)
+
+
+BATCH_TOKENS = 16_384
+"""Tokens that an encoder sees at a time where nothing is said."""
+
+
+def batches_by_length(
+    lengths: Sequence[int] | np.ndarray, *, batch_tokens: int
+) -> Iterator[Int[np.ndarray, "batch"]]:
+    """Row numbers in batches of at most `batch_tokens` tokens, padding included, fewer of long texts; longest first.
+
+    Longest first, so that a batch too large for the memory fails at once and not after an hour.
+    """
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    start = 0
+    while start < len(order):
+        size = num_fitting(int(lengths[order[start]]), batch_tokens)
+        yield order[start : start + size]
+        start += size
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Keeps Python from looking for cycles, which took a third of the time of tokenising and found none."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class TokenTable(Sequence[np.ndarray]):
+    """Token numbers of texts, one text after another; read-only, and possibly mapped from a file.
+
+    ids     int32 (tokens,)
+    starts  int64 (texts,), where each text begins in `ids`
+    ends    int64 (texts,), where it ends
+
+    `table[3]` is one text, a view of `ids`. `table[1:4]` and `table[[5, 2]]` are tables over the same `ids`:
+    choosing texts copies no token.
+
+    >>> table = TokenTable.of([[2, 7, 3], [2, 3]])
+    >>> table.lengths.tolist(), table[[1, 0]].tolist(), table[0].tolist()
+    ([3, 2], [[2, 3], [2, 7, 3]], [2, 7, 3])
+    """
+
+    def __init__(self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
+        self.ids = ids
+        self.starts = starts
+        self.ends = ends
+
+    @classmethod
+    def of(cls, token_lists: Sequence[Sequence[int] | np.ndarray]) -> "TokenTable":
+        """The table of some lists of numbers; a table is given back as it is."""
+        if isinstance(token_lists, TokenTable):
+            return token_lists
+        arrays = [np.asarray(tokens, dtype=np.int32) for tokens in token_lists]
+        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+        np.cumsum([len(tokens) for tokens in arrays], out=offsets[1:])
+        ids = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int32)
+        return cls(ids, offsets[:-1], offsets[1:])
+
+    @classmethod
+    def joined(cls, tables: "Sequence[TokenTable]") -> "TokenTable":
+        """The texts of several tables in order; their tokens are copied together."""
+        lengths = np.concatenate([np.empty(0, dtype=np.int64), *(table.lengths for table in tables)])
+        ids = np.concatenate([np.empty(0, dtype=np.int32), *(table.flat() for table in tables)])
+        ends = np.cumsum(lengths)
+        return cls(ids, ends - lengths, ends)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens per text, int64 (texts,)."""
+        return self.ends - self.starts
+
+    def flat(self) -> np.ndarray:
+        """The tokens of all texts in the order of this table, int32."""
+        if not len(self):
+            return self.ids[:0]
+        if (self.starts[1:] == self.ends[:-1]).all():
+            return self.ids[self.starts[0] : self.ends[-1]]
+        return self.ids[runs(self.starts, self.lengths)]
+
+    def tolist(self) -> list[list[int]]:
+        return [tokens.tolist() for tokens in self]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, chosen: int) -> np.ndarray: ...
+
+    @overload
+    def __getitem__(self, chosen: "slice | Sequence[int] | np.ndarray") -> "TokenTable": ...
+
+    def __getitem__(self, chosen: "int | slice | Sequence[int] | np.ndarray") -> "np.ndarray | TokenTable":
+        starts, ends = self.starts[chosen], self.ends[chosen]
+        if starts.ndim:
+            return TokenTable(self.ids, starts, ends)
+        return self.ids[starts:ends]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
+            yield self.ids[start:end]
+
+    def __eq__(self, other: object) -> bool:
+        """The same texts in the same order; where they lie does not matter."""
+        if not isinstance(other, TokenTable):
+            return NotImplemented
+        return np.array_equal(self.lengths, other.lengths) and np.array_equal(self.flat(), other.flat())
+
+
+def runs(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """start, start + 1, … of each run, one run after another.
+
+    >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    # A place: that in the result, plus how far its run begins from where it begins in the result.
+    indices = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    indices += np.arange(len(indices))
+    return indices
+
+
+MIN_TEXTS = 2_000
+"""Fewer are tokenised each time, which takes up to 50 ms. A file is written in 2 to 20 ms, where the disk is quick."""
+
+MAX_BYTES = 4 * 2**30
+
+TEXTS_PER_CALL = 4096
+
+
+class MappedTable(TokenTable):
+    """A token table in a file. Another process gets the path and maps the file itself."""
+
+    def __init__(self, stored: Stored) -> None:
+        super().__init__(stored["ids"], stored["offsets"][:-1], stored["offsets"][1:])
+        self.stored = stored
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return MappedTable, (self.stored,)
+
+
+class Tokenizing(Protocol):
+    """Of an encoder what decides its token numbers, and gives them."""
+
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int
+    prompt: str
+
+    @property
+    def sides(self) -> np.ndarray: ...
+
+    @property
+    def unpooled(self) -> int: ...
+
+    def reading(self, side: Side) -> Self: ...
+
+    def tokenize(self, texts: Sequence[str], *, progress: bool | None = False) -> TokenTable: ...
+
+
+class CachedTokenizer:
+    """`encoder.tokenize`, whose large answers are kept below `folder`.
+
+    folder    None: nothing is kept
+    progress  show a bar on a terminal, where many texts are tokenised
+    """
+
+    def __init__(self, encoder: Tokenizing, folder: str | Path | None, *, progress: bool) -> None:
+        self.encoder = encoder
+        self._cache = None
+        if folder:
+            self._cache = ArrayCache(Path(folder) / "tokens", holds="token tables", max_bytes=MAX_BYTES)
+        self._progress = None if progress else False
+
+    def reading(self, side: Side) -> "CachedTokenizer":
+        """What tokenises behind the prompt for queries or for documents."""
+        other = copy.copy(self)
+        other.encoder = self.encoder.reading(side)
+        return other
+
+    def __call__(self, texts: Sequence[str]) -> TokenTable:
+        if self._cache is None or len(texts) < MIN_TEXTS:
+            return self._tokenize(texts)
+        key = _key(self.encoder, texts)
+        if (stored := self._cache.read(key)) is not None:
+            return MappedTable(stored)
+        table = self._tokenize(texts)
+        offsets = np.concatenate([[0], np.cumsum(table.lengths)])
+        stored = self._cache.write(key, {"ids": table.flat(), "offsets": offsets})
+        return table if stored is None else MappedTable(stored)
+
+    def _tokenize(self, texts: Sequence[str]) -> TokenTable:
+        return self.encoder.tokenize(texts, progress=self._progress)
+
+
+def _key(encoder: Tokenizing, texts: Sequence[str]) -> str:
+    """Digest of all that decides the token numbers of `texts`."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{encoder.max_length} {len(texts)} {encoder.prompt}".encode())
+    if filled_up := getattr(encoder, "expanded_to", 0):
+        digest.update(f" filled up to {filled_up}".encode())
+    digest.update(tokenizer_digest(encoder.tokenizer))
+    for start in range(0, len(texts), TEXTS_PER_CALL):
+        portion = texts[start : start + TEXTS_PER_CALL]
+        # With their lengths, since no sign is known that no text has.
+        digest.update(np.fromiter(map(len, portion), dtype=np.int64).data)
+        digest.update("".join(portion).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+PORTION = 4_096
+"""Texts whose tokens are looked at together."""
+
+_NUMBERS: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
+
+
+def unknown_number(tokenizer: Any) -> int | None:
+    """Token number of what a tokenizer does not know; None: it has none.
+
+    Byte-level tokenizers may have one, which no character gets.
+    """
+    if tokenizer not in _NUMBERS:
+        number = tokenizer.unk_token_id
+        if number is None and tokenizer.is_fast:  # one that was read from tokenizer.json alone says it there
+            number = number_in(json.loads(tokenizer.backend_tokenizer.to_str())["model"])
+        _NUMBERS[tokenizer] = number
+    return _NUMBERS[tokenizer]
+
+
+def token_codes(table: TokenTable) -> UInt64[np.ndarray, "texts"]:
+    """A number for the tokens of each text: of equal ones the same, of others another one.
+
+    64 bits: among a million texts two codes are equal by chance once in 37 million times. 0 for a text without tokens.
+    """
+    lengths = table.lengths
+    ids, starts = table.flat().astype(np.uint64), np.cumsum(lengths) - lengths
+    places = (np.arange(len(ids)) - np.repeat(starts, lengths)).astype(np.uint64)
+    mixed = (ids << np.uint64(32)) + places + np.uint64(1)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finaliser of SplitMix64
+        mixed ^= mixed >> np.uint64(shift)
+        mixed *= np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return _sums(mixed, starts, lengths)
+
+
+def _sums(
+    values: np.ndarray, starts: Int[np.ndarray, "texts"], lengths: Int[np.ndarray, "texts"]
+) -> np.ndarray:
+    sums = np.zeros(len(starts), dtype=values.dtype)
+    filled = np.flatnonzero(lengths)
+    if len(filled):
+        sums[filled] = np.add.reduceat(values, starts[filled])
+    return sums
+
+
+def unknown_texts(reader: Any, table: TokenTable) -> Bool[np.ndarray, "texts"]:
+    """Which texts hold a piece that the tokenizer does not know.
+
+    Args:
+        reader: What has tokenised them: an encoder, or one side of a pair. What it puts around texts does not count.
+        table: Their token numbers.
+    """
+    number = unknown_number(reader.tokenizer)
+    is_unknown = np.zeros(len(table), dtype=bool)
+    if number is None or not len(table):
+        return is_unknown
+    flat, lengths = table.flat(), table.lengths
+    places = np.flatnonzero(flat == number)
+    if not len(places):
+        return is_unknown
+    counts = np.bincount(np.searchsorted(np.cumsum(lengths), places, side="right"), minlength=len(table))
+    around = 0
+    with suppress(UserError):  # nothing stands around a text
+        around = int((reader.tokenize([""])[0] == number).sum())
+    return counts > around
+
+
+def note_unknown(reader: Any, texts: Sequence[str], table: TokenTable, *, is_whole: bool = False) -> None:
+    """Count for the call at work, if anyone asks, which texts hold unknown pieces, and which of them are one.
+
+    Args:
+        reader: As of `unknown_texts`.
+        texts: As they were given.
+        table: Their token numbers.
+        is_whole: None of them is truncated.
+    """
+    if (seen := current()) is not None:
+        tokenizer = reader.tokenizer
+        codes = read_codes(reader, table, is_whole=is_whole)
+        seen.read(tokenizer, texts, unknown_texts(reader, table), codes, partial(characters, tokenizer))
+
+
+def read_codes(reader: Any, table: TokenTable, *, is_whole: bool = False) -> UInt64[np.ndarray, "texts"]:
+    """As of `token_codes`; 0 for texts that may be truncated, whose beginnings are equal for another reason."""
+    codes = token_codes(table)
+    if not is_whole and not getattr(reader, "expanded_to", 0):
+        codes[table.lengths >= reader.max_length] = 0
+    return codes
+
+
+@dataclass
+class ReadSentences:
+    """What a tokenizer makes of sentences.
+
+    is_unknown  whether each holds a piece that is not known
+    codes       as of `read_codes`; 0: nobody has read it
+    """
+
+    is_unknown: Bool[np.ndarray, "sentences"]
+    codes: UInt64[np.ndarray, "sentences"]
+
+    @classmethod
+    def none(cls, count: int) -> "ReadSentences":
+        """Sentences that nobody has read."""
+        return cls(np.zeros(count, dtype=bool), np.zeros(count, dtype=np.uint64))
+
+    def put(
+        self, numbers: Int[np.ndarray, "some"], reader: Any, table: TokenTable, *, is_whole: bool = False
+    ) -> None:
+        """Add what a reader has made of the sentences with these numbers; of no tokens it has not read them."""
+        is_read = table.lengths > 0
+        numbers, table = numbers[is_read], table[np.flatnonzero(is_read)]
+        self.is_unknown[numbers] |= unknown_texts(reader, table)
+        self.codes[numbers] = read_codes(reader, table, is_whole=is_whole)
+
+    def counted(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"], tokenizer: Any) -> Unknown:
+        """What is not known of the sentences with these numbers."""
+        texts = [sentences[number] for number in numbers.tolist()]
+        unknown = np.flatnonzero(self.is_unknown[numbers])
+        found = characters(tokenizer, [texts[row] for row in unknown[:SAMPLED].tolist()])
+        return Unknown(len(texts), len(unknown), equal_pairs(texts, self.codes[numbers]), tuple(found))
+
+
+def characters(tokenizer: Any, texts: Sequence[str]) -> Counter[str]:
+    """What a tokenizer does not know of texts, by its number, most of it first. See `unknown_characters`."""
+
+    def encode(some: Sequence[str]) -> Iterator[tuple[Sequence[int], Any]]:
+        for start in range(0, len(some), PORTION):
+            encoding = tokenizer(
+                list(some[start : start + PORTION]),
+                add_special_tokens=False,
+                truncation=False,
+                return_offsets_mapping=tokenizer.is_fast,
+                verbose=False,
+            )
+            ids = encoding["input_ids"]
+            yield from zip(ids, encoding.get("offset_mapping", [None] * len(ids)), strict=True)
+
+    return unknown_characters(texts, unknown_number(tokenizer), encode)
