@@ -36,7 +36,7 @@ def read(work: Work) -> tuple[JobConfig, JobData]:
     """The job of a work and its sets, cut to whole batches: the other side has no shorter ones in between."""
     overrides = [
         f"model={MODELS.get(work.loss, 'biencoder')}", f"loss={work.loss}", f"dataset=[{','.join(work.datasets)}]",
-        "backbone=local", f"backbone.path={work.folder}", f"backbone.max_length={MAX_LENGTH}", "suite=none",
+        "backbone=local", f"backbone.path={work.folder}", f"backbone.max_length={MAX_LENGTH}", "benchmark=none",
         f"training.batch_size={work.batch_size}", f"training.duration={work.steps} steps", "evaluation.splits=[]",
         "training.checkpoint_every=1000000 steps", "optimizer.warmup=0 steps", "optimizer.decay=linear",
         *(f"optimizer.{key}={list(value) if key == 'betas' else value}" for key, value in OPTIMIZER.items()),

@@ -93,7 +93,7 @@ class NegativeMining(pl.Callback):
     phases, every_steps, hard_share  when it is due, and the share of hard negatives; the others are drawn at random
                  (`Phases`)
     hard_at_most hard negatives of a row; null: as many as the share says
-    beside       true: a second process mines with the weights of a step while training goes on, and what it finds comes
+    background   true: a second process mines with the weights of a step while training goes on, and what it finds comes
                  into force at the next mining, which waits for it (Xiong et al. 2021, https://arxiv.org/abs/2007.00808)
     until_easy   hard negatives stay until they have become easy (`juzhen.mining.in_training`); false: all are new
     sets         trained sets whose negatives are mined; null: all
@@ -110,7 +110,7 @@ class NegativeMining(pl.Callback):
         hard_share: Sequence[float],
         negatives: int,
         hard_at_most: int | None,
-        beside: bool,
+        background: bool,
         until_easy: bool,
         sets: Sequence[str] | None,
         depth: int,
@@ -125,7 +125,7 @@ class NegativeMining(pl.Callback):
         self.phases = Phases(phases, every_steps, hard_share, key=KEY)
         most = negatives if hard_at_most is None else hard_at_most
         self.hard_at_most = validated(Annotated[int, Field(ge=0)], most, f"{KEY}.hard_at_most")
-        self.beside = beside
+        self.background = background
         self.until_easy = until_easy
         self.sets, self.stages = sets, stages
         rules: dict[str, Any] = {"depth": depth, "index": index, "first_rank": first_rank, "share": share}
@@ -181,7 +181,7 @@ class NegativeMining(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: BiEncoder) -> None:
         self._put_in_force(trainer)  # after a resume
-        if self.beside and self._rows and trainer.is_global_zero:
+        if self.background and self._rows and trainer.is_global_zero:
             self._second = BackgroundMiner(stage_folder(trainer) / "mining")
             if self._begun_at is not None:
                 requests = self._requests(trainer, pl_module, self._begun_at)
@@ -249,12 +249,12 @@ class NegativeMining(pl.Callback):
         mined = trainer.strategy.broadcast(self._next(trainer, module) if trainer.is_global_zero else {})
         lasted = time.perf_counter() - began
         self.seconds, self._mined_at = self.seconds + lasted, step
-        if self.beside and step:
+        if self.background and step:
             self._begun_at = step
         if not mined:
             return
         self.times += 1
-        stale = step - begun_at if self.beside and begun_at is not None else 0
+        stale = step - begun_at if self.background and begun_at is not None else 0
         if trainer.is_global_zero:
             for name, negatives in mined.items():
                 self._tell(trainer, name, negatives, lasted, stale)

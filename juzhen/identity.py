@@ -17,6 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from juzhen.core.aliases import with_current_keys, with_old_keys
 from juzhen.core.errors import UserError
 from juzhen.core.nodes import name_of, numbers_of
 from juzhen.core.paths import as_recorded, is_here
@@ -35,6 +36,7 @@ def unread(job: Job) -> dict[str, Unread]:
     """Dotted pattern of each key, or group of keys, that a job does not read; `*` stands for any one word."""
     if not isinstance(job.get("model"), Mapping):
         return {}
+    job = with_current_keys(job)
     model = settings_of(job["model"])
     of_model = [*model.unread(job)]
     rules = [
@@ -65,6 +67,7 @@ def why_unread(key: str, job: Job) -> str | None:
 
 def as_read(job: Job) -> dict[str, Any]:
     """The job with what it does not read, or what changes no number, left out or at what stands for it."""
+    job = with_current_keys(job)
     instead: dict[str, Any] = {"training.checkpoint_every": "200 steps"}
     if isinstance(job.get("model"), Mapping):
         unchanging = settings_of(job["model"]).changes_nothing
@@ -160,7 +163,9 @@ def _of_sets(job: Job, model: type[ModelSettings]) -> Rules:
                 yield f"schedule.stages.{name}.{path}", Unread(AS_IT_IS, why)
     loss, sets = job.get("loss") or {}, job["dataset"].values()
     kinds = (
-        {model.loss_kind} if model.loss_kind else {str(node.get("view") or node.get("kind")) for node in sets}
+        {model.loss_kind}
+        if model.loss_kind
+        else {str(node.get("convert_to") or node.get("kind")) for node in sets}
     )
     for kind in () if "_target_" in loss else set(loss) - kinds:
         yield f"loss.{kind}", Unread(AS_IT_IS, "the sets of this job have no such rows; leave it out")
@@ -188,7 +193,7 @@ def _of_scores(job: Job) -> Rules:
             "+dataset@evaluate.demo_retrieval=demo_retrieval"
         )
         yield "evaluation.rankings", Unread(GONE, why)
-    for key in ("view", "limit", "learning", "grades"):
+    for key in ("convert_to", "limit", "learning", "grades"):
         why = "the set is scored and not learnt from; leave it out (rows that are scored: evaluation.limit)"
         yield f"evaluate.*.{key}", Unread(GONE, why)
     if not transfer and all(node.get("source") for node in described):
@@ -482,7 +487,7 @@ def deciding_settings(config: Job) -> dict[str, Any]:
         for key, value in evaluation
         if key != "cache_embeddings" and (key not in ("rankings", "limit") or value)
     }
-    return deciding
+    return with_old_keys(deciding)
 
 
 # The digest of a stage.
@@ -522,7 +527,7 @@ def stage_settings(
         deciding["augmentation"] = augmentation
     if callbacks := deciding_callbacks(job.callbacks):
         deciding["callbacks"] = callbacks
-    return deciding
+    return with_old_keys(deciding)
 
 
 # The row of a table.
@@ -634,7 +639,7 @@ def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _losses_in_use(loss: Mapping[str, Any], sets: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """Of a table kind → loss the kinds that the sets have, or are turned into; all where they have none of them."""
-    kinds = {described.get("view") or described.get("kind") for described in sets.values()}
+    kinds = {described.get("convert_to") or described.get("kind") for described in sets.values()}
     return {kind: node for kind, node in loss.items() if kind in kinds} or loss
 
 
@@ -674,7 +679,7 @@ def _callbacks(chosen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         *_, module, kind = chosen[name]["_target_"].split(".")
         choice = CHOICES.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
         if module == "mining":
-            choice = "ance" if numbers.get("beside") else "dynamic"
+            choice = "ance" if numbers.get("background") else "dynamic"
             choice = "static" if numbers.get("every_steps") is None else choice
         called = name if name == module != "mining" else f"{GROUPS.get(module, name)}: {choice}"
         described[name] = {key: value for key, value in numbers.items() if key != "decides_weights"}

@@ -54,6 +54,7 @@ from launch.words import (
     parse_flags,
     several_values,
     with_backbone,
+    with_current_names,
     with_folders,
     with_set_words,
 )
@@ -108,7 +109,7 @@ def check_command_line(arguments: Sequence[str], *, conf_dir: Path) -> Command:
     register_resolvers()
     flags = parse_flags(as_typed(arguments))
     shows = bool(flags.help or flags.hydra_help or flags.info or flags.shell_completion or flags.cfg)
-    words: Sequence[str] = flags.overrides
+    words: Sequence[str] = with_current_names(flags.overrides)
     if shows and not flags.cfg:  # nothing is written for who asks what there is
         words = [word for word in words if not word.startswith("data=")]
     for name in offers("job_words"):

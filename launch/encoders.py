@@ -94,7 +94,7 @@ def _sets(options: SimpleNamespace, today: "JobConfig") -> "list[Examples | Rank
 
     search_of_tables = offered("tables", "search_of_tables")
     sets: list[Examples | RankingSet] = []
-    if options.dataset or options.suite is not None:
+    if options.dataset or options.benchmark is not None:
         settings = _settings(options, today)
         settings.evaluate = settings.evaluate | settings.dataset
         settings.dataset = {}

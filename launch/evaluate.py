@@ -38,10 +38,12 @@ def evaluate(
         ),
     ] = None,
     *,
-    suite: Annotated[str | None, Option(help="also the sets of conf/suite/NAME.yaml")] = None,
+    benchmark: Annotated[
+        str | None, Option("--benchmark", "--suite", help="also the sets of conf/benchmark/NAME.yaml")
+    ] = None,
     dataset: Annotated[list[str] | None, Option(help="also conf/dataset/NAME.yaml; may be repeated")] = None,
     config_dir: Annotated[
-        str | None, Option(metavar="FOLDER", help="a further folder of dataset/ and suite/ files")
+        str | None, Option(metavar="FOLDER", help="a further folder of dataset/ and benchmark/ files")
     ] = None,
     again: Annotated[
         bool,
@@ -130,7 +132,7 @@ def evaluate(
 
     juzhen evaluate runs                         # files that have come since
     juzhen evaluate runs --dataset mine          # and a set of conf/dataset that the runs did not know
-    juzhen evaluate runs --suite zh_picture      # and the sets of a suite
+    juzhen evaluate runs --benchmark zh_picture  # and the sets of a benchmark
     juzhen evaluate runs --without-leaks         # scores without the rows that training has seen
     juzhen evaluate runs/some-run --again        # everything once more; says what moved
 
@@ -172,7 +174,7 @@ def _today(options: SimpleNamespace) -> "JobConfig":
     """The configuration of today, with the sets and the hardware that are asked for."""
     from launch.check import checked_job
 
-    overrides = [f"dataset=[{','.join(options.dataset)}]", f"suite={options.suite or 'none'}"]
+    overrides = [f"dataset=[{','.join(options.dataset)}]", f"benchmark={options.benchmark or 'none'}"]
     overrides += [f"hardware={options.hardware}"] if options.hardware else []
     overrides += [f"on_bad_row={options.on_bad_row}"] if options.on_bad_row else []
     today = checked_job(overrides, conf_dir=CONFIGURATION, extra=options.config_dir)

@@ -17,7 +17,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import MarkedYAMLError, YAMLError
 
 from conf.job import JobConfig
-from juzhen.core.aliases import option_meant, setting_meant
+from juzhen.core.aliases import RENAMED_GROUPS, option_meant, setting_meant
 from juzhen.core.errors import UserError, command, nearest, setting
 from juzhen.core.safe_open import read_text
 from juzhen.core.schema import ConfigError, keys_beside
@@ -86,6 +86,9 @@ def explain_composition(error: Exception, groups: Groups, words: Sequence[str]) 
         return _unknown_key(cause, groups.names, words)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         return ConfigError(f"{cause.full_key}: {first_line(cause)}")
+    for old, new in RENAMED_GROUPS.items():
+        if re.search(rf"'{old}'|/{old}\b", str(error)):
+            return ConfigError(f"{old}: this group is called {new} since 0.3. Write {new} in its place")
     if twice := re.search(r"Multiple values for (\S+?)\.", str(error)):
         return ConfigError(f"{twice[1]} is chosen twice; write {twice[1]}=… once and without a +", twice[1])
     messages = [line.strip() for line in str(error).splitlines()]
@@ -110,7 +113,7 @@ def _unknown_key(
     if word in beside and owner:
         hint = f"this key is not set yet; with a + it is: '+{path}=…'"
     elif path.count(".") == 1 and owner in ("dataset", "evaluate"):
-        hint = f"this job has no such set; choose it, 'dataset=[{word}]', or a suite with it, suite=…"
+        hint = f"this job has no such set; choose it, 'dataset=[{word}]', or a benchmark with it, benchmark=…"
     elif meant := setting_meant(whole, typed.get(whole)):
         hint = f"there is no such key; type {meant}"
     elif elsewhere:

@@ -15,7 +15,7 @@ from callbacks.trial import TrialAddress
 from conf.duration import Duration
 from conf.job import JobConfig, OptimizerConfig, StageConfig, TrainingConfig
 from conf.own_classes import LOSSES, declared_losses, keys_of, own_class, own_targets, refusal
-from juzhen.core.aliases import require_set
+from juzhen.core.aliases import current_key, note_once, require_set, with_current_keys
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Kind
 from juzhen.core.kinds import CLASS_MEANS, CORRELATIONS, MEASURES, OF_ANY_TEXT, V_MEASURE
@@ -30,6 +30,7 @@ from juzhen.identity import with_language
 from juzhen.models import settings_of
 from launch.explain import broken_reference
 from launch.naming import register_resolvers
+from launch.words import leaves
 
 EXAMPLES = {
     "backbone.path": "python train.py backbone=local backbone.path=<folder of a model>",
@@ -71,7 +72,7 @@ def read_job(config: DictConfig) -> JobConfig:
         raise broken_reference(error) from error
     if key := place_of_secret(plain):  # configurations are stored, and none needs one
         raise ConfigError(f"{key}: {NO_SECRETS}")
-    job = validated(JobConfig, plain)
+    job = validated(JobConfig, _by_current_names(plain))
     if job.trial is not None:
         TrialAddress.parse(job.trial).check()
     check_targets(job)
@@ -88,6 +89,14 @@ def read_job(config: DictConfig) -> JobConfig:
     for name in job.evaluation.transfer:
         require_set("evaluation.transfer", name, sets)
     return job
+
+
+def _by_current_names(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with today's keys; of a file with those of 0.2, a notice."""
+    for key, _ in leaves(plain):
+        if (name := current_key(key)) != key:
+            note_once(f"the key {key}", name)
+    return with_current_keys(plain)
 
 
 def _not_set(key: str) -> ConfigError:
@@ -352,7 +361,7 @@ def stored_job(config: Mapping[str, Any], defaults: JobConfig, *, own_hardware: 
     """
     today = {key: value for key, value in asdict(defaults).items() if key not in WHOLE}
     left_out = (*PLACES, *NOT_ASKED, *(() if own_hardware else ("hardware",)))
-    stored = {key: value for key, value in config.items() if key not in left_out}
+    stored = {key: value for key, value in with_current_keys(config).items() if key not in left_out}
     return validated(JobConfig, _merged(today, stored), where="the configuration that the result has stored")
 
 

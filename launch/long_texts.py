@@ -38,7 +38,7 @@ def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfi
     """
     require_no_other(options)
     today = compose()
-    if not options.dataset and options.suite is None:
+    if not options.dataset and options.benchmark is None:
         raise UserError(
             "--long-texts chunk is measured on a set: --dataset <name>, such as --dataset demo_retrieval"
         )

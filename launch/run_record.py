@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 
 from callbacks import CHECKPOINTS
 from conf.job import JobConfig
+from juzhen.core.aliases import current_key
 from juzhen.core.atomic_write import KEPT_ASIDE, write_json
 from juzhen.core.errors import UserError, command
 from juzhen.core.examples import Examples
@@ -78,7 +79,7 @@ def require_same_job(config: DictConfig, job: JobConfig) -> None:
         if not changes:  # a key of an earlier version
             continue
         more = len(changes) - MOST_DIFFERENCES
-        named = [f"{name}={then} (now {now})" for name, then, now in changes[:MOST_DIFFERENCES]]
+        named = [f"{current_key(name)}={then} (now {now})" for name, then, now in changes[:MOST_DIFFERENCES]]
         further = ""
         if RunFolder.is_done(folder) and all(name.startswith("training.") for name, *_ in changes):
             further = f", and init_from={folder} to train its weights further"

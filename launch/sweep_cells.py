@@ -16,7 +16,7 @@ from juzhen.core.errors import UserError, require_choice
 from juzhen.identity import why_unread
 from launch.explain import COMPOSITION_ERRORS, UnknownKeyError, explain_composition
 from launch.job import read_job
-from launch.words import Groups, with_backbone, with_set_words
+from launch.words import Groups, with_backbone, with_current_names, with_set_words
 
 GRIDS = ("BasicSweeper", "RowSweeper")
 """Sweepers that run every combination of the values that vary. Others draw values, so that each is looked at once."""
@@ -142,7 +142,7 @@ def split_rows(rows: Mapping[str, str], only: Sequence[str] | None) -> dict[str,
     for name in only or ():
         require_choice("hydra.sweeper.only", name, rows)
     return {
-        name: with_backbone(with_set_words(shlex.split(line)))
+        name: with_backbone(with_set_words(with_current_names(shlex.split(line))))
         for name, line in rows.items()
         if only is None or name in only
     }
@@ -162,7 +162,8 @@ def with_row(overrides: Iterable[str], row: Iterable[str], typed: Iterable[str])
 
 def parameters(config: DictConfig) -> list[str]:
     """The words of what the sweep of a composition varies."""
-    return [f"{key}={value}" for key, value in _plain(config, "hydra.sweeper.params").items()]
+    words = [f"{key}={value}" for key, value in _plain(config, "hydra.sweeper.params").items()]
+    return with_current_names(words)
 
 
 def rows(config: DictConfig) -> dict[str, list[str]]:

@@ -42,7 +42,7 @@ def asks_for_two_stages(options: SimpleNamespace) -> bool:
         raise UserError(f"{unread[0]}: is for runs that are filled in; with --{flags[0]} leave it out")
     if options.retrieve is None or options.rerank is None:
         raise UserError(f"--{flags[0]}: two stages need --retrieve <run> and --rerank <run>")
-    if not options.dataset and options.suite is None:
+    if not options.dataset and options.benchmark is None:
         raise UserError(
             "two stages are measured on a set: --dataset <name>, such as --dataset demo_retrieval"
         )

@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 
 from conf.job import JobConfig
 from conf.own_classes import keys_of
-from juzhen.core.aliases import setting_meant
+from juzhen.core.aliases import current_key, note_once, setting_meant
 from juzhen.core.errors import UserError, command, nearest, setting
 from juzhen.core.paths import CONFIGURATION, newest
 from juzhen.core.safe_open import read_text
@@ -52,6 +52,23 @@ def with_set_words(words: Sequence[str]) -> list[str]:
         word if key is None else f"{'+loss@' if key[1].endswith('.loss') else '++'}{word}"
         for word, key in plain
     ]
+
+
+def with_current_names(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with keys and groups of 0.2 by their names today, and a notice for each.
+
+    >>> with_current_names(["benchmark=none", "+seed=1"])
+    ['benchmark=none', '+seed=1']
+    """
+    return [_by_current_name(word) for word in words]
+
+
+def _by_current_name(word: str) -> str:
+    prefix, key, rest = re.fullmatch(r"([+~]*)([^=@]*)(.*)", word, re.DOTALL).groups()
+    if (name := current_key(key)) == key:
+        return word
+    note_once(key, name)
+    return f"{prefix}{name}{rest}"
 
 
 def with_folders(words: Sequence[str], *, multirun: bool) -> list[str]:

@@ -120,7 +120,7 @@ def _for_what_is_made(
     """Kind that rows are read as, and the loss for what the model makes of them, {} where it needs none."""
     kinds_needed = (model.input_kind,)
     view = choose_conversion(
-        name, Kind(dataset.kind), model.class_name(), kinds_needed, wanted=dataset.view, chooser="model"
+        name, Kind(dataset.kind), model.class_name(), kinds_needed, wanted=dataset.convert_to, chooser="model"
     )
     kind_made = model.loss_kind
     if kind_made is None:
@@ -148,7 +148,7 @@ def _for_the_rows(
     chosen = losses if "_target_" in losses else _of_kind(name, dataset, losses, model)
     target, on_file = declared_loss(chosen), _losses_on_file(model.provides)
     _require_readable(name_of(chosen), target, kind, model)
-    options = {"wanted": dataset.view, "alternatives": on_file}
+    options = {"wanted": dataset.convert_to, "alternatives": on_file}
     return choose_conversion(name, kind, name_of(chosen), target.input_kinds, **options), chosen
 
 
@@ -160,7 +160,7 @@ def _of_kind(
     Judgements of retrieval and reranking, which have none of their own, are so learnt from as positive pairs.
     """
     kind = Kind(dataset.kind)
-    gives = (Kind(dataset.view),) if dataset.view else (kind, *CONVERSIONS[kind])
+    gives = (Kind(dataset.convert_to),) if dataset.convert_to else (kind, *CONVERSIONS[kind])
     for source in gives:
         if source in losses:
             return losses[source]
@@ -168,7 +168,7 @@ def _of_kind(
     fitting = [loss for loss, kinds in _losses_on_file(model.provides).items() if {*gives} & {*kinds}]
     raise UserError(
         f"loss=by_kind names no loss for {gives[0]}, which {name} gives; it has {', '.join(losses)}. Type "
-        + (f"dataset.{name}.view={views[0]}, or " if views else "")
+        + (f"dataset.{name}.convert_to={views[0]}, or " if views else "")
         + f"loss=<name>, one of {', '.join(fitting)}"
     )
 

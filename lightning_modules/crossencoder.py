@@ -92,7 +92,7 @@ class CrossEncoderModule(SentenceModule):
                         "" if job.model["symmetric"] is not None or not symmetric else f", as {start} says"
                     )
                     out = (
-                        f"; or leave the set out, ~evaluate.{name} or suite=none"
+                        f"; or leave the set out, ~evaluate.{name} or benchmark=none"
                         if group == "evaluate"
                         else ""
                     )

@@ -128,6 +128,6 @@ def dev_score(cell: SweepCell) -> tuple[float, str]:
     if not scores:
         raise UserError(
             f"{cell.run_dir}: nothing was chosen on dev, so a search has nothing to go by; train on a set that has "
-            f"a dev split, or evaluate on one (suite=…) and name it: training.monitor=dev/<set>/spearman"
+            f"a dev split, or evaluate on one (benchmark=…) and name it: training.monitor=dev/<set>/spearman"
         )
     return scores[0], training.get("chosen_by") or f"dev of {', '.join(training.get('selected_on') or ())}"

@@ -26,7 +26,7 @@ from launch.naming import register_resolvers, run_key
 
 SMALL = (
     "dataset=[demo_sts]",
-    "suite=none",
+    "benchmark=none",
     "backbone=random_small",
     "logger=csv",
     "logger.progress=false",
@@ -82,7 +82,7 @@ def typed_job(*overrides: str) -> JobConfig:
 @cache
 def key_of(*overrides: str) -> str:
     """The key of its run."""
-    return run_key(compose_job("suite=none", *overrides))
+    return run_key(compose_job("benchmark=none", *overrides))
 
 
 def tiny_encoder(backbone: Path, **settings: object) -> SentenceEncoder:
@@ -93,7 +93,7 @@ def tiny_encoder(backbone: Path, **settings: object) -> SentenceEncoder:
 
 def module_of(backbone: Path, *overrides: str, **steps: int):
     """Its model over a tiny encoder, without losses."""
-    job = typed_job("suite=none", "backbone=random_small", f"backbone.path={backbone}", *overrides)
+    job = typed_job("benchmark=none", "backbone=random_small", f"backbone.path={backbone}", *overrides)
     model, steps = own_class(job.model["_target_"]), {"total_steps": 1, "warmup_steps": 0} | steps
     return model(encoder=model.load_encoder(job), losses=nn.ModuleDict(), job=job, **steps)
 

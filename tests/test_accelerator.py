@@ -102,7 +102,7 @@ def test_this_very_machine_is_told_apart_as_torch_does():
 def test_a_job_is_the_one_that_names_the_hardware(another_machine, there, same):
     """Its precision and its tokens too, and so its key."""
     another_machine(**there)
-    auto, named = (compose_job("suite=none", f"hardware={one}") for one in ("auto", same))
+    auto, named = (compose_job("benchmark=none", f"hardware={one}") for one in ("auto", same))
     assert read_job(auto).hardware == read_job(named).hardware
     keys = [run_key(OmegaConf.to_container(one, resolve=True)) for one in (auto, named)]
     assert keys[0] == keys[1]
@@ -111,7 +111,7 @@ def test_a_job_is_the_one_that_names_the_hardware(another_machine, there, same):
 
 def test_a_number_that_is_typed_stands(another_machine):
     another_machine(1, built_for="'13.0'")
-    hardware = read_job(compose_job("suite=none", "hardware=auto", "hardware.precision=32-true")).hardware
+    hardware = read_job(compose_job("benchmark=none", "hardware=auto", "hardware.precision=32-true")).hardware
     assert (hardware.accelerator, hardware.precision) == ("cuda", "32-true")
 
 
@@ -124,10 +124,10 @@ def test_the_file_has_every_key_and_so_has_each_that_it_reads():
 @pytest.mark.slow
 def test_it_is_said_once_for_all_runs_of_a_sweep(another_machine, capsys):
     another_machine()
-    check_command_line(["-m", "hardware=auto", "seed=1,2", "suite=none"], conf_dir=CONFIGURATION)
+    check_command_line(["-m", "hardware=auto", "seed=1,2", "benchmark=none"], conf_dir=CONFIGURATION)
     line = "hardware=auto is hardware=cpu here: no CUDA device and no Metal\n"
     assert capsys.readouterr().err == line
-    check_command_line(["hardware=cpu", "suite=none"], conf_dir=CONFIGURATION)
+    check_command_line(["hardware=cpu", "benchmark=none"], conf_dir=CONFIGURATION)
     assert capsys.readouterr().err == ""
 
 
@@ -138,7 +138,7 @@ def test_runs_of_a_cluster_are_elsewhere(another_machine, launcher):
         UserError, match=f"hardware=auto looks at this machine, and hydra/launcher={launcher}"
     ):
         check_command_line(
-            ["-m", "hardware=auto", f"hydra/launcher={launcher}", "suite=none"], conf_dir=CONFIGURATION
+            ["-m", "hardware=auto", f"hydra/launcher={launcher}", "benchmark=none"], conf_dir=CONFIGURATION
         )
 
 

@@ -215,7 +215,7 @@ def test_a_slip_on_the_command_line(desk, words, parts):
     ("words", "parts"),
     [
         ([*OWN, "data_dir=ROOT/nowhere"], ["nowhere: no such folder", "data_dir=<folder"]),
-        (["dataset=[]", "suite=none"], ["nothing to evaluate", "demo_sts"]),
+        (["dataset=[]", "benchmark=none"], ["nothing to evaluate", "demo_sts"]),
         (["schedule.store=ROOT/file"], ["ROOT/file", "a file stands where a folder is expected"]),
         (["backbone.initialize=pretrained"], ["BACKBONE", "weights", "initialize=random"]),
         (["backbone.path=ROOT/empty"], ["config.json is missing"]),

@@ -129,7 +129,7 @@ TEXTS = ("text_a", "text_b", "premise", "hypothesis")
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, tiny_backbone):
     folder = tmp_path_factory.mktemp("runs")
-    words = ("dataset=[demo_qmc]", "suite=demo")
+    words = ("dataset=[demo_qmc]", "benchmark=demo")
     return [run_job(folder, tiny_backbone, *words, f"loss={loss}") for loss in ("cosent", "cosine")]
 
 

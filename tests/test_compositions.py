@@ -29,7 +29,7 @@ def nodes(node, path=""):
     "line",
     [
         "dataset=[demo_nli,demo_sts] schedule=serial loss=by_kind +dataset.demo_sts.limit=3 ~suite seed=3",
-        "experiment=demo suite=none +dataset@evaluate.demo_order=demo_order callbacks=[] loss={temperature:2}",
+        "experiment=demo benchmark=none +dataset@evaluate.demo_order=demo_order callbacks=[] loss={temperature:2}",
     ],
 )
 def test_shared_files_change_nothing(line, project_root, monkeypatch):

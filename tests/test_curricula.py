@@ -44,7 +44,7 @@ def values(run: Path) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_what_two_runs_begin_with_is_trained_and_measured_once(tmp_path, tiny_backbone, steps, tests, capsys):
-    words = (*WORDS, "suite=demo")
+    words = (*WORDS, "benchmark=demo")
     first = run_job(tmp_path, tiny_backbone, *words, "dataset=[demo_nli,demo_sts]")
     assert len(steps) == 2 * STEPS
     assert len(tests) == 2
@@ -149,7 +149,7 @@ def test_one_set_first_with_one_loss_and_then_with_another(tmp_path, tiny_backbo
     assert result.config["training"]["duration"] == "2 steps"
     assert result.config["earlier"]["training"]["duration"] == "10 steps"
     assert set(result.config["earlier"]) == {"training"}, "each stage had a loss of its own"
-    again = stored_job(result.config, read_job(compose_job("suite=none")), own_hardware=True)
+    again = stored_job(result.config, read_job(compose_job("benchmark=none")), own_hardware=True)
     assert again.training.duration == "2 steps", "the stage can be scored again later"
     assert result.data["train/demo_qmc"]["kind"] == "positive_pair"
     assert Result.read(run / "stages" / "0-coarse").data["train/demo_qmc"]["kind"] == "labelled_pair"

@@ -21,7 +21,7 @@ from launch.job import read_job
 def test_what_the_machine_lacks_is_said(tmp_path, monkeypatch, overrides, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    config = compose_job("suite=none", f"output_dir={tmp_path}", *overrides)
+    config = compose_job("benchmark=none", f"output_dir={tmp_path}", *overrides)
     with pytest.raises(UserError, match=message):
         train.run_job(config)
     assert not list(tmp_path.iterdir())
@@ -41,7 +41,7 @@ def test_a_gpu_without_bfloat16_is_told_what_to_take(monkeypatch, has_bf16, word
     monkeypatch.setattr(
         torch.cuda, "is_bf16_supported", lambda including_emulation=True: has_bf16 or including_emulation
     )
-    hardware = read_job(compose_job("suite=none", "hardware=cuda", *words)).hardware
+    hardware = read_job(compose_job("benchmark=none", "hardware=cuda", *words)).hardware
     if has_bf16 or words:
         require_device(hardware)
         return

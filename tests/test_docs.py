@@ -146,7 +146,7 @@ def training_commands():
 
 
 def is_sweep_of_a_suite(line):
-    return "sweep=" in line and "suite=" not in line
+    return "sweep=" in line and "benchmark=" not in line
 
 
 def quick_or_slow(line):
@@ -159,7 +159,7 @@ def quick_or_slow(line):
 def test_every_training_command_is_accepted(line, extended_root):
     words = shlex.split(line)[2:]
     if is_sweep_of_a_suite(line):
-        words.append("suite=none")  # the sets of a suite, in every row, would take most of the time
+        words.append("benchmark=none")  # the sets of a suite, in every row, would take most of the time
     words = [
         word.replace("data=", f"data={extended_root}/") if word[:5] == "data=" else word for word in words
     ]
@@ -388,7 +388,7 @@ def test_the_loss_of_contributing_needs_one_line_of_test_data(extended_root):
 def test_all_examples_train_together(extended_root, tiny_backbone, tmp_path):
     choices = [
         "dataset=my_questions",
-        "suite=none",
+        "benchmark=none",
         "loss=two_sided_margin",
         "debug=fast",
         "callbacks=[default,weight_distance]",

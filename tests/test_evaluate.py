@@ -36,7 +36,7 @@ def local_sets(folder: Path, *names: str, splits=("train", "dev", "test")) -> Pa
 
 def suite_of(data_dir: Path, *names: str) -> list[str]:
     """A suite of demo sets that are read below `data_dir`."""
-    return ["suite=demo", f"data_dir={data_dir}", *(f"evaluate.{name}.source=local" for name in names)]
+    return ["benchmark=demo", f"data_dir={data_dir}", *(f"evaluate.{name}.source=local" for name in names)]
 
 
 def fill(*arguments: str | Path) -> int:
@@ -157,11 +157,11 @@ def test_a_saved_encoder_is_scored_without_its_run(grown, as_path):
 )
 def test_a_named_set_gives_the_very_numbers_of_a_run_that_had_it(tmp_path, tiny_backbone, words, steps):
     alone = "hardware.eval_batch_tokens=1"  # a sentence at a time: company has no part in the last digit
-    words = (*WORDS, *words, alone, "debug_rows=12", "suite=demo")
+    words = (*WORDS, *words, alone, "debug_rows=12", "benchmark=demo")
     whole = Result.read(run_job(tmp_path / "whole", tiny_backbone, *words))
     run = run_job(tmp_path / "runs", tiny_backbone, *words, "~evaluate.demo_order", "~evaluate.demo_nli")
     del steps[:]
-    assert fill(run, "--suite", "demo") == 0
+    assert fill(run, "--benchmark", "demo") == 0
     assert steps == []
     filled = Result.read(run)
     assert (filled.scores, filled.untrained) == (whole.scores, whole.untrained)
@@ -265,7 +265,7 @@ def further_conf(folder: Path, name: str, *, like: str) -> Path:
 
 @pytest.mark.slow
 def test_a_newcomer_adds_a_set_and_runs_its_row_and_its_column(tmp_path, tiny_backbone, steps):
-    words = (*WORDS[:2], "suite=demo", "~evaluate.demo_nli", "~evaluate.demo_order")
+    words = (*WORDS[:2], "benchmark=demo", "~evaluate.demo_nli", "~evaluate.demo_order")
     runs = tmp_path / "runs"
     for name in ("demo_sts", "demo_qmc"):
         run_job(runs, tiny_backbone, *words, f"dataset=[{name}]")

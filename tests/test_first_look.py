@@ -71,15 +71,15 @@ def mistakes(root):
         ("backbone=bert_zh",): "HF_HUB_OFFLINE is set",
         (f"init_from={root}/good",): "neither a run with an encoder nor an encoder",
         ("dataset=csts", "source=hub"): "csts: source=hub, but HF_HUB_OFFLINE is set",
-        ("dataset=[]", "suite=none"): "there is nothing to evaluate",
+        ("dataset=[]", "benchmark=none"): "there is nothing to evaluate",
     }
 
 
 @pytest.fixture(scope="module")
 def answers(place):
     """What is said of each mistake, and at last of a job that is right: (status, words, seconds of the processor)."""
-    lines = [["suite=none", *words, f"output_dir={place / 'runs'}"] for words in mistakes(place)]
-    lines.append(["suite=none", *OWN, f"data_dir={place}/good", f"output_dir={place / 'made'}"])
+    lines = [["benchmark=none", *words, f"output_dir={place / 'runs'}"] for words in mistakes(place)]
+    lines.append(["benchmark=none", *OWN, f"data_dir={place}/good", f"output_dir={place / 'made'}"])
     ended = python("-c", PROGRAM, json.dumps(lines))
     found = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(found) == len(lines), ended.stderr
@@ -151,7 +151,13 @@ def test_large_files_are_left_for_later(place, monkeypatch, read):
 
 def test_sets_that_a_model_does_not_read_are_left_alone(place, read):
     """The lexical baseline learns from nothing and loads no encoder; a model of running text scores no pairs."""
-    words = (f"data_dir={place}/label", *OWN, "backbone.path=no/such/folder", "model=lexical", "suite=demo")
+    words = (
+        f"data_dir={place}/label",
+        *OWN,
+        "backbone.path=no/such/folder",
+        "model=lexical",
+        "benchmark=demo",
+    )
     train.first_look(job_of(*words))
     assert ("demo_sts", "train") not in read
     assert ("demo_qmc", "dev") in read

@@ -71,7 +71,13 @@ def _watch(arguments, written) -> None:
 
 
 def test_the_way_from_a_command_line_to_the_first_step_is_short_and_listed(tmp_path, tiny_backbone):
-    words = ["dataset=demo_sts", "suite=none", "debug=fast", "hardware=cpu", f"output_dir={tmp_path}/runs"]
+    words = [
+        "dataset=demo_sts",
+        "benchmark=none",
+        "debug=fast",
+        "hardware=cpu",
+        f"output_dir={tmp_path}/runs",
+    ]
     words += [f"backbone.path={tiny_backbone}", "backbone.initialize=random"]
     in_a_fork(_watch, words, tmp_path / "files")
     files = (tmp_path / "files").read_text().splitlines()

@@ -39,7 +39,7 @@ def run(tmp_path_factory, tiny_backbone):
     return run_job(
         tmp_path_factory.mktemp("runs"),
         tiny_backbone,
-        "suite=demo",
+        "benchmark=demo",
         "training.duration=3 epochs",
         "evaluation.bootstrap_samples=50",
         "evaluate.demo_qmc.layouts.tsv.files.dev=demo_qmc/none.tsv",
@@ -108,7 +108,7 @@ def test_the_key_follows_what_decides_the_numbers_only():
     assert plain == key_of("loss.temperature=0.05", "optimizer.lr=5e-4"), (
         "a default that is typed is the default"
     )
-    changed = ("seed=1", "training.batch_size=8", "loss=cosine", "suite=demo", "hardware=cpu_bf16")
+    changed = ("seed=1", "training.batch_size=8", "loss=cosine", "benchmark=demo", "hardware=cpu_bf16")
     assert len({plain, *map(key_of, changed)}) == 6
     assert key_of("dataset=[demo_sts,demo_nli]") != key_of("dataset=[demo_nli,demo_sts]")
 
@@ -138,7 +138,7 @@ def test_data_are_known_by_their_content(result, tmp_path, tiny_backbone):
 
 
 def test_scores_equal_cosines_computed_pair_by_pair(run, result):
-    job = typed_job("dataset=[demo_sts]", "suite=none", "debug_rows=48")
+    job = typed_job("dataset=[demo_sts]", "benchmark=none", "debug_rows=48")
     data = loading.load_job_data(job, {name: match.kind for name, match in match_losses(job).items()})
     encoder = load_encoder(run)
     for examples in data.evaluation:
@@ -155,7 +155,7 @@ def test_scores_equal_cosines_computed_pair_by_pair(run, result):
 
 @pytest.mark.slow
 def test_a_finished_run_evaluated_again_has_the_same_scores(run, result, tmp_path, tiny_backbone):
-    again = run_job(tmp_path, tiny_backbone, "dataset=[]", "suite=demo", f"init_from={run}")
+    again = run_job(tmp_path, tiny_backbone, "dataset=[]", "benchmark=demo", f"init_from={run}")
     read = Result.read(again)
     assert read.trained_on == []
     assert read.training == {}
@@ -173,7 +173,7 @@ def test_training_goes_on_from_a_run(run, tmp_path, tiny_backbone):
 @pytest.mark.slow
 def test_weights_before_training_are_scored_on_demand(tmp_path, tiny_backbone):
     trained = Result.read(run_job(tmp_path, tiny_backbone, *STEPS, "evaluation.untrained=true"))
-    alone = run_job(tmp_path, tiny_backbone, "debug_rows=24", "dataset=[]", "suite=demo")
+    alone = run_job(tmp_path, tiny_backbone, "debug_rows=24", "dataset=[]", "benchmark=demo")
     assert set(trained.untrained) == set(trained.scores)
     before = values(Result.read(alone).scores)
     for key, score in trained.untrained.items():
@@ -269,7 +269,7 @@ def test_a_curriculum_leaves_a_result_per_stage_and_goes_on_where_it_stopped(tmp
     words = (
         "dataset=[demo_nli,demo_sts]",
         "schedule=serial",
-        "suite=none",
+        "benchmark=none",
         "debug_rows=24",
         "logger.tags=[x]",
     )
@@ -299,7 +299,7 @@ def test_a_layer_norm_is_learnt_and_left_behind(tmp_path, tiny_backbone):
     assert not torch.equal(norm.norm.weight, torch.ones(32))
     assert not torch.equal(norm.norm.bias, torch.zeros(32))
     again = run_job(
-        tmp_path, tiny_backbone, "dataset=[]", "suite=demo", "evaluation.splits=[dev]", f"init_from={run}"
+        tmp_path, tiny_backbone, "dataset=[]", "benchmark=demo", "evaluation.splits=[dev]", f"init_from={run}"
     )
     key = "dev/demo_sts/spearman"
     assert Result.read(again).scores[key].value == pytest.approx(Result.read(run).scores[key].value, abs=1e-6)
@@ -335,11 +335,11 @@ def test_starting_afresh_keeps_earlier_work_aside(tmp_path, tiny_backbone):
 
 
 def test_the_lexical_row_is_tfidf_and_nothing_is_learnt(tmp_path, tiny_backbone):
-    run = run_job(tmp_path, tiny_backbone, "model=lexical", "suite=demo")
+    run = run_job(tmp_path, tiny_backbone, "model=lexical", "benchmark=demo")
     result = Result.read(run)
     assert result.trained_on == []
     assert not (run / "encoder").exists()
-    job = typed_job("dataset=[demo_sts]", "suite=none", "debug_rows=48")
+    job = typed_job("dataset=[demo_sts]", "benchmark=none", "debug_rows=48")
     (dev,) = (
         one
         for one in loading.load_job_data(job, {"demo_sts": "scored_pair"}).evaluation
@@ -351,7 +351,7 @@ def test_the_lexical_row_is_tfidf_and_nothing_is_learnt(tmp_path, tiny_backbone)
 
 @pytest.mark.slow
 def test_a_checkpoint_is_chosen_on_the_set_that_is_named(tmp_path, tiny_backbone):
-    words = (*STEPS, "suite=demo")
+    words = (*STEPS, "benchmark=demo")
     result = Result.read(run_job(tmp_path, tiny_backbone, *words, "training.monitor=dev/demo_qmc/spearman"))
     assert result.training["selected_on"] == ["demo_qmc"]
     found = result.scores["dev/demo_qmc/spearman"].value

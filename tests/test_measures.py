@@ -98,7 +98,7 @@ def test_each_kind_has_its_measures_and_a_split_without_file_is_a_null(run):
 
 
 def test_the_numbers_are_those_of_the_saved_encoder(run, data):
-    job = typed_job("dataset=[]", "suite=none", "debug_rows=40", *sets(data, "cmrc2018", "triclue"))
+    job = typed_job("dataset=[]", "benchmark=none", "debug_rows=40", *sets(data, "cmrc2018", "triclue"))
     encoder = load_encoder(run)
     for one in loading.load_job_data(job, {}).evaluation:
         vectors = encoder.encode(one.sentences, batch_tokens=512, show_progress=False).astype(np.float64)
@@ -211,7 +211,7 @@ def test_a_cross_encoder_ranks_and_says_what_it_cannot_measure(data, tmp_path, t
 
 def test_a_cross_encoder_ranks_by_the_scores_of_its_pairs(data, tmp_path, tiny_backbone):
     words = ("debug_rows=9", "model=crossencoder", "dataset=[]", *sets(data, "cmrc2018"))
-    job = typed_job(*words, "suite=none", "backbone=random_small", f"backbone.path={tiny_backbone}")
+    job = typed_job(*words, "benchmark=none", "backbone=random_small", f"backbone.path={tiny_backbone}")
     dev = loading.load_job_data(job, {}, unscored=CrossEncoderModule.unscored).evaluation[0]
     plan = CrossEncoderPlan([dev])
     first, second = (plan.examples.texts(column) for column in ("text_a", "text_b"))
@@ -254,7 +254,7 @@ def test_what_cannot_be_measured_is_named_with_the_true_reason(words, message, t
     model = CrossEncoderModule if "model=crossencoder" in words else BiEncoder
 
     def load():
-        job = typed_job("dataset=[]", "suite=none", f"data_dir={tmp_path}", *words)
+        job = typed_job("dataset=[]", "benchmark=none", f"data_dir={tmp_path}", *words)
         loading.load_job_data(job, {}, unscored=model.unscored)
 
     with pytest.raises(UserError, match=message):
@@ -309,7 +309,7 @@ def test_text_alone_says_that_the_last_weights_are_kept(data, tmp_path, tiny_bac
         run = run_job(tmp_path, tiny_backbone, *FEW, *text, f"data_dir={tmp_path}")
     assert Result.read(run).training["chosen_by"] == "the last step"
     assert "the weights of the last step are kept, and training does not stop early" in caplog.text
-    assert "suite=demo" in caplog.text
+    assert "benchmark=demo" in caplog.text
     assert "weights of the last step" in capsys.readouterr().out
 
 
@@ -325,7 +325,7 @@ def test_text_alone_says_that_the_last_weights_are_kept(data, tmp_path, tiny_bac
 )
 @pytest.mark.sampled(3)
 def test_what_a_set_does_not_have_chooses_nothing(monitor, message):
-    words = ("suite=demo", "+dataset@evaluate.tnews=tnews", f"training.monitor={monitor}")
+    words = ("benchmark=demo", "+dataset@evaluate.tnews=tnews", f"training.monitor={monitor}")
     with pytest.raises(UserError, match=message):
         read_job(compose_job(*words))
 

@@ -313,12 +313,12 @@ def test_texts_that_a_longer_prompt_cuts_are_counted(tiny_backbone):
 
 
 def test_keys_know_it_where_a_set_says_it_and_only_there(tiny_backbone):
-    config = compose_job("dataset=[demo_retrieval]", "suite=none")
+    config = compose_job("dataset=[demo_retrieval]", "benchmark=none")
     assert config.dataset.demo_retrieval.get("symmetric") is None
     told = {value: dict(config.dataset.demo_retrieval) | {"symmetric": value} for value in READ}
     assert deciding_set(told[None]) == deciding_set(dict(config.dataset.demo_retrieval))
     assert len({str(deciding_set(one)) for one in told.values()}) == 3
-    words = ("dataset=[demo_retrieval]", "suite=none")
+    words = ("dataset=[demo_retrieval]", "benchmark=none")
     keys = [
         run_key(compose_job(*words, f"dataset.demo_retrieval.symmetric={one}")) for one in ("true", "false")
     ]
@@ -330,7 +330,7 @@ def test_keys_know_it_where_a_set_says_it_and_only_there(tiny_backbone):
 
 
 def test_what_the_starting_weights_are_knows_all_prompts(prompted, tiny_backbone):
-    job = typed_job("dataset=[demo_retrieval]", "suite=none")
+    job = typed_job("dataset=[demo_retrieval]", "benchmark=none")
     others = tiny_encoder(tiny_backbone, prompts=PROMPTS | {"passage": "答："}, default_prompt_name="query")
     plain = tiny_encoder(tiny_backbone, prompts={"query": PROMPTS["query"]}, default_prompt_name="query")
     assert len({start_digest(one, job) for one in (prompted(), others, plain)}) == 3

@@ -86,7 +86,7 @@ def test_late_columns_are_those_of_the_evaluator_and_stand_in_tables(runs, tmp_p
 
 @pytest.mark.slow
 def test_bm25_is_a_row_of_retrieval_columns_and_of_no_others(tmp_path, tiny_backbone, capsys):
-    few = (*FEW, "dataset=[]", "suite=demo", "+dataset@evaluate.demo_retrieval=demo_retrieval")
+    few = (*FEW, "dataset=[]", "benchmark=demo", "+dataset@evaluate.demo_retrieval=demo_retrieval")
     run = run_job(tmp_path / "runs", tiny_backbone, *few, "model=bm25")
     result = Result.read(run)
     assert result.unscored.keys() == {"demo_sts", "demo_qmc", "demo_order", "demo_nli"}

@@ -58,7 +58,7 @@ PAGES = (
     Page(
         "docs/published.md",
         "juzhen published docs/published.md",
-        "conf/train.yaml conf/sweep/*.yaml conf/experiment/**/*.yaml conf/dataset/*.yaml conf/suite/*.yaml "
+        "conf/train.yaml conf/sweep/*.yaml conf/experiment/**/*.yaml conf/dataset/*.yaml conf/benchmark/*.yaml "
         "conf/schedule/*.yaml conf/loss/*.yaml conf/model/*.yaml juzhen/report/published/**/*.csv",
     ),
     Page(

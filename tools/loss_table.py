@@ -97,7 +97,7 @@ def _job(model: Mapping[str, Any], loss: Mapping[str, Any], kind: Kind) -> JobCo
 def _composed_job() -> JobConfig:
     register_resolvers()
     with initialize_config_dir(str(CONFIGURATION), version_base="1.3"):
-        return read_job(compose("train", overrides=["dataset=[demo_sts]", "suite=none"]))
+        return read_job(compose("train", overrides=["dataset=[demo_sts]", "benchmark=none"]))
 
 
 def outcomes() -> dict[str, dict[str, Outcome]]:

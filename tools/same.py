@@ -66,7 +66,7 @@ TEXTS = (
 QUERIES = ("天气", "手机号怎么换", "how to change the number", "首都", "电影", "台湾")
 
 SMALL = (
-    "suite=none", "logger=csv", "logger.progress=false", "debug_rows=48", "seed=42",
+    "benchmark=none", "logger=csv", "logger.progress=false", "debug_rows=48", "seed=42",
     "logger.every_steps=1", "training.batch_size=8", "training.duration=12 steps", "optimizer.lr=1e-3",
     "evaluation.bootstrap_samples=0", "hardware.threads=1", "hardware.precision=32-true", "dataset=[demo_sts]",
 )  # fmt: skip
@@ -99,7 +99,7 @@ JOBS: dict[str, tuple[str, ...]] = {
     "mlm": ("model=mlm", "dataset=[demo_qmc]"),
     "distill": ("model=distill", "loss=distill", "model.teacher={teacher}", "dataset=[demo_qmc]"),
     "guided": ("model=guided", "loss=info_nce_guided", "model.teacher={teacher}", "dataset=[demo_qmc]"),
-    "lexical": ("model=lexical", "dataset=[]", "suite=demo"),
+    "lexical": ("model=lexical", "dataset=[]", "benchmark=demo"),
 }
 """Name → the run, beside SMALL: every family of models, and what callbacks and schedules do to one of them."""
 
@@ -238,7 +238,7 @@ def builtin() -> Facts:
 
     facts = embeddings(SentenceEncoder.load("builtin/mini_zh"))
     with _apart() as folder:
-        run = _run(folder, "backbone=mini_zh", "dataset=[]", "suite=demo", "debug_rows=200")
+        run = _run(folder, "backbone=mini_zh", "dataset=[]", "benchmark=demo", "debug_rows=200")
         facts |= {f"scores {name}": value for name, value in _scores(run).items()}
         facts |= _found(folder, "builtin/mini_zh") | _mined(folder, "builtin/mini_zh")
     return facts

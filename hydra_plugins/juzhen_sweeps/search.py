@@ -22,7 +22,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.result import RESULT_FILE
 from launch.naming import run_key
 from launch.sweep_cells import CheckedCell, give_to_launcher, read_cell
-from launch.words import Groups
+from launch.words import Groups, with_current_names
 from sweeps.display import SweepDisplay
 from sweeps.ledger import Ledger, SweepCell
 
@@ -111,7 +111,7 @@ class SearchSweeper(Sweeper):
             raise UserError(
                 f"hydra/launcher={name}: a search needs one that runs each trial as a process of its own"
             )
-        params = [f"{key}={value}" for key, value in self.params.items()]
+        params = with_current_names([f"{key}={value}" for key, value in self.params.items()])
         parser = OverridesParser.create(config_loader=self.context.config_loader)
         overrides = parser.parse_overrides([f"{GROUP}={self.study}", *params, *arguments])
         if has_seeds and any(override.key_or_group == "seed" for override in overrides):

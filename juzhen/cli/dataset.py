@@ -332,10 +332,10 @@ def _make(
 def training_words(name: str, kind: str, *, model: str = "biencoder") -> list[str]:
     """What is typed after train.py to train on a set and score its test split."""
     if model in LEXICAL:
-        return ["dataset=[]", setting(f"+dataset@evaluate.{name}", name), "suite=none"]
+        return ["dataset=[]", setting(f"+dataset@evaluate.{name}", name), "benchmark=none"]
     arguments = [setting("dataset", name)]
     if kind != "sentence":  # sentences alone are scored by those of other sets
-        arguments.append("suite=none")
+        arguments.append("benchmark=none")
     arguments += [f"loss={LOSSES[model][kind]}"] if kind in LOSSES.get(model, {}) else []
     return arguments + (["evaluation.untrained=true"] if model == "biencoder" else [])
 

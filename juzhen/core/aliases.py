@@ -5,7 +5,10 @@ A target is what is typed instead. In `SETTINGS` {value} is the value that was t
 """
 
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
 
 from juzhen.core.errors import UserError, nearest
 
@@ -342,6 +345,18 @@ LOSS_FLAGS = {
 }
 """Class attribute of a loss in 0.2 → its name now; the old ones are taken until 0.4."""
 
+RENAMED_GROUPS = {"suite": "benchmark"}
+"""Group of `conf/` in 0.2 → its name from 0.3 on. The old names are accepted, with a notice, until 0.4."""
+
+RENAMED_KEYS = {
+    "dataset.*.view": "convert_to",
+    "evaluate.*.view": "convert_to",
+    "callbacks.mining.beside": "background",
+}
+"""Dotted key of a job in 0.2 → its last word from 0.3 on. Digests keep the old words, so that results keep their keys;
+the old ones are accepted, with a notice, until 0.4.
+"""
+
 OF_GROUPS: Mapping[str, Mapping[str, str]] = {
     "loss": LOSSES,
     "model": MODELS | {"generalbest": GENERAL_BEST},
@@ -365,6 +380,76 @@ def current_target(target: str) -> str:
     """
     module, _, name = target.rpartition(".")
     return f"{MOVED_MODULES.get(module, module)}.{name}"
+
+
+def current_key(key: str) -> str:
+    """Return a dotted key of a job, or a group of `conf/`, by its name today.
+
+    >>> current_key("dataset.csts.view"), current_key("suite"), current_key("seed")
+    ('dataset.csts.convert_to', 'benchmark', 'seed')
+    """
+    for pattern, name in RENAMED_KEYS.items():
+        if fnmatchcase(key, pattern) and key.count(".") == pattern.count("."):
+            return f"{key.rpartition('.')[0]}.{name}"
+    return RENAMED_GROUPS.get(key, key)
+
+
+def with_current_keys(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job's settings with the renamed keys of earlier versions by their names today.
+
+    Where both names are there, the old one counts: somebody wrote it, and the new one is a default.
+
+    >>> with_current_keys({"dataset": {"csts": {"convert_to": None, "view": "triplet"}}})
+    {'dataset': {'csts': {'convert_to': 'triplet'}}}
+    """
+    return _renamed_all(job, list(RENAMED_KEYS.items()))
+
+
+def with_old_keys(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job's settings with the keys of 0.2, of which digests are made.
+
+    >>> with_old_keys({"dataset": {"csts": {"convert_to": None}}})
+    {'dataset': {'csts': {'view': None}}}
+    """
+    pairs = [(pattern.rpartition("."), name) for pattern, name in RENAMED_KEYS.items()]
+    return _renamed_all(job, [(f"{owner}.{name}", old) for (owner, _, old), name in pairs])
+
+
+def note_once(old: str, new: str) -> None:
+    """Print once on stderr that a name of 0.2 has another name."""
+    if old not in _noted:
+        _noted.add(old)
+        print(
+            f"note: {old} is {new} since 0.3. Type that; the old name goes in 0.4",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+_noted: set[str] = set()
+
+
+def _renamed_all(job: Mapping[str, Any], names: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    renamed: Any = dict(job)
+    for pattern, name in names:
+        renamed = _renamed(renamed, pattern.split("."), name)
+    return renamed
+
+
+def _renamed(node: Any, pattern: Sequence[str], name: str) -> Any:
+    """A copy of a node in which the last word of a pattern, where it is, is another one at the same place."""
+    if not isinstance(node, Mapping):
+        return node
+    first, *rest = pattern
+    if rest:
+        return {
+            key: _renamed(value, rest, name) if first in ("*", key) else value for key, value in node.items()
+        }
+    if first not in node:
+        return node
+    if name in node:
+        return {key: node[first] if key == name else value for key, value in node.items() if key != first}
+    return {name if key == first else key: value for key, value in node.items()}
 
 
 def plain(word: str) -> str:

@@ -299,7 +299,7 @@ def choose_conversion(
     if wanted is not None:
         if wanted not in reachable:
             raise UserError(
-                f"{dataset}: view={wanted}: no view leads there from a {kind}; "
+                f"{dataset}: convert_to={wanted}: no view leads there from a {kind}; "
                 f"possible: {', '.join(CONVERSIONS[kind])}"
             )
         reachable = (Kind(wanted),)

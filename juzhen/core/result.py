@@ -69,6 +69,7 @@ class SetForm(TypedDict, total=False):
     source: Text | None
     hub: HubForm | None
     limit: Whole | None
+    convert_to: Text | None
     view: Text | None
     learning: LearningForm | None
     symmetric: bool | None

@@ -5,7 +5,7 @@ Importing this needs no torch.
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, Self
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from juzhen.core.aliases import require_set
+from juzhen.core.aliases import require_set, with_current_keys
 from juzhen.core.errors import nearest
 from juzhen.core.examples import Kind
 from juzhen.core.paths import DATASETS
@@ -137,7 +137,9 @@ class DatasetConfig:
     grades: list[float] | None = Field(
         default=None, description="few scores, the classes of the loss ce; null: any number"
     )
-    view: Kind | None = Field(default=None, description="train on this kind; null: the loss chooses")
+    convert_to: Kind | None = Field(
+        default=None, description="row kind to convert to for training; null: the loss chooses"
+    )
     limit: int | None = Field(
         default=None, ge=1, description="train on at most this many rows, drawn with the job's seed"
     )
@@ -147,6 +149,14 @@ class DatasetConfig:
         description="false: a row's first text asks for the others, documents · true: all are of one sort, as "
         "duplicates are · null: as the kind says; only for encoders with prompts for queries",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_current_names(cls, described: Any) -> Any:
+        """Takes a description with the keys of 0.2, as in a file of then or in the settings of a result."""
+        if isinstance(described, Mapping) and "view" in described:
+            return with_current_keys({"dataset": {"": described}})["dataset"][""]
+        return described
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

@@ -127,7 +127,7 @@ def write_description(
         "labels": None,
         "ignore_labels": None,
         "score_range": score_range,
-        "view": None,
+        "convert_to": None,
         "limit": None,
         "learning": asdict(LearningConfig()),
         "symmetric": symmetric,

@@ -105,7 +105,7 @@ def _lessons(result: Result, index: int, names: Sequence[str]) -> list[tuple[str
         described = result.config["dataset"].get(name) or {}
         loss = _loss_node(result, index, name)
         read = result.data.get(f"train/{name}", {}).get("kind") if index == result.stage else None
-        kind = read or described.get("view") or described.get("kind") or ""
+        kind = read or described.get("convert_to") or described.get("view") or described.get("kind") or ""
         used = name_of(loss if "_target_" in loss else loss.get(kind, {}))
         if (described.get("learning") or {}).get("in_batch") is False:
             used = WITHOUT_BATCH.get(used, used)
@@ -160,7 +160,8 @@ def _missing_rows(result: Result, name: str, described: Mapping[str, Any]) -> li
     """How many rows were learnt from, where the set has more or may have."""
     limits = [limit for limit in (described.get("limit"), result.config.get("debug_rows")) if limit]
     read, published = result.data.get(f"train/{name}", {}), whole_rows(name, described)
-    is_own = (read.get("kind") or described.get("view") or described.get("kind")) == described.get("kind")
+    converted = described.get("convert_to") or described.get("view")
+    is_own = (read.get("kind") or converted or described.get("kind")) == described.get("kind")
     if limits and (published is None or not is_own):
         return [f"at most {min(limits):,} rows"]  # of another kind: so many are left after the view
     counts = [*limits, *([read["rows"]] if read and is_own else []), _promised(described)]

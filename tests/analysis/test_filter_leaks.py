@@ -37,7 +37,7 @@ def planted(tmp_path):
         f"data_dir={tmp_path}",
         "source=local",
         "dataset=[afqmc]",
-        "suite=none",
+        "benchmark=none",
         "+dataset@evaluate.atec=atec",
         "dataset.afqmc.rows.train=null",
         "evaluate.atec.rows.dev=null",
@@ -101,7 +101,7 @@ def test_the_run_key_knows_of_it():
 
 
 def test_rows_of_a_matrix_differ_by_evaluation_sets_only_when_these_decide_what_is_learnt():
-    composed = OmegaConf.to_container(compose_job("dataset=[demo_sts]", "suite=none"), resolve=True)
+    composed = OmegaConf.to_container(compose_job("dataset=[demo_sts]", "benchmark=none"), resolve=True)
 
     def identity(**config):
         result = Result("some", "key", ["demo_sts"], {}, composed | config, {}, {}, {}, seed=1)

@@ -99,7 +99,7 @@ def words(tmp_path_factory):
     return [
         f"data_dir={folder}",
         "source=local",
-        "suite=none",
+        "benchmark=none",
         "+dataset@evaluate.atec=atec",
         "evaluate.atec.rows.dev=null",
         "training.duration=2 steps",

@@ -43,7 +43,7 @@ def averaged(tmp_path, backbone, monkeypatch, *words):
 
 def test_the_mean_of_the_last_steps_is_kept(tmp_path, tiny_backbone, monkeypatch):
     kept, steps, _ = averaged(
-        tmp_path, tiny_backbone, monkeypatch, "callbacks=[swa]", "callbacks.swa.start_percent=50", "suite=none",
+        tmp_path, tiny_backbone, monkeypatch, "callbacks=[swa]", "callbacks.swa.start_percent=50", "benchmark=none",
         "training.monitor=auto", "dataset.demo_sts.layouts.tsv.files.dev=null",
     )  # fmt: skip
     assert torch.allclose(kept, torch.stack(steps[3:]).mean(dim=0), atol=1e-7)
@@ -78,7 +78,8 @@ def test_killed_after_a_validation_it_ends_with_the_same_average(tmp_path, tiny_
 
 def test_it_is_part_of_the_key_and_its_numbers_are_checked(tmp_path, tiny_backbone):
     keys = {
-        run_key(compose_job("suite=none", word)) for word in ("callbacks=default", "callbacks=[default,ema]")
+        run_key(compose_job("benchmark=none", word))
+        for word in ("callbacks=default", "callbacks=[default,ema]")
     }
     assert len(keys) == 2
     with pytest.raises(UserError, match="expected a number from 0 to below 1"):

@@ -17,7 +17,7 @@ QUICK = ("training.duration=2 steps", "evaluation.splits=[dev]")
 
 
 def chosen(*words):
-    return chosen_callbacks(read_job(compose_job("suite=none", *words)).callbacks)
+    return chosen_callbacks(read_job(compose_job("benchmark=none", *words)).callbacks)
 
 
 def test_the_default_and_what_is_left_out_or_added():

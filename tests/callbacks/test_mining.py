@@ -34,7 +34,7 @@ EASY = "callbacks.mining.until_easy=true"
 def chosen(*words):
     (found,) = (
         one
-        for one in chosen_callbacks(read_job(compose_job("suite=none", *words)).callbacks)
+        for one in chosen_callbacks(read_job(compose_job("benchmark=none", *words)).callbacks)
         if isinstance(one, NegativeMining)
     )
     return found

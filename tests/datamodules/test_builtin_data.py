@@ -139,7 +139,7 @@ def test_promised_rows_are_there(tables, name):
 
 def test_suite_places_every_set_under_evaluate():
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose(overrides=["+suite=demo"])
+        composed = compose(overrides=["+benchmark=demo"])
     assert {key: node.name for key, node in composed.evaluate.items()} == {name: name for name in NAMES}
 
 

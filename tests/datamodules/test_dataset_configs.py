@@ -18,7 +18,7 @@ from tools.generated import users_files
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SHIPPED = {*(CONF / "dataset").glob("*.yaml")} - users_files()
 DATASETS = sorted(path.stem for path in SHIPPED if not path.stem.startswith("demo_"))
-SUITES = sorted(path.stem for path in (CONF / "suite").glob("*.yaml") if path.stem != "demo")
+SUITES = sorted(path.stem for path in (CONF / "benchmark").glob("*.yaml") if path.stem != "demo")
 REAL_DATA = os.environ.get("JUZHEN_DATA")
 
 
@@ -170,7 +170,7 @@ def test_yaml_of_judgements_reads_files_of_its_layout(tmp_path, name):
 
 def sets_of(suite):
     """In order, those of another suite that it begins with included."""
-    for entry in OmegaConf.load(CONF / "suite" / f"{suite}.yaml").get("defaults", []):
+    for entry in OmegaConf.load(CONF / "benchmark" / f"{suite}.yaml").get("defaults", []):
         yield from entry.values() if OmegaConf.is_dict(entry) else sets_of(entry) if entry != "_self_" else ()
 
 
@@ -178,11 +178,11 @@ def sets_of(suite):
 @pytest.mark.sampled(4)
 def test_suite_fills_evaluate_in_its_order(tmp_path, suite):
     (tmp_path / "job.yaml").write_text(
-        "defaults:\n  - dataset: [csts]\n  - suite: none\n  - _self_\ndataset: {}\nevaluate: {}\n"
+        "defaults:\n  - dataset: [csts]\n  - benchmark: none\n  - _self_\ndataset: {}\nevaluate: {}\n"
         f"hydra:\n  searchpath: ['file://{CONF}']\n"
     )
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
-        job = compose("job", overrides=["dataset=[afqmc,csts]", f"suite={suite}"])
+        job = compose("job", overrides=["dataset=[afqmc,csts]", f"benchmark={suite}"])
     assert list(job.dataset) == ["afqmc", "csts"]
     listed = list(sets_of(suite))
     assert list(job.evaluate) == listed

@@ -122,7 +122,7 @@ def test_a_bi_encoder_learns_from_a_cross_encoder(teacher, tmp_path, tiny_backbo
         f"hydra.searchpath=[file://{tmp_path}/silver/conf]",
         "dataset=[of_tests_qmc_graded]",
         f"data_dir={tmp_path}",
-        "suite=demo",
+        "benchmark=demo",
         "evaluation.splits=[dev]",
         "training.duration=2 steps",
     )
@@ -225,7 +225,7 @@ def test_a_loss_of_documents_learns_from_scored_triplets(teacher, tmp_path, tiny
         "dataset=[of_tests_nli_scored]",
         "loss=margin_mse",
         f"data_dir={tmp_path}",
-        "suite=demo",
+        "benchmark=demo",
         "evaluation.splits=[dev]",
         "training.duration=2 steps",
     )

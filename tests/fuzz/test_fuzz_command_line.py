@@ -19,7 +19,7 @@ from launch.words import parse_flags
 
 KEYS = [
     "dataset",
-    "suite",
+    "benchmark",
     "loss",
     "model",
     "backbone",

@@ -41,7 +41,7 @@ def test_sets_of_ones_own(folder, size):
     """As the program takes them: composed, typed, checked."""
     place = folder / "conf"
     (place / "dataset").mkdir(parents=True)
-    words = [f"--config-dir={place}", "dataset=[mine]", "suite=none"]
+    words = [f"--config-dir={place}", "dataset=[mine]", "benchmark=none"]
 
     @on_examples(size, 0.2, raw=any_file(OWN, OWN + b"limit: 3\nignore_labels: ['-1']\n"))
     def holds(raw):
@@ -53,7 +53,7 @@ def test_sets_of_ones_own(folder, size):
 @pytest.mark.slow
 def test_configurations_in_results(size):
     memory_bound()
-    today = checked_job(["dataset=[demo_qmc]", "suite=none"], conf_dir=train.CONFIGURATION, extra=None)
+    today = checked_job(["dataset=[demo_qmc]", "benchmark=none"], conf_dir=train.CONFIGURATION, extra=None)
     stored = json.loads(json.dumps(asdict(today)))
 
     @on_examples(size, config=changed(stored), own_hardware=st.booleans())

@@ -50,7 +50,7 @@ defaults:
   - loss: cosent
   - dataset: [demo_sts]
   - schedule: mix
-  - suite: demo
+  - benchmark: demo
   - hardware: cpu
   - callbacks: default
   - logger: default

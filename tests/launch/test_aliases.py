@@ -4,7 +4,7 @@ import re
 
 import pytest
 from forks import ROOT
-from jobs import key_of
+from jobs import compose_job, key_of, typed_job
 
 from conf.job import JobConfig
 from juzhen import fit
@@ -14,10 +14,11 @@ from juzhen.core import aliases
 from juzhen.core.aliases import OF_GROUPS, OPTIONS, SETTINGS, plain, require_set
 from juzhen.core.errors import UserError
 from juzhen.core.safe_open import read_yaml
+from juzhen.identity import stage_settings
 from juzhen.serving.models import open_corpus
 from juzhen.training import fit as fitting
 from launch.check import check_command_line
-from launch.naming import run_key
+from launch.naming import deciding_settings, run_key
 from launch.words import with_backbone
 
 CONF = ROOT / "conf"
@@ -26,7 +27,7 @@ ROWS = [("怎么退货", "东西想退掉", 1.0), ("怎么退货", "何时发货
 
 
 def command(*words):
-    return check_command_line([*words, "suite=none"], conf_dir=CONF)
+    return check_command_line([*words, "benchmark=none"], conf_dir=CONF)
 
 
 def refused(*words):
@@ -101,7 +102,7 @@ def test_each_target_is_a_word_that_can_be_typed():
     ],
 )
 def test_words_of_other_toolkits_are_answered_with_ours(words, meant):
-    assert meant in refused(*words).replace("-m suite=none ", "")
+    assert meant in refused(*words).replace("-m benchmark=none ", "")
 
 
 @pytest.mark.parametrize("path", ["builtin/mini_zh@2", "builtin/encoder"])
@@ -213,3 +214,38 @@ def test_a_server_names_the_verb_that_says_which_column_has_the_texts(tmp_path):
 def test_a_set_that_is_not_there_is_not_proposed():
     with pytest.raises(UserError, match=r"known: csts"):
         require_set("set", "bqcorpus", ["csts"])
+
+
+def test_keys_and_groups_of_0_2_are_taken_with_a_notice_and_make_the_same_run(capsys, tmp_path):
+    text = (CONF / "dataset" / "demo_nli.yaml").read_text(encoding="utf-8")
+    for name, line in (("now", "convert_to: triplet"), ("then", "view: triplet")):
+        (tmp_path / name / "dataset").mkdir(parents=True)
+        own = text.replace("convert_to: null", line).replace(
+            "@package dataset.demo_nli", "@package dataset.own"
+        )
+        own = own.replace("name: demo_nli", "name: own")
+        (tmp_path / name / "dataset" / "own.yaml").write_text(own, encoding="utf-8")
+
+    def key(*words, extra="now"):
+        line = ["loss=info_nce", "mining=ance", *words, "--config-dir", str(tmp_path / extra)]
+        command = check_command_line(line, conf_dir=CONF)
+        assert {each.convert_to for each in command.job.dataset.values()} == {"triplet"}
+        return run_key(command.config)
+
+    today = key("benchmark=none", "dataset=[demo_nli]", "dataset.demo_nli.convert_to=triplet")
+    assert "0.3" not in capsys.readouterr().err
+    mining = "callbacks.mining.beside=true"
+    assert key("suite=none", "dataset=[demo_nli]", "dataset.demo_nli.view=triplet", mining) == today
+    notes = capsys.readouterr().err
+    assert all(name in notes for name in ("suite is benchmark", "convert_to", "callbacks.mining.background"))
+    words = ["benchmark=none", "dataset=[own]"]
+    assert key(*words, extra="then") == key(*words, extra="now")
+    assert "dataset.own.view" in capsys.readouterr().err
+
+
+def test_the_digested_settings_of_a_run_keep_the_keys_of_0_2():
+    words = ["dataset=[demo_qmc]", "dataset.demo_qmc.convert_to=triplet", "mining=ance", "loss=info_nce"]
+    settings = deciding_settings(compose_job(*words))
+    assert settings["dataset"]["demo_qmc"]["view"] == "triplet"
+    stage = stage_settings(typed_job(*words), {}, {}, None)
+    assert settings["callbacks"]["mining"]["beside"] is stage["callbacks"]["mining"]["beside"] is True

@@ -47,21 +47,21 @@ def words(*typed):
 def test_the_words_that_a_file_stands_for(desk):
     assert words("seed=1") == ["seed=1"]
     assert words("seed=1", "data=desk_faq.csv", "lr=2") == [
-        "seed=1", "dataset=desk_faq", "suite=none", "evaluation.untrained=true", "lr=2",
+        "seed=1", "dataset=desk_faq", "benchmark=none", "evaluation.untrained=true", "lr=2",
     ]  # fmt: skip
-    assert words("data=desk_faq.csv", "loss=cosine", "suite=zh_nli", "evaluation.untrained=false") == [
-        "dataset=desk_faq", "loss=cosine", "suite=zh_nli", "evaluation.untrained=false",
+    assert words("data=desk_faq.csv", "loss=cosine", "benchmark=zh_nli", "evaluation.untrained=false") == [
+        "dataset=desk_faq", "loss=cosine", "benchmark=zh_nli", "evaluation.untrained=false",
     ]  # fmt: skip
     assert words("data=desk_faq.csv", "model=crossencoder")[:3] == [
         "dataset=desk_faq",
-        "suite=none",
+        "benchmark=none",
         "loss=bce",
     ]
     assert words("data=desk_faq.csv", "model=lexical")[:2] == [
         "dataset=[]",
         "+dataset@evaluate.desk_faq=desk_faq",
     ]
-    assert words("data=桌上问答 v2.txt")[:3] == ['dataset="桌上问答_v2"', "suite=none", "loss=info_nce"]
+    assert words("data=桌上问答 v2.txt")[:3] == ['dataset="桌上问答_v2"', "benchmark=none", "loss=info_nce"]
     assert "loss=info_nce" not in words("data='桌上问答 v2.txt'", "experiment=x")
     assert sorted(path.name for path in desk.glob("conf/dataset/*.yaml")) == [
         "desk_faq.yaml",
@@ -144,10 +144,11 @@ def test_the_verb_says_what_it_takes_a_file_for_and_what_comes_next(desk, capsys
     program, script, *arguments = shlex.split(following.removeprefix("next: "))
     assert (program, script) == ("python", str(train.CONFIGURATION.parent / "train.py"))
     assert arguments == [
-        "--config-dir", "conf", "dataset=desk_faq", "suite=none", "evaluation.untrained=true", "run_dir=runs/desk_faq",
+        "--config-dir", "conf", "dataset=desk_faq", "benchmark=none", "evaluation.untrained=true",
+        "run_dir=runs/desk_faq",
     ]  # fmt: skip
     assert main(["dataset", "桌上问答 v2.txt", "--config-dir", "conf"]) == 0
-    assert """'dataset="桌上问答_v2"' suite=none loss=info_nce""" in capsys.readouterr().out
+    assert """'dataset="桌上问答_v2"' benchmark=none loss=info_nce""" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_the_rows_of_another_set_are_not_replaced(desk, capsys):
 
 def test_a_table_is_learnt_from_and_scored_in_one_go_and_found_again(desk, tiny_backbone, capfd):
     typed = [
-        *(word for word in SMALL if not word.startswith(("dataset", "suite", "training.duration"))),
+        *(word for word in SMALL if not word.startswith(("dataset", "benchmark", "training.duration"))),
         f"backbone.path={tiny_backbone}",
         "training.duration=2 steps",
         "data=desk_faq.csv",

@@ -42,7 +42,7 @@ def passes(monkeypatch):
         ((DEV, "dataset=[demo_retrieval]", "loss=info_nce"), True),
         ((DEV, "model=crossencoder"), True),
         (("evaluation.splits=[dev,test]",), False),
-        ((DEV, "suite=demo"), False),
+        ((DEV, "benchmark=demo"), False),
         ((DEV, "evaluation.transfer=[demo_qmc]"), False),
         (
             (DEV, "optimizer.lr=1.0", "training.validate_every=1 steps"),
@@ -81,7 +81,7 @@ def first_column(result):
 
 
 def test_a_set_for_training_alone_has_no_row(tmp_path, tiny_backbone):
-    run = Result.read(run_job(tmp_path, tiny_backbone, "suite=none"))
+    run = Result.read(run_job(tmp_path, tiny_backbone, "benchmark=none"))
     config = run.config | {"dataset": {"mined": run.config["dataset"]["demo_sts"] | {"name": "mined"}}}
     mined = config["dataset"]["mined"]
     names = first_column(run)

@@ -39,7 +39,7 @@ def composed(model: str) -> dict[str, Any]:
         ["model.teacher=builtin/mini_zh@2"] if model in ("distill", "distill_translations", "guided") else []
     )
     loss = f"loss={LOSSES.get(model, 'cosent')}"
-    config = compose_job(f"model={model}", loss, "suite=none", "callbacks=[default,ema]", *teacher)
+    config = compose_job(f"model={model}", loss, "benchmark=none", "callbacks=[default,ema]", *teacher)
     names = [key for key in config if key not in ("name", "run_dir", "hydra")]
     return {
         key: OmegaConf.to_container(config[key], resolve=True)

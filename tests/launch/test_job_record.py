@@ -18,7 +18,7 @@ CURRICULUM = ("schedule=serial", "dataset=[demo_nli,demo_sts]", "loss=by_kind")
 
 
 def composed(folder, *words):
-    return compose_job("suite=none", f"run_dir={folder}", "resume=auto", *words)
+    return compose_job("benchmark=none", f"run_dir={folder}", "resume=auto", *words)
 
 
 def begun(folder, *words):

@@ -181,7 +181,7 @@ RIGHT = [
     "",
     "model=biencoder loss=cosent",
     "dataset=csts data_dir=/somewhere/else",
-    "dataset=[csts,afqmc] suite=zh_matching schedule=serial",
+    "dataset=[csts,afqmc] benchmark=zh_matching schedule=serial",
     "dataset=[] init_from=runs/first",
     "loss=softmax",
     "loss=incomplete",  # the class has the customary number

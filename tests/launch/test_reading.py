@@ -28,8 +28,8 @@ UNREAD = {
     "model=cot loss=info_nce_pool backbone.pooling=max": "model.read=pooling",
     "model=mlm loss=mse": "learns without a loss",
     "-m model=mlm loss=mse,cosent": "learns without a loss",
-    "model=lexical suite=demo loss=mse": "learns nothing",
-    "'dataset=[]' suite=demo mining=dynamic": "nothing is learnt",
+    "model=lexical benchmark=demo loss=mse": "learns nothing",
+    "'dataset=[]' benchmark=demo mining=dynamic": "nothing is learnt",
     "augmentation.delete=0.3": "name its view there",
     "schedule.temperature=3": "no stage mixes",
     "'dataset=[demo_sts,demo_qmc]' schedule.sample_by=blend schedule.temperature=3": "takes all sets alike",
@@ -41,7 +41,7 @@ UNREAD = {
 }
 READ = (
     f"{START} backbone.learning_rate=1e-4",
-    "model=lexical 'dataset=[]' suite=demo",
+    "model=lexical 'dataset=[]' benchmark=demo",
     "-m model=biencoder,crossencoder backbone.pooling=cls",  # by one of them
     "-m model=biencoder,crossencoder backbone.pooling=mean,cls",
     "-m 'dataset=[],[demo_sts]' optimizer.lr=1e-4",
@@ -56,7 +56,7 @@ READ = (
 
 def check(line: str) -> None:
     words = shlex.split(line)
-    small = [] if "suite=demo" in words else ["suite=none"]
+    small = [] if "benchmark=demo" in words else ["benchmark=none"]
     check_command_line([*words, *small], conf_dir=ROOT / "conf")
 
 
@@ -121,6 +121,6 @@ def test_a_built_in_encoder_counts_by_its_revision():
     assert deciding_backbone({"path": "runs/a@1"}) != deciding_backbone({"path": "runs/a"})
     with pytest.raises(ConfigError, match=r"backbone\.path=builtin/mini_zh@2"):
         typed_job("backbone=local", "backbone.path=builtin/mini_zh")
-    words = ["model=distill", "loss=distill", "suite=none", "model.teacher=builtin/mini_zh"]
+    words = ["model=distill", "loss=distill", "benchmark=none", "model.teacher=builtin/mini_zh"]
     job = check_command_line(words, conf_dir=ROOT / "conf").job
     assert job.model["teacher"] == "builtin/mini_zh@2"

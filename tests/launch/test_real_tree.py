@@ -30,7 +30,7 @@ LONG_SWEEPS = {
     "transfer_picture",
 }
 """Many rows each."""
-LONG_GROUPS = {"suite", "loss", "model"}
+LONG_GROUPS = {"benchmark", "loss", "model"}
 """Many options each; what they hold is looked at in other tests too: each set, each loss and each model by itself."""
 
 
@@ -47,7 +47,7 @@ def check(*arguments: str) -> None:
 )
 @pytest.mark.sampled(9)
 def test_every_option_of_a_group_is_accepted(group: str) -> None:
-    small = [] if group in ("suite", "experiment") else ["suite=none"]
+    small = [] if group in ("benchmark", "experiment") else ["benchmark=none"]
     options = (
         "glob(*, exclude=[distill*,guided])" if group == "model" else "glob(*)"
     )  # those need a teacher, see below
@@ -60,9 +60,9 @@ def test_every_option_of_a_group_is_accepted(group: str) -> None:
 )
 @pytest.mark.sampled(3)
 def test_a_student_needs_a_teacher(model: str, loss: str) -> None:
-    check(f"model={model}", "model.teacher=folder", f"loss={loss}", "suite=none")
+    check(f"model={model}", "model.teacher=folder", f"loss={loss}", "benchmark=none")
     with pytest.raises(UserError, match=r"model.teacher is not set; .*model=distill .*model.teacher="):
-        check(f"model={model}", "loss=distill", "suite=none")
+        check(f"model={model}", "loss=distill", "benchmark=none")
 
 
 @pytest.mark.parametrize("group", ["model", "loss", "backbone"])
@@ -79,22 +79,22 @@ def test_every_file_says_its_name(group: str) -> None:
 @pytest.mark.slow
 def test_every_dataset_is_accepted() -> None:
     names = sorted(file.stem for file in {*(CONF / "dataset").glob("*.yaml")} - users_files())
-    check(f"dataset=[{','.join(names)}]", "suite=none")
+    check(f"dataset=[{','.join(names)}]", "benchmark=none")
 
 
 @pytest.mark.parametrize("name", marked(SWEEPS, LONG_SWEEPS))
 @pytest.mark.slow
 def test_every_choice_of_a_sweep_is_accepted(name: str) -> None:
     check(
-        "-m", f"sweep={name}", "suite=none"
+        "-m", f"sweep={name}", "benchmark=none"
     )  # the sets of a suite, in every row, would take half of the time
 
 
 def test_the_suites_that_sweeps_name_exist() -> None:
-    suites = {file.stem for file in (CONF / "suite").glob("*.yaml")}
+    suites = {file.stem for file in (CONF / "benchmark").glob("*.yaml")}
     for name in SWEEPS:
         values = yaml.safe_load((CONF / "sweep" / f"{name}.yaml").read_text(encoding="utf-8"))
-        suite = values["hydra"]["sweeper"].get("params", {}).get("suite")
+        suite = values["hydra"]["sweeper"].get("params", {}).get("benchmark")
         assert suite is None or set(str(suite).split(",")) <= suites, name
 
 
@@ -112,7 +112,7 @@ def test_the_commands_in_the_help_text_are_accepted() -> None:
     [
         ("loss=cosnet", "cosent"),
         ("dataset=[csts,afqcm]", "did you mean afqmc, afqmc_mined or atec?"),
-        ("suite=zh_maching", "zh_matching"),
+        ("benchmark=zh_maching", "zh_matching"),
         ("hardware=gpu", "cuda"),
         ("model=biencodr", "did you mean biencoder, crossencoder or colbert?"),
         ("loss.temprature=0.1", "did you mean temperature?"),

@@ -83,7 +83,7 @@ def test_a_name_that_they_can_bear(name):
 
 def test_a_set_goes_by_the_name_of_its_key():
     with pytest.raises(UserError, match=r"dataset\.demo_sts\.name=lcqmc: expected demo_sts"):
-        typed_job("suite=none", "dataset.demo_sts.name=lcqmc")
+        typed_job("benchmark=none", "dataset.demo_sts.name=lcqmc")
 
 
 def test_a_label_there_twice_is_refused():
@@ -135,5 +135,5 @@ def test_a_set_of_ones_own_need_say_no_more_than_what_its_rows_are(tmp_path, pro
         encoding="utf-8",
     )
     (tmp_path / "mine.csv").write_text("a,b,y\n甲,乙,1\n甲,丙,0\n", encoding="utf-8")
-    words = ("--config-dir", str(tmp_path), "dataset=mine", f"data_dir={tmp_path}", "suite=none")
+    words = ("--config-dir", str(tmp_path), "dataset=mine", f"data_dir={tmp_path}", "benchmark=none")
     check_command_line(words, conf_dir=project_root / "conf")

@@ -19,7 +19,7 @@ from launch.digests import evaluation_digest, examples_digest, stage_digest, sta
 from lightning_modules.matching import match_losses
 
 SETS = ("demo_sts", "demo_order")
-WORDS = ("dataset=[demo_sts,demo_order]", "suite=none", "augmentation.views=[delete]")
+WORDS = ("dataset=[demo_sts,demo_order]", "benchmark=none", "augmentation.views=[delete]")
 LEARNED = {  # a value that the job of WORDS does not have
     "training": {
         "duration": "7 steps",

@@ -75,7 +75,7 @@ def test_a_stage_may_be_a_mixture():
     ],
 )
 def test_three_stages_have_the_numbers_of_the_recipe(name, of_tasks):
-    first, tasks, last = [plan.job for plan in plans(f"experiment=three_stage{name}", "suite=none")]
+    first, tasks, last = [plan.job for plan in plans(f"experiment=three_stage{name}", "benchmark=none")]
     matches = [chosen_losses(job) for job in (first, tasks, last)]
     for found, temperature in zip(matches, (0.05, 0.07, 0.05), strict=True):
         ranked = {each: match.loss for each, match in found.items() if match.loss["name"] == "info_nce"}

@@ -42,7 +42,7 @@ def test_other_words_stay_as_they_are():
 
 
 def test_what_a_set_has_of_its_own_may_stand_by_its_plain_key():
-    words = ["dataset=[demo_sts,demo_qmc]", "schedule.sample_by=weight", "suite=none"]
+    words = ["dataset=[demo_sts,demo_qmc]", "schedule.sample_by=weight", "benchmark=none"]
     words += ["schedule.sets.demo_sts.weight=2", "schedule.sets.demo_sts.loss=cosine"]
     command = check_command_line(words, conf_dir=ROOT / "conf")
     numbers = command.job.schedule.sets["demo_sts"]

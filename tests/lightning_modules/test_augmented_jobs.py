@@ -60,7 +60,7 @@ def test_a_file_of_translations_counts_by_what_it_says(tmp_path):
 @pytest.mark.slow
 def test_what_learns_nothing_is_left_alone(tmp_path, tiny_backbone):
     """A row of a table that trains nothing stays possible in a sweep that augments."""
-    run = run_job(tmp_path, tiny_backbone, *NOISE, "dataset=[]", "suite=demo", "debug_rows=24")
+    run = run_job(tmp_path, tiny_backbone, *NOISE, "dataset=[]", "benchmark=demo", "debug_rows=24")
     assert Result.read(run).trained_on == []
 
 
@@ -75,13 +75,13 @@ def test_what_learns_nothing_is_left_alone(tmp_path, tiny_backbone):
 )
 def test_a_wrong_number_is_named_before_torch(word, message):
     with pytest.raises(UserError, match=message):
-        check_command_line([word, "suite=none"], conf_dir=CONFIGURATION)
+        check_command_line([word, "benchmark=none"], conf_dir=CONFIGURATION)
 
 
 @pytest.mark.slow
 def test_every_option_has_the_numbers_of_none():
     names = ("none", "synonym", "noise", "sentence_order", "translation")
-    numbers = {name: vars(typed_job("suite=none", f"augmentation={name}").augmentation) for name in names}
+    numbers = {name: vars(typed_job("benchmark=none", f"augmentation={name}").augmentation) for name in names}
     assert numbers["none"].pop("views") == []
     for name, one in numbers.items():
         assert {key: value for key, value in one.items() if key != "views"} == numbers["none"], name

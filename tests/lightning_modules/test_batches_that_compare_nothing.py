@@ -26,7 +26,7 @@ PAIRS = rows_of(Kind.POSITIVE_PAIR, anchor=["a", "a", "b", "c"] * 2)
 
 
 def served(examples, **training):
-    job = typed_job(f"dataset=[{examples.name}]", "suite=none", "training.duration=20 steps")
+    job = typed_job(f"dataset=[{examples.name}]", "benchmark=none", "training.duration=20 steps")
     for key, value in training.items():
         setattr(job.training, key, value)
     return job, SentenceDataModule(

@@ -157,7 +157,7 @@ def test_a_graph_has_what_makes_the_score(run, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_starts_from_it_scores_by_it_or_leaves_it_out(run, tmp_path, tiny_backbone):
-    words = ("dataset=[]", "suite=demo", "evaluation.splits=[dev]", f"init_from={run}")
+    words = ("dataset=[]", "benchmark=demo", "evaluation.splits=[dev]", f"init_from={run}")
     again = run_job(tmp_path / "again", tiny_backbone, *words)
     assert Result.read(again).scores[KEY].value == pytest.approx(Result.read(run).scores[KEY].value, abs=1e-6)
     assert (again / "encoder" / SCORE_FILE).read_bytes() == (run / "encoder" / SCORE_FILE).read_bytes()
@@ -168,7 +168,7 @@ def test_a_run_that_starts_from_it_scores_by_it_or_leaves_it_out(run, tmp_path, 
     assert not (without / "encoder" / SCORE_FILE).exists()
     # Learning goes on with the form, whether it is named again or not.
     for more in ((), ("model.score=bilinear",)):
-        encoder = BiEncoder.load_encoder(typed_job("suite=none", f"init_from={run}", *more))
+        encoder = BiEncoder.load_encoder(typed_job("benchmark=none", f"init_from={run}", *more))
         assert torch.equal(encoder.score_head.form, load_encoder(run).score_head.form)
 
 
@@ -243,7 +243,7 @@ def test_it_stands_on_top_of_a_back_end(run, tmp_path, tiny_backbone):
         pytest.skip(str(error))
     words = (
         "dataset=[]",
-        "suite=demo",
+        "benchmark=demo",
         "evaluation.splits=[dev]",
         f"init_from={run}",
         "evaluation.backend=onnx",

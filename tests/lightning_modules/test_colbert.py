@@ -95,7 +95,7 @@ def test_negatives_are_mined_with_token_vectors(run, tmp_path, capsys):
 
 
 def test_a_colbert_that_is_there_keeps_its_markers(run):
-    job = typed_job("suite=none", "model=colbert", "model.markers=false", f"init_from={run}")
+    job = typed_job("benchmark=none", "model=colbert", "model.markers=false", f"init_from={run}")
     with pytest.raises(UserError, match=r"model\.markers: .* was made otherwise"):
         ColBERT.load_encoder(job)
 
@@ -119,7 +119,7 @@ def test_a_colbert_that_is_there_keeps_its_markers(run):
 )
 def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
     with pytest.raises(UserError, match=message):
-        match_losses(typed_job("suite=none", "model=colbert", *words))
+        match_losses(typed_job("benchmark=none", "model=colbert", *words))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ LOSS_OF = {
 
 
 def job(*overrides):
-    return typed_job("dataset=[demo_sts]", "suite=none", *overrides)
+    return typed_job("dataset=[demo_sts]", "benchmark=none", *overrides)
 
 
 def test_a_batch_is_each_sentence_in_each_template(tiny_backbone):
@@ -105,12 +105,12 @@ def test_what_a_run_leaves_encodes_the_same_and_can_be_learnt_from_on(tmp_path, 
         tiny_backbone,
         "model=biencoder",
         "dataset=[]",
-        "suite=demo",
+        "benchmark=demo",
         f"init_from={run}",
         "debug_rows=48",
     )
     # With other templates in the command the folder's are read all the same, and in whichever language.
-    single = ("model=cot_single", "dataset=[]", "suite=demo", f"init_from={run}", "debug_rows=48")
+    single = ("model=cot_single", "dataset=[]", "benchmark=demo", f"init_from={run}", "debug_rows=48")
     with_others = run_job(tmp_path, tiny_backbone, *single, "model.language=en", "loss=info_nce")
     for other in (again, with_others):
         first, second = (Result.read(one).scores["dev/demo_sts/spearman"].value for one in (run, other))
@@ -171,7 +171,7 @@ def test_a_start_that_cannot_be_learnt_from_is_refused_before_rows_are_read(
     forbid_reading(monkeypatch)
     monkeypatch.setattr(loading, "load_examples", read)
     config = compose_job(
-        f"model={model}", "loss=info_nce_pool", *start, f"output_dir={tmp_path}", "suite=none"
+        f"model={model}", "loss=info_nce_pool", *start, f"output_dir={tmp_path}", "benchmark=none"
     )
     with pytest.raises(UserError if message else ReadError, match=message):
         train.run_job(config)
@@ -218,7 +218,7 @@ def test_a_language_that_is_the_sets_own_makes_no_other_run():
 
 
 def test_sets_of_two_languages_are_refused_with_a_way_out():
-    words = ("model=cot", "dataset=[demo_sts,wiki1m]", "suite=none")
+    words = ("model=cot", "dataset=[demo_sts,wiki1m]", "benchmark=none")
     with pytest.raises(
         UserError, match=r"demo_sts \(zh\), wiki1m \(en\); type model.language=en or model.language=zh"
     ):
@@ -232,7 +232,7 @@ def test_sets_in_another_language_than_the_templates_are_told_of(caplog):
         "model=cot",
         "loss=info_nce_pool",
         "model.language=en",
-        "suite=demo",
+        "benchmark=demo",
         FROM_NOTHING,
         "backbone=random_small",
     )

@@ -40,7 +40,7 @@ FITS = {
 
 
 def typed_job(*overrides):
-    return whole_job("suite=none", *overrides)
+    return whole_job("benchmark=none", *overrides)
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_predict_is_symmetric_and_names_what_needs_embeddings(run, tmp_path, cap
 
 
 def test_a_finished_run_evaluated_again_has_the_same_scores(run, tmp_path, tiny_backbone):
-    words = ("model=crossencoder", "dataset=[]", "suite=demo", "~evaluate.demo_nli", f"init_from={run}")
+    words = ("model=crossencoder", "dataset=[]", "benchmark=demo", "~evaluate.demo_nli", f"init_from={run}")
     again = run_job(tmp_path, tiny_backbone, *words)
     found, before = Result.read(again), Result.read(run)
     assert CrossEncoder.load(again).symmetric
@@ -307,11 +307,11 @@ EXCHANGED = "cannot be exchanged"
         (
             "model.symmetric_training=true",
             "dataset=[demo_nli]",
-            "dataset.demo_nli.view=triplet",
+            "dataset.demo_nli.convert_to=triplet",
             "loss=list_mle",
         ),
         ("model.symmetric=true", "dataset=[demo_sts]", "+dataset@evaluate.demo_nli=demo_nli"),
-        ("model.symmetric=true", "dataset=[demo_sts]", "suite=demo"),
+        ("model.symmetric=true", "dataset=[demo_sts]", "benchmark=demo"),
         ("model.symmetric=true", "dataset=[]", "+dataset@evaluate.demo_nli=demo_nli"),
         ("model.symmetric=true", "dataset=[demo_qmc]", "dataset.demo_qmc.symmetric=false"),
         ("init_from={}", "dataset=[demo_nli]"),
@@ -322,7 +322,7 @@ EXCHANGED = "cannot be exchanged"
 @pytest.mark.sampled(2)
 def test_a_symmetric_scorer_exchanges_no_premise_and_hypothesis(words, run):
     """Neither in training nor in evaluation, whether the command line or the folder that it starts from says so."""
-    job = whole_job("model=crossencoder", "suite=none", *(one.format(run) for one in words))
+    job = whole_job("model=crossencoder", "benchmark=none", *(one.format(run) for one in words))
     with pytest.raises(UserError, match=EXCHANGED):
         match_losses(job)
     if "init_from={}" in words:

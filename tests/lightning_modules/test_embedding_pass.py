@@ -12,7 +12,7 @@ from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder
 from juzhen.evaluation.plan import NOTHING, CosinePlan
 
-TWO_SETS = ("suite=none", *(f"+dataset@evaluate.{name}={name}" for name in ("demo_sts", "demo_qmc")))
+TWO_SETS = ("benchmark=none", *(f"+dataset@evaluate.{name}={name}" for name in ("demo_sts", "demo_qmc")))
 UNTRAINED = ("dataset=[]", *TWO_SETS)
 
 
@@ -80,7 +80,7 @@ def test_a_job_is_tested_with_its_back_end_and_validated_with_torch(tmp_path, ti
         TorchBackend, "encode", lambda self, tokens: calls.append(self.name) or plain(self, tokens)
     )
     # The probe of the space's health is encoded by the torch back end, too.
-    words = ("training.duration=2 steps", "suite=none", "callbacks.space_health=null")
+    words = ("training.duration=2 steps", "benchmark=none", "callbacks.space_health=null")
     exact = scores(run_job(tmp_path / "exact", tiny_backbone, *words))
     assert calls == []
     run = run_job(tmp_path / "rounded", tiny_backbone, *words, "evaluation.backend=torch_bf16")
@@ -109,7 +109,7 @@ def test_the_back_end_belongs_to_the_run_and_the_cache_does_not():
 
 
 def test_what_cannot_work_is_said_before_training(tmp_path, tiny_backbone, monkeypatch):
-    words = ("training.duration=2 steps", "suite=demo")
+    words = ("training.duration=2 steps", "benchmark=demo")
     with pytest.raises(UserError, match=r"cache_embeddings=true: .*cache_dir"):
         run_job(tmp_path, tiny_backbone, *words, "evaluation.cache_embeddings=true", "cache_dir=null")
 
@@ -143,14 +143,19 @@ def test_a_plan_says_which_sentences_are_pending():
 
 
 def test_a_model_that_scores_by_more_than_embeddings_refuses_a_back_end(tmp_path, tiny_backbone):
-    words = ("model=mlm", "training.duration=1 steps", "evaluation.backend=torch_bf16", "suite=demo")
+    words = ("model=mlm", "training.duration=1 steps", "evaluation.backend=torch_bf16", "benchmark=demo")
     with pytest.raises(UserError, match="MaskedLanguageModel is evaluated by more than embeddings"):
         run_job(tmp_path, tiny_backbone, *words)
 
 
 @pytest.mark.slow
 def test_two_processes_read_and_fill_one_cache(tmp_path, tiny_backbone, project_root):
-    kept = ("evaluation.cache_embeddings=true", f"cache_dir={tmp_path / 'cache'}", "suite=demo", "dataset=[]")
+    kept = (
+        "evaluation.cache_embeddings=true",
+        f"cache_dir={tmp_path / 'cache'}",
+        "benchmark=demo",
+        "dataset=[]",
+    )
     found = [
         scores(start(project_root, tmp_path / folder, tiny_backbone, *kept, *more)[0])
         for folder, more in (

@@ -24,7 +24,7 @@ from lightning_modules.learnable import require_grades
 from lightning_modules.matching import match_losses
 
 GRADES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-ON_CSTS = ("model=crossencoder", "loss=ce", "dataset=[csts]", "suite=none")
+ON_CSTS = ("model=crossencoder", "loss=ce", "dataset=[csts]", "benchmark=none")
 
 
 def pair_encoder(backbone, **how):
@@ -62,7 +62,7 @@ def run(tmp_path_factory, tiny_backbone):
         "model=crossencoder",
         "loss=ce",
         "dataset=[demo_sts]",
-        "suite=none",
+        "benchmark=none",
         "evaluation.bootstrap_samples=0",
     )
     return run_job(tmp_path_factory.mktemp("graded"), tiny_backbone, *words)
@@ -73,7 +73,7 @@ def test_a_training_leaves_a_head_of_the_grades_that_any_reader_scores_alike(run
     result, encoder = Result.read(run), CrossEncoder.load(run)
     assert encoder.grades == tuple(number / 10 for number in range(11))
     assert result.scores["dev/demo_sts/spearman"].value is not None
-    job = typed_job("dataset=[]", "suite=none", "debug_rows=48", "+dataset@evaluate.demo_sts=demo_sts")
+    job = typed_job("dataset=[]", "benchmark=none", "debug_rows=48", "+dataset@evaluate.demo_sts=demo_sts")
     (rows,) = [one for one in load_job_data(job, {}).evaluation if one.split == "dev"]
     scores = encoder.score(list(zip(rows.texts("text_a"), rows.texts("text_b"), strict=True)))
     expected = spearmanr(scores, rows.targets).statistic
@@ -123,7 +123,13 @@ def test_what_has_no_classes_is_refused_before_anything_is_read(words, told):
 
 
 def test_grades_that_nobody_reads_are_refused():
-    words = ["model=crossencoder", "loss=cosent", "dataset=[csts]", "suite=none", "dataset.csts.grades=[0,5]"]
+    words = [
+        "model=crossencoder",
+        "loss=cosent",
+        "dataset=[csts]",
+        "benchmark=none",
+        "dataset.csts.grades=[0,5]",
+    ]
     with pytest.raises(UserError, match="grades are classes for model=crossencoder loss=ce alone"):
         check_command_line(words, conf_dir=ROOT / "conf")
 

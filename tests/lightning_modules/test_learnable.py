@@ -23,7 +23,7 @@ NAMES = {Kind.SCORED_PAIR: "demo_sts", Kind.LABELLED_PAIR: "demo_qmc", Kind.NLI_
 @pytest.fixture(scope="module")
 def job():
     sets = f"dataset=[{','.join(NAMES.values())}]"
-    return typed_job(sets, "suite=none", "training.batch_size=4", "training.duration=9 steps")
+    return typed_job(sets, "benchmark=none", "training.batch_size=4", "training.duration=9 steps")
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def documented():
 
 def composed(*words):
     """The job as it is composed, with the numbers that follow the model."""
-    return OmegaConf.create(OmegaConf.to_container(compose_job("suite=none", *words), resolve=True))
+    return OmegaConf.create(OmegaConf.to_container(compose_job("benchmark=none", *words), resolve=True))
 
 
 def require_documented(documented, model, loss, node):
@@ -212,5 +212,5 @@ def test_mistakes_are_named_as_before(words, message):
 
 
 def test_a_sweep_may_choose_the_model_and_the_temperature():
-    words = ["-m", "model=biencoder,crossencoder", "loss.temperature=0.05,0.1", "suite=none"]
+    words = ["-m", "model=biencoder,crossencoder", "loss.temperature=0.05,0.1", "benchmark=none"]
     check_command_line(words, conf_dir=ROOT / "conf")

@@ -114,14 +114,14 @@ def test_the_table_has_every_model_and_loss(project_root, outcomes):
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["biencoder", "crossencoder", "cot", "cot_single", "views"])
 def test_the_table_tells_what_becomes_of_a_real_job(model, outcomes):
-    words = [f"model={model}", f"dataset=[{','.join(SETS.values())}]", "suite=none"]
+    words = [f"model={model}", f"dataset=[{','.join(SETS.values())}]", "benchmark=none"]
     words += ["model.language=zh"] if "cot" in model else []  # the sets are in several languages
     job = typed_job(*words)
     sets, losses = job.dataset, loss_table.losses_for(job.model)
     sets[SETS[Kind.TRIPLET]].layouts["tsv"].columns |= {"score_positive": "read by some losses"}
     for kind, name in SETS.items():
         assert Kind(sets[name].kind) is kind
-        sets[name].view = None
+        sets[name].convert_to = None
         job.dataset = {name: sets[name]}
         for loss, one in outcomes[model].items():
             job.loss = losses[loss]

@@ -11,7 +11,7 @@ from lightning_modules.matching import match_losses
 
 
 def job_of(*overrides):
-    return typed_job("suite=none", "debug_rows=200", *overrides)
+    return typed_job("benchmark=none", "debug_rows=200", *overrides)
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,11 @@ def job_of(*overrides):
     [
         (["dataset=[demo_qmc]", "loss=info_nce"], Kind.POSITIVE_PAIR),
         (["dataset=[demo_nli]", "loss=info_nce"], Kind.TRIPLET),
-        (["dataset=[demo_nli]", "loss=info_nce", "dataset.demo_nli.view=positive_pair"], Kind.POSITIVE_PAIR),
-        (["dataset=[demo_nli]", "loss=by_kind", "dataset.demo_nli.view=triplet"], Kind.TRIPLET),
+        (
+            ["dataset=[demo_nli]", "loss=info_nce", "dataset.demo_nli.convert_to=positive_pair"],
+            Kind.POSITIVE_PAIR,
+        ),
+        (["dataset=[demo_nli]", "loss=by_kind", "dataset.demo_nli.convert_to=triplet"], Kind.TRIPLET),
         (["dataset=[demo_nli]", "loss=by_kind"], Kind.NLI_PAIR),
         (["dataset=[demo_retrieval]", "loss=by_kind"], Kind.POSITIVE_PAIR),
         (["dataset=[demo_reranking]", "loss=by_kind"], Kind.POSITIVE_PAIR),
@@ -36,14 +39,14 @@ def test_the_view_reaches_the_rows(overrides, kind):
 
 
 def test_a_view_the_loss_cannot_use_is_refused():
-    job = job_of("dataset=[demo_nli]", "loss=softmax", "dataset.demo_nli.view=triplet")
+    job = job_of("dataset=[demo_nli]", "loss=softmax", "dataset.demo_nli.convert_to=triplet")
     with pytest.raises(UserError, match="softmax needs NLI pairs"):
         match_losses(job)
 
 
 def test_a_table_of_losses_names_what_would_do_for_a_kind_that_it_lacks():
-    job = job_of("dataset=[demo_retrieval]", "loss=by_kind", "dataset.demo_retrieval.view=sentence")
-    with pytest.raises(UserError, match=r"view=positive_pair, or loss=<name>, one of simcse"):
+    job = job_of("dataset=[demo_retrieval]", "loss=by_kind", "dataset.demo_retrieval.convert_to=sentence")
+    with pytest.raises(UserError, match=r"convert_to=positive_pair, or loss=<name>, one of simcse"):
         match_losses(job)
 
 

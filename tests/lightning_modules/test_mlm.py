@@ -35,7 +35,7 @@ def text_folder(tmp_path_factory, project_root):
 
 
 SCORED = (
-    "suite=none",
+    "benchmark=none",
     "+dataset@evaluate.demo_sts=demo_sts",
     "evaluation.splits=[dev]",
     "hardware.eval_batch_tokens=1",
@@ -233,7 +233,7 @@ def test_a_tokenizer_without_mask_token_is_refused(tmp_path, tiny_backbone):
         module_of(folder)
 
 
-@pytest.mark.parametrize("more", [(), pytest.param(("suite=zh_published",), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("more", [(), pytest.param(("benchmark=zh_published",), marks=pytest.mark.slow)])
 @pytest.mark.slow
 def test_the_recipe_of_pretraining_is_accepted(more):
     from launch.check import check_command_line

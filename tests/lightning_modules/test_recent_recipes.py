@@ -16,7 +16,7 @@ UNFREEZING = ("callbacks=[default,unfreezing]", "training.patience=null", "evalu
 
 def refused(*words, match):
     with pytest.raises(UserError, match=match):
-        match_losses(typed_job("suite=none", *words))
+        match_losses(typed_job("benchmark=none", *words))
 
 
 def test_each_layer_learns_at_its_share_of_the_rate(tiny_backbone):
@@ -69,7 +69,7 @@ def test_frozen_layers_stay_as_they_are(tmp_path, tiny_backbone):
     words = (*UNFREEZING, "training.duration=4 steps", "callbacks.unfreezing.layer_every=100 steps")
     words += ("dataset=[demo_nli]", "loss=softmax", "hardware.micro_batch_tokens=40", "backbone.layers=3")
     job = typed_job(
-        "suite=none", "backbone=random_small", f"backbone.path={tiny_backbone}", "backbone.layers=3"
+        "benchmark=none", "backbone=random_small", f"backbone.path={tiny_backbone}", "backbone.layers=3"
     )
     start = load_backbone(job.backbone, seed=job.seed).backbone.state_dict()
     for head, moved in (("0 steps", "top"), ("100 steps", "none")):
@@ -89,7 +89,7 @@ def test_a_head_that_is_not_there_cannot_be_warmed_up(tmp_path, tiny_backbone, w
 
 def test_sets_do_not_share_a_queue():
     job = typed_job(
-        "suite=none", "dataset=[demo_qmc,demo_order]", "loss=spread_out", "loss@loss.of=info_nce_queue"
+        "benchmark=none", "dataset=[demo_qmc,demo_order]", "loss=spread_out", "loss@loss.of=info_nce_queue"
     )
     built = build_losses(match_losses(job), dim=4, num_classes={"demo_qmc": 2, "demo_order": 2})
     queues = [

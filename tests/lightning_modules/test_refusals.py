@@ -75,8 +75,8 @@ REFUSED = {
         f"loss=info_nce loss.symmetric=true {NLI}.in_batch=false": "loss.symmetric=True is about texts of other rows",
         f"loss=info_nce loss.false_negative_margin=0 {NLI}.in_batch=false": "loss.false_negative_margin=0 is about "
         "texts of other rows",
-        f"loss=info_nce dataset.demo_nli.view=positive_pair {NLI}.in_batch=false": "rows are read as positive pairs, "
-        "which have no negatives of their own; have them read as triplets",
+        f"loss=info_nce dataset.demo_nli.convert_to=positive_pair {NLI}.in_batch=false": "rows are read as positive "
+        "pairs, which have no negatives of their own; have them read as triplets",
         f"loss=cosent {NLI}.num_negatives=1": "rows are read as NLI pairs",
         f"loss=triplet {NLI}.temperature=0.1": "loss=triplet has none; choose",
         f"model=crossencoder loss=cosent {NLI}.temperature=0.1": r"divides cosines, .* type loss.temperature=…, or "

@@ -85,7 +85,7 @@ def test_an_adapter_learns_and_the_head_stays(tmp_path, backbone):
     assert not (run / "encoder" / "model.safetensors").exists()
     encoder, pairs = CrossEncoder.load(run), rerankers.PAIRS
     fresh = RerankerModule.load_encoder(
-        typed_job("suite=none", f"backbone.path={backbone}", *RERANKER)
+        typed_job("benchmark=none", f"backbone.path={backbone}", *RERANKER)
     ).eval()
     assert torch.equal(encoder.rows, fresh.rows)
     assert np.abs(encoder.score(pairs) - fresh.score(pairs)).max() > 1e-4
@@ -104,7 +104,7 @@ def test_a_folder_of_sentence_transformers_is_trained_on(tmp_path, backbone):
     run = run_job(tmp_path, backbone, *words, "training.duration=2 steps")
     assert CrossEncoder.load(run).answers == (5, 6)
     with pytest.raises(UserError, match=r"model\.true_answer: .* is a reranker, and has its own"):
-        RerankerModule.check_start(typed_job("suite=none", *words, "model.true_answer=a"))
+        RerankerModule.check_start(typed_job("benchmark=none", *words, "model.true_answer=a"))
 
 
 def test_it_reranks_for_a_server(run, encoder_folder):
@@ -131,7 +131,7 @@ def test_it_reranks_for_a_server(run, encoder_folder):
 )
 def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
     with pytest.raises(UserError, match=message):
-        match_losses(typed_job("suite=none", "model=reranker", *words))
+        match_losses(typed_job("benchmark=none", "model=reranker", *words))
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,11 @@ def test_other_models_do_not_go_on_from_it(run, tiny_backbone):
     from lightning_modules.crossencoder import CrossEncoderModule
 
     with pytest.raises(UserError, match=r"scores by its answer; type model=reranker"):
-        CrossEncoderModule.check_start(typed_job("suite=none", "model=crossencoder", f"init_from={run}"))
+        CrossEncoderModule.check_start(typed_job("benchmark=none", "model=crossencoder", f"init_from={run}"))
     with pytest.raises(UserError, match=r"CrossEncoder\.load"):
-        BiEncoder.load_encoder(typed_job("suite=none", f"init_from={run}"))
-    job = typed_job("suite=none", "model=reranker", f"backbone.path={tiny_backbone}", "backbone=random_small")
+        BiEncoder.load_encoder(typed_job("benchmark=none", f"init_from={run}"))
+    job = typed_job(
+        "benchmark=none", "model=reranker", f"backbone.path={tiny_backbone}", "backbone=random_small"
+    )
     with pytest.raises(UserError, match="bert is no language model"):
         RerankerModule.load_encoder(job)

@@ -14,7 +14,7 @@ NLI, QMC = "dataset.demo_nli.learning", "dataset.demo_qmc.learning"
 
 
 def job_of(*words):
-    return typed_job("suite=none", "debug_rows=40", *words)
+    return typed_job("benchmark=none", "debug_rows=40", *words)
 
 
 @pytest.fixture

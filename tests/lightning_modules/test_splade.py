@@ -37,7 +37,7 @@ def test_a_run_learns_and_its_encoder_gives_what_its_result_says(run, tmp_path, 
     further = run_job(tmp_path, tiny_backbone, *words)
     assert weights(further) != weights(run)
     with pytest.raises(UserError, match=r"model\.pooling: .* was trained with max; leave it out"):
-        Splade.load_encoder(typed_job("suite=none", *words, "model.pooling=sum"))
+        Splade.load_encoder(typed_job("benchmark=none", *words, "model.pooling=sum"))
 
 
 def test_the_loss_is_that_of_the_job_and_both_regularisers(tiny_backbone):
@@ -109,14 +109,14 @@ def test_negatives_are_mined_with_sparse_vectors(run, tmp_path, capsys):
 )
 def test_losses_and_choices_that_do_not_suit_are_refused(words, message):
     with pytest.raises(UserError, match=message):
-        match_losses(typed_job("suite=none", "model=splade", *words))
+        match_losses(typed_job("benchmark=none", "model=splade", *words))
 
 
 @pytest.mark.slow
 def test_numbers_of_losses_are_those_for_dot_products():
     for loss in ("info_nce", "info_nce_own", "cosent", "list_kl", "margin_mse"):
-        assert typed_job("suite=none", "model=splade", f"loss={loss}").loss["temperature"] == 1
-        assert typed_job("suite=none", "model=colbert", f"loss={loss}").loss["temperature"] < 0.1
+        assert typed_job("benchmark=none", "model=splade", f"loss={loss}").loss["temperature"] == 1
+        assert typed_job("benchmark=none", "model=colbert", f"loss={loss}").loss["temperature"] < 0.1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.merging.merge import Recipe, chosen_weights
 from juzhen.merging.runs import merge_runs
 
-QUICK = ("training.duration=2 steps", "suite=demo", "debug_rows=24")
+QUICK = ("training.duration=2 steps", "benchmark=demo", "debug_rows=24")
 
 
 @pytest.fixture(scope="module")

@@ -276,7 +276,7 @@ def test_a_job_learns_from_what_the_verb_has_mined(
         f"hydra.searchpath=[file://{out.parent}/conf]",
         "dataset=[of_tests_qmc_hard]",
         f"data_dir={tmp_path}",
-        "suite=demo",
+        "benchmark=demo",
         "loss=info_nce",
         "evaluation.splits=[dev]",
         "training.duration=2 steps",

@@ -96,7 +96,7 @@ def test_a_result_of_a_stranger_runs_nothing(place, trap, tmp_path, tiny_lexical
 
 @pytest.fixture(scope="module")
 def lexical_run(tmp_path_factory, tiny_backbone):
-    words = ("model=lexical", "dataset=[]", "suite=demo", "debug_rows=8")
+    words = ("model=lexical", "dataset=[]", "benchmark=demo", "debug_rows=8")
     return run_job(tmp_path_factory.mktemp("runs"), tiny_backbone, *words)
 
 

@@ -162,7 +162,7 @@ def test_what_goes_to_wandb_holds_no_secret(tmp_path, monkeypatch):
 )
 @pytest.mark.sampled(3)
 def test_the_program_refuses_it_and_leaves_it_nowhere(tmp_path, project_root, word):
-    words = ("dataset=[demo_sts]", "suite=none", "debug=fast", word)
+    words = ("dataset=[demo_sts]", "benchmark=none", "debug=fast", word)
     done = python(project_root / "train.py", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert TOKEN not in done.stdout + done.stderr

@@ -157,7 +157,7 @@ def test_with_a_key_the_workspace_is_saved_and_its_address_shown(tmp_path, make_
 def test_the_cells_of_a_sweep_share_a_group_unless_another_was_typed(tmp_path):
     def group_of_run(*words):
         folder = tmp_path / str(len(words))
-        cells = ["model=lexical", "dataset=[]", "suite=demo", "debug_rows=24", "logger=csv"]
+        cells = ["model=lexical", "dataset=[]", "benchmark=demo", "debug_rows=24", "logger=csv"]
         cells += [f"output_dir={folder}"]
         done = python("train.py", "-m", *cells, *words, timeout=200)
         assert done.returncode == 0, done.stderr

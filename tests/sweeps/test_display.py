@@ -53,9 +53,9 @@ def test_in_a_pipe_each_change_is_a_line(tmp_path):
 
 def test_a_cell_is_called_by_what_the_others_lack():
     cells = [
-        SweepCell("runs/a", ("loss=cosent", "seed=0", "suite=none")),
-        SweepCell("runs/b", ("loss=cosine", "seed=0", "suite=none")),
-        SweepCell("runs/c", ("loss=cosine", "seed=1", "suite=none", "name=" + "x" * 70)),
+        SweepCell("runs/a", ("loss=cosent", "seed=0", "benchmark=none")),
+        SweepCell("runs/b", ("loss=cosine", "seed=0", "benchmark=none")),
+        SweepCell("runs/c", ("loss=cosine", "seed=1", "benchmark=none", "name=" + "x" * 70)),
     ]
     assert cell_labels(cells[:2]) == {"a": "loss=cosent", "b": "loss=cosine"}
     assert cell_labels(cells)["c"] == "c"  # too long

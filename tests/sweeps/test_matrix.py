@@ -178,7 +178,7 @@ def test_namesakes_are_told_apart_by_what_differs(make_result):
     assert labels([cosent, longer]) == ["a", "b"]
     assert labels([cosent, cosine]) == ["a, cosent", "a, cosine"]
     assert labels([cosent, by_kind]) == ["a, by_kind", "a, cosent"]
-    dataset = {"a": {"name": "a", "kind": "scored_pair", "view": None}}
+    dataset = {"a": {"name": "a", "kind": "scored_pair", "convert_to": None}}
     of_kinds = {
         "scored_pair": {"_target_": "juzhen.losses.cosine.Cosine"},
         "labelled_text": {"_target_": "losses.x.X"},

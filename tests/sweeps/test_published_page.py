@@ -118,7 +118,7 @@ def test_stages_are_those_that_a_job_would_run():
     from launch.job import history, plan_job, read_job
 
     for job in sweep_jobs("domains") + sweep_jobs("general_ways"):
-        words = [f"dataset=[{','.join(job.config['dataset'])}]", "schedule=serial", "suite=none"]
+        words = [f"dataset=[{','.join(job.config['dataset'])}]", "schedule=serial", "benchmark=none"]
         stages = job.config["schedule"]["stages"]
         words += [
             f"+schedule.stages.{name}.dataset=[{','.join(one['dataset'])}]" for name, one in stages.items()

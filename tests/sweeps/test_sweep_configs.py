@@ -33,9 +33,9 @@ def test_every_sweep_on_file_composes(name):
 
 
 def test_a_row_goes_before_the_grid_and_the_keyboard_before_both():
-    grid = ["loss=by_kind", "suite=demo", "seed=3"]
+    grid = ["loss=by_kind", "benchmark=demo", "seed=3"]
     row = ["loss=triplet", "+dataset@evaluate.csts=csts"]
-    assert with_row(grid, row, ["seed"]) == ["suite=demo", "seed=3", *row]
+    assert with_row(grid, row, ["seed"]) == ["benchmark=demo", "seed=3", *row]
     assert with_row(grid, row, ["seed", "loss"]) == [*grid, row[1]]
 
 
@@ -67,7 +67,7 @@ def test_every_row_meets_every_cell_of_the_grid():
 
 @pytest.mark.slow
 def test_one_cell_of_a_sweep_runs_without_m_when_all_that_varies_is_said():
-    words = ("loss=by_kind", "suite=zh_published", "schedule=serial")
+    words = ("loss=by_kind", "benchmark=zh_published", "schedule=serial")
     checked("sweep=domains", *words, "dataset=[simclue,lcqmc]")
     with pytest.raises(UserError, match="a sweep is several runs; add -m"):
         checked("sweep=domains", *words)
@@ -86,7 +86,7 @@ def test_the_mixed_way_and_the_two_losses_are_what_their_comments_say():
     checked("experiment=ce_then_cosent")
 
 
-MINED = ("dataset=[demo_qmc]", "suite=none", "loss=info_nce")
+MINED = ("dataset=[demo_qmc]", "benchmark=none", "loss=info_nce")
 TWO_ROWS = {"plain": "loss=cosent", "mined": "mining=dynamic callbacks.mining.depth=60"}
 
 
@@ -147,7 +147,7 @@ def test_a_run_and_a_cell_are_composed_once(monkeypatch, words):
 
     monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counting)
     with contextlib.suppress(UserError):
-        command = check_command_line([*words, "suite=none"], conf_dir=CONF)
+        command = check_command_line([*words, "benchmark=none"], conf_dir=CONF)
         loader = command.check.hydra.config_loader
         for cell in () if command.is_run else command.cells:  # as a launcher asks for it
             assert loader.load_sweep_config(command.config, list(cell.words)) is cell.config

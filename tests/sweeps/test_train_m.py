@@ -42,7 +42,7 @@ def start(output_dir: Path, *words: str) -> subprocess.Popen:
 @pytest.mark.slow
 def test_one_cell_fails_and_the_other_is_there(tmp_path, capsys):
     rows = ("+hydra.sweeper.rows.lexical='model=lexical'", "+hydra.sweeper.rows.lost='init_from=/nowhere'")
-    small = ("dataset=[]", "suite=demo", "debug_rows=24", "logger=csv", "evaluation.bootstrap_samples=0")
+    small = ("dataset=[]", "benchmark=demo", "debug_rows=24", "logger=csv", "evaluation.bootstrap_samples=0")
     words = (*rows, *small, "hydra.launcher.attempts=1", "hydra.launcher.jobs=2", f"output_dir={tmp_path}")
     sweep = start_program("train.py", "-m", *words, cwd=ROOT)
     told, _ = sweep.communicate(timeout=200)
@@ -65,7 +65,7 @@ def test_precisions_are_two_cells_and_two_rows(tmp_path, tiny_backbone):
         "backbone=random_small",
         f"backbone.path={tiny_backbone}",
         "training.duration=2 steps",
-        "suite=none",
+        "benchmark=none",
     )
     words = (*small, "dataset=[demo_sts]", "debug_rows=24", "hardware=cpu,cpu_bf16", "resume=auto")
     for _ in range(2):  # the second time both are there
@@ -130,10 +130,10 @@ def test_killed_at_random_moments_and_taken_up_it_has_the_same_results(tmp_path,
     ],
 )
 def test_a_cell_is_given_what_it_reads(words, given):
-    typed = ["dataset=[]", "suite=demo", "training.batch_size=8", *words]
+    typed = ["dataset=[]", "benchmark=demo", "training.batch_size=8", *words]
     with opened(ROOT / "conf", None) as hydra:
         register_resolvers()
         sweep = hydra.config_loader.load_configuration("train", [], RunMode.MULTIRUN)
         cell = read_cell(hydra.config_loader, sweep, typed, Groups(hydra.config_loader))
-    assert cell.words == ("dataset=[]", "suite=demo", *given)
+    assert cell.words == ("dataset=[]", "benchmark=demo", *given)
     assert check_command_line(cell.words, conf_dir=ROOT / "conf").job.run_dir == cell.job.run_dir

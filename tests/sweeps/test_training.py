@@ -23,8 +23,8 @@ def schedule(order=None, stages=None, sets=None, name="serial"):
     }
 
 
-def described(kind, *, view=None, limit=None, rows=None, **more):
-    return {"kind": kind, "view": view, "limit": limit, "rows": {"train": rows}, **more}
+def described(kind, *, convert_to=None, limit=None, rows=None, **more):
+    return {"kind": kind, "convert_to": convert_to, "limit": limit, "rows": {"train": rows}, **more}
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def learnt(make_result):
 
 PAIRS = {"simclue": described("labelled_pair")}
 RANKED = {"simclue_rank": described("triplet")}
-POSITIVE = {"simclue": described("labelled_pair", view="positive_pair")}
+POSITIVE = {"simclue": described("labelled_pair", convert_to="positive_pair")}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_kind_that_was_read_counts_where_the_result_says_it(learnt):
 
 def test_stages_in_order_and_the_sets_of_a_stage_by_name(learnt):
     dataset = {
-        "nli": described("nli_pair", view="positive_pair"),
+        "nli": described("nli_pair", convert_to="positive_pair"),
         "paraphrases": described("positive_pair"),
         "csts": described("scored_pair"),
     }
@@ -145,7 +145,7 @@ LAYOUTS = {
         (described("labelled_pair", rows=100), {"rows": 90}, ["90 of 100 rows"]),
         (described("labelled_pair", limit=15000), {"rows": 15000}, ["at most 15,000 rows"]),
         (
-            described("labelled_pair", rows=100, limit=7, view="positive_pair"),
+            described("labelled_pair", rows=100, limit=7, convert_to="positive_pair"),
             {"rows": 7},
             ["at most 7 rows"],
         ),
@@ -160,7 +160,7 @@ LAYOUTS = {
 def test_less_than_the_name_of_a_set_says(learnt, described_as, data, told):
     result = learnt(["a"], {"a": described_as})
     if data is not None:
-        result.data["train/a"] = data | {"kind": described_as["view"] or described_as["kind"]}
+        result.data["train/a"] = data | {"kind": described_as["convert_to"] or described_as["kind"]}
     assert stand_ins(result) == [f"a: {one}" for one in told]
 
 

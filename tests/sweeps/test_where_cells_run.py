@@ -261,7 +261,7 @@ def test_every_launcher_runs_two_cells(launcher, tmp_path):
         pytest.importorskip(LAUNCHERS[launcher])
     done = python(
         *("train.py", "-m", f"hydra/launcher={launcher}", *WORDS.get(launcher, [])),
-        *("model=lexical", "dataset=[]", "suite=demo", "debug_rows=24", "seed=1,2", "logger=csv"),
+        *("model=lexical", "dataset=[]", "benchmark=demo", "debug_rows=24", "seed=1,2", "logger=csv"),
         *("evaluation.bootstrap_samples=0", "hardware.threads=1", f"output_dir={tmp_path}"),
     )
     assert done.returncode == 0, done.stdout + done.stderr

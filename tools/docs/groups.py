@@ -16,7 +16,7 @@ GROUPS = {
     "model": "What is trained, and how it reads sentences.",
     "loss": "What is minimised. [Losses and models](../losses.md) compares them and says which model takes which.",
     "dataset": "What is trained on, and what a suite evaluates on. `dataset=[csts,afqmc]` takes several.",
-    "suite": "Sets that a run is evaluated on besides those that it is trained on.",
+    "benchmark": "Sets that a run is evaluated on besides those that it is trained on.",
     "backbone": "The pretrained transformer. Its keys: [backbone](keys.md#backbone).",
     "adapter": "A few matrices that learn beside frozen weights ([adapters](../guides/adapters.md)); `null`: none.",
     "schedule": "In which order, and in which shares, sets are learnt from. Keys: [schedule](keys.md#schedule).",
