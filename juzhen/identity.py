@@ -624,7 +624,8 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
         settings |= without_paths(_schedule_of_row(config["schedule"], result.stage, seen))
         settings["callbacks"] = _callbacks(config.get("callbacks") or {})
-    return Identity(trained_on, tuple(sorted(_flatten(settings).items())), backbone, tuple(unread(job)))
+    flat = _flatten(with_old_keys(settings))
+    return Identity(trained_on, tuple(sorted(flat.items())), backbone, tuple(unread(job)))
 
 
 def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
