@@ -284,13 +284,10 @@ NOT_PART_OF_THE_RUN = (
     "hydra", "name", "hardware", "callbacks", "logger", "data_dir", "cache_dir", "output_dir", "run_dir", "resume",
     "trial", "sweep_row",
 )  # fmt: skip
-"""Top-level keys that change speed, places or messages, but not what is computed; of callbacks, those that decide
-weights are told apart.
+"""Top-level keys that change speed, places or messages, not the numbers. Callbacks that decide weights count.
 
-Of `hardware` two values count all the same: its precision, since bf16 products are other numbers, not the same ones
-sooner, and compiling, which has another dropout learnt from. The accelerator, devices, threads and micro-batches
-change how sums are rounded and which numbers dropout draws, as another machine or another seed would, but not what is
-computed.
+Two values of `hardware` count, too: the precision and compiling, which has another dropout. The accelerator, devices,
+threads and micro-batches change rounding and the draws of dropout, as another machine or another seed would.
 """
 
 
@@ -312,12 +309,9 @@ def without_paths(settings: Any) -> Any:
 
 
 def deciding_callbacks(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that say of themselves that they decide the weights: they are part of what a run is. {} by default."""
-    return {
-        name: without_paths(node)
-        for name, node in chosen.items()
-        if isinstance(node, Mapping) and node.get("decides_weights")
-    }
+    """The callbacks that decide the weights. {} by default."""
+    nodes = {name: node for name, node in chosen.items() if isinstance(node, Mapping)}
+    return {name: without_paths(node) for name, node in nodes.items() if node.get("decides_weights")}
 
 
 def deciding_optimizer(optimizer: Mapping[str, Any]) -> dict[str, Any]:
@@ -549,7 +543,6 @@ WEIGHTS_ONLY = ("backbone", "init_from")
 DESCRIPTIONS = ("about", "license", "origin", "rows")
 """Keys of a data set that say something about it, or check it, and change no row."""
 
-
 CHOICE = ("validate_every", "patience", "monitor")
 """Keys of training that say when validations choose weights: they mean nothing where the last ones are taken."""
 
@@ -624,8 +617,8 @@ def identify(result: Result, *, before_training: bool) -> Identity:
         settings["loss"] = _losses_in_use(settings.get("loss") or {}, settings["dataset"])
         settings |= without_paths(_schedule_of_row(config["schedule"], result.stage, seen))
         settings["callbacks"] = _callbacks(config.get("callbacks") or {})
-    flat = _flatten(with_old_keys(settings))
-    return Identity(trained_on, tuple(sorted(flat.items())), backbone, tuple(unread(job)))
+    flat = tuple(sorted(_flatten(with_old_keys(settings)).items()))
+    return Identity(trained_on, flat, backbone, tuple(unread(job)))
 
 
 def _arithmetic(config: Mapping[str, Any]) -> dict[str, Any]:
