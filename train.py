@@ -69,7 +69,7 @@ def first_look(job: "JobConfig") -> None:
 
     from juzhen.core.machine import require_accelerator
     from juzhen.data.loading import look_at_data
-    from juzhen.encoders.preflight import look_at_encoder
+    from juzhen.encoders.preflight import check_encoder_files
     from juzhen.models import settings_of
     from launch.job import plan_job
     from lightning_modules.chosen_losses import chosen_losses
@@ -79,7 +79,7 @@ def first_look(job: "JobConfig") -> None:
     if model.trains:
         for plan in plan_job(job):
             chosen_losses(plan.job)
-        look_at_encoder(job.backbone, start=job.init_from)
+        check_encoder_files(job.backbone, start=job.init_from)
     look_at_data(job if model.trains else replace(job, dataset={}), unscored=model.unscored)
 
 

@@ -35,7 +35,7 @@ from juzhen.data.leaks import SeenRows
 from juzhen.data.loading import JobData
 from juzhen.encoders.base_weights import parameter_counts
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
-from juzhen.encoders.truncation import Cut
+from juzhen.encoders.truncation import TruncationStats
 from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import (
     cut_in_evaluation,
@@ -129,7 +129,7 @@ class StageRun:
             untrained = module.scores
         training: dict[str, Any] = {}
         step: int | None = None
-        for line in getattr(module.encoder, "remarks", ()) if stage.index == 0 else ():
+        for line in getattr(module.encoder, "load_warnings", ()) if stage.index == 0 else ():
             _say(f"backbone: {line}", trainer)
         cut = cut_in_training(module.encoder, module.collate, data.train)
         _say(cut_line(cut, "training"), trainer)
@@ -212,7 +212,7 @@ class StageRun:
         self,
         untrained: dict[str, Score],
         training: dict[str, Any],
-        cut: Mapping[str, Cut],
+        cut: Mapping[str, TruncationStats],
         unknown: Mapping[str, Unknown],
     ) -> None:
         """Tells everything measured in the stage that was just tested; `training` as `describe_training` gives it."""

@@ -24,7 +24,7 @@ from juzhen.core.row_scores import SetRows
 from juzhen.data.leaks import Seen
 from juzhen.data.probe import TransferTask
 from juzhen.encoders.backbone import has_dropout
-from juzhen.encoders.base_weights import beside_adapters
+from juzhen.encoders.base_weights import frozen_names
 from juzhen.evaluation.plan import EvaluationPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
 from juzhen.families.registry import family_of
@@ -290,7 +290,7 @@ class SentenceModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Weights that are frozen beside an adapter are left out: they lie in the files of its base."""
-        for name in beside_adapters(self):
+        for name in frozen_names(self):
             checkpoint["state_dict"].pop(name, None)
         checkpoint["micro_batch_tokens"] = (
             getattr(self.encoder, "inner", self.encoder).micro_batch_tokens or 0
@@ -298,7 +298,7 @@ class SentenceModule(pl.LightningModule):
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As torch's; what `on_save_checkpoint` leaves out stays as it is."""
-        beside = beside_adapters(self)
+        beside = frozen_names(self)
         report = super().load_state_dict(state, strict=strict and not beside, assign=assign)
         missing = {*report.missing_keys} - beside
         if strict and (missing or report.unexpected_keys):

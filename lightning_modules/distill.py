@@ -18,10 +18,10 @@ from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.components import embedding_size
 from juzhen.encoders.embedding_cache import EmbeddingCache, Vectors
-from juzhen.encoders.preflight import look_at_encoder
+from juzhen.encoders.preflight import check_encoder_files
 from juzhen.encoders.projection import Projection
 from juzhen.encoders.resolve_path import encoder_source, has_score_head
-from juzhen.encoders.teacher_cache import GuidedCollator, KeptVectors, Targets, TaughtCollator
+from juzhen.encoders.teacher_cache import GuidedCollator, Targets, TaughtCollator, TeacherEmbeddingCache
 from juzhen.models.distill import (
     DistillModuleSettings,
     DistillTranslationsSettings,
@@ -47,7 +47,7 @@ class Taught(BiEncoder):
     def __init__(self, **shared: Any) -> None:
         super().__init__(**shared)
         self._own = self.settings(self.job)
-        self._kept: KeptVectors | None = None
+        self._kept: TeacherEmbeddingCache | None = None
 
     @classmethod
     def check(cls, job: JobConfig, matches: Mapping[str, Match]) -> None:
@@ -71,7 +71,7 @@ class Taught(BiEncoder):
         teacher = BackboneConfig(
             path=encoder_source(settings.teacher), revision=settings.teacher_revision, initialize="pretrained"
         )
-        look_at_encoder(teacher)
+        check_encoder_files(teacher)
 
     def prepare_data(self) -> None:
         """The first process of each node has the teacher encode what it has not encoded before."""
@@ -100,12 +100,12 @@ class Taught(BiEncoder):
         sets = self.trainer.datamodule.train.values()
         return [(examples, np.unique(self.collate.read(examples))) for examples in sets]
 
-    def _vectors(self) -> KeptVectors:
+    def _vectors(self) -> TeacherEmbeddingCache:
         if self._kept is None:
             teacher = SentenceEncoder.load(self._own.teacher, revision=self._own.teacher_revision)
             if self._own.teacher_prompt is not None:
                 teacher = teacher.with_prompt(prompt=self._own.teacher_prompt)
-            self._kept = KeptVectors(
+            self._kept = TeacherEmbeddingCache(
                 teacher.to(self.trainer.strategy.root_device),
                 EmbeddingCache(self.job.cache_dir),
                 precision=self.job.hardware.precision,

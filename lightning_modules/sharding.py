@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from conf.job import JobConfig
 from juzhen.core.errors import UserError
-from juzhen.encoders.base_weights import beside_adapters
+from juzhen.encoders.base_weights import frozen_names
 from juzhen.training.optimizer import layer_of
 
 STEPS = ("training_step", "validation_step", "test_step")
@@ -80,7 +80,7 @@ def shard(module: pl.LightningModule) -> None:
         register_fsdp_forward_method(module, step)
     inner = getattr(module.encoder, "inner", module.encoder)
     vars(inner)["most_pieces"] = lambda count: most_of_all(count, module.device)
-    module.strict_loading = not beside_adapters(module)
+    module.strict_loading = not frozen_names(module)
 
 
 def most_of_all(count: int, device: torch.device) -> int:

@@ -18,7 +18,7 @@ from juzhen.data.spec import configured_set
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.truncation import cut_sentences
+from juzhen.encoders.truncation import truncated_sentences
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.run import Pass
@@ -307,9 +307,9 @@ def test_texts_that_a_longer_prompt_cuts_are_counted(tiny_backbone):
     encoder = tiny_encoder(tiny_backbone, prompts=PROMPTS, default_prompt_name="query", max_length=12)
     texts = {"anchor": ["今天天气很好"], "positive": ["今天天气很好"]}
     rows = Examples.from_texts("some", "train", kind=Kind.POSITIVE_PAIR, texts=texts)
-    assert [cut_sentences(encoder, replace(rows, symmetric=one)).cut for one in READ] == [0, 1, 0]
+    assert [truncated_sentences(encoder, replace(rows, symmetric=one)).cut for one in READ] == [0, 1, 0]
     ((table, _),) = EmbeddingEvaluator(encoder).plan([ranking()]).tables()
-    assert cut_sentences(encoder, table).looked_at == len(QUERIES) + len(CORPUS)
+    assert truncated_sentences(encoder, table).looked_at == len(QUERIES) + len(CORPUS)
 
 
 def test_keys_know_it_where_a_set_says_it_and_only_there(tiny_backbone):

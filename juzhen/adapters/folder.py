@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from juzhen.adapters.injected import hold, inject, merge_layers, require_peft
+from juzhen.adapters.injection import hold, inject, merge_layers, require_peft
 from juzhen.adapters.settings import MERGE, read_adapter_settings
 from juzhen.core.atomic_write import write_json
 from juzhen.core.errors import UserError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from juzhen.core.lazy_names import lazily
 
 if TYPE_CHECKING:
-    from juzhen.backends.opening import Deferred, open_backend, require_packages
+    from juzhen.backends.torch_backend import Deferred, open_backend, require_packages
 
 __all__ = ["Deferred", "open_backend", "require_packages"]
 
-__getattr__ = lazily(__name__, dict.fromkeys(__all__, "opening"))
+__getattr__ = lazily(__name__, dict.fromkeys(__all__, "torch_backend"))

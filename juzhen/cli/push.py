@@ -31,7 +31,7 @@ def push(
     """
     from huggingface_hub import get_token
 
-    from juzhen.encoders.base_weights import for_others
+    from juzhen.encoders.base_weights import shareable_encoder
     from juzhen.encoders.hub import file_lines, require_hub_token, upload
     from juzhen.encoders.resolve_path import encoder_folder
     from juzhen.encoders.save import write_encoder
@@ -44,7 +44,7 @@ def push(
         folder = Path(encoder)
         if not (folder / PARITY).is_file():
             folder = Path(made)
-            source = for_others(find_family(encoder).load(encoder_folder(encoder)))
+            source = shareable_encoder(find_family(encoder).load(encoder_folder(encoder)))
             write_encoder(source, folder, {"name": name.rpartition("/")[2]}, place=name)
         print("\n".join(file_lines(folder)))
         if is_tried:

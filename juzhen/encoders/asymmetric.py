@@ -16,7 +16,7 @@ from juzhen.encoders.search import Best, as_hits, check_top_k
 from juzhen.encoders.tokens import BATCH_TOKENS
 
 
-class AskingEncoder(nn.Module):
+class AsymmetricEncoder(nn.Module):
     """What an encoder can do whose `vectors` have `matrix` and `pairs`: queries of these with documents of others."""
 
     @abstractmethod

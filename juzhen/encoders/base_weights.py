@@ -94,7 +94,7 @@ def base_weights(backbone: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name.replace(".base_layer.", "."), values.detach()
 
 
-def beside_adapters(module: nn.Module) -> set[str]:
+def frozen_names(module: nn.Module) -> set[str]:
     """Names of the parameters of a module that are frozen beside an adapter."""
     return {
         f"{path}.{name}"
@@ -120,7 +120,7 @@ def merged(encoder: Any) -> Any:
     return offered("adapters", "merged")(encoder) if has_adapter(encoder.inner.backbone) else encoder
 
 
-def for_others(encoder: Any) -> Any:
+def shareable_encoder(encoder: Any) -> Any:
     """What is uploaded of an encoder: an adapter alone where its base is on the hub, else the merged weights."""
     backbone = encoder.inner.backbone
     is_here = has_adapter(backbone) and locate_folder(base_of(backbone).path) is not None
@@ -140,7 +140,7 @@ class _Holder:
 _shared: WeakValueDictionary[tuple[Any, ...], _Holder] = WeakValueDictionary()
 
 
-def sharing_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -> PreTrainedModel:
+def share_weights(key: tuple[Any, ...], load: Callable[[], PreTrainedModel]) -> PreTrainedModel:
     """A backbone with the very weights of those that were loaded under the same key and still are in use.
 
     Each has layers of its own, around the same tensors: adapters beside them do not meet.

@@ -56,7 +56,7 @@ def states_together(encoder: PooledEncoder, texts: Sequence[str]) -> list[Float[
     return [states[number] for number in tokens.inverse_permutation.tolist()]
 
 
-def prove(encoder: PooledEncoder) -> None:
+def check_batch_invariance(encoder: PooledEncoder) -> None:
     """Raises UserError for an architecture whose states of a text depend on the batch, or that reads no plain text.
 
     Architectures that tests prove in every configuration are not computed.

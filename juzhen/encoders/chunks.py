@@ -36,7 +36,7 @@ UNLIMITED = 2**30
 """Tokens that no text has."""
 
 
-class ReadsLongTexts(PooledEncoder):
+class LongTextMixin(PooledEncoder):
     """What an encoder does with texts of more tokens than `max_length`."""
 
     _chunk_overlap: int | None = None
@@ -108,7 +108,7 @@ class Passages:
         return len(self.vectors)
 
 
-class EncodesPassages(ReadsLongTexts):
+class PassageMixin(LongTextMixin):
     """An encoder that gives several vectors of a long text."""
 
     def encode_chunks(
@@ -218,7 +218,7 @@ class ChunkTable:
     shares: Float[np.ndarray, "chunks"]
 
     @classmethod
-    def of(cls, encoder: ReadsLongTexts, texts: Sequence[str]) -> "ChunkTable":
+    def of(cls, encoder: LongTextMixin, texts: Sequence[str]) -> "ChunkTable":
         """Texts of at most `max_length` tokens as they are, longer ones in chunks of that length."""
         frame, room, overlap = Wrapping.of(encoder), room_of(encoder), encoder.chunk_overlap or 0
         check_count("overlap", overlap, least=0, most=room - 1)  # a longer prompt leaves less room
@@ -240,7 +240,7 @@ class ChunkTable:
 
 
 def computed(
-    encoder: ReadsLongTexts,
+    encoder: LongTextMixin,
     texts: Sequence[str],
     compute: Callable[[Tokens], Float[np.ndarray, "batch dim"]],
     workers: Workers | None,

@@ -243,25 +243,25 @@ def _appearances(numbers: np.ndarray, sharing: Sharing) -> tuple[np.ndarray, np.
     return chosen % span, positions.reshape(numbers.shape)
 
 
-def as_asked(examples: Examples) -> Examples:
+def with_sides(examples: Examples) -> Examples:
     """The rows, whose first texts are queries and whose others are documents; as they are where sides are given."""
     return examples if examples.sides is not None else replace(examples, symmetric=False)
 
 
-class AskingCollator(SentenceCollator):
-    """A `SentenceCollator` of rows `as_asked`."""
+class AsymmetricCollator(SentenceCollator):
+    """A `SentenceCollator` of rows `with_sides`."""
 
     def token_lists(self, examples: Examples) -> TokenTable:
-        return super().token_lists(as_asked(examples))
+        return super().token_lists(with_sides(examples))
 
     def training_batch(self, examples: Examples, rows: np.ndarray, *, index: int) -> Batch:
-        return super().training_batch(as_asked(examples), rows, index=index)
+        return super().training_batch(with_sides(examples), rows, index=index)
 
     def __call__(self, examples: Examples, rows: np.ndarray) -> Batch:
-        return super().__call__(as_asked(examples), rows)
+        return super().__call__(with_sides(examples), rows)
 
     def shown(self, examples: Examples, numbers: np.ndarray, *, index: int | None) -> TokenTable:
-        return super().shown(as_asked(examples), numbers, index=index)
+        return super().shown(with_sides(examples), numbers, index=index)
 
 
 PAIR = ("anchor", "positive")

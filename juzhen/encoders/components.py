@@ -28,14 +28,14 @@ from juzhen.encoders.backbone import (
     why_padded,
 )
 from juzhen.encoders.backbone_config import AdapterConfig, BackboneConfig
-from juzhen.encoders.base_weights import remember_base, sharing_weights
+from juzhen.encoders.base_weights import remember_base, share_weights
 from juzhen.encoders.folder_settings import ROUTER, naming, read_settings
 from juzhen.encoders.layout import ROUTED, STATIC, Layout, Side
 from juzhen.encoders.preflight import (
     EncoderFiles,
+    check_adapter,
     check_vocabulary,
     find_encoder,
-    look_at_adapter,
     most_positions,
     without_added,
 )
@@ -52,7 +52,7 @@ from juzhen.encoders.resolve_path import (
 from juzhen.encoders.tokens import append_end_token, special_around
 
 
-def remarks(
+def load_warnings(
     config: BackboneConfig,
     layout: Layout,
     architecture: PretrainedConfig,
@@ -115,13 +115,13 @@ def _looked_ahead(settings: Mapping[str, Any], architecture: PretrainedConfig) -
 
 
 @dataclass
-class Parts:
+class EncoderComponents:
     """What a sentence encoder is made of.
 
     options    keywords that a PooledEncoder takes
     templates  that sentences are read through; None: there are none
     folder     where the weights and what else was learnt lie; None: the weights are random
-    remarks    lines that a user should hear once
+    load_warnings    lines that a user should hear once
     """
 
     backbone: PreTrainedModel
@@ -129,7 +129,7 @@ class Parts:
     options: dict[str, Any]
     templates: Templates | None
     folder: Path | None
-    remarks: tuple[str, ...] = ()
+    load_warnings: tuple[str, ...] = ()
 
 
 def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Tokenizer]:
@@ -144,9 +144,9 @@ def read_transformer(folder: Path, *, shown: str) -> tuple[PreTrainedModel, Toke
         return backbone, read_tokenizer(folder)
 
 
-def read_parts(
+def read_components(
     config: BackboneConfig, *, seed: int, reader: str | None = None, side: Side | None = None
-) -> Parts:
+) -> EncoderComponents:
     """The parts that `config` describes, in float32 on the CPU.
 
     seed  draws the weights under `initialize=random`; the global random state is left as it was
@@ -169,7 +169,7 @@ def read_parts(
             f"{config.path}: holds a {layout.reader}, whose states are no embeddings of sentences; load it by "
             f"{layout.reader}.load(…)"
         )
-    look_at_adapter(config, files)
+    check_adapter(config, files)
     limit_threads()
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -212,8 +212,8 @@ def read_parts(
         "prompts": layout.prompts_for(config),
     }
     folder = files.folder if config.initialize == "pretrained" else None
-    notes = remarks(config, layout, backbone.config, tokenizer, pooling=pooling)
-    return Parts(backbone, tokenizer, options, layout.templates, folder, notes)
+    notes = load_warnings(config, layout, backbone.config, tokenizer, pooling=pooling)
+    return EncoderComponents(backbone, tokenizer, options, layout.templates, folder, notes)
 
 
 def _with_adapter(
@@ -232,7 +232,7 @@ def _with_adapter(
         architecture = read_architecture(folder, dropout=dropout)
         set_attention(architecture, base.attention)
     if files.layout.templates is None:
-        backbone = sharing_weights((folder, base, dropout), load)
+        backbone = share_weights((folder, base, dropout), load)
     else:  # a token is added to the table of its own
         backbone = load()
     offered("adapters", "load")(backbone, cast(Path, files.adapter), base, folder, has_head=has_head)

@@ -21,7 +21,7 @@ from juzhen.core.lazy_names import offered
 from juzhen.core.machine import open_device
 from juzhen.encoders.backbone import DROPOUTS, read_architecture
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.encoders.components import read_parts
+from juzhen.encoders.components import read_components
 from juzhen.encoders.folder_settings import naming, read_settings, read_tensors
 from juzhen.encoders.forward import use_cheap_dropout
 from juzhen.encoders.layout import PAIRS_FILE, Layout, gives_answers, inside
@@ -98,7 +98,7 @@ def read_theirs(folder: Path, path: str, revision: str | None) -> tuple[Sentence
     config = BackboneConfig(path=path, revision=revision, initialize="pretrained")
     files = find_encoder(config)
     pooling, token_layers = _pooling_of(files, folder)
-    encoder = SentenceEncoder.of(read_parts(replace(config, pooling=pooling), seed=0))
+    encoder = SentenceEncoder.of(read_components(replace(config, pooling=pooling), seed=0))
     layers, last = _read_head(folder, files, encoder.backbone.config)
     return encoder, Head(layers, last, token_layers)
 
@@ -318,7 +318,7 @@ class CrossEncoder(PairEncoder):
             config = BackboneConfig(
                 path=path, revision=revision, initialize="pretrained", pooling=settings["pooling"]
             )
-            inner = SentenceEncoder.of(read_parts(config, seed=0))
+            inner = SentenceEncoder.of(read_components(config, seed=0))
             between = [inside(folder, name) for name in settings.get("layers", [])]
             count = settings.get("token_layers", 0)
             width = inner.backbone.config.hidden_size

@@ -49,16 +49,16 @@ class EmbeddingCache:
         self.arrays = ArrayCache(Path(folder) / "embeddings", holds="embeddings", max_bytes=MAX_BYTES)
         self.folder = self.arrays.folder
 
-    def shelf(self, encoder: PooledEncoder, variant: str, *, dtype: str = FULL) -> "Shelf":
+    def partition(self, encoder: PooledEncoder, variant: str, *, dtype: str = FULL) -> "CachePartition":
         """What is kept for the weights that `encoder` has now; `variant` is the back end and all else that counts.
 
         dtype  of the numbers on disk: FULL or HALF
         """
         name = variant if dtype == FULL else f"{variant} {dtype}"
-        return Shelf(self.arrays, encoder_digest(encoder, name), dim=encoder.dim, dtype=dtype)
+        return CachePartition(self.arrays, encoder_digest(encoder, name), dim=encoder.dim, dtype=dtype)
 
 
-class Shelf:
+class CachePartition:
     """Embeddings of one encoder, whose digest is `name`. Where nothing can be written the work goes on without."""
 
     def __init__(self, arrays: ArrayCache, name: str, *, dim: int, dtype: str = FULL) -> None:
@@ -94,7 +94,7 @@ class Shelf:
     def add(
         self, texts: Sequence[str], embeddings: Float[np.ndarray, "sentences dim"], *, needed: bool = False
     ) -> None:
-        """Keeps the embeddings of the texts for all who open this shelf later.
+        """Keeps the embeddings of the texts for all who open this partition later.
 
         needed  where that is not possible they are kept in memory, for this process
 

@@ -7,7 +7,7 @@ from typing import Any
 from juzhen.core.errors import UserError
 from juzhen.core.file_guard import LIST
 from juzhen.core.process import hub_problem
-from juzhen.encoders.base_weights import for_others
+from juzhen.encoders.base_weights import shareable_encoder
 from juzhen.encoders.save import write_encoder
 
 
@@ -22,12 +22,12 @@ def push(
     token: str | None,
     message: str,
 ) -> str:
-    """As `Shareable.push_to_hub`; facts: of its card."""
+    """As `HubMixin.push_to_hub`; facts: of its card."""
     if not dry_run:
         require_hub_token(repo_id, token)
     with tempfile.TemporaryDirectory() as folder:
         name = repo_id.rpartition("/")[2]
-        write_encoder(for_others(encoder), Path(folder), {"name": name} | facts, place=repo_id)
+        write_encoder(shareable_encoder(encoder), Path(folder), {"name": name} | facts, place=repo_id)
         if dry_run:
             print("\n".join([*file_lines(Path(folder)), f"nothing was uploaded to {repo_id}: dry_run"]))
             return ""
@@ -56,7 +56,7 @@ def file_lines(folder: Path) -> list[str]:
 def upload(
     folder: Path, repo_id: str, *, private: bool, revision: str | None, token: str | None, message: str
 ) -> str:
-    """Uploads the files of a folder; options, answer and errors as of `Shareable.push_to_hub`."""
+    """Uploads the files of a folder; options, answer and errors as of `HubMixin.push_to_hub`."""
     from huggingface_hub import HfApi
 
     hub = HfApi(token=token)

@@ -23,12 +23,12 @@ from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.chunks import UNLIMITED
 from juzhen.encoders.collate import SentenceCollator, given_tensors
 from juzhen.encoders.forward import pack
-from juzhen.encoders.peer_options import Settable, takes_peer_options
+from juzhen.encoders.peer_options import GuardedAttributesMixin, takes_peer_options
 from juzhen.encoders.projection import similarity
-from juzhen.encoders.save import Shareable
+from juzhen.encoders.save import HubMixin
 from juzhen.encoders.search import Hit, check_top_k
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import (
     BATCH_TOKENS,
     CachedTokenizer,
@@ -282,7 +282,7 @@ def pack_joint(ids: TokenTable, segments: TokenTable | None, *, max_group_tokens
     return replace(tokens, segments=torch.from_numpy(segments[order].flat().astype(np.int64)))
 
 
-class PairEncoder(Decides, Shareable, Settable):
+class PairEncoder(ThresholdMixin, HubMixin, GuardedAttributesMixin):
     """Logits of pairs of texts: one (a similarity), or one per class.
 
     inner      backbone, tokenizer and pooling of the joint input
@@ -322,8 +322,8 @@ class PairEncoder(Decides, Shareable, Settable):
         return self.inner.backbone
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        return self.inner.remarks
+    def load_warnings(self) -> tuple[str, ...]:
+        return self.inner.load_warnings
 
     @property
     def dim(self) -> int:
@@ -390,6 +390,10 @@ class PairEncoder(Decides, Shareable, Settable):
         )
         scores = similarity(torch.from_numpy(logits), self.grades).numpy()
         return scores[0] if is_one else scores
+
+    def predict(self, pairs: Iterable[tuple[str, str]] | tuple[str, str], **options: Any) -> Any:
+        """Alias of `score`. sentence-transformers puts a sigmoid over one logit, which is not applied here."""
+        return self.score(pairs, **options)
 
     def rank(
         self,

@@ -16,7 +16,7 @@ from juzhen.encoders.chunks import Passages, Wrapping, encoded, require_plain, r
 from juzhen.encoders.components import num_positions
 from juzhen.encoders.peer_options import check_count
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import cut_to, unit
+from juzhen.encoders.pooling import truncate_vectors, unit
 from juzhen.encoders.tokens import TEXTS_PER_CALL, TokenTable, batches_by_length, note_unknown, runs
 from juzhen.encoders.workers import Workers, started
 
@@ -64,7 +64,7 @@ def encode_chunks(
     backend: Any,
     strict: bool,
 ) -> Passages:
-    """As `EncodesPassages.encode_chunks`."""
+    """As `PassageMixin.encode_chunks`."""
     chosen = prompt_name is not None or prompt is not None
     encoder = given.with_prompt(prompt_name, prompt) if chosen else given
     require_chunks(encoder, chunk_tokens, overlap, late=late)
@@ -96,7 +96,7 @@ def encode_chunks(
             advance(len(rows))
     require_finite(vectors, sentences, owners=split.texts, may_be_zero=given.may_be_zero)
     if size < given.dim:
-        vectors = cut_to(vectors, size, normalize=given.normalize)
+        vectors = truncate_vectors(vectors, size, normalize=given.normalize)
     return Passages(unit(vectors) if normalize else vectors, split.texts, split.spans)
 
 

@@ -123,7 +123,6 @@ HARMLESS: Mapping[str, tuple[Any, ...]] = {
 """Option → its values that ask for what is done here anyway."""
 
 NAMES = {
-    "predict": "score(pairs)",
     "get_sentence_embedding_dimension": "dim",
     "get_embedding_dimension": "dim",
     "get_max_seq_length": "max_length",
@@ -132,7 +131,6 @@ NAMES = {
     "start_multi_process_pool": "encode(texts, workers=4)",
     "stop_multi_process_pool": "encode(texts, workers=4)",
     "similarity_pairwise": "score(firsts, seconds)",
-    "save_pretrained": "save(folder)",
     "save_to_hub": "push_to_hub(name)",
     "fit": "juzhen.fit(encoder, rows)",
 }
@@ -206,7 +204,7 @@ def _same_device(value: Any, encoder: nn.Module) -> bool:
     return asked.type == has.type and asked.index in (None, has.index)
 
 
-class Settable(nn.Module):
+class GuardedAttributesMixin(nn.Module):
     """Once `_is_finished` is set, the attributes named in `settable` can be set alone, as `check_setting` allows.
 
     A method may be replaced by a function, and a module by a module.

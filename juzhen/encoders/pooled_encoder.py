@@ -30,7 +30,7 @@ from juzhen.encoders.forward import (
     use_cheap_dropout,
     use_packed_attention,
 )
-from juzhen.encoders.peer_options import Settable, check_count, check_flag, check_tokenizer
+from juzhen.encoders.peer_options import GuardedAttributesMixin, check_count, check_flag, check_tokenizer
 from juzhen.encoders.pooling import POOLINGS, check_pooling
 from juzhen.encoders.projection import BilinearScore, OutputLayer
 from juzhen.encoders.prompts import Prompts, Templates, as_prompts
@@ -39,7 +39,7 @@ from juzhen.encoders.tokens import TEXTS_PER_CALL, TokenTable, no_garbage_collec
 BEHIND_TEMPLATES = "this encoder reads sentences through templates, before which no prompt stands"
 
 
-class Prompted(Settable):
+class Prompted(GuardedAttributesMixin):
     """What an encoder that has a tokenizer, a maximal length and templates or none knows of prompts."""
 
     tokenizer: PreTrainedTokenizerBase
@@ -178,7 +178,7 @@ class PooledEncoder(Prompted):
         self.score_head: BilinearScore | None = None
         self.licence: str | None = None
         """Of the weights that it began with, which what is trained from them is under, too."""
-        self.remarks: tuple[str, ...] = ()
+        self.load_warnings: tuple[str, ...] = ()
         """Lines that a user should hear once."""
         self.templates: Templates | None = None
         self.micro_batch_tokens: int | None = None

@@ -163,7 +163,7 @@ def unit(embeddings: Float[np.ndarray, "sentences dim"]) -> Float[np.ndarray, "s
     return embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
-def cut_to(
+def truncate_vectors(
     embeddings: Float[np.ndarray, "sentences dim"], size: int, *, normalize: bool
 ) -> Float[np.ndarray, "sentences size"]:
     """The first `size` numbers of each; brought to length 1 where `normalize`."""

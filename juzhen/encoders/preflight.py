@@ -131,7 +131,7 @@ def _beside_base(config: BackboneConfig, folder: Path, layout: Layout) -> Encode
 def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
     """What stands before every sentence of a job, as far as a configuration and files that are here say so.
 
-    start  as of `look_at_encoder`
+    start  as of `check_encoder_files`
     """
     if start is not None:
         config = BackboneConfig(path=str(encoder_folder(start)), initialize="pretrained")
@@ -145,7 +145,7 @@ def prompt_at_start(config: BackboneConfig, *, start: str | None) -> str:
 def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
     """Whether architecture and tokenizer tell two sentences apart by segments, as far as files that are here say so.
 
-    start  as of `look_at_encoder`
+    start  as of `check_encoder_files`
     """
     folder = encoder_folder(start) if start is not None else locate_folder(config.path)
     if folder is None:
@@ -157,7 +157,7 @@ def marks_segments(config: BackboneConfig, *, start: str | None) -> bool:
     return tokenizer is None or any(tokenizer.encode("a", "b").type_ids)
 
 
-def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None:
+def check_encoder_files(config: BackboneConfig, *, start: str | None = None) -> None:
     """Raises UserError for an encoder that could not be loaded, as far as its files say so. Needs no torch.
 
     start  a run, or an encoder's folder, that goes before the backbone of the configuration
@@ -173,7 +173,7 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
     layout = files.layout
     layout.prompts_for(config)
     layout.pooling_for(config.pooling)
-    look_at_adapter(config, files)
+    check_adapter(config, files)
     architecture = _architecture(layout.transformer)
     limit = most_positions(architecture)
     if config.max_length is not None and limit is not None and config.max_length > limit:
@@ -184,7 +184,7 @@ def look_at_encoder(config: BackboneConfig, *, start: str | None = None) -> None
         )
 
 
-def look_at_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
+def check_adapter(config: BackboneConfig, files: EncoderFiles) -> None:
     """Raises UserError for an adapter that could not be put beside these weights, as far as files and packages say."""
     adapter = config.adapter
     if adapter is not None or files.base is not None:

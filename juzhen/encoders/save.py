@@ -3,7 +3,7 @@
 import copy
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 import transformers
@@ -426,7 +426,7 @@ def _write_their_cross_encoder(encoder: Any, folder: Path, modules: Modules) -> 
     _write_modules(encoder.inner, folder, modules | {path: head.config() | names}, settings)
 
 
-class Shareable(PeerNames):
+class HubMixin(PeerNames):
     """What can be saved and uploaded."""
 
     def save(self, folder: str | Path, *, card: dict[str, Any] | None = None) -> Path:
@@ -437,6 +437,15 @@ class Shareable(PeerNames):
         A folder that was written so, and not changed since, is replaced. Raises UserError for any other.
         """
         return save_encoder(self, folder, card=self._fitted() | (card or {}))
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path, **options: Any) -> Self:
+        """Alias of `load`, the name in transformers."""
+        return cls.load(source, **options)  # type: ignore[attr-defined, no-any-return]
+
+    def save_pretrained(self, folder: str | Path, **options: Any) -> Path:
+        """Alias of `save`, the name in sentence-transformers."""
+        return self.save(folder, **options)
 
     def _fitted(self) -> dict[str, Any]:
         """Thresholds that `juzhen.fit` found for these weights, as facts of a card."""

@@ -20,17 +20,17 @@ from juzhen.core.progress import progress_bar
 from juzhen.encoders.backbone import other_layers, require_growing
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, remember_layers
-from juzhen.encoders.batch_invariance import prove
-from juzhen.encoders.chunks import EncodesPassages, LongTexts, computed, note_truncated
-from juzhen.encoders.components import Parts, read_parts
+from juzhen.encoders.batch_invariance import check_batch_invariance
+from juzhen.encoders.chunks import LongTexts, PassageMixin, computed, note_truncated
+from juzhen.encoders.components import EncoderComponents, read_components
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.peer_options import takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import cut_to, pair_scores, sides, unit
+from juzhen.encoders.pooling import pair_scores, sides, truncate_vectors, unit
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.prompts import TEMPLATES, Templates, refuse_prompt
 from juzhen.encoders.resolve_path import encoder_folder, encoder_source, scores_pairs
-from juzhen.encoders.save import Shareable, licence_of
+from juzhen.encoders.save import HubMixin, licence_of
 from juzhen.encoders.search import (
     ApproximateIndex,
     Hit,
@@ -41,7 +41,7 @@ from juzhen.encoders.search import (
     in_order,
 )
 from juzhen.encoders.template_encoder import TemplateEncoder
-from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.encoders.workers import Workers, started
 
@@ -89,7 +89,7 @@ class Options(TypedDict, total=False):
     strict: bool
 
 
-class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
+class SentenceEncoder(ThresholdMixin, HubMixin, PassageMixin, PooledEncoder):
     """Texts to embeddings.
 
     As a module it gives embeddings with gradients: `encoder(encoder.collate(encoder.tokenize(texts)))`.
@@ -118,7 +118,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         """
         target = open_device(device)
         config = BackboneConfig(path=encoder_source(source), revision=revision, initialize="pretrained")
-        parts = read_parts(config, seed=0)
+        parts = read_components(config, seed=0)
         if parts.folder is not None and scores_pairs(parts.folder):
             raise UserError(
                 f"{source}: holds a cross-encoder, which scores pairs and has no embeddings: CrossEncoder.load(…); "
@@ -134,16 +134,16 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         return encoder.to(target).eval()
 
     @staticmethod
-    def of(parts: Parts) -> "SentenceEncoder":
+    def of(parts: EncoderComponents) -> "SentenceEncoder":
         """The encoder that is made of `parts`; a PromptEncoder where they hold templates."""
         encoder = SentenceEncoder(parts.backbone, parts.tokenizer, **parts.options)
-        prove(encoder)
+        check_batch_invariance(encoder)
         if parts.templates is not None:
             encoder = PromptEncoder.around(encoder, parts.templates)
         if parts.folder is not None:
             encoder.licence = licence_of(parts.folder)
             encoder.score_head = BilinearScore.load(parts.folder, dim=encoder.dim)
-        encoder.remarks, encoder._is_finished = parts.remarks, True
+        encoder.load_warnings, encoder._is_finished = parts.load_warnings, True
         encoder._is_loaded_from(parts.folder)
         return encoder
 
@@ -219,7 +219,7 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
                 list(distinct), backend, processes, cache, batch_tokens=batch_tokens, progress=show_progress
             )
         if size < self.dim:
-            vectors = cut_to(vectors, size, normalize=self.normalize)
+            vectors = truncate_vectors(vectors, size, normalize=self.normalize)
         if normalize:
             vectors = unit(vectors)
         vectors = vectors[positions[0]] if is_one else vectors[positions]
@@ -372,14 +372,14 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
         if workers is not None:
             workers.check(self)
         name, compute = (BY_ITSELF, self.infer) if backend is None else (backend.name, backend.encode)
-        shelf = None if cache is None else cache.shelf(self, name)
+        partition = None if cache is None else cache.partition(self, name)
         embeddings = np.empty((len(sentences), self.dim), dtype=np.float32)
-        pending = np.arange(len(sentences)) if shelf is None else shelf.fill(sentences, embeddings)
+        pending = np.arange(len(sentences)) if partition is None else partition.fill(sentences, embeddings)
         if len(pending) < len(sentences):
             known = np.setdiff1d(np.arange(len(sentences)), pending, assume_unique=True)
             note_truncated(self, [sentences[row] for row in known])
         # What is kept is kept in portions, so that a run that ends early has not worked in vain.
-        size = max(len(pending), 1) if shelf is None else PORTION
+        size = max(len(pending), 1) if partition is None else PORTION
         with progress_bar("encoding sentences", len(pending), shown=progress) as advance:
             for start in range(0, len(pending), size):
                 rows = pending[start : start + size]
@@ -387,8 +387,8 @@ class SentenceEncoder(Decides, Shareable, EncodesPassages, PooledEncoder):
                 embeddings[rows] = computed(
                     self, chosen, compute, workers, batch_tokens=batch_tokens, advance=advance
                 )
-                if shelf is not None:
-                    shelf.add(chosen, embeddings[rows])
+                if partition is not None:
+                    partition.add(chosen, embeddings[rows])
         return embeddings
 
 
@@ -422,11 +422,11 @@ def load_backbone(config: BackboneConfig, *, seed: int, reader: str | None = Non
     """The sentence encoder that `config` describes, in float32 on the CPU, in training mode.
 
     seed  draws what is new: weights under `initialize=random`, added layers, an adapter
-    reader  as of `read_parts`
+    reader  as of `read_components`
 
-    What the configuration leaves open, and errors: as `juzhen.encoders.components.read_parts`.
+    What the configuration leaves open, and errors: as `juzhen.encoders.components.read_components`.
     """
-    encoder = SentenceEncoder.of(read_parts(config, seed=seed, reader=reader)).train()
+    encoder = SentenceEncoder.of(read_components(config, seed=seed, reader=reader)).train()
     if config.layers is not None:
         encoder = with_layers(encoder, config.layers, seed=seed)
     if config.adapter is not None:

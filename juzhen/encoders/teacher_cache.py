@@ -24,7 +24,7 @@ PORTION = 8 * CALL
 """Texts that are encoded before their vectors are written: a minute of a small encoder on one core."""
 
 
-class KeptVectors:
+class TeacherEmbeddingCache:
     """What an encoder gives for texts, in half precision on disk, for all who ask for the same weights.
 
     precision  in which the encoder runs, as `hardware.precision` says it; vectors of each are kept apart
@@ -34,7 +34,7 @@ class KeptVectors:
         self._encoder = encoder
         self._precision = precision
         variant = "torch" if precision == "32-true" else f"torch {precision}"
-        self._shelf = cache.shelf(encoder, variant, dtype=HALF)
+        self._partition = cache.partition(encoder, variant, dtype=HALF)
 
     @reported()
     def fill(self, texts: Sequence[str], *, progress: bool | None) -> None:
@@ -44,7 +44,7 @@ class KeptVectors:
         portions. Raises UserError for vectors that half precision cannot hold.
         """
         distinct = list(dict.fromkeys(texts))
-        pending = [distinct[row] for row in np.flatnonzero(self._shelf.find(distinct).places < 0)]
+        pending = [distinct[row] for row in np.flatnonzero(self._partition.find(distinct).places < 0)]
         pending.sort(key=len, reverse=True)
         device = self._encoder.device.type
         half = torch.float16 if self._precision == "16-mixed" else torch.bfloat16
@@ -60,15 +60,15 @@ class KeptVectors:
                 vectors = np.concatenate(parts)
                 if not np.abs(vectors).max() <= np.finfo(np.float16).max:
                     raise UserError("the teacher gives numbers that are not finite in half precision")
-                self._shelf.add(portion, vectors, needed=True)
+                self._partition.add(portion, vectors, needed=True)
 
     def find(self, sentences: Sequence[str], numbers: Int[np.ndarray, "some"]) -> Vectors:
         """The vectors of the sentences with these numbers. Raises UserError where one is not there."""
-        vectors = self._shelf.find(sentences[number] for number in numbers)
+        vectors = self._partition.find(sentences[number] for number in numbers)
         if (vectors.places < 0).any():
             raise UserError(
-                f"{self._shelf.name}: {int((vectors.places < 0).sum()):,} of {len(numbers):,} vectors of the teacher "
-                "are not there, and could not be written; choose a cache_dir with room"
+                f"{self._partition.name}: {int((vectors.places < 0).sum()):,} of {len(numbers):,} embeddings of the "
+                "teacher are missing, because they could not be written. Choose a cache_dir with room."
             )
         positions = np.full(len(sentences), -1)
         positions[numbers] = vectors.places

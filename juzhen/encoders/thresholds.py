@@ -60,7 +60,7 @@ def _read(folder: Path) -> tuple[str | None, dict[str, float | None]]:
     return content["default"], content["sets"]
 
 
-class Decides(nn.Module):
+class ThresholdMixin(nn.Module):
     """What an encoder with a `score` can decide."""
 
     _loaded: tuple[Path | None, int] | None = None

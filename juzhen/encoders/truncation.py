@@ -18,7 +18,7 @@ SAMPLED = 1000
 
 
 @dataclass(frozen=True)
-class Cut:
+class TruncationStats:
     """How many of some texts are cut.
 
     unit  texts, or pairs where two are read as one input
@@ -37,7 +37,7 @@ class Cut:
         return f"{self.cut:,} of {self.looked_at:,} {self.unit} ({percent(self.cut, self.looked_at)})"
 
 
-def cut_texts(
+def find_truncated(
     encoder: PooledEncoder, texts: Sequence[str], lengths: np.ndarray | None = None
 ) -> Bool[np.ndarray, "texts"]:
     """Which texts have more tokens than the encoder reads.
@@ -47,7 +47,9 @@ def cut_texts(
     return lost_tokens(encoder, texts, lengths) > 0
 
 
-def cut_sentences(encoder: PooledEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+def truncated_sentences(
+    encoder: PooledEncoder, examples: Examples, lengths: np.ndarray | None = None
+) -> TruncationStats:
     """How many distinct texts of the rows are cut, of running text in a sample.
 
     lengths  tokens of each sentence of the table as the encoder reads it alone; None: not known
@@ -56,28 +58,34 @@ def cut_sentences(encoder: PooledEncoder, examples: Examples, lengths: np.ndarra
     if isinstance(examples.sentences, TextTable):
         rows = np.unique(np.linspace(0, len(examples) - 1, min(SAMPLED, len(examples))).astype(np.int64))
         texts = [examples.sentences[int(row)] for row in columns[0][rows]]
-        return Cut(len(texts), int(cut_texts(encoder, texts).sum()), encoder.max_length)
+        return TruncationStats(len(texts), int(find_truncated(encoder, texts).sum()), encoder.max_length)
     sides, numbers = encoder.sides[examples.read_as(slice(None))], np.stack(columns)
     is_cut = np.zeros(len(examples.sentences), dtype=bool)
     for side in np.unique(sides).tolist():
         used = np.unique(numbers[sides == side])
         texts = [examples.sentences[number] for number in used.tolist()]
-        is_cut[used] |= cut_texts(encoder.reading(side), texts, None if lengths is None else lengths[used])
-    return Cut(len(np.unique(numbers)), int(is_cut.sum()), encoder.max_length)
+        is_cut[used] |= find_truncated(
+            encoder.reading(side), texts, None if lengths is None else lengths[used]
+        )
+    return TruncationStats(len(np.unique(numbers)), int(is_cut.sum()), encoder.max_length)
 
 
-def cut_pairs(encoder: PairEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+def truncated_pairs(
+    encoder: PairEncoder, examples: Examples, lengths: np.ndarray | None = None
+) -> TruncationStats:
     """How many pairs are cut. A sentence that was cut alone fills all the room, and the other one does not fit in.
 
-    lengths  as of `cut_sentences`
+    lengths  as of `truncated_sentences`
     """
     if lengths is None:
         lengths = encoder.inner.tokenize(examples.sentences).lengths
     first, second, *_ = (lengths[numbers] for numbers in examples.columns.values())
-    return Cut(len(first), int(encoder.is_cut(first, second).sum()), encoder.inner.max_length, unit="pairs")
+    return TruncationStats(
+        len(first), int(encoder.is_cut(first, second).sum()), encoder.inner.max_length, unit="pairs"
+    )
 
 
-def cut_asked_pairs(encoder: PairEncoder, examples: Examples) -> Cut:
+def truncated_query_pairs(encoder: PairEncoder, examples: Examples) -> TruncationStats:
     """The same where each text is read by its side: all pairs of a query and a document in a row."""
     first, *further = examples.columns.values()
     used, positions = np.unique(np.concatenate(further), return_inverse=True)
@@ -86,4 +94,4 @@ def cut_asked_pairs(encoder: PairEncoder, examples: Examples) -> Cut:
     sides = encoder.tables(*texts)
     asked = np.tile(sides[0].lengths[places_of_first], len(further))
     is_cut = encoder.is_cut(asked, sides[1].lengths[positions])
-    return Cut(len(asked), int(is_cut.sum()), encoder.inner.max_length, unit="pairs")
+    return TruncationStats(len(asked), int(is_cut.sum()), encoder.inner.max_length, unit="pairs")

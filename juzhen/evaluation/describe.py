@@ -14,7 +14,7 @@ from juzhen.encoders.chunks import most_tokens, uncut
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import ReadSentences
-from juzhen.encoders.truncation import Cut
+from juzhen.encoders.truncation import TruncationStats
 from juzhen.evaluation.plan import EvaluationPlan
 from juzhen.families.registry import family_of
 
@@ -23,7 +23,7 @@ Described = dict[str, dict[str, Any]]
 
 def describe_rows(
     sets: Mapping[str, Examples],
-    cut: Mapping[str, Cut],
+    cut: Mapping[str, TruncationStats],
     unknown: Mapping[str, Unknown],
     *,
     temperature: float | None,
@@ -60,7 +60,9 @@ def with_leaks(data: Described, seen: Mapping[str, Seen]) -> Described:
     return {key: described | leaks.get(key, {}) for key, described in data.items()}
 
 
-def cut_in_training(encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]) -> dict[str, Cut]:
+def cut_in_training(
+    encoder: Any, collate: SentenceCollator, sets: Mapping[str, Examples]
+) -> dict[str, TruncationStats]:
     """`train/set` → how many of its texts are cut, from the tokens that training reads; empty without an encoder."""
     if encoder is None or not (family := family_of(encoder)).cuts:
         return {}
@@ -72,7 +74,9 @@ def cut_in_training(encoder: Any, collate: SentenceCollator, sets: Mapping[str, 
     return cuts
 
 
-def cut_in_evaluation(encoder: Any, collate: SentenceCollator, plan: EvaluationPlan | None) -> dict[str, Cut]:
+def cut_in_evaluation(
+    encoder: Any, collate: SentenceCollator, plan: EvaluationPlan | None
+) -> dict[str, TruncationStats]:
     """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
     if getattr(encoder, "chunk_overlap", None) is not None:
         return {}
@@ -165,7 +169,7 @@ def _lengths(counts: np.ndarray, sentences: Sequence[str], encoder: SentenceEnco
     return counts
 
 
-def cut_line(cuts: Mapping[str, Cut], where: str) -> str | None:
+def cut_line(cuts: Mapping[str, TruncationStats], where: str) -> str | None:
     """One line about all of them; None where nothing is cut."""
     if not any(counted.cut for counted in cuts.values()):
         return None
@@ -174,6 +178,6 @@ def cut_line(cuts: Mapping[str, Cut], where: str) -> str | None:
     looked_at, cut = (
         sum(getattr(counted, name) for counted in cuts.values()) for name in ("looked_at", "cut")
     )
-    total = Cut(looked_at, cut, first.max_length, first.unit)
+    total = TruncationStats(looked_at, cut, first.max_length, first.unit)
     most = f", most in {worst}: {first}" if len(cuts) > 1 else ""
     return f"max_length={first.max_length}: {total} of {where} are longer and are cut there{most}"

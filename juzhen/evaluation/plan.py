@@ -23,8 +23,8 @@ from juzhen.core.result import Score
 from juzhen.data.probe import TransferTask
 from juzhen.data.rankings import RankingSet, StandardQuestions, as_ranking, as_standard_questions
 from juzhen.encoders.chunks import computed
-from juzhen.encoders.embedding_cache import EmbeddingCache, Shelf
-from juzhen.encoders.pooling import cut_to, pair_scores, sides
+from juzhen.encoders.embedding_cache import CachePartition, EmbeddingCache
+from juzhen.encoders.pooling import pair_scores, sides, truncate_vectors
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.sentence_encoder import Backend, SentenceEncoder
 from juzhen.evaluation.ranked_lists import Matcher, embedding_matcher, first_answers, ranked_lists
@@ -260,7 +260,11 @@ class CosinePlan(EvaluationPlan):
         if self._known is not None:
             embeddings = self._known.copy()
             embeddings[self.pending] = outputs[: len(self.pending)]
-        return embeddings if self._size is None else cut_to(embeddings, self._size, normalize=self._normalize)
+        return (
+            embeddings
+            if self._size is None
+            else truncate_vectors(embeddings, self._size, normalize=self._normalize)
+        )
 
 
 class Evaluator(ABC):
@@ -320,7 +324,7 @@ class EmbeddingEvaluator(Evaluator):
         is_plain = self._name is not BackendName.TORCH or precision == "32-true"
         self._variant = str(self._name) if is_plain else f"{self._name} {precision}"
         self._backend: Backend | None = None
-        self._shelves: dict[int, Shelf] = {}
+        self._partitions: dict[int, CachePartition] = {}
 
     @property
     def nested_dims(self) -> tuple[int, ...]:
@@ -364,11 +368,11 @@ class EmbeddingEvaluator(Evaluator):
             embeddings = np.empty((len(plan.sentences), self.encoder.dim), dtype=np.float32)
             pending = [np.empty(0, dtype=np.int64)]
             for side in np.unique(plan.read).tolist():
-                shelf = self._cache.shelf(self.encoder.reading(side), self._variant)
+                partition = self._cache.partition(self.encoder.reading(side), self._variant)
                 rows = np.flatnonzero(plan.read == side)
                 of_side = np.empty((len(rows), self.encoder.dim), dtype=np.float32)
-                pending.append(rows[shelf.fill([plan.sentences[row] for row in rows.tolist()], of_side)])
-                embeddings[rows], self._shelves[side] = of_side, shelf
+                pending.append(rows[partition.fill([plan.sentences[row] for row in rows.tolist()], of_side)])
+                embeddings[rows], self._partitions[side] = of_side, partition
             recalled = (np.sort(np.concatenate(pending)), embeddings)
         plan.recall(*shared(recalled))
 
@@ -398,9 +402,9 @@ class EmbeddingEvaluator(Evaluator):
     def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
         self._backend = None
         if isinstance(plan, CosinePlan) and len(plan.pending):
-            for side, shelf in self._shelves.items():
+            for side, partition in self._partitions.items():
                 rows = np.flatnonzero(plan.read[plan.pending] == side)
                 if len(rows):
-                    shelf.add([plan.examples.sentences[row] for row in rows.tolist()], outputs[rows])
-        self._shelves = {}
+                    partition.add([plan.examples.sentences[row] for row in rows.tolist()], outputs[rows])
+        self._partitions = {}
         return {}

@@ -22,7 +22,7 @@ from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.batch_invariance import embedding_alone
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.pooling import cut_to, unit
+from juzhen.encoders.pooling import truncate_vectors, unit
 from juzhen.export.formats import MOST_LOSS, Format
 from juzhen.export.loaders import BATCH, ExportedModel
 from juzhen.metrics.correlation import spearman
@@ -213,7 +213,7 @@ def reference(encoder: PooledEncoder, texts: Sequence[str], dim: int | None = No
         alone = torch.stack([embedding_alone(encoder, text).cpu() for text in texts]).float().numpy()
     finally:
         encoder.train(was_training)
-    return unit(cut_to(alone, dim or encoder.truncate_dim or encoder.dim, normalize=True))
+    return unit(truncate_vectors(alone, dim or encoder.truncate_dim or encoder.dim, normalize=True))
 
 
 def _differences(

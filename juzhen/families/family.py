@@ -15,7 +15,7 @@ from juzhen.core.examples import Examples, Kind, Side
 from juzhen.core.kinds import UNSCORED
 from juzhen.core.lazy_names import offered
 from juzhen.encoders.backbone import compile_layers
-from juzhen.encoders.collate import AskingCollator, SentenceCollator, TemplateCollator, as_asked
+from juzhen.encoders.collate import AsymmetricCollator, SentenceCollator, TemplateCollator, with_sides
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import (
@@ -27,7 +27,7 @@ from juzhen.encoders.resolve_path import scores_pairs
 from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer
-from juzhen.encoders.truncation import Cut, cut_pairs, cut_sentences
+from juzhen.encoders.truncation import TruncationStats, truncated_pairs, truncated_sentences
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
 from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
 from juzhen.evaluation.spec import HardwareConfig
@@ -104,12 +104,12 @@ class Family(ABC):
             encoder.train(before[0])
             encoder.inner.micro_batch_tokens = before[1]
 
-    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> TruncationStats:
         """How many texts, or pairs, of the rows are longer than the encoder reads.
 
         lengths  tokens of each sentence as the encoder reads it alone; None: not known
         """
-        return cut_sentences(encoder.inner, examples, lengths)
+        return truncated_sentences(encoder.inner, examples, lengths)
 
     def require_order(  # noqa: B027  most families read the sides in their order
         self, encoder: Any, name: str, kind: Kind | None, symmetric: bool | None
@@ -153,7 +153,7 @@ class TemplateEncoders(BiEncoders):
 
 
 class AskingEncoders(Family):
-    """What an `AskingEncoder` gives of a text; the first text of a row asks, the others answer."""
+    """What an `AsymmetricEncoder` gives of a text; the first text of a row asks, the others answer."""
 
     has_embeddings = False
 
@@ -161,17 +161,17 @@ class AskingEncoders(Family):
         return save_encoder(encoder, folder, card=card)
 
     def _collator(self, encoder: Any, tokenize: CachedTokenizer, options: dict[str, Any]) -> SentenceCollator:
-        return AskingCollator(tokenize, encoder.collate, sides=tokenize, **options)
+        return AsymmetricCollator(tokenize, encoder.collate, sides=tokenize, **options)
 
-    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
-        as_queries = as_asked(examples)
+    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> TruncationStats:
+        as_queries = with_sides(examples)
         sides, numbers = as_queries.read_as(slice(None)), np.stack(list(as_queries.columns.values()))
         cuts = []
         for side in (Side.QUERY, Side.DOCUMENT):
             rows = {"text": numbers[sides == side].ravel()}
             of_texts = np.full(len(as_queries.sentences), side, dtype=np.int8)
             texts = replace(as_queries, kind=Kind.SENTENCE, columns=rows, targets=None, sides=of_texts)
-            cut = cut_sentences(encoder, texts, None)
+            cut = truncated_sentences(encoder, texts, None)
             cuts.append(replace(cut, max_length=encoder.reading(side).max_length))
         most = max(cuts, key=lambda cut: cut.cut)  # in whose length all are told
         return replace(most, looked_at=sum(c.looked_at for c in cuts), cut=sum(c.cut for c in cuts))
@@ -203,10 +203,12 @@ class CrossEncoders(Family):
     def evaluator(self, encoder: CrossEncoder, **options: Any) -> PairEvaluator:
         return PairEvaluator(encoder)
 
-    def cut(self, encoder: CrossEncoder, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+    def cut(
+        self, encoder: CrossEncoder, examples: Examples, lengths: np.ndarray | None = None
+    ) -> TruncationStats:
         if len(examples.columns) == 1:
-            return cut_sentences(encoder.inner, examples, lengths)
-        return cut_pairs(encoder, examples, lengths)
+            return truncated_sentences(encoder.inner, examples, lengths)
+        return truncated_pairs(encoder, examples, lengths)
 
     def require_order(
         self, encoder: CrossEncoder, name: str, kind: Kind | None, symmetric: bool | None

@@ -14,7 +14,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.encoders.embedding_cache import encoder_digest
 from juzhen.encoders.pair_encoder import PairEncoder
-from juzhen.encoders.pooling import cut_to, sides
+from juzhen.encoders.pooling import sides, truncate_vectors
 from juzhen.encoders.search import Best, in_order, pair_products
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.index.derived_files import (
@@ -379,7 +379,7 @@ def prepare_queries(
 ) -> Float[np.ndarray, "queries cut"]:
     """Vectors of queries, cut to `dim` numbers, whose products with those of texts are the scores."""
     if dim < vectors.shape[1]:
-        vectors = cut_to(vectors, dim, normalize=encoder.normalize)
+        vectors = truncate_vectors(vectors, dim, normalize=encoder.normalize)
     return sides(vectors, encoder.score_head)[0]
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side, sides_of
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.pooling import sides, unit
 from juzhen.encoders.resolve_path import locate_folder
@@ -209,8 +209,8 @@ def pooled(
 QUERIES_AT_ONCE = 32
 
 
-class AskingRetriever:
-    """Documents by the scores of an `AskingEncoder`; all of them are looked at.
+class AsymmetricRetriever:
+    """Documents by the scores of an `AsymmetricEncoder`; all of them are looked at.
 
     Encodes queries and corpus when it is first asked: dim × 4 bytes for each token, of a sparse encoder 8 for each
     number above 0. Takes the options of a `DenseRetriever`; its cache keeps embeddings, and is not used. Raises
@@ -269,10 +269,10 @@ class AskingRetriever:
         return asking.pairs(answers, queries, documents)
 
 
-def load_source(source: str | Path) -> SentenceEncoder | AskingEncoder:
+def load_source(source: str | Path) -> SentenceEncoder | AsymmetricEncoder:
     """The encoder of a run or a folder that finds documents. Errors: as `SentenceEncoder.load`."""
     folder = locate_folder(str(source))
     family = None if folder is None else family_in(folder)
     load = family.load if isinstance(family, AskingEncoders) else SentenceEncoder.load
-    encoder: SentenceEncoder | AskingEncoder = load(source)
+    encoder: SentenceEncoder | AsymmetricEncoder = load(source)
     return encoder

@@ -17,12 +17,12 @@ from juzhen.core.examples import Examples, Kind, negative_columns
 from juzhen.core.file_guard import claim_dir
 from juzhen.core.safe_open import require_file
 from juzhen.data.rankings import as_ranking, as_retrieval
-from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.mining.candidates import (
     Advance,
-    AskingRetriever,
+    AsymmetricRetriever,
     DenseRetriever,
     Found,
     Numbers,
@@ -121,7 +121,7 @@ class MinedRows:
 
     def mined(
         self,
-        encoder: SentenceEncoder | AskingEncoder,
+        encoder: SentenceEncoder | AsymmetricEncoder,
         options: MiningOptions,
         *,
         batch_tokens: int,
@@ -132,7 +132,7 @@ class MinedRows:
         before  negatives whose hard ones stay as long as they are candidates that the rules keep and have not become
                 easy; None: all are found anew
         """
-        kind: Any = AskingRetriever if isinstance(encoder, AskingEncoder) else DenseRetriever
+        kind: Any = AsymmetricRetriever if isinstance(encoder, AsymmetricEncoder) else DenseRetriever
         source = kind(encoder, self.ranking, batch_tokens=batch_tokens, progress=False)
         options = replace(options, share_of=self._share_of)
         sources: list[Retriever] = (
@@ -196,7 +196,7 @@ class Request:
     batch_tokens: int
     before: InForce | None
 
-    def mined(self, encoder: SentenceEncoder | AskingEncoder) -> InForce:
+    def mined(self, encoder: SentenceEncoder | AsymmetricEncoder) -> InForce:
         return self.rows.mined(encoder, self.options, batch_tokens=self.batch_tokens, before=self.before)
 
 

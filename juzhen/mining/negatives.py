@@ -20,12 +20,12 @@ from juzhen.core.safe_open import read_shaped
 from juzhen.core.text_warnings import reported
 from juzhen.data.leaks.filter import used_sentences
 from juzhen.data.rankings import RankingSet
-from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.embedding_cache import SEGMENT, EmbeddingCache, encoder_digest
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import BATCH_TOKENS
-from juzhen.mining.candidates import AskingRetriever, BM25Retriever, DenseRetriever, Retriever
+from juzhen.mining.candidates import AsymmetricRetriever, BM25Retriever, DenseRetriever, Retriever
 from juzhen.mining.filters import Known
 from juzhen.mining.options import IDENTITY, MiningOptions
 from juzhen.mining.result import MiningResult
@@ -84,7 +84,7 @@ def fit_false_negatives(
 @reported()
 def mine(
     ranking: RankingSet,
-    sources: Sequence[SentenceEncoder | AskingEncoder | str],
+    sources: Sequence[SentenceEncoder | AsymmetricEncoder | str],
     options: MiningOptions | None = None,
     *,
     folder: str | Path,
@@ -194,7 +194,7 @@ def clear_shards(folder: Path) -> None:
 
 def _check(
     ranking: RankingSet,
-    sources: Sequence[SentenceEncoder | AskingEncoder | str],
+    sources: Sequence[SentenceEncoder | AsymmetricEncoder | str],
     options: MiningOptions,
     calibrate_on: Examples | None,
     *,
@@ -225,7 +225,7 @@ def _check(
 
 
 def _source(
-    source: SentenceEncoder | AskingEncoder | str,
+    source: SentenceEncoder | AsymmetricEncoder | str,
     ranking: RankingSet,
     number: int,
     settings: dict[str, Any],
@@ -233,8 +233,8 @@ def _source(
     if isinstance(source, str):
         return BM25Retriever(ranking)
     name = "encoder" if number == 1 else f"encoder_{number}"
-    if isinstance(source, AskingEncoder):
-        return AskingRetriever(source, ranking, name=name, **settings)
+    if isinstance(source, AsymmetricEncoder):
+        return AsymmetricRetriever(source, ranking, name=name, **settings)
     return DenseRetriever(source, ranking, name=name, **settings)
 
 
@@ -263,7 +263,7 @@ def _fitted(
     rows = np.arange(len(pairs))
     relevant = [{row: 1.0} for row in rows.tolist()]
     ranking = RankingSet(pairs.name, pairs.split, first, second, relevant, symmetric=symmetric)
-    kind: Any = AskingRetriever if isinstance(scorer, AskingEncoder) else DenseRetriever
+    kind: Any = AsymmetricRetriever if isinstance(scorer, AsymmetricEncoder) else DenseRetriever
     scores = kind(scorer, ranking, **settings | {"index": "exact"}).score(rows, rows)
     return fit_false_negatives(scores, pairs.targets, rate=rate)
 

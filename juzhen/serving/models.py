@@ -25,9 +25,9 @@ from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.projection import similarity
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import TokenTable, note_unknown, special_around
-from juzhen.encoders.truncation import cut_texts
+from juzhen.encoders.truncation import find_truncated
 from juzhen.index import Index, IndexHit, index_in_memory, read_rows
 from juzhen.index.index import RERANKED
 from juzhen.index.qdrant import QdrantIndex, is_address
@@ -57,7 +57,7 @@ class ServedThreshold:
     reason: str | None = None
 
     @classmethod
-    def of_encoder(cls, encoder: Decides, chosen: str | None = None) -> Self:
+    def of_encoder(cls, encoder: ThresholdMixin, chosen: str | None = None) -> Self:
         """That of a set, or a number, where one is chosen; else the encoder's own, where it has one.
 
         Raises UserError for a chosen set that has none.
@@ -132,7 +132,7 @@ class Embedder:
         """
         check_texts(texts, called=f"{param}: text")
         table = reader.tokenize(texts)
-        is_cut = cut_texts(reader, texts, table.lengths)
+        is_cut = find_truncated(reader, texts, table.lengths)
         note_unknown(reader, texts, table)
         if not truncate and is_cut.any():
             raise RequestError(

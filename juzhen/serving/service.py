@@ -13,7 +13,7 @@ import numpy as np
 from juzhen.core.machine import package_version
 from juzhen.core.paths import DISTRIBUTION
 from juzhen.core.text_warnings import collected
-from juzhen.encoders.pooling import cut_to
+from juzhen.encoders.pooling import truncate_vectors
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import TokenTable
 from juzhen.index import IndexHit
@@ -204,7 +204,7 @@ class Service:
             self._check_count(lists, "input")
             self._check_numbers(lists, size, "input")
             read = embedder.checked_ids(lists, param="input")
-            vectors = cut_to(await self._computed(embedder, *read, facts), size, normalize=True)
+            vectors = truncate_vectors(await self._computed(embedder, *read, facts), size, normalize=True)
         else:
             vectors, _ = await self.vectors_of(value, body, facts, param="input", dimensions=body.dimensions)
         is_packed = body.encoding_format == "base64"
@@ -253,7 +253,7 @@ class Service:
         texts = self._texts(value, param)
         self._check_numbers(texts, size * copies, param)
         vectors = await self._vectors(models, texts, body, facts, param=param)
-        return cut_to(vectors, size, normalize=normalize), models.embedder
+        return truncate_vectors(vectors, size, normalize=normalize), models.embedder
 
     async def similarity(self, body: SimilarityBody, facts: RequestLog) -> dict[str, Any]:
         models = self._models(body.model)

@@ -32,7 +32,7 @@ from juzhen.encoders.backbone_config import AdapterConfig
 from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer, characters
-from juzhen.encoders.truncation import cut_sentences
+from juzhen.encoders.truncation import truncated_sentences
 from juzhen.evaluation.run import Pass, class_tasks, rows_to_score
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
@@ -160,7 +160,7 @@ def fit(
     best = None if dev is None else _Best(encoder, rows_to_score(dev, **reading))
     with reported() as seen:
         for each in (examples, *(() if best is None else (best.dev,))):
-            cut = cut_sentences(encoder, each)
+            cut = truncated_sentences(encoder, each)
             seen.add(cut.unit, cut.max_length, cut.cut, cut.looked_at)
             read = collate.read_sentences(each)
             characters_of = partial(characters, encoder.tokenizer)

@@ -13,7 +13,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.encoders.truncation import Cut, cut_texts
+from juzhen.encoders.truncation import TruncationStats, find_truncated
 from juzhen.evaluation.describe import cut_line
 from juzhen.families.registry import family_of
 
@@ -36,13 +36,13 @@ TEXT = st.text(st.sampled_from("今天天气好a1 ﷺ㍿é\U0001f600"), min_size
 def test_counted_from_the_tokens_that_are_read_or_without_them_it_is_exact(encoder, texts):
     whole = encoder.tokenizer(texts)["input_ids"]
     expected = [len(ids) > 8 for ids in whole]
-    assert cut_texts(encoder, texts, encoder.tokenize(texts).lengths).tolist() == expected
-    assert cut_texts(encoder, texts).tolist() == expected
+    assert find_truncated(encoder, texts, encoder.tokenize(texts).lengths).tolist() == expected
+    assert find_truncated(encoder, texts).tolist() == expected
 
 
 def test_a_text_counts_once_however_often_it_comes(encoder):
     found = family_of(encoder).cut(encoder, pairs(("今天天气很好很好", "今天"), ("今天天气很好很好", "明天")))
-    assert found == Cut(looked_at=3, cut=1, max_length=8)
+    assert found == TruncationStats(looked_at=3, cut=1, max_length=8)
     assert str(found) == "1 of 3 texts (33.3 %)"
 
 
@@ -51,14 +51,16 @@ def test_a_text_counts_once_however_often_it_comes(encoder):
 )
 def test_a_cross_encoder_cuts_pairs(encoder, second, is_cut):
     joint = CrossEncoder(encoder, outputs=1, segments=True, symmetric=False, seed=0)
-    assert family_of(joint).cut(joint, pairs(("今天好", second))) == Cut(1, int(is_cut), 8, unit="pairs")
+    assert family_of(joint).cut(joint, pairs(("今天好", second))) == TruncationStats(
+        1, int(is_cut), 8, unit="pairs"
+    )
     whole = encoder.tokenizer("今天好", second)["input_ids"]
     assert (len(whole) > 8) == is_cut
 
 
 def test_one_line_for_all_sets_and_none_where_nothing_is_cut():
-    assert cut_line({"train/a": Cut(10, 0, 64)}, "training") is None
-    told = cut_line({"dev/a": Cut(10, 1, 64), "dev/b": Cut(90, 30, 64)}, "evaluation")
+    assert cut_line({"train/a": TruncationStats(10, 0, 64)}, "training") is None
+    told = cut_line({"dev/a": TruncationStats(10, 1, 64), "dev/b": TruncationStats(90, 30, 64)}, "evaluation")
     assert told == (
         "max_length=64: 31 of 100 texts (31.0 %) of evaluation are longer and are cut there, most in dev/b: "
         "30 of 90 texts (33.3 %)"

@@ -13,7 +13,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders import SentenceEncoder, load_backbone, save_encoder
 from juzhen.encoders.backbone import looks_ahead
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.encoders.preflight import look_at_encoder
+from juzhen.encoders.preflight import check_encoder_files
 
 TEXTS = [
     "我",
@@ -264,23 +264,27 @@ def test_an_encoder_like_embedding_gemma(tmp_path):
 
 def test_what_a_user_should_hear_is_said_once(tmp_path):
     folder = decoders.write("qwen3", tmp_path / "m", ends="none")
-    (plain, end) = load(folder, pooling="last").remarks, load(folder).remarks
+    (plain, end) = load(folder, pooling="last").load_warnings, load(folder).load_warnings
     assert len(plain) == len(end) == 1
     assert "add_eos_token" in plain[0]
     assert end[0].startswith("pooling=mean: the folder names none, and qwen3 looks to the left")
     encoder = load(folder, pooling="mean", attention="bidirectional")
-    assert encoder.remarks == (
+    assert encoder.load_warnings == (
         "attention=bidirectional: the weights have learnt the other one; they need training",
     )
     saved = save_encoder(encoder, tmp_path / "saved", card={})
     assert "bidirectional" in (saved / "README.md").read_text()
-    assert load(saved).remarks == ()
-    assert load(saved, pooling="cls").remarks[0].startswith("pooling=cls: this encoder was trained with mean")
-    (line,) = load(decoders.write("mpnet", tmp_path / "mpnet")).remarks
+    assert load(saved).load_warnings == ()
+    assert (
+        load(saved, pooling="cls")
+        .load_warnings[0]
+        .startswith("pooling=cls: this encoder was trained with mean")
+    )
+    (line,) = load(decoders.write("mpnet", tmp_path / "mpnet")).load_warnings
     assert line.startswith("sentences are padded to the longest beside them: mpnet is not among")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "modeling.Model"}}))
-    assert "brings code of its own, which is not run: qwen3" in load(folder, pooling="mean").remarks[0]
+    assert "brings code of its own, which is not run: qwen3" in load(folder, pooling="mean").load_warnings[0]
     (folder / "config.json").write_text(json.dumps(config | {"auto_map": {}, "model_type": "neobert"}))
     with pytest.raises(UserError, match="neobert"):
         load(folder)
@@ -303,7 +307,7 @@ def test_no_text_is_longer_than_the_positions_reach(rotation, limit, tmp_path):
     assert load(folder, pooling="last", max_length=limit)._packs == (rotation["rope_type"] != "dynamic")
     beyond = BackboneConfig(path=str(folder), max_length=limit + 1)
     with pytest.raises(UserError, match=f"max_length={limit + 1}: .* has positions for {limit} tokens"):
-        look_at_encoder(beyond)
+        check_encoder_files(beyond)
 
 
 @pytest.mark.parametrize("layers", [1, 3])

@@ -196,13 +196,13 @@ def test_large_arrays_go_to_several_segments(encoder, cache, monkeypatch):
 
 def test_half_precision_is_a_shelf_of_its_own_and_is_read_where_it_lies(encoder, cache, tmp_path):
     embeddings = embed(encoder, cache)[0][:4]  # in full precision, which must not be found below
-    shelf = cache.shelf(encoder, "torch", dtype=module.HALF)
-    assert (shelf.find(TEXTS).places == -1).all()
-    shelf.add(TEXTS[:2], embeddings[:2])
-    shelf.add(TEXTS[2:4], embeddings[2:])
-    again = cache.shelf(encoder, "torch", dtype=module.HALF).find(TEXTS)
+    partition = cache.partition(encoder, "torch", dtype=module.HALF)
+    assert (partition.find(TEXTS).places == -1).all()
+    partition.add(TEXTS[:2], embeddings[:2])
+    partition.add(TEXTS[2:4], embeddings[2:])
+    again = cache.partition(encoder, "torch", dtype=module.HALF).find(TEXTS)
     assert (again.places >= 0).tolist() == [True] * 5 + [False]  # 我 comes twice
-    for found in (again, shelf.find(TEXTS), pickle.loads(pickle.dumps(again))):
+    for found in (again, partition.find(TEXTS), pickle.loads(pickle.dumps(again))):
         rows = found[np.array([3, 0, 2])]
         assert rows.dtype == np.float32
         np.testing.assert_array_equal(rows, embeddings[[3, 0, 2]].astype(np.float16))
@@ -231,12 +231,12 @@ def test_two_processes_at_once_and_a_third_that_reads(bert_folder, encoder, cach
 def test_vectors_that_cannot_be_kept_are_kept_for_this_process(encoder, tmp_path):
     """A distillation reads its teacher's vectors back: a cache that is a file must not end it."""
 
-    from juzhen.encoders.teacher_cache import KeptVectors
+    from juzhen.encoders.teacher_cache import TeacherEmbeddingCache
 
     texts = ["今天天气很好", "我们"]
     file = tmp_path / "file"
     file.write_text("")
-    kept = KeptVectors(encoder, EmbeddingCache(file), precision="32-true")
+    kept = TeacherEmbeddingCache(encoder, EmbeddingCache(file), precision="32-true")
     with pytest.warns(UserWarning, match="cannot be kept here"):
         kept.fill(texts, progress=False)
     found = pickle.loads(pickle.dumps(kept.find(texts, np.arange(2))))

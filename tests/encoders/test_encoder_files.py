@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from juzhen.core.errors import UserError
 from juzhen.encoders import load_backbone
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.encoders.preflight import look_at_encoder
+from juzhen.encoders.preflight import check_encoder_files
 
 
 def changed(name, **values):
@@ -92,7 +92,7 @@ def test_a_broken_folder_is_refused_by_its_files_and_by_who_loads_it(folder, nam
     spoil(folder)
     if seen is not None:
         with pytest.raises(UserError, match=seen) as caught:
-            look_at_encoder(config)
+            check_encoder_files(config)
         assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=told) as caught:
         load_backbone(config, seed=0)
@@ -102,17 +102,17 @@ def test_a_broken_folder_is_refused_by_its_files_and_by_who_loads_it(folder, nam
 
 
 def test_an_encoder_that_loads_passes(any_folder):
-    look_at_encoder(BackboneConfig(path=str(any_folder), initialize="pretrained"))
-    look_at_encoder(BackboneConfig(path=str(any_folder), initialize="random"), start=str(any_folder))
+    check_encoder_files(BackboneConfig(path=str(any_folder), initialize="pretrained"))
+    check_encoder_files(BackboneConfig(path=str(any_folder), initialize="random"), start=str(any_folder))
 
 
 def test_the_start_of_a_job_goes_before_its_backbone(folder, tmp_path):
     config = BackboneConfig(path=str(folder), initialize="pretrained")
     with pytest.raises(UserError, match="neither a run with an encoder nor an encoder"):
-        look_at_encoder(config, start=str(tmp_path))
+        check_encoder_files(config, start=str(tmp_path))
     run = tmp_path / "run"
     shutil.copytree(folder, run / "encoder")
-    look_at_encoder(BackboneConfig(path="no/such/folder", initialize="pretrained"), start=str(run))
+    check_encoder_files(BackboneConfig(path="no/such/folder", initialize="pretrained"), start=str(run))
 
 
 def test_what_must_be_fetched_is_not_looked_at(monkeypatch):
@@ -121,20 +121,20 @@ def test_what_must_be_fetched_is_not_looked_at(monkeypatch):
     monkeypatch.setattr(
         "juzhen.encoders.preflight.download", lambda *given: pytest.fail("something is fetched")
     )
-    look_at_encoder(config)
+    check_encoder_files(config)
 
 
 def test_a_hub_that_cannot_be_asked_is_told(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UserError, match="HF_HUB_OFFLINE is set and the model is not in the local cache"):
-        look_at_encoder(BackboneConfig(path="google-bert/not-there", initialize="pretrained"))
+        check_encoder_files(BackboneConfig(path="google-bert/not-there", initialize="pretrained"))
 
 
 def test_a_look_needs_no_torch(bert_folder):
     look = (
-        "import sys; from juzhen.encoders.preflight import look_at_encoder; "
+        "import sys; from juzhen.encoders.preflight import check_encoder_files; "
         "from juzhen.encoders.backbone_config import BackboneConfig; "
-        f"look_at_encoder(BackboneConfig(path={str(bert_folder)!r}, initialize='pretrained')); "
+        f"check_encoder_files(BackboneConfig(path={str(bert_folder)!r}, initialize='pretrained')); "
         "print({'torch', 'transformers'} & set(sys.modules))"
     )
     ended = python("-c", look)

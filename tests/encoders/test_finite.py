@@ -85,9 +85,9 @@ def test_what_a_cache_holds_of_them_is_encoded_again(encoder, tmp_path, monkeypa
     lost = np.where(np.arange(3)[:, None] == 1, np.nan, expected).astype(np.float32)
     with monkeypatch.context() as patch:
         patch.setattr("juzhen.encoders.embedding_cache.require_finite", lambda *_: None)
-        EmbeddingCache(tmp_path).shelf(encoder, "torch").add(TEXTS, lost)
+        EmbeddingCache(tmp_path).partition(encoder, "torch").add(TEXTS, lost)
     found = np.zeros_like(lost)
-    assert EmbeddingCache(tmp_path).shelf(encoder, "torch").fill(TEXTS, found).tolist() == [1]
+    assert EmbeddingCache(tmp_path).partition(encoder, "torch").fill(TEXTS, found).tolist() == [1]
     cached = encoder.encode(TEXTS, cache=EmbeddingCache(tmp_path))
     np.testing.assert_allclose(cached, expected, rtol=1e-4, atol=1e-5)
 

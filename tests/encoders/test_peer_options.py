@@ -113,3 +113,11 @@ def test_the_table_has_an_answer_for_each_option_of_the_installed_library():
     ):
         named = {*inspect.signature(theirs).parameters}
         assert named - known - {*inspect.signature(ours).parameters} == set()
+
+
+def test_names_of_transformers_are_aliases(tmp_path):
+    encoder = SentenceEncoder.from_pretrained("builtin/mini_zh")
+    saved = SentenceEncoder.load(encoder.save_pretrained(tmp_path / "saved"))
+    np.testing.assert_array_equal(saved.encode(TEXTS), encoder.encode(TEXTS))
+    reader = CrossEncoder(encoder, outputs=1, segments=False, symmetric=False, seed=0)
+    np.testing.assert_array_equal(reader.predict([TEXTS], batch_tokens=64), reader.score([TEXTS]))

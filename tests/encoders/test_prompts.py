@@ -18,10 +18,10 @@ from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.embedding_cache import EmbeddingCache, encoder_digest
 from juzhen.encoders.masking import Masking, Vocabulary
 from juzhen.encoders.pooling import POOLINGS
-from juzhen.encoders.preflight import look_at_encoder, prompt_at_start
+from juzhen.encoders.preflight import check_encoder_files, prompt_at_start
 from juzhen.encoders.prompts import Templates
 from juzhen.encoders.tokens import _key
-from juzhen.encoders.truncation import cut_sentences
+from juzhen.encoders.truncation import truncated_sentences
 
 PROMPTS = {"query": "你是: ", "passage": "在这: "}
 TEXTS = ["今天天气很好吗", "我", "ab cd", "今" * 40]
@@ -195,9 +195,9 @@ def test_the_files_tell_the_prompt_before_torch_is_loaded(bert_folder, tmp_path)
     assert prompt_at_start(config, start=None) == PROMPTS["query"]
     assert prompt_at_start(BackboneConfig(path=str(plain)), start=str(folder)) == PROMPTS["query"]
     config.prompts, config.default_prompt_name = PROMPTS, "query"
-    look_at_encoder(config, start=str(folder))
+    check_encoder_files(config, start=str(folder))
     with pytest.raises(UserError, match=r"has the prompt '' .*the path of its encoder folder"):
-        look_at_encoder(config, start=str(plain))
+        check_encoder_files(config, start=str(plain))
 
 
 def test_caches_know_the_prompt(queries, tmp_path):
@@ -227,8 +227,8 @@ def test_tokens_of_a_prompt_count_in_the_length(queries):
     examples = Examples(
         "x", "train", Kind.SENTENCE, ["今" * room, "今" * (room + 1)], {"text": np.arange(2)}, None
     )
-    assert cut_sentences(queries, examples).cut == 1
-    assert cut_sentences(queries.with_prompt(prompt=""), examples).cut == 0
+    assert truncated_sentences(queries, examples).cut == 1
+    assert truncated_sentences(queries.with_prompt(prompt=""), examples).cut == 0
 
 
 def test_views_and_masks_leave_the_prompt_alone(queries):

@@ -188,7 +188,7 @@ def test_info_nce_is_that_of_dot_products(tmp_path):
 @pytest.mark.slow
 def test_a_new_head_names_the_tokens_that_are_there():
     model = SparseEncoder.around(SentenceEncoder.load("builtin/mini_zh"), seed=1)
-    assert NEW_HEAD in model.remarks
+    assert NEW_HEAD in model.load_warnings
     vector = model.encode("怎么申请退款")
     assert vector.nnz < model.dim / 10
     said = {word for word, _ in model.decode(vector, top=10)}

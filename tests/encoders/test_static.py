@@ -68,7 +68,7 @@ def test_a_text_is_the_mean_of_its_tokens_up_to_a_length(exported):
     assert embedding_size(exported) == 16
     encoder = SentenceEncoder.load(exported)
     np.testing.assert_allclose(encoder.encode(TEXTS), means(exported, TEXTS), atol=1e-5)
-    assert "up to token 512" in " ".join(encoder.remarks)
+    assert "up to token 512" in " ".join(encoder.load_warnings)
     encoder.max_length = 1000
     np.testing.assert_allclose(encoder.encode(TEXTS), means(exported, TEXTS, length=1000), atol=1e-5)
 
@@ -100,7 +100,7 @@ def test_it_learns_and_what_is_saved_is_what_was_scored(run, exported):
     ]
     assert kinds == ["StaticEmbedding", "Normalize"]
     np.testing.assert_allclose(encoder.encode(TEXTS), means(folder, TEXTS), atol=1e-5)
-    assert not encoder.remarks  # its tokenizer cuts for all who read it
+    assert not encoder.load_warnings  # its tokenizer cuts for all who read it
 
 
 @pytest.mark.oracle

@@ -11,7 +11,7 @@ from fuzzing import answer, any_file, memory_bound, on_examples, sizes
 from callbacks import RESUME_FILE
 from callbacks.resume import saved_state
 from juzhen.core.array_cache import ArrayCache
-from juzhen.encoders.embedding_cache import Shelf
+from juzhen.encoders.embedding_cache import CachePartition
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_checkpoints(folder, size):
 @sizes
 def test_caches(folder, size):
     arrays = ArrayCache(folder / "embeddings", holds="embeddings", max_bytes=2**20)
-    Shelf(arrays, "digest", dim=2).add(["今天"], np.ones((1, 2), np.float32))
+    CachePartition(arrays, "digest", dim=2).add(["今天"], np.ones((1, 2), np.float32))
     (key,) = arrays.keys("digest")
     segment = arrays.path(key)
 
@@ -45,5 +45,5 @@ def test_caches(folder, size):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             filled = np.zeros((1, 2), np.float32)
-            pending = Shelf(arrays, "digest", dim=2).fill(["今天"], filled)
+            pending = CachePartition(arrays, "digest", dim=2).fill(["今天"], filled)
         assert (filled == 1).all() == (not len(pending))

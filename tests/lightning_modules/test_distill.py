@@ -16,7 +16,7 @@ from juzhen.core.paths import BUILTIN
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder, load_encoder, teacher_cache
 from juzhen.encoders.embedding_cache import EmbeddingCache
-from juzhen.encoders.teacher_cache import KeptVectors, Targets
+from juzhen.encoders.teacher_cache import Targets, TeacherEmbeddingCache
 from juzhen.losses import distill_cosine, distill_mse, distill_similarity
 from launch.naming import run_key
 from lightning_modules.distill import DistillTranslations
@@ -125,7 +125,7 @@ def test_a_positive_shall_have_its_anchors_vector(tmp_path, tiny_backbone, monke
 
 
 def targets_of(encoder, folder, sentences, **how):
-    kept = KeptVectors(encoder, EmbeddingCache(folder), precision="32-true")
+    kept = TeacherEmbeddingCache(encoder, EmbeddingCache(folder), precision="32-true")
     kept.fill(sentences, progress=False)
     numbers = np.arange(len(sentences))
     return Targets({"a": (kept.find(sentences, numbers), numbers)}, **how)

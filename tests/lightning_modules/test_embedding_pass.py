@@ -5,7 +5,7 @@ import pytest
 from jobs import key_of, run_job
 from test_ddp import TWO, start
 
-from juzhen.backends.opening import TorchBackend
+from juzhen.backends.torch_backend import TorchBackend
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result

@@ -18,7 +18,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
         "encoders.sentence_encoder.PromptEncoder encoders.search.Hit encoders.sentence_encoder.load_encoder "
         "encoders.save.save_encoder encoders.sentence_encoder.load_backbone encoders.backbone.compile_layers "
         "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.backbone_config.BackboneConfig "
-        "backends.opening.open_backend",
+        "backends.torch_backend.open_backend",
     ),
     "training": ("Training from Python", "training.fit.fit data.rows"),
     "evaluation": (

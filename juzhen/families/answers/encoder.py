@@ -17,7 +17,7 @@ from juzhen.core.text import short
 from juzhen.encoders.backbone import token_embeddings
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.base_weights import has_adapter, source_folder
-from juzhen.encoders.components import read_parts
+from juzhen.encoders.components import read_components
 from juzhen.encoders.folder_settings import naming
 from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.pair_encoder import PairEncoder
@@ -174,7 +174,7 @@ class GenerativeReranker(PairEncoder):
         if not gives_answers(folder):
             raise UserError(f"{source}: holds no language model that scores pairs by its answer")
         config = BackboneConfig(path=path, revision=revision, initialize="pretrained", pooling="last")
-        encoder = cls.of_folder(SentenceEncoder.of(read_parts(config, seed=0, reader=READER)), folder)
+        encoder = cls.of_folder(SentenceEncoder.of(read_components(config, seed=0, reader=READER)), folder)
         encoder._is_loaded_from(folder)
         return encoder.to(target).eval()
 
@@ -189,8 +189,8 @@ class GenerativeReranker(PairEncoder):
         return [*rows, str(self.answers), *sides]
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        return tuple(line for line in self.inner.remarks if not line.startswith("pooling="))
+    def load_warnings(self) -> tuple[str, ...]:
+        return tuple(line for line in self.inner.load_warnings if not line.startswith("pooling="))
 
     @property
     def instruction(self) -> str | None:

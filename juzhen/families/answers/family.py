@@ -12,7 +12,7 @@ from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.layout import gives_answers
 from juzhen.encoders.pair_encoder import AskedPairCollator
 from juzhen.encoders.tokens import CachedTokenizer
-from juzhen.encoders.truncation import Cut, cut_asked_pairs, cut_sentences
+from juzhen.encoders.truncation import TruncationStats, truncated_query_pairs, truncated_sentences
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.family import CrossEncoders
 
@@ -32,10 +32,10 @@ class GenerativeRerankers(CrossEncoders):
         orders = {"both_in_training": False, "both_in_evaluation": False} | options
         return AskedPairCollator(reading, join=encoder.join, room=encoder.room, **orders)
 
-    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> Cut:
+    def cut(self, encoder: Any, examples: Examples, lengths: np.ndarray | None = None) -> TruncationStats:
         if len(examples.columns) == 1:
-            return cut_sentences(encoder.inner, examples, None)
-        return cut_asked_pairs(encoder, examples)
+            return truncated_sentences(encoder.inner, examples, None)
+        return truncated_query_pairs(encoder, examples)
 
     def export(self, encoder: Any, path: Path, *, quantised: bool) -> Path:
         raise UserError(

@@ -21,10 +21,10 @@ from juzhen.core.examples import Side
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
-from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.backbone import StaticTokens, quiet
 from juzhen.encoders.base_weights import merged
-from juzhen.encoders.batch_invariance import prove
+from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import note_read
 from juzhen.encoders.components import num_positions, read_transformer
 from juzhen.encoders.folder_settings import naming
@@ -34,8 +34,8 @@ from juzhen.encoders.pooled_encoder import Places, PooledEncoder
 from juzhen.encoders.projection import IDENTITY, OutputLayer, Projection
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_folder
-from juzhen.encoders.save import Shareable, licence_of
-from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.save import HubMixin, licence_of
+from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import BATCH_TOKENS, TokenTable, batches_by_length
 from juzhen.families.late.folder import write_multi_vector
 from juzhen.families.late.layout import Reading, read_multi_vector, require_reading
@@ -48,7 +48,7 @@ ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8
 """Sides: what is no query is read as a document."""
 
 
-class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
+class MultiVectorEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     """backbone → projections → length 1, for each token; the score of a query and a document is their MaxSim.
 
     (Khattab and Zaharia 2020, https://arxiv.org/abs/2004.12832)
@@ -167,7 +167,7 @@ class MultiVectorEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         )
         encoder.licence = licence_of(folder)
         if not encoder._packs:
-            prove(encoder)
+            check_batch_invariance(encoder)
         encoder._is_finished = True
         encoder._is_loaded_from(folder)
         return encoder.to(place).eval()

@@ -16,15 +16,15 @@ from juzhen.core.batch import Tokens
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Side
 from juzhen.core.machine import open_device
-from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.encoders.components import read_parts
+from juzhen.encoders.components import read_components
 from juzhen.encoders.forward import pack
 from juzhen.encoders.layout import ROUTED, gives_routes, read_chains
 from juzhen.encoders.pooling import unit
 from juzhen.encoders.resolve_path import download, encoder_source, locate_folder
 from juzhen.encoders.sentence_encoder import SentenceEncoder
-from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import BATCH_TOKENS, TokenTable
 from juzhen.families.late.scores import TokenVectors
 
@@ -32,7 +32,7 @@ ROLES = np.array([Side.EVERY, Side.QUERY, Side.EVERY, Side.QUERY], dtype=np.int8
 """Sides: what is no query is read as a document."""
 
 
-class QueryDocumentEncoder(AskingEncoder, Decides):
+class QueryDocumentEncoder(AsymmetricEncoder, ThresholdMixin):
     """Embeddings of one space from two encoders; the score of a query and a document is their cosine.
 
     query, document  what reads each
@@ -77,7 +77,7 @@ class QueryDocumentEncoder(AskingEncoder, Decides):
             raise UserError(f"{source}: holds no {ROUTED}: SentenceEncoder.load(…)")
         config = BackboneConfig(path=path, revision=revision, initialize="pretrained")
         query, document = (
-            SentenceEncoder.of(read_parts(config, seed=0, side=side)) for side in ("query", "document")
+            SentenceEncoder.of(read_components(config, seed=0, side=side)) for side in ("query", "document")
         )
         chains = read_chains(folder)
         known = {str(chains["query"]): query, str(chains["document"]): document}

@@ -18,10 +18,10 @@ from juzhen.core.examples import Side
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import STRICT, reported
-from juzhen.encoders.asymmetric import AskingEncoder
+from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.backbone import quiet
 from juzhen.encoders.base_weights import merged
-from juzhen.encoders.batch_invariance import prove
+from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import note_read
 from juzhen.encoders.components import num_positions, read_transformer
 from juzhen.encoders.layout import gives_weights
@@ -30,8 +30,8 @@ from juzhen.encoders.peer_options import check_count, takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
 from juzhen.encoders.prompts import Prompts
 from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_folder
-from juzhen.encoders.save import Shareable, licence_of
-from juzhen.encoders.thresholds import Decides
+from juzhen.encoders.save import HubMixin, licence_of
+from juzhen.encoders.thresholds import ThresholdMixin
 from juzhen.encoders.tokens import BATCH_TOKENS, batches_by_length
 from juzhen.families.sparse.folder import read_sparse, write_sparse
 from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS, pooled_texts
@@ -44,7 +44,7 @@ NEW_HEAD = (
 )
 
 
-class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
+class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
     """backbone → head over the vocabulary → the largest logit of each token → log(1 + relu); scored by dot products.
 
     (Formal et al. 2021, https://arxiv.org/abs/2109.10086)
@@ -132,7 +132,7 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         if head.is_new:
             name_what_is_there(made, seed=seed)
         made.licence = encoder.licence
-        made.remarks = (*encoder.remarks, *((NEW_HEAD,) if head.is_new else ()))
+        made.load_warnings = (*encoder.load_warnings, *((NEW_HEAD,) if head.is_new else ()))
         made._is_finished = True
         return made
 
@@ -164,7 +164,7 @@ class SparseEncoder(AskingEncoder, Decides, Shareable, PooledEncoder):
         )
         encoder.licence = licence_of(folder)
         if not encoder._packs:
-            prove(encoder)
+            check_batch_invariance(encoder)
         encoder._is_finished = True
         encoder._is_loaded_from(folder)
         return encoder.to(place).eval()
