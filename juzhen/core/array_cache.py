@@ -1,8 +1,4 @@
-"""Arrays on disk by a key, read where they lie: what is computed once for all runs, such as tokens and embeddings.
-
-One file per key, in the format of safetensors. It is written whole, renamed into place and never changed, so processes
-need no lock: two that write the same key cost time and nothing else.
-"""
+"""W"""
 
 import json
 import mmap
@@ -25,18 +21,18 @@ from juzhen.core.safe_open import open_regular_file
 
 SUFFIX = ".safetensors"
 FILE = rf"[0-9a-f]{{32}}\{SUFFIX}"
-"""Pattern of a file's name: the key, a digest of all that decides the arrays."""
+"""r"""
 
 DTYPES = {"I64": "<i8", "I32": "<i4", "F32": "<f4", "F16": "<f2", "U8": "|u1"}
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 ALIGNED = 64
 
 STAYS_SECONDS = 24 * 3600
-"""A file that was used within this time is not removed to make room: a job may still map it."""
+"""i"""
 
 
 class Stored(dict[str, np.ndarray]):
-    """The arrays of a file, mapped. Another process is sent the path and maps the file itself."""
+    """t"""
 
     def __init__(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         super().__init__(arrays)
@@ -47,14 +43,7 @@ class Stored(dict[str, np.ndarray]):
 
 
 class ArrayCache:
-    """Files `<folder>/<key>.safetensors`; a key may begin with the name of a subfolder.
-
-    A file that is damaged is named in a warning and removed. Where nothing can be written, a warning says so and the
-    work goes on.
-
-    holds      what is kept, in the plural, for messages
-    max_bytes  files that were used longest ago go when all of them take more than this
-    """
+    """e"""
 
     def __init__(self, folder: str | Path, *, holds: str, max_bytes: int) -> None:
         self.folder = Path(folder).expanduser()
@@ -65,14 +54,14 @@ class ArrayCache:
         return self.folder / f"{key}{SUFFIX}"
 
     def keys(self, prefix: str) -> list[str]:
-        """All that begin with the name of that subfolder, in order. A link leads to somebody else's files."""
+        """ """
         folder = self.folder / prefix
         if self.folder.is_symlink() or folder.is_symlink():
             return []
         return sorted(f"{prefix}/{path.stem}" for path in folder.glob(f"*{SUFFIX}") if _is_ours(path))
 
     def read(self, key: str) -> Stored | None:
-        """The arrays of a key; None where there are none."""
+        """a"""
         path = self.path(key)
         try:
             stored = read_arrays(path)
@@ -82,22 +71,19 @@ class ArrayCache:
             warnings.warn(f"{path}: cannot be used ({error}); its {self._holds} are made again", stacklevel=2)
             self.remove(key)
             return None
-        with suppress(OSError):  # a folder that is only read
-            os.utime(path)  # when it was used last
+        with suppress(OSError):  # s
+            os.utime(path)  # a
         return stored
 
     def write(self, key: str, arrays: Mapping[str, np.ndarray]) -> Stored | None:
-        """The arrays as they lie on disk; None, with a warning, where they cannot be put there.
-
-        Of several processes that write a key at once the last ones take the file of the first: all map the same.
-        """
+        """f"""
         path = self.path(key)
         try:
             claim_dir(self.folder)
             claim_dir(path.parent)
             with atomic_write(path, "wb", unless=path.is_file, in_own_folder=True) as file:
                 write_arrays(file, arrays, key=path.stem)
-            with suppress(FileNotFoundError):  # another process tidies up, too
+            with suppress(FileNotFoundError):  # e
                 self._make_room()
             return read_arrays(path)
         except (OSError, ValueError, UserError) as error:
@@ -127,7 +113,10 @@ def _is_ours(path: Path) -> bool:
 
 
 def write_arrays(file: IO[bytes], arrays: Mapping[str, np.ndarray], *, key: str) -> None:
-    """Writes a safetensors file with a checksum of key and bytes. The widest numbers come first: all are aligned."""
+    """Write a safetensors file with a checksum of key and bytes.
+
+    The widest numbers come first, so that all are aligned.
+    """
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     arrays = dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))
     entries, end = {}, 0
@@ -145,9 +134,15 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, np.ndarray], *, key: str)
 
 
 def read_arrays(path: Path, checks: bool = True) -> Stored:
-    """The arrays of a file, mapped and read-only. Raises OSError, or ValueError for anything but a whole one.
+    """Map the arrays of a file, read-only.
 
-    checks  all bytes are read and compared with the checksum; False: another process has just done it
+    Args:
+        path: The file.
+        checks: Compare all bytes with the checksum. False if another process has just done it.
+
+    Raises:
+        OSError: The file cannot be opened.
+        ValueError: The file is damaged.
     """
     with open_regular_file(path) as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

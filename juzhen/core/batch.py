@@ -1,18 +1,18 @@
-"""Batch: the tensors of one step.
+"""Batch: the tensors of one step, and the names and shapes of tensors that losses read.
 
 Axis legend, used in every shape annotation of the project:
 
     batch      rows of the dataset in this step (pairs, triplets, …)
-    sentences  sentences of the step that are encoded: the distinct ones, unless a loss needs several views
+    sentences  encoded sentences of the step: the distinct ones, unless a loss needs several views
     tokens     tokens of all sentences of the step, one sentence after another, without padding
-    length     tokens of a sentence, padding included, where a padded form is needed
-    dim        size of an embedding
+    length     tokens of a sentence, with padding
+    dim        dimension of an embedding
     negatives  explicit negatives of a row
     classes    classes of a classification head
     candidates texts that an anchor is compared with
-    layers     layers of the backbone whose scores a loss consumes
-    teacher    size of a vector that a teacher gives
-    guide      size of a vector that a guide gives
+    layers     backbone layers whose scores a loss reads
+    teacher    dimension of a teacher's vectors
+    guide      dimension of a guide's vectors
     texts      texts of a row
     documents  texts of a row that its anchor is compared with: the positive, then its negatives
 """
@@ -32,9 +32,11 @@ from juzhen.core.examples import Kind
 
 
 class TensorSpec(NamedTuple):
-    """axes  of the legend in `juzhen.core.batch`, in order
-    is_learnt  the model that learns has made it, and gradients flow back through it; False: the data or a teacher did
-    about  what it holds
+    """Shape and origin of a tensor.
+
+    axes       axes of the legend above, in order
+    is_learnt  True: the trained model computes it, and gradients flow back. False: it comes from the data or a teacher
+    about      its content
     """
 
     axes: tuple[str, ...]
@@ -82,34 +84,33 @@ TENSORS: dict[str, TensorSpec] = {
         "texts that come twice in a batch are not taken for negatives; without it, all count as different",
     ),
 }
-"""Name → what it is."""
+"""Name → tensor that a loss may read, one row each. A batch has those of the data, a model adds those it computes."""
 
 
 def constants(values: Sequence[float], *, like: Tensor) -> Float[Tensor, "values"]:
-    """`values` in the precision and on the device of `like`.
+    """Return constants in the precision and on the device of `like`.
 
-    The device writes them itself. `like.new_tensor(values)` would copy them there, and the processor would wait until
-    all that a GPU has been given to do is done.
+    The device writes them itself. `like.new_tensor(values)` would copy them there and wait for the GPU.
     """
     return torch.stack([like.new_full((), value) for value in values])
 
 
 class Sharing(StrEnum):
-    """Which appearances of a sentence in a batch are one sentence to the encoder, and see one dropout mask.
+    """Which occurrences of a sentence in a batch are encoded once, with one dropout mask.
 
-    Without dropout they are all the same numbers, and sharing only saves time.
+    Without dropout all have equal embeddings, and sharing only saves time.
     """
 
-    BATCH = "batch"  # all of them
-    COLUMN = "column"  # those in one text column: a sentence paired with itself is seen in two views
-    NONE = "none"  # each appearance is encoded, as other toolkits do
+    BATCH = "batch"  # all occurrences
+    COLUMN = "column"  # those in one text column: a sentence paired with itself has two views
+    NONE = "none"  # each occurrence is encoded, as in other toolkits
 
 
 class Movable:
-    """A dataclass of tensors, which can be put on another device."""
+    """Dataclass of tensors that can move to another device."""
 
     def to(self, device: torch.device, **options: Any) -> Self:
-        """The same with every tensor on `device`; out of pinned memory without waiting for it."""
+        """Return a copy with every tensor on `device`. Copies from pinned memory do not block."""
         if torch.device(device).type == "cuda":
             options.setdefault("non_blocking", True)
         return mapped(self, lambda tensor: tensor.to(device, **options))
@@ -117,11 +118,11 @@ class Movable:
 
 @dataclass
 class Group(Movable):
-    """Neighbouring sentences of like length, which attention handles together.
+    """Neighbouring sentences of similar length, which attention processes together.
 
-    slots  place of each token in the padded form (sentences × length), None when all have the same length
-    mask   True on tokens of the padded form, None when all have the same length
-    hides  the mask leaves tokens out that look at the others: only attention that takes a mask can do that
+    slots  position of each token in the padded form (sentences × length), None if all have the same length
+    mask   True on tokens of the padded form, None if all have the same length
+    hides  the mask leaves out tokens that attend to others: only attention with a mask supports it
     """
 
     num_sentences: int
@@ -134,13 +135,13 @@ class Group(Movable):
 
 @dataclass
 class Tokens(Movable):
-    """Token numbers of several sentences, packed one after another, the shortest first; there is no padding.
+    """Token ids of several sentences, packed one after another without padding, the shortest first.
 
     lengths   tokens of each sentence, in packed order
-    inverse_permutation  for each sentence in the order given, its place in packed order
-    groups    the packed sentences in runs of like length
-    segments  of each token, which of two joined sentences it belongs to, 0 or 1; None: all are 0
-    unpooled  tokens at the start of each sentence, those of a prompt, that pooling leaves out; where prompts differ, a
+    inverse_permutation  packed index of each sentence in the original order
+    groups    packed sentences in groups of similar length
+    segments  0 or 1 for each token: the first or second of two joined sentences. None: all are 0
+    unpooled  tokens at the start of each sentence, those of a prompt, that pooling leaves out. If prompts differ, a
               number for each sentence, in packed order
     """
 
@@ -155,9 +156,9 @@ class Tokens(Movable):
         return self.lengths.shape[0]
 
     def micro_batches(self, max_tokens: int) -> Iterator["Tokens"]:
-        """The same sentences in packed order, in micro-batches of whole groups with at most `max_tokens` tokens each.
+        """Split the packed sentences into micro-batches of whole groups with at most `max_tokens` tokens each.
 
-        A group that is larger than that is a micro-batch of its own.
+        A larger group is a micro-batch of its own.
         """
         runs: list[list[Group]] = [[]]
         for group in self.groups:
@@ -180,24 +181,24 @@ class Tokens(Movable):
 
     @property
     def sentence_of_token(self) -> Int[Tensor, "tokens"]:
-        """Packed place of the sentence that each token belongs to."""
+        """Packed index of each token's sentence."""
         order = torch.arange(len(self), device=self.lengths.device)
-        # The size is told because otherwise a GPU would have to be waited for.
+        # Without the size, torch would wait for the GPU.
         return order.repeat_interleave(self.lengths, output_size=self.input_ids.shape[0])
 
     @cached_property
     def boundaries(self) -> Int[Tensor, "sentences+1"]:
-        """Where each sentence begins among the tokens, and where the last one ends; int32, as GPU kernels read it."""
+        """Index of each sentence's first token, and the number of tokens; int32, as GPU kernels read it."""
         return pad(self.lengths.cumsum(0, dtype=torch.int32), (1, 0))
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest sentence; nothing has to be fetched from a GPU for it."""
+        """Tokens of the longest sentence. No value is fetched from a GPU."""
         return self.groups[-1].length
 
     @property
     def starts(self) -> Int[Tensor, "sentences"]:
-        """Where each sentence begins among the tokens."""
+        """Index of each sentence's first token."""
         return self.lengths.cumsum(0) - self.lengths
 
     @property
@@ -208,13 +209,13 @@ class Tokens(Movable):
 
     @property
     def num_unpooled(self) -> Int[Tensor, "sentences"]:
-        """Tokens of each sentence that pooling leaves out; one is always pooled."""
+        """Tokens of each sentence that pooling leaves out. At least one is pooled."""
         most = (self.lengths - 1).clamp(min=0)
         return most.clamp(max=self.unpooled)
 
     @property
     def places(self) -> tuple[Int[Tensor, "tokens"], Int[Tensor, "tokens"]]:
-        """Row and column of each token where sentences are padded on the right. A mask would be counted on a GPU."""
+        """Row and column of each token in the right-padded form. Counting a mask would wait for the GPU."""
         return self.sentence_of_token, self.positions
 
 
@@ -222,13 +223,13 @@ class Tokens(Movable):
 class Batch(Movable):
     """Rows of one dataset, ready for a model.
 
-    task          dataset key; it chooses the loss in a mixture
-    tokens        the sentences of the step: each distinct one once, or more often, as `Sharing` says
-    sentence_ids  number in the dataset's table of each sentence of `tokens`; equal numbers = equal texts
-    columns       text column → position of its sentence in `tokens`, per row
-    rows          row numbers in the dataset, to name a batch in a message
-    tensors       what is given of each row, by the names of `juzhen.core.batch`; what a set does not have is left out
-    compares      rows of the step, over all processes, differ in what their loss compares; else it moves no weight
+    task          dataset key, which chooses the loss in a mixture
+    tokens        sentences of the step: each distinct one once, or more often, see `Sharing`
+    sentence_ids  index in the dataset's table of each sentence of `tokens`. Equal indices mean equal texts
+    columns       text column → index of its sentence in `tokens`, per row
+    rows          row indices in the dataset, for messages
+    tensors       data of each row, by the names of TENSORS. A set has only some of them
+    compares      the rows of all processes differ in the value that their loss compares. Otherwise no weight changes
     """
 
     task: str
@@ -244,19 +245,19 @@ class Batch(Movable):
         return self.rows.shape[0]
 
     def pin_memory(self) -> Self:
-        """The same batch where a GPU fetches it by itself. A DataLoader calls this where it is asked to pin."""
+        """Return a copy in pinned memory. A DataLoader with `pin_memory` calls it."""
         return mapped(self, lambda tensor: tensor.pin_memory())
 
 
 LONG = 1_024
-"""Tokens of a text from which on attention, whose memory grows with their square, decides what fits."""
+"""Tokens from which on the memory of attention, which grows with their square, limits a batch."""
 
 
 def num_fitting(length: int, max_tokens: int) -> int:
-    """Texts of `length` tokens, padding included, that go through an encoder together; one at least.
+    """Return the number of texts of `length` tokens, with padding, that fit through an encoder together; at least one.
 
-    Up to LONG tokens each, they have `max_tokens` together; of longer texts the squares of their lengths count, so that
-    one of 8,192 goes alone and no short one is padded to it.
+    Up to LONG tokens each, they share `max_tokens`. For longer texts the squares of their lengths count, so that a text
+    of 8,192 goes alone and no short one is padded to it.
 
     >>> [num_fitting(length, 16_384) for length in (16, 1024, 2048, 4096, 8192)]
     [1024, 16, 4, 1, 1]
@@ -266,7 +267,7 @@ def num_fitting(length: int, max_tokens: int) -> int:
 
 
 def text_tensors(columns: Sequence[Float[Tensor, "batch dim"]]) -> dict[str, Tensor]:
-    """The embeddings of the text columns of rows, in order, by every name that losses have for them."""
+    """Return the embeddings of the text columns, in order, under every name that losses use for them."""
     tensors = dict.fromkeys(("embeddings", "first", "anchors", "student"), columns[0])
     if len(columns) > 1:
         tensors |= dict.fromkeys(("second", "positives"), columns[1])
@@ -278,13 +279,11 @@ def text_tensors(columns: Sequence[Float[Tensor, "batch dim"]]) -> dict[str, Ten
 def without_missing(
     tensors: dict[str, Tensor], missing: Bool[Tensor, "batch documents"] | None
 ) -> dict[str, Tensor]:
-    """The tensors with the documents that a row lacks marked: −∞ in `document_scores`, −1 in `text_ids`."""
+    """Mark missing documents: −∞ in `document_scores`, −1 in `text_ids`."""
     if missing is None:
         return tensors
     marked = {}
-    if (
-        scores := tensors.get("document_scores")
-    ) is not None:  # documents of other rows come after the row's own
+    if (scores := tensors.get("document_scores")) is not None:  # documents of other rows follow the row's own
         marked["document_scores"] = scores.masked_fill(
             pad(missing, (0, scores.shape[1] - missing.shape[1])), -torch.inf
         )
@@ -301,11 +300,14 @@ def row_tensors(
     reads: Sequence[str] = (),
     layers: Sequence[Float[Tensor, "sentences dim"]] = (),
 ) -> dict[str, Tensor]:
-    """What a bi-encoder gives a loss, by the names of `juzhen.core.batch`: the batch's own, and what is made of it.
+    """Return the tensors of a bi-encoder for a loss, by the names of TENSORS.
 
-    score   of two embeddings, row by row
-    reads   the scores of documents are computed where they are among these
-    layers  embeddings of the same sentences at several depths
+    Args:
+        batch: The rows. Its own tensors are among the returned ones.
+        embeddings: Embeddings of its sentences.
+        score: Similarity of two embeddings, row by row.
+        reads: Names that the loss reads. Scores of documents are computed only if they are among them.
+        layers: Embeddings of the same sentences at several depths.
     """
     columns = [embeddings[rows] for rows in batch.columns.values()]
     tensors = batch.tensors | text_tensors(columns)
@@ -313,7 +315,7 @@ def row_tensors(
         anchors, *documents = columns
         tensors["document_scores"] = torch.stack([score(anchors, text) for text in documents], dim=1)
     tensors["text_ids"] = torch.stack([batch.sentence_ids[rows] for rows in batch.columns.values()], dim=1)
-    if len(columns) > 1:  # one text has no score
+    if len(columns) > 1:  # a single text has no score
         tensors["scores"] = score(*columns[:2])
     if "layer_embeddings" in reads:
         states = torch.stack(list(layers), dim=1)
@@ -326,7 +328,7 @@ def row_tensors(
 
 
 def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same value with every tensor in it changed, inside dictionaries, lists and dataclasses too."""
+    """Return the value with every tensor in it changed, also inside dictionaries, lists and dataclasses."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):

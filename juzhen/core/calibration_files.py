@@ -1,4 +1,4 @@
-"""What `juzhen calibrate` and `fuse` have fitted on a set, for scores of new pairs. Needs no torch."""
+"""Files of `juzhen calibrate` and `juzhen fuse`, to scale scores of new pairs. Needs no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SCALINGS = {"temperature": 1, "platt": 2}
-"""Ways from a score to the logit of label 1, score / T and a · score + b → numbers that each of them has."""
+"""Scaling of a score to the logit of label 1, score / T or a · score + b → number of its parameters."""
 
 
 class Fitted(TypedDict, total=False):
@@ -48,16 +48,16 @@ class FusionFile(TypedDict):
 
 
 Scores = TypeVar("Scores", float, "np.ndarray")
-"""A number, or an array of them."""
+"""A number or an array."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Numbers that make probabilities of scores; fitted on one set of 0/1 pairs.
+    """Scaling of scores to probabilities, fitted on one set of 0/1 pairs.
 
-    path    file that they were read from
-    fitted  name of SCALINGS → T, or a and b; empty where the set has no 0/1 labels
-    threshold  the score from which on a pair counts as the same; None where there is none
+    path    file of the parameters
+    fitted  name of SCALINGS → T, or a and b. Empty if the set has no 0/1 labels
+    threshold  lowest score of a positive pair. None if there is none
     """
 
     path: Path
@@ -65,7 +65,7 @@ class Scaling:
     threshold: float | None
 
     def logits(self, scores: Scores, method: str) -> Scores:
-        """The scores, scaled; sigmoid makes probabilities of them. Raises UserError where nothing was fitted."""
+        """Scale scores to logits. A sigmoid makes probabilities of them. Raises UserError if nothing was fitted."""
         if method not in self.fitted:
             raise UserError(
                 f"{self.path}: was fitted on a set without 0/1 labels, so there is no probability to scale to; leave "
@@ -80,7 +80,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Calibration(Scaling):
-    """The scaling of one run's scores.
+    """Scaling of one run's scores.
 
     weights  digest of the run's weights
     """
@@ -89,18 +89,18 @@ class Calibration(Scaling):
 
     @classmethod
     def read(cls, path: str | Path) -> "Calibration":
-        """Raises UserError for a file that is none of `juzhen calibrate`."""
+        """Read a file of `juzhen calibrate`. Raises UserError for any other file."""
         report = _report(path, CalibrationFile, "calibrate runs/NAME")
         return cls(Path(path), report["fitted"], _threshold(report), report["weights"])
 
     def require(self, encoder: str | Path) -> None:
-        """Raises UserError when the encoder is not the one whose scores were looked at."""
+        """Raises UserError if the encoder is not the one that the scaling was fitted to."""
         _require(encoder, self.weights, f"{self.path} was fitted to the scores of another encoder")
 
 
 @dataclass(frozen=True)
 class Fusion(Scaling):
-    """Two runs as one score: α · first + (1 − α) · second, each less its mean, in units of its deviation.
+    """Fusion of two runs: α · first + (1 − α) · second, each standardised by its mean and deviation.
 
     runs     folders of the two, as they were typed
     weights  digests of their weights
@@ -114,19 +114,19 @@ class Fusion(Scaling):
 
     @classmethod
     def read(cls, path: str | Path) -> "Fusion":
-        """Raises UserError for a file that is none of `juzhen fuse`."""
+        """Read a file of `juzhen fuse`. Raises UserError for any other file."""
         report = _report(path, FusionFile, "fuse runs/ONE runs/OTHER")
         lists = {key: tuple(report[key]) for key in ("runs", "weights", "means", "deviations")}
         return cls(Path(path), report["fitted"], _threshold(report), alpha=report["alpha"], **lists)
 
     def require(self, folders: Sequence[str | Path]) -> None:
-        """Raises UserError when the encoders are not the two that were fused, in their order."""
+        """Raises UserError if the encoders are not the two fused ones, in their order."""
         for folder, digest, run in zip(folders, self.weights, self.runs, strict=True):
             message = f"{self.path} weighs {self.runs[0]} and then {self.runs[1]}, and this is not {run}"
             _require(folder, digest, message)
 
     def fused(self, first: Scores, second: Scores) -> Scores:
-        """The one score of scores of both."""
+        """Fuse the scores of both encoders."""
         first_scores, other = (
             (scores - mean) / (deviation or 1.0)
             for scores, mean, deviation in zip((first, second), self.means, self.deviations, strict=True)
@@ -140,7 +140,7 @@ def _threshold(report: Mapping[str, Any]) -> float | None:
 
 
 def is_fusion(path: str | Path) -> bool:
-    """Whether a file holds a fusion and not a calibration. Raises UserError for one that cannot be read."""
+    """True for a file of a fusion, and not of a calibration. Raises UserError if it cannot be read."""
     return "alpha" in _report(path, dict[str, Any], "fuse runs/ONE runs/OTHER")
 
 
@@ -154,7 +154,7 @@ def _report(path: str | Path, kind: Any, command: str) -> dict[str, Any]:
 
 
 def _require(folder: str | Path, digest: str, message: str) -> None:
-    """Raises UserError unless the weights in a run folder, or an encoder folder, have that digest."""
+    """Raises UserError unless the weights of a run or encoder folder have the digest."""
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; expected a run that was fitted on")

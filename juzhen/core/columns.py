@@ -1,8 +1,7 @@
-"""Texts, pairs and numbers as people hold them: lists, arrays, columns of tables. The one door of all that take them.
+"""Checks of input: texts, pairs and numbers from lists, arrays and table columns, and NaN in computed numbers.
 
-Whatever labels a column carries, it is taken by position. What has no positions (a mapping, a set), what is a whole
-table, and one text where several are meant are refused with what to pass: each of them can be iterated over, and would
-be scored as something else.
+Columns are read by position, whatever labels they carry. Mappings, sets, whole tables, and one text instead of several
+are refused: Python can iterate over each of them, so they would be scored as something else.
 """
 
 import re
@@ -16,17 +15,20 @@ from juzhen.core.errors import UserError
 from juzhen.core.text import is_unseen, short, text_fault
 
 HALF_A_PAIR = re.compile("[\ud800-\udfff]")
-"""What no tokenizer takes: half a surrogate pair is no character."""
+"""A lone surrogate, which no tokenizer accepts."""
 
 EXAMPLE = '("今天天气很好", "今天是个好天气")'
 
 
 def as_column(values: Any, name: str) -> list[Any]:
-    """The values by position: of a list, an array, a Series, a column of Arrow, a generator.
+    """Return the values of a list, array, Series, Arrow column or generator by position.
 
-    name  what they are, for the message
+    Args:
+        values: The column.
+        name: Name of the argument, for the message.
 
-    Raises UserError for what is no column.
+    Raises:
+        UserError: Not a column.
     """
     columns = table_columns(values)
     if columns is not None:
@@ -37,14 +39,17 @@ def as_column(values: Any, name: str) -> list[Any]:
     no_column = isinstance(values, Mapping | set | frozenset | bytes | bytearray)
     if no_column or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
         raise UserError(f"{name}: got {_described(values)}; expected a list{_remedy(values)}")
-    if hasattr(values, "to_pylist"):  # an array of Arrow, by the thousand
+    if hasattr(values, "to_pylist"):  # an Arrow array: faster than one value at a time
         return values.to_pylist()
     return [value.as_py() if hasattr(value, "as_py") else value for value in values]
 
 
 def table_columns(values: Any) -> list[str] | None:
-    """Names of the columns of a table of pandas, polars, Arrow, datasets or numpy; None for what is no table."""
-    for attribute in ("column_names", "columns"):  # of the class: a Series may have a row of that label
+    """Return the column names of a table of pandas, polars, Arrow, datasets or numpy. None if it is not a table."""
+    for attribute in (
+        "column_names",
+        "columns",
+    ):  # look at the class: a Series may have a row with that label
         if hasattr(type(values), attribute):
             return [str(name) for name in getattr(values, attribute)]
     names = getattr(getattr(values, "dtype", None), "names", None)
@@ -52,15 +57,23 @@ def table_columns(values: Any) -> list[str] | None:
 
 
 def as_text_list(texts: Iterable[str], name: str = "texts", *, may_be_empty: bool = False) -> list[str]:
-    """Texts by position. Raises UserError for what is no column of texts, and naming the first that is no text."""
+    """Return texts by position.
+
+    Raises:
+        UserError: Not a column, or a value in it is not a text.
+    """
     column = as_column(texts, name)
     check_texts(column, called=f"{name}: text", may_be_empty=may_be_empty)
     return column
 
 
 def as_texts(texts: str | Iterable[str], *, may_be_empty: bool = False) -> tuple[list[str], bool]:
-    """The texts as a list, and whether it was one text alone. Raises UserError for what is no collection of texts."""
-    if hasattr(texts, "as_py"):  # a text out of a column of Arrow
+    """Return the texts as a list, and True if the argument was a single text.
+
+    Raises:
+        UserError: Neither a text nor a column of texts.
+    """
+    if hasattr(texts, "as_py"):  # a text from an Arrow column
         texts = texts.as_py()
     if isinstance(texts, np.ndarray) and not texts.ndim:
         texts = texts.item()
@@ -70,7 +83,11 @@ def as_texts(texts: str | Iterable[str], *, may_be_empty: bool = False) -> tuple
 
 
 def as_vectors(values: Any) -> np.ndarray | None:
-    """Embeddings in float32, (rows, dim) or one alone (dim,), of an array, a tensor, or a list of these; else None."""
+    """Return embeddings in float32 from an array, a tensor or a list of them. None for anything else.
+
+    Returns:
+        (rows, dim), or (dim,) for a single embedding.
+    """
     if isinstance(values, list) and values and all(getattr(value, "ndim", 0) == 1 for value in values):
         return np.stack([np.asarray(as_vectors(value), dtype=np.float32) for value in values])
     if hasattr(values, "detach"):
@@ -80,7 +97,7 @@ def as_vectors(values: Any) -> np.ndarray | None:
 
 
 def as_text(text: Any, name: str, *, may_be_empty: bool = False) -> str:
-    """One text. Raises UserError for anything else."""
+    """Return a single text. Raises UserError for anything else."""
     texts, is_one = as_texts(text, may_be_empty=may_be_empty)
     if not is_one:
         raise UserError(f"{name}: expected one text, got {_described(text)}")
@@ -88,9 +105,16 @@ def as_text(text: Any, name: str, *, may_be_empty: bool = False) -> str:
 
 
 def as_pairs(pairs: Iterable[tuple[str, str]] | tuple[str, str]) -> tuple[list[str], list[str], bool]:
-    """First texts, second texts, and whether it was one pair alone, a tuple, a list or an array of two texts.
+    """Split pairs into their first and second texts.
 
-    Raises UserError naming what is no pair.
+    Args:
+        pairs: Pairs, or a single pair: a tuple, list or array of two texts.
+
+    Returns:
+        First texts, second texts, and True for a single pair.
+
+    Raises:
+        UserError: An item is not a pair of texts.
     """
     is_rows = isinstance(pairs, np.ndarray) and pairs.ndim == 2
     rows: list[Any] = np.asarray(pairs).tolist() if is_rows else as_column(pairs, "pairs")
@@ -103,17 +127,20 @@ def as_pairs(pairs: Iterable[tuple[str, str]] | tuple[str, str]) -> tuple[list[s
 
 
 def side_by_side(first: Any, second: Any) -> Any:
-    """Pairs out of their two sides: two texts are one pair, two columns a pair a row. Without a second side, `first`.
+    """Combine two sides into pairs: two texts into one pair, two columns row by row.
 
-    Raises UserError for sides that do not fit.
+    Without a second side return `first`.
+
+    Raises:
+        UserError: The sides have different lengths.
     """
     if second is None:
         return first
     (left, is_one), (right, is_other_one) = as_texts(first), as_texts(second)
     if is_one != is_other_one or len(left) != len(right):
         raise UserError(
-            f"score: {len(left):,} and {len(right):,} texts are no pairs; give two texts, or two lists of one length; "
-            "similarity gives each text with each"
+            f"score: {len(left):,} and {len(right):,} texts do not form pairs. Give two texts, or two lists of "
+            "one length; similarity gives each text with each"
         )
     return (left[0], right[0]) if is_one else list(zip(left, right, strict=True))
 
@@ -137,9 +164,13 @@ def _are_texts(values: Iterable[Any]) -> bool:
 def check_texts(
     texts: Sequence[str], *, called: str = "text", start: int = 0, may_be_empty: bool = False
 ) -> None:
-    """Raises UserError naming the first text that cannot be encoded.
+    """Raises UserError for the first text that cannot be encoded.
 
-    start  number of the first of them
+    Args:
+        texts: The texts.
+        called: Name of one of them, for the message.
+        start: Number of the first one.
+        may_be_empty: Accept empty texts.
     """
     for position, text in enumerate(texts, start=start):
         if not isinstance(text, str):
@@ -151,9 +182,10 @@ def check_texts(
 
 
 def as_numbers(**columns: Any) -> list[np.ndarray]:
-    """Columns of numbers as arrays (rows,), by position: labels of a Series join no rows. Truth values become 0 and 1.
+    """Return columns of numbers as arrays (rows,) by position. Booleans become 0 and 1.
 
-    Raises UserError for what is no column of numbers, and for columns of different lengths.
+    Raises:
+        UserError: Not a column of numbers, or columns of different lengths.
     """
     arrays = {}
     for name, values in columns.items():
@@ -184,13 +216,13 @@ def _remedy(value: object) -> str:
 def sound_rows(
     numbers: Float[np.ndarray, "rows *dim"], *, may_be_zero: bool = True
 ) -> Bool[np.ndarray, "rows"]:
-    """Which rows can be compared: their squared length is a finite float32 number.
+    """Find the rows that can be compared: their squared length is a finite float32 number.
 
-    One pass finds NaN, infinity, and vectors so long that bringing them to length 1 makes zeros of them.
+    One pass finds NaN, infinity, and vectors so long that normalising them would give zeros.
 
     Args:
         numbers: Vectors, or one number a row.
-        may_be_zero: False: a row of zeros is refused, too.
+        may_be_zero: False refuses a row of zeros, too.
     """
     rows = numbers[:, None] if numbers.ndim == 1 else numbers
     with np.errstate(all="ignore"):
@@ -207,18 +239,18 @@ def require_finite(
     giver: str = "the encoder",
     may_be_zero: bool = True,
 ) -> None:
-    """Check numbers computed from texts.
+    """Check numbers that were computed from texts.
 
     Args:
-        numbers: A row for each text, or several.
+        numbers: One row for each text, or several.
         texts: Texts, or pairs of texts.
-        owners: The number of each row's text; None: there is a row for each.
-        key: What one of `texts` is called.
-        giver: What computed the numbers.
+        owners: Index of each row's text. None: one row for each text.
+        key: Name of one of `texts`, for the message.
+        giver: Name of the model, for the message.
         may_be_zero: As of `sound_rows`.
 
     Raises:
-        UserError: A row with NaN or infinity, naming its text.
+        UserError: A row with NaN or infinity. The message has its text.
     """
     if not (sound := sound_rows(numbers, may_be_zero=may_be_zero)).all():
         row = int(sound.argmin())
@@ -231,15 +263,15 @@ def require_finite(
 def require_finite_weights(
     tensors: Iterable[tuple[str, Any]], source: object, *, remedy: str = "Copy the weights again"
 ) -> None:
-    """Check named tensors of torch.
+    """Check named torch tensors for NaN and infinity.
 
     Args:
-        tensors: Name and tensor of each.
+        tensors: Names and tensors.
         source: The file or folder they come from.
-        remedy: What to do.
+        remedy: What the user can do.
 
     Raises:
-        UserError: A tensor with NaN or infinity, naming it.
+        UserError: A tensor with NaN or infinity. The message has its name.
     """
     for name, values in tensors:
         if values.is_floating_point() and not values.isfinite().all():

@@ -16,20 +16,25 @@ from juzhen.core.paths import DISTRIBUTION, IS_CLONE, ROOT
 from juzhen.core.text import in_a_line, short
 
 MOST_LETTERS = 700
-"""Of the known words that a message lists; of classes of texts there may be thousands."""
+"""Letters of known words that a message lists: a set may have thousands of classes."""
 
 MISTAKE_STATUS = 2
-"""Exit status of a program after a mistake of the user: to start it again would not help."""
+"""Exit status after a mistake of the user: running the same command again would not help."""
 INTERRUPTED = "stopped by Ctrl-C"
 INTERRUPTED_STATUS = 130
-"""128 and the number of SIGINT, as shells expect it."""
+"""128 + SIGINT, as shells expect."""
 
 
 class UserError(Exception):
-    """Something the user can mend: shown as plain text without a traceback, exit status 2.
+    """A mistake that the user can fix. Programs print it without a traceback and exit with status 2.
 
-    The message says what was given, what was expected, and what to type instead. It is one line on any terminal,
-    whatever a file or a command line has put into it.
+    The message has two sentences: `<key>=<value>: <problem>. <what to do>.` It is printed as one line, whatever a file
+    or a command line has put into it.
+
+    Example:
+        >>> raise UserError("seed=x: not a whole number. Type seed=0.")
+        Traceback (most recent call last):
+        juzhen.core.errors.UserError: seed=x: not a whole number. Type seed=0.
     """
 
     def __init__(self, message: str) -> None:
@@ -37,7 +42,7 @@ class UserError(Exception):
 
 
 def foreign_reason(error: BaseException) -> str:
-    """What another library says, in one line, and never its advice to run code that comes with a model or with data."""
+    """Return the message of another library in one line, without its advice to run code of a model or a data set."""
     text = " ".join(str(error).split()) or type(error).__name__
     if re.search("trust_remote_code|(custom|remote) code", text):
         return "it brings code of its own, and juzhen runs no code that comes with a model or with data"
@@ -45,14 +50,14 @@ def foreign_reason(error: BaseException) -> str:
 
 
 def print_error(error: UserError) -> None:
-    """Shows a mistake on stderr, without what looks like a secret."""
+    """Print a mistake on stderr, with secrets redacted."""
     from juzhen.core.secrets import redacted
 
     print(f"error: {redacted(str(error))}", file=sys.stderr)
 
 
 def require_choice(key: str, value: object, choices: Collection[str]) -> None:
-    """Raises UserError, with the nearest choice, for a value that is none of them."""
+    """Raises UserError, with the nearest choice, if the value is not a choice."""
     if value not in choices:
         raise UserError(f"{key}={value}: {nearest(str(value), choices)}")
 
@@ -67,10 +72,19 @@ def require_number(
     open_high: bool = False,
     optional: bool = False,
 ) -> None:
-    """Raises UserError for what is no finite number from `low` to `high`.
+    """Check that a value is a finite number in a range.
 
-    open_low, open_high  the end itself is refused, too
-    optional             None passes
+    Args:
+        key: Key of the value in the configuration.
+        value: The value.
+        low: Smallest number.
+        high: Largest number.
+        open_low: Refuse `low` itself.
+        open_high: Refuse `high` itself.
+        optional: Accept None.
+
+    Raises:
+        UserError: Not a number, or outside the range.
     """
     if value is None and optional:
         return
@@ -84,7 +98,7 @@ def require_number(
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """The known words closest to `word`, as the end of a sentence; all of them when none is close.
+    """Return the known words closest to a word, as the end of a sentence, or all known words if none is close.
 
     >>> nearest("cosnet", ["cosent", "cosine", "triplet"])
     'did you mean cosent?'
@@ -95,7 +109,7 @@ def nearest(word: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if same := [name for name in names if name.lower() == word.lower()]:
         return f"did you mean {short(same[0])}?"
-    # Letters that are all there and only in another order are the likeliest slip.
+    # The same letters in another order are the likeliest slip.
     close.sort(key=lambda name: sorted(name) != sorted(word))
     if close:
         listed = close[:1] if close[0].startswith(word[:2]) else close
@@ -107,12 +121,12 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
 
 PLAIN = re.compile(r"[A-Za-z_/.][\w/.:-]*", flags=re.ASCII)
-"""What Hydra reads as the text that it is, beside the words of another meaning."""
+"""Texts that Hydra reads as they are, apart from words with a meaning of their own."""
 WORDS_OF_YAML = ("null", "true", "false", "nan", "inf")
 
 
 def setting(key: str, value: object) -> str:
-    """`key=value`, for a value that is one text: with a comma, a blank, = or {} in it, it stands in quotes.
+    """Return `key=value` for one text. A value with a comma, a space, = or {} is quoted.
 
     >>> setting("data_dir", "/data/a,b")
     'data_dir="/data/a,b"'
@@ -126,7 +140,7 @@ def setting(key: str, value: object) -> str:
 
 
 def install_line(extra: str) -> str:
-    """What to type for an extra: from the clone, the one of its folder with its pinned versions; else by its name.
+    """Return the command that installs an extra: in a clone with its pinned versions, otherwise by its name.
 
     >>> install_line("onnx").startswith("pip install ")
     True
@@ -138,17 +152,24 @@ def install_line(extra: str) -> str:
 
 
 def require_packages(user: str, *packages: str, extra: str, otherwise: str = "") -> None:
-    """Raises UserError, with what to type, where a package that `user` needs is not installed.
+    """Raises UserError, with the command to type, if a package is not installed.
 
-    extra      the one that brings it
-    otherwise  end of the message: what can be done instead
+    Args:
+        user: Who needs the packages.
+        *packages: Names of the packages.
+        extra: The extra that installs them.
+        otherwise: End of the message: an alternative.
     """
     if missing := [package for package in packages if find_spec(package) is None]:
         raise UserError(f"{user} needs {', '.join(missing)}; type: {install_line(extra)}{otherwise}")
 
 
 def command(*arguments: object, unquoted: Iterable[str] = ()) -> str:
-    """A line for a shell that holds these words, each as it is; `unquoted`, such as …, stands behind them.
+    """Return a line for a shell, with each word quoted where it needs quotes.
+
+    Args:
+        *arguments: The words.
+        unquoted: Words that follow as they are, such as ….
 
     >>> command("juzhen", "table", "my runs")
     "juzhen table 'my runs'"

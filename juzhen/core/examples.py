@@ -1,6 +1,6 @@
-"""Examples: the rows of one split of one dataset, as text; and which of their texts are compared with one another.
+"""Examples: the rows of one split of one dataset, and which of their texts are compared.
 
-Many sets are one table of distinct sentences, so that each sentence is encoded once.
+Several sets share one table of distinct sentences, so that each sentence is encoded once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
@@ -20,30 +20,30 @@ from juzhen.core.kinds import Kind as Kind
 
 NLI_CLASSES = ("entailment", "neutral", "contradiction")
 NLI_GRADES = (1.0, 0.5, 0.0)
-"""Similarity grade of each NLI class (entailment, neutral, contradiction) where a correlation needs an order."""
+"""Similarity grade of each NLI class (entailment, neutral, contradiction), for correlations."""
 
 TEACHER_SCORE = "score_{}"
-"""The column that holds what a teacher scores a document of a triplet: `score_positive`, `score_negative`, …"""
+"""Column of a teacher's score for a document of a triplet: `score_positive`, `score_negative`, …"""
 
 
 class Side(IntEnum):
-    """Which of an encoder's prompts stands before a text, where it names prompts for queries and for documents."""
+    """Which of an encoder's prompts a text gets."""
 
-    EVERY = 0  # the one before every sentence
+    EVERY = 0  # the prompt of every sentence
     QUERY = 1
     DOCUMENT = 2
-    ALIKE = 3  # a query among queries: that of queries, where documents have one of their own too
+    ALIKE = 3  # a query among queries: the query prompt, if documents have a prompt of their own, too
 
 
 def sides_of(symmetric: bool | None) -> tuple[Side, Side]:
-    """How the first text of a row is read, and how the others are; see `Examples.symmetric`."""
+    """Return the Side of a row's first text, and that of its other texts, from `Examples.symmetric`."""
     if symmetric is None:
         return Side.EVERY, Side.EVERY
     return (Side.ALIKE, Side.ALIKE) if symmetric else (Side.QUERY, Side.DOCUMENT)
 
 
 def negative_columns(count: int) -> list[str]:
-    """The columns of a triplet's negatives.
+    """Return the names of a triplet's negative columns.
 
     >>> negative_columns(3)
     ['negative', 'negative_2', 'negative_3']
@@ -53,26 +53,26 @@ def negative_columns(count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Examples:
-    """The rows of one split, every distinct sentence stored once and rows stored as numbers into that table.
+    """Rows of one split. Each distinct sentence is stored once, and rows are indices into the table of sentences.
 
-    sentences  the distinct sentences, in order of first appearance; windows of running text (`TextTable`), and queries
-               and documents that have numbers of their own, as they come
-    columns    text column → int32 array (rows,), positions in `sentences`
-    targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class number, or a gain
+    sentences  distinct sentences, in order of first appearance. Windows of running text (`TextTable`), and queries
+               and documents with ids of their own, are stored as they come
+    columns    text column → int32 array (rows,), indices into `sentences`
+    targets    float32 array (rows,) or None: a score scaled to [0, 1], a 0/1 label, a class index, or a gain
     missing    bool array (rows, documents) or None: documents that a triplet lacks because it has fewer negatives than
-               others, in the order of `teacher_scores`. The row's positive fills their places; no loss counts them
-    documents  of kind retrieval, and of positive pairs made of it, int32 array: positions in `sentences` of all that is
-               looked through; else None
-    lines      int32 array (rows,), line numbers in the file read (1-based), for messages
+               others, in the order of `teacher_scores`. The row's positive fills their places, and no loss counts them
+    documents  int32 array or None: indices of all documents to search, for kind retrieval and positive pairs made from
+               it
+    lines      int32 array (rows,) or None: line numbers in the file (from 1), for messages
     teacher_scores  float32 array (rows, documents) or None: a teacher's score of a triplet's positive and each negative
-    fingerprint  hex digest of the rows as read; equal fingerprints mean equal data
-    num_dropped  bad rows left out under `on_bad_row=drop`
-    num_leaky    training rows left out because an evaluation set has them too; None: not looked for
-    symmetric    of rows in which a text asks for others. False: these are documents, of another sort than the query ·
-                 True: all are queries, such as duplicate questions · None: nobody asks
-    sides        int8 array (sentences,) or None: the Side by which each sentence is read, whatever its column
-    unreachable  number of a query → gains of its answers that are no documents of the set; see RankingSet
-    own          number of a query → that of the document which is the query itself in other words
+    fingerprint  hex digest of the rows as read. Equal fingerprints mean equal data
+    num_dropped  bad rows left out by `on_bad_row=drop`
+    num_leaky    training rows left out because an evaluation set has them too. None: not checked
+    symmetric    for queries with documents. False: documents differ in kind from queries · True: all texts are queries,
+                 such as duplicate questions · None: rows are not queries and documents
+    sides        int8 array (sentences,) or None: the Side of each sentence, whatever its column
+    unreachable  query → gains of its answers that are not documents of the set, see RankingSet
+    own          query → the document that is the query itself in other words
     """
 
     name: str
@@ -108,7 +108,25 @@ class Examples:
         targets: np.ndarray | None = None,
         **fields: Any,
     ) -> "Examples":
-        """Builds the sentence table from the texts of each column; `fields` are further fields."""
+        """Build the table of sentences from the texts of each column.
+
+        Args:
+            name: Name of the set.
+            split: Name of the split.
+            kind: Kind of its rows.
+            texts: Column → its texts, row by row.
+            targets: Gold values (rows,), as of `Examples.targets`.
+            **fields: Further fields of Examples.
+
+        Raises:
+            UserError: Columns of different lengths.
+
+        Example:
+            >>> pairs = {"text_a": ["今天", "明天"], "text_b": ["今日", "今天"]}
+            >>> examples = Examples.from_texts("mine", "train", kind=Kind.SCORED_PAIR, texts=pairs)
+            >>> len(examples), examples.sentences
+            (2, ['今天', '明天', '今日'])
+        """
         table: dict[str, int] = {}
         listed = {
             column: values if isinstance(values, list) else as_column(values, column)
@@ -129,12 +147,12 @@ class Examples:
         return cls(name, split, kind, list(table), columns, targets, **fields)
 
     def texts(self, column: str) -> list[str]:
-        """One text column, spelt out row by row."""
+        """Return one text column row by row."""
         sentences = self.sentences
         return [sentences[position] for position in self.columns[column]]
 
     def select(self, rows: np.ndarray) -> "Examples":
-        """The given rows (positions or a boolean mask), over the same sentence table."""
+        """Return some rows (indices or a boolean mask) over the same table of sentences."""
         return replace(
             self,
             columns={column: values[rows] for column, values in self.columns.items()},
@@ -146,11 +164,11 @@ class Examples:
 
     @property
     def reads(self) -> list[int]:
-        """The Sides by which its texts are read."""
+        """Sides of its texts."""
         return list(sides_of(self.symmetric)) if self.sides is None else np.unique(self.sides).tolist()
 
     def read_as(self, rows: np.ndarray | slice) -> np.ndarray:
-        """The Side by which each text of these rows is read, int8 (columns, rows)."""
+        """Return the Side of each text of some rows, int8 (columns, rows)."""
         numbers = np.stack([values[rows] for values in self.columns.values()])
         if self.sides is not None:
             return self.sides[numbers]
@@ -160,29 +178,30 @@ class Examples:
         return sides
 
     def grades(self) -> np.ndarray | None:
-        """Gold similarity per row, float32 (rows,), higher = closer; None when the kind has no order.
+        """Return the gold similarity per row, float32 (rows,), higher = closer. None if the kind has no order.
 
         NLI classes become 1, 0.5 and 0 (entailment, neutral, contradiction).
         """
         if TARGET_COLUMN.get(self.kind) == "score" or self.kind is Kind.LABELLED_PAIR:
             return self.targets
         if self.kind is Kind.NLI_PAIR:
-            assert self.targets is not None  # NLI pairs have classes, as TARGET_COLUMN says
+            assert self.targets is not None  # NLI pairs always have classes, see TARGET_COLUMN
             return np.asarray(NLI_GRADES, dtype=np.float32)[self.targets.astype(np.int64)]
         return None
 
 
 BLOCK = 16_384
-"""Comparisons that are scored at a time where rows have many."""
+"""Comparisons scored at a time where rows have many candidates."""
 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """Pairs of text numbers that a model must score.
+    """Pairs of text indices that a model must score.
 
-    first, second  text numbers, (comparisons,)
-    left_out  of a set that ranks, (rows, candidates): candidates that are no wrong answer; a row's own is the first.
-              None: one comparison per row
+    first, second  text indices, (comparisons,)
+    left_out  (rows, candidates) for ranked kinds: True for candidates that are not wrong answers. The first candidate
+              is
+              the row's own. None: one comparison per row
     """
 
     first: np.ndarray
@@ -191,7 +210,7 @@ class Comparisons:
 
     @classmethod
     def of(cls, examples: Examples) -> "Comparisons":
-        """The comparisons of a set, by numbers of its own table; none for single texts."""
+        """Return the comparisons of a set, by indices into its own table. None for single texts."""
         first, *further = examples.columns.values()
         if not further:
             return cls(*np.empty((2, 0), dtype=np.int64))
@@ -208,11 +227,11 @@ class Comparisons:
         return cls(np.repeat(first, candidates.shape[1]), candidates.ravel(), left_out)
 
     def renumbered(self, numbers: np.ndarray) -> "Comparisons":
-        """The same by other text numbers: `numbers`, (texts,), of the old ones."""
+        """Return the comparisons by other text indices: `numbers`, (texts,), maps old to new."""
         return replace(self, first=numbers[self.first], second=numbers[self.second])
 
     def scored(self, score: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-        """What `score` gives for first and second texts, shaped; in blocks where there are many candidates."""
+        """Score all comparisons and shape the scores, in blocks if there are many candidates."""
         if self.left_out is None:
             return score(self.first, self.second)
         parts = [
@@ -222,17 +241,20 @@ class Comparisons:
         return self.shaped(np.concatenate(parts))
 
     def shaped(self, scores: np.ndarray) -> np.ndarray:
-        """One score per comparison → (rows,); of a set that ranks (rows, candidates), −inf where one is left out."""
+        """Shape one score per comparison to (rows,).
+
+        For ranked kinds the shape is (rows, candidates), with −inf where a candidate is left out.
+        """
         if self.left_out is None:
             return scores
         return np.where(self.left_out, -np.inf, scores.reshape(self.left_out.shape))
 
 
 class SentenceUnion:
-    """The union of the sentences of several sets, and of further lists of texts.
+    """Union of the sentences of several sets and of further lists of texts.
 
-    examples  the distinct sentences as Examples of kind `sentence`, one row each
-    numbers   of each set and each list: rows of `examples` for the sentences of its table, or for its texts
+    examples  distinct sentences as Examples of kind `sentence`, one row each
+    numbers   for each set and each list: rows of `examples` for the sentences of its table, or for its texts
     """
 
     def __init__(self, sets: Sequence[Examples], lists: Iterable[Iterable[str]] = ()) -> None:
@@ -246,25 +268,28 @@ class SentenceUnion:
         self.examples = Examples("union", "evaluation", Kind.SENTENCE, list(table), columns, None)
 
     def rows(self, position: int) -> dict[str, np.ndarray]:
-        """Text columns of the set at `position` as row numbers of the union."""
+        """Return the text columns of a set as rows of the union."""
         return {
             column: self.numbers[position][values] for column, values in self.sets[position].columns.items()
         }
 
     def comparisons(self, position: int) -> Comparisons:
-        """What is compared in the set at `position`, by numbers of the union."""
+        """Return the comparisons of a set by rows of the union."""
         return Comparisons.of(self.sets[position]).renumbered(self.numbers[position])
 
 
 NUM_CANDIDATES = 32
-"""Texts among which the anchor of a positive pair looks for its own, that one included."""
+"""Candidates of a positive pair's anchor, its own positive included."""
 
 
 def draw_candidates(num_rows: int) -> np.ndarray:
-    """(rows, candidates): of each row those of its batch, itself first; NUM_CANDIDATES, or all where there are fewer.
+    """Draw the candidates of each row: the rows of its batch, itself first.
 
-    Rows are dealt into batches by a fixed shuffle, whatever a job's seed; the last batch is filled up from the one
-    before it, so that every row has as many candidates.
+    A fixed shuffle deals rows into batches, whatever a job's seed. The last batch is filled up from the one before it,
+    so that every row has the same number of candidates.
+
+    Returns:
+        (rows, candidates), with NUM_CANDIDATES candidates, or all rows if there are fewer.
     """
     size = min(NUM_CANDIDATES, num_rows)
     shuffled = np.random.default_rng(0).permutation(num_rows)
@@ -281,10 +306,13 @@ def known_answers(
     positives: np.ndarray,
     candidates: np.ndarray,
 ) -> np.ndarray:
-    """Candidates, (rows, candidates), that are the anchor's own text, or a positive of the same anchor in any row.
+    """Mark candidates that answer the anchor: its own text, or a positive of the same anchor in any row.
 
-    The rule of juzhen.losses.in_batch_negatives.false_negatives, over the whole set. A row's own, the first, is never
-    marked.
+    It is the rule of juzhen.losses.in_batch_negatives.false_negatives, over the whole set. The first candidate, the
+    row's own, is never marked.
+
+    Returns:
+        bool (rows, candidates).
     """
     span = 1 + int(positives.max(initial=0))
     pairs = anchors.astype(np.int64) * span + positives
@@ -295,11 +323,11 @@ def known_answers(
 
 
 class DrawnDocuments:
-    """Draws positives of other rows of a set for its rows.
+    """Draws positives of other rows as further documents of a row.
 
     Args:
-        anchors: Number of the anchor's text in each row.
-        positives: Number of the positive's text in each row.
+        anchors: Index of each row's anchor text.
+        positives: Index of each row's positive text.
     """
 
     def __init__(self, anchors: np.ndarray, positives: np.ndarray) -> None:
@@ -310,13 +338,13 @@ class DrawnDocuments:
     def draw(self, rows: np.ndarray, count: int, *, seed: tuple[int, ...]) -> np.ndarray:
         """Return `count` documents for each of some rows, int64 (len(rows), count).
 
-        The draw of a row depends on the seed and the row alone, not on the rows next to it. A known answer of its
-        anchor (`known_answers`) is never drawn. Where the set has too few documents, some are drawn twice.
+        The draw of a row depends on the seed and the row alone, not on the rows next to it. Known answers of its anchor
+        (`known_answers`) are never drawn. If the set has too few documents, some are drawn twice.
 
         Args:
             rows: Rows of the set.
-            count: Documents of each row.
-            seed: Numbers from 0, such as the job's seed and the number of the batch.
+            count: Documents for each row.
+            seed: Numbers from 0, such as the job's seed and the batch index.
 
         Raises:
             UserError: Every document of the set answers the anchor of one of the rows.
@@ -339,14 +367,17 @@ class DrawnDocuments:
 
 
 CLASSIFIED_KINDS = (Kind.LABELLED_PAIR, Kind.NLI_PAIR, Kind.LABELLED_TEXT)
-"""Rows with classes."""
+"""Kinds with classes."""
 
 
 def judged_split(splits: Mapping[str, Sized]) -> tuple[str, bool]:
-    """The split that a classifier is judged on, and whether that is in folds of it.
+    """Choose the split on which a classifier is evaluated.
 
-    Beside a train split test, else dev, which then is not used to choose the penalty. Where there is only one side,
-    folds of the largest split that there is: no row is judged by a classifier that has seen it.
+    With a train split it is test, otherwise dev, which then is not used to choose the penalty. With one side alone it
+    is the largest split, in folds: no row is evaluated by a classifier that was fitted on it.
+
+    Returns:
+        The split, and True if it is evaluated in folds.
     """
     held_out = [name for name in ("test", "dev") if name in splits]
     if "train" in splits and held_out:
@@ -355,7 +386,7 @@ def judged_split(splits: Mapping[str, Sized]) -> tuple[str, bool]:
 
 
 def too_few(labels: Mapping[str, np.ndarray]) -> str | None:
-    """Why no classifier can be made of splits with these class numbers; None where one can."""
+    """Return the reason why no classifier can be fitted on splits with these classes, or None."""
     name, in_folds = judged_split(labels)
     fitted_on = labels[name if in_folds else "train"]
     _, counts = np.unique(fitted_on, return_counts=True)

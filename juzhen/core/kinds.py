@@ -12,7 +12,7 @@ from juzhen.core.text import is_position
 
 
 class Kind(StrEnum):
-    """What one row of a dataset is. The value is the word used in configuration files."""
+    """Kind of a dataset's rows. The value is the word of configuration files."""
 
     SCORED_PAIR = "scored_pair"  # two sentences and a graded similarity
     LABELLED_PAIR = "labelled_pair"  # two sentences, 1 = same meaning, 0 = not
@@ -21,28 +21,30 @@ class Kind(StrEnum):
     TRIPLET = "triplet"  # anchor, positive and one or more negatives
     SENTENCE = "sentence"  # one sentence, no label
     LABELLED_TEXT = "labelled_text"  # one text and its class
-    RETRIEVAL = "retrieval"  # a judgement: a query, a document of the corpus that is searched, and a gain
-    RERANKING = "reranking"  # a judgement: a query, a document to put in order with its others, and a gain
+    RETRIEVAL = "retrieval"  # a judgement: a query, a document of the searched corpus, and a gain
+    RERANKING = "reranking"  # a judgement: a query, a document of its candidate list, and a gain
 
 
 CORRELATIONS = ("spearman", "pearson")
 SPACING = ("positive_score", "negative_score", "score_gap")
-"""Mean score of a row's positive and of what it is told from, and their difference."""
+"""Mean score of a row's positive, of its negatives, and their difference."""
 RANKINGS = ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "map_at_100")
-"""How well a query's documents are put in order, see `juzhen.metrics.ranking.query_numbers`."""
+"""Ranking of a query's documents, see `juzhen.metrics.ranking.query_numbers`."""
 
 STANDARD_RANKS = ("recall_at_1", "recall_at_10", "mrr")
-"""How well questions find their standard question among all: `juzhen.metrics.ranking.first_answer_numbers`."""
+"""Rank of a question's standard question among all, see `juzhen.metrics.ranking.first_answer_numbers`."""
 
 V_MEASURE = "v_measure"
-"""How well k-means finds the classes of texts again, see `juzhen.metrics.classes`."""
+"""Agreement of k-means clusters with the classes of texts, see `juzhen.metrics.classes`."""
 
 
 class KindSpec(NamedTuple):
-    """texts     the text columns, in order. A triplet may have more: `negative_2`, `negative_3`, …
-    target    the column that holds the gold value; None: there is none. A `score` is scaled, a `label` has classes
-    conversions  kinds reachable by one conversion, the most natural first. `juzhen.data.convert` holds the functions
-    measures  metrics, the one that speaks for the set first
+    """Columns, conversions and metrics of a kind.
+
+    texts        text columns in order. A triplet may have more: `negative_2`, `negative_3`, …
+    target       column of the gold value, or None. A `score` is scaled, a `label` has classes
+    conversions  kinds that one conversion of `juzhen.data.convert` gives, the most natural first
+    measures     metrics, the main one first
     """
 
     texts: tuple[str, ...]
@@ -66,7 +68,7 @@ KINDS = {
         ("premise", "hypothesis"),
         "label",
         (Kind.TRIPLET, Kind.POSITIVE_PAIR, Kind.SENTENCE),
-        (*CORRELATIONS, "accuracy", "macro_f1"),  # the last two need a model that names classes
+        (*CORRELATIONS, "accuracy", "macro_f1"),  # the last two need a model with classes
     ),
     Kind.POSITIVE_PAIR: KindSpec(
         _ANCHORED, None, _ALONE, (*STANDARD_RANKS, "ranking_accuracy", "ranking_loss", *SPACING)
@@ -91,10 +93,10 @@ CONVERSIONS = {kind: spec.conversions for kind, spec in KINDS.items()}
 MEASURES = {kind: spec.measures for kind, spec in KINDS.items()}
 
 JUDGED = (Kind.RETRIEVAL, Kind.RERANKING)
-"""Kinds whose rows say how well a document answers a query: a gain above 0, or 0 for one that is known not to."""
+"""Kinds whose rows are judgements: gain 0 for a document known not to answer the query, above 0 otherwise."""
 
 RANKED = (Kind.POSITIVE_PAIR, Kind.TRIPLET)
-"""Kinds in which an anchor is compared with several texts, of which one is its own."""
+"""Kinds in which an anchor is compared with several texts, one of which is its positive."""
 
 
 RANKING_NAMES = {
@@ -105,7 +107,7 @@ RANKING_NAMES = {
     "precision": "P",
     "hit_rate": "Success",
 }
-"""What results call a measure of rankings → what ir_measures calls it."""
+"""Ranking metric in results → its name in ir_measures."""
 
 SPELLED = {
     spelling.casefold(): name
@@ -113,71 +115,74 @@ SPELLED = {
     for spelling in (name, title, {"mrr": "MRR", "map": "MAP", "hit_rate": "HR"}.get(name, name))
 }
 DEEPEST = 10_000
-"""Documents of a query's list that can be asked for."""
+"""Largest cut-off of a ranking metric."""
 
 UNSCORED: Mapping[Kind, str] = {
     Kind.SENTENCE: "a sentence alone has nothing that it could be compared with; a masked language model measures "
     "how well its hidden tokens are named"
 }
-"""Kinds of sets of which no embedding has a measure, and why."""
+"""Kinds without a metric for any embedding, with the reason."""
 
 UNSCORED_BY_PAIRS: Mapping[Kind, str] = {
     **UNSCORED,
     Kind.LABELLED_TEXT: "classes are told apart on embeddings, and a cross-encoder has none",
     Kind.RETRIEVAL: "a cross-encoder would have to read each query with each document; give it sets of kind reranking",
 }
-"""The same of a cross-encoder."""
+"""Kinds without a metric for cross-encoders."""
 
 UNSCORED_BY_TOKENS: Mapping[Kind, str] = {
     **UNSCORED,
     Kind.LABELLED_TEXT: "classes are told apart on one vector per text, and late interaction has one per token",
 }
-"""The same of an encoder of token vectors."""
+"""Kinds without a metric for late interaction."""
 
 UNSCORED_BY_SIDES: Mapping[Kind, str] = {
     **UNSCORED,
     Kind.LABELLED_TEXT: "classes are told apart on texts of one sort, and this encoder reads queries and documents by "
     "weights of their own",
 }
-"""The same of an encoder that reads queries and documents by weights of their own."""
+"""Kinds without a metric for encoders with separate weights for queries and documents."""
 
 UNSCORED_BY_WEIGHTS: Mapping[Kind, str] = {
     **UNSCORED,
     Kind.LABELLED_TEXT: "classes are told apart on the numbers of an embedding, and a sparse encoder has a weight for "
     "each token of its vocabulary",
 }
-"""The same of a sparse encoder."""
+"""Kinds without a metric for sparse encoders."""
 
 UNSCORED_BY_BM25: Mapping[Kind, str] = {
     kind: "BM25 puts the documents of a query in order; TF-IDF scores pairs by the characters that they share"
     for kind in Kind
     if kind not in JUDGED
 }
-"""The same of BM25."""
+"""Kinds without a metric for BM25."""
 
 AMONG_ALL = "recall_at_1"
-"""Speaks for positive pairs: the standard question that is found is right, among all of the split."""
+"""Main metric of positive pairs: the positive ranks first among all documents of the split."""
 
 AMONG_FEW = "ranking_accuracy"
-"""Speaks for them where a model cannot rank all of them, and in results from before there was AMONG_ALL."""
+"""Main metric of positive pairs for models that cannot rank all documents, and in results before AMONG_ALL."""
 
 OF_ANY_TEXT = "mlm_accuracy"
-"""Share of hidden tokens that a masked language model names, which every text has."""
+"""Share of masked tokens that a masked language model predicts. Every text has it."""
 
 OF_RANKS = ("ndcg_at_10", AMONG_ALL, AMONG_FEW)
-"""Measures of which one speaks for a set that ranks, the preferred one first."""
+"""Main metrics of ranked sets. A table shows the first of them that a set has."""
 
 MAIN_METRICS = tuple(
     dict.fromkeys(name for names in MEASURES.values() for name in (*names[:1], *({AMONG_FEW} & {*names})))
 )
-"""The metrics that speak for a set, each once."""
+"""All main metrics, each once."""
 
 
 def ranking_measure(name: str) -> tuple[str, int]:
-    """The name and the cut-off of a measure of rankings. Raises UserError for what is none.
+    """Split a ranking metric into its name and cut-off.
 
     >>> ranking_measure("recall_at_1000"), ranking_measure("nDCG@10")
     (('recall', 1000), ('ndcg', 10))
+
+    Raises:
+        UserError: Not a ranking metric.
     """
     spelling, _, cutoff = name.replace("@", "_at_").partition("_at_")
     measure = SPELLED.get(spelling.casefold())
@@ -190,7 +195,7 @@ def ranking_measure(name: str) -> tuple[str, int]:
 
 
 def metric_key(name: str) -> str:
-    """What results call a measure, however it is spelled.
+    """Return the name of a metric in results, from any common spelling.
 
     >>> metric_key("nDCG@10"), metric_key("MRR@5"), metric_key("spearman")
     ('ndcg_at_10', 'mrr_at_5', 'spearman')
@@ -201,7 +206,7 @@ def metric_key(name: str) -> str:
 
 
 def metric_title(key: str) -> str:
-    """What people call a measure of results; of rankings as ir_measures does.
+    """Return the title of a metric in tables. Ranking metrics have their name in ir_measures.
 
     >>> metric_title("ndcg_at_10"), metric_title("hit_rate_at_5"), metric_title("average_precision")
     ('nDCG@10', 'Success@5', 'average precision')
@@ -214,23 +219,28 @@ def metric_title(key: str) -> str:
 
 
 CLASS_MEANS = "class_mean_accuracy"
-"""Share of texts that are nearest to the mean of their own class, see `juzhen.metrics.transfer`: takes no fitting."""
+"""Share of texts nearest to the mean of their own class, see `juzhen.metrics.transfer`. It needs no classifier."""
 
 
 def chooses(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
-    """The metric of a set of that kind that chooses weights while they are learnt; None where it has none.
+    """Return the metric of a kind that selects checkpoints during training, or None.
 
-    It is the one that speaks for the set, but for classes: a classifier at each validation costs more than training.
+    It is the main metric, except for texts with classes: fitting a classifier at each validation costs more than
+    training.
 
-    unscored  kinds that the model has no measure of
+    Args:
+        kind: Kind of the set.
+        unscored: Kinds for which the model has no metric.
     """
     return CLASS_MEANS if kind is Kind.LABELLED_TEXT else main_metric(kind, unscored)
 
 
 def main_metric(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
-    """The metric that speaks for a set of that kind; None where there is nothing to compare.
+    """Return the main metric of a kind, or None if there is nothing to compare.
 
-    unscored  kinds that the model has no measure of: one that cannot search a corpus ranks a few texts
+    Args:
+        kind: Kind of the set.
+        unscored: Kinds for which the model has no metric. A model that cannot search a corpus ranks a few texts.
     """
     if kind is Kind.POSITIVE_PAIR and Kind.RETRIEVAL in unscored:
         return AMONG_FEW
@@ -238,7 +248,7 @@ def main_metric(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:
 
 
 def speaking(measured: Collection[str]) -> list[str]:
-    """Those of the metrics of one set that speak for it.
+    """Select the main metrics among the metrics of one set.
 
     >>> speaking(["mrr", "recall_at_1", "ranking_accuracy"]), speaking(["pearson", "spearman", "transfer_accuracy"])
     (['recall_at_1'], ['spearman', 'transfer_accuracy'])
@@ -248,7 +258,7 @@ def speaking(measured: Collection[str]) -> list[str]:
 
 
 def main_metric_keys(keys: Iterable[str]) -> list[str]:
-    """Those of the metric keys `split/dataset/metric` that speak for their column, in their order."""
+    """Select the keys `split/dataset/metric` of main metrics, in their order."""
     of_columns: dict[str, list[str]] = {}
     listed = [key.rpartition("/") for key in keys]
     for column, _, metric in listed:
@@ -258,14 +268,11 @@ def main_metric_keys(keys: Iterable[str]) -> list[str]:
 
 
 def belongs_in_table(measured: str, metric: str) -> bool:
-    """Whether a set with the metric `measured` belongs in a table of the metric `metric`.
+    """True if a set with the metric `measured` belongs in a table of `metric`.
 
-    It does where `measured` speaks for a kind of sets that can have `metric`; what is measured otherwise has no place
-    there. A metric that is no kind's own is asked of every set.
+    It does if `measured` is the main metric of a kind that has `metric`. A metric of no kind belongs to every set.
     """
-    if (
-        metric == V_MEASURE
-    ):  # pairs that are classified have the metric that speaks for texts, and not this one
+    if metric == V_MEASURE:  # classified pairs have the main metric of texts, and not this one
         return measured == metric
     kinds = {kind for kind, names in MEASURES.items() if metric in names}
     if metric.partition("_at_")[0] in RANKING_NAMES and metric != "mrr":  # at any cut-off
@@ -287,20 +294,26 @@ def choose_conversion(
     alternatives: Mapping[str, Sequence[Kind]] | None = None,
     chooser: str = "loss",
 ) -> Kind:
-    """The kind of examples that `loss` is fed from `dataset`: its own kind, or the first that one view reaches.
+    """Choose the kind that a loss reads from a dataset: the dataset's own, or the first that one conversion gives.
 
-    wanted        the dataset's `view` key: take this kind or fail
-    chooser       the configuration key that `loss` is a value of, for messages: a model may ask for a kind, too
-    alternatives  loss name → kinds it takes, to suggest losses that would fit
+    Args:
+        dataset: Name of the dataset.
+        kind: Its kind.
+        loss: Name of the loss.
+        input_kinds: Kinds that the loss reads.
+        wanted: The dataset's `convert_to` key: take this kind or fail.
+        alternatives: Loss → kinds it reads, to suggest losses that fit.
+        chooser: Configuration key that has `loss` as its value, for messages: a model may require a kind, too.
 
-    Raises UserError naming the losses that take the dataset's kind.
+    Raises:
+        UserError: No conversion fits. The message has the losses that read the dataset's kind.
     """
     reachable = (kind, *CONVERSIONS[kind])
     if wanted is not None:
         if wanted not in reachable:
             raise UserError(
-                f"{dataset}: convert_to={wanted}: no view leads there from a {kind}; "
-                f"possible: {', '.join(CONVERSIONS[kind])}"
+                f"{dataset}: convert_to={wanted}: a {kind} is not converted to that. Choose one of: "
+                f"{', '.join(CONVERSIONS[kind])}"
             )
         reachable = (Kind(wanted),)
     for candidate in reachable:
@@ -316,15 +329,15 @@ def choose_conversion(
 
 
 def _spoken(kinds: Sequence[Kind]) -> str:
-    """Kinds as words of a sentence: `NLI pairs or triplets`."""
     return " or ".join(f"{kind}s".replace("_", " ").replace("nli", "NLI") for kind in kinds)
 
 
 def text_roles(kind: Kind | None, symmetric: bool | None) -> str | None:
-    """What the two sides of a row are, where they may not be exchanged; None where they may.
+    """Name the roles of a row's two texts if they cannot be exchanged, or return None.
 
-    kind       of a set, None of a ranking
-    symmetric  see `Examples.symmetric`
+    Args:
+        kind: Kind of the set, None for a ranking.
+        symmetric: See `Examples.symmetric`.
     """
     if kind is Kind.NLI_PAIR:
         return "premise and hypothesis"

@@ -28,30 +28,30 @@ CPUINFO = Path("/proc/cpuinfo")
 CGROUP = Path("/proc/self/cgroup")
 CGROUPS = Path("/sys/fs/cgroup")
 BF16_INSTRUCTIONS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-"""Instruction sets with products of bfloat16: of x86 the first two, of ARM the last."""
+"""Instruction sets with bfloat16 products: the first two of x86, the last of ARM."""
 
 
 def num_cores() -> int:
-    """Cores that this process may run on, or fewer where a CPU quota allows fewer; at least 1."""
+    """Return the number of cores that this process may use, within its CPU quota; at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def cpu_quota() -> float | None:
-    """CPUs that control groups (version 1 or 2) allow, such as 1.5, as containers limit them; None: no limit."""
+    """Return the CPU limit of control groups (version 1 or 2), such as 1.5 in a container, or None."""
     return min(_quotas(), default=None)
 
 
 def _quotas() -> Iterator[float]:
-    """The limit of each group that this process is in, and of the groups around it."""
+    """Limits of this process's control groups and of the groups around them."""
     for group, is_v2 in control_groups("cpu"):
         with suppress(OSError, ValueError):
             yield from _limit(group, is_v2=is_v2)
 
 
 def control_groups(controller: str) -> Iterator[tuple[Path, bool]]:
-    """Folders of each control group that this process is in, and of those around it; whether they are of version 2."""
+    """Yield the folders of this process's control groups and of those around them, and True for version 2."""
     with suppress(OSError, ValueError):
         for line in CGROUP.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
@@ -63,7 +63,7 @@ def control_groups(controller: str) -> Iterator[tuple[Path, bool]]:
             for root in roots:
                 for depth in range(
                     len(parts) + 1
-                ):  # in a container its own group is the root, whatever `path` says
+                ):  # in a container its own group is the root, whatever `path` is
                     yield root.joinpath(*parts[:depth]), is_v2
 
 
@@ -77,18 +77,18 @@ def _limit(group: Path, *, is_v2: bool) -> Iterator[float]:
 
 
 def processor_name() -> str | None:
-    """The model as its maker calls it; None where the system does not say."""
+    """Return the processor's model name, or None if the system does not have it."""
     return next(iter(_values("model name")), None)
 
 
 def lacks_bf16() -> bool:
-    """True when the processor is known to have no products of bfloat16; False also where nothing is known."""
+    """True if the processor is known to lack bfloat16 products. False also if nothing is known."""
     lists = _values("flags") or _values("Features")
     return bool(lists) and BF16_INSTRUCTIONS.isdisjoint(lists[0].split())
 
 
 def slow_bf16_warning(choice: str, instead: str) -> str:
-    """For who has chosen bf16 (`choice`, as typed) on a processor that lacks it."""
+    """Return the warning for bf16 (`choice`, as typed) on a processor without it."""
     return (
         f"{choice}: this processor has no instructions for bfloat16 ({', '.join(sorted(BF16_INSTRUCTIONS))}). "
         f"Its products are slower than those of float32, 10 to 150 times without AVX-512; type {instead}"
@@ -96,7 +96,7 @@ def slow_bf16_warning(choice: str, instead: str) -> str:
 
 
 def _values(key: str) -> list[str]:
-    """What stands behind `key`, once per core."""
+    """Values of a key, one per core."""
     try:
         rows = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -106,23 +106,23 @@ def _values(key: str) -> list[str]:
 
 
 def resident_mib() -> float:
-    """What it has now; the peak where the system does not tell (macOS)."""
+    """Return the memory of this process in MiB, or its peak if the system does not report it (macOS)."""
     return _status("VmRSS") or peak_mib()
 
 
 def peak_mib() -> float:
-    """The most it has had, from `forget_peak` on.
+    """Return the largest memory of this process in MiB since `forget_peak`.
 
-    On Linux from VmHWM: ru_maxrss also counts what the parent had when it started this process.
+    On Linux it is VmHWM: ru_maxrss also counts the memory of the parent at the start of this process.
     """
     per_mib = 2**20 if sys.platform == "darwin" else 2**10
     return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / per_mib
 
 
 def free_mib() -> float | None:
-    """What this process may take besides what it has: of the system, or of its control group where that allows less.
+    """Return the memory in MiB that this process can still take from the system or its control group.
 
-    None where the system does not tell (macOS).
+    None if the system does not report it (macOS).
     """
     limits = [*_free_of_groups(), *_free_of_system()]
     return min(limits) / 2**20 if limits else None
@@ -136,7 +136,7 @@ def _free_of_system() -> Iterator[float]:
 
 
 def _free_of_groups() -> Iterator[float]:
-    """Files in the cache count as free."""
+    """Free bytes of control groups. Cached files count as free."""
     for group, is_v2 in control_groups("memory"):
         names = (
             ("memory.max", "memory.current") if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
@@ -150,7 +150,7 @@ def _free_of_groups() -> Iterator[float]:
 
 
 def forget_peak() -> None:
-    """Lets `peak_mib` start again from what is resident now, where the system can (Linux)."""
+    """Restart `peak_mib` from the current memory, if the system can (Linux)."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
@@ -167,10 +167,13 @@ _forked = False
 
 
 def limit_threads(threads: int | None = None) -> None:
-    """Sets torch's threads to `threads`; None: as torch chooses, or fewer where a CPU quota allows fewer.
+    """Set torch's threads, within the CPU quota.
 
-    More threads than the quota are slower than as many: the system stops all of them until the next period. Says so
-    in one line on stderr, once in a process, and leaves alone what OMP_NUM_THREADS says. A forked process keeps one.
+    More threads than the quota are slower, because the system pauses all of them until the next period. OMP_NUM_THREADS
+    is respected. A forked process keeps one thread.
+
+    Args:
+        threads: Number of threads. None: torch's choice, or fewer if the quota is smaller, with one line on stderr.
     """
     import torch
 
@@ -196,7 +199,7 @@ def _limit_once() -> None:
 
 
 def _after_fork() -> None:
-    """One thread from now on: OpenMP would wait for the parent's others, which do not live on in a forked process."""
+    """One thread from now on: OpenMP would wait for the parent's threads, which a fork does not copy."""
     global _forked
     if (torch := sys.modules.get("torch")) is None:
         return
@@ -212,7 +215,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def warn_forked() -> None:
-    """Says in one line on stderr, once, that a forked process has one thread."""
+    """Print once on stderr that a forked process has one thread."""
     if _forked:
         _tell_once()
 
@@ -227,14 +230,14 @@ def _tell_once() -> None:
 
 
 def present_devices() -> dict[str, bool]:
-    """Kind of device → whether this machine, and this build of torch, have one."""
+    """Return device type → True if this machine and this build of torch have one."""
     import torch
 
     return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
 
 
 def open_device(device: "str | torch.device") -> "torch.device":
-    """A device by its name, such as cuda:1. Raises UserError for one that is not there."""
+    """Return a device by its name, such as cuda:1. Raises UserError if it is missing."""
     import torch
 
     try:
@@ -252,14 +255,14 @@ def open_device(device: "str | torch.device") -> "torch.device":
 
 HARDWARE = CONFIGURATION / "hardware"
 DRIVERS = {"Linux": "libcuda.so.1", "Windows": "nvcuda.dll"}
-"""Name of NVIDIA's driver library, by system."""
+"""System → file name of NVIDIA's driver library."""
 
 FIRST_MAC_WITH_METAL = (12, 3)
-"""The macOS from which on torch computes on Apple's GPUs."""
+"""First macOS on which torch uses Apple's GPUs."""
 
 
 def cuda_devices() -> int:
-    """CUDA devices that a process here may use, as NVIDIA's driver says; CUDA_VISIBLE_DEVICES counts."""
+    """Return the number of CUDA devices for this process, from NVIDIA's driver. CUDA_VISIBLE_DEVICES counts."""
     name = DRIVERS.get(platform.system())
     if name is None:
         return 0
@@ -273,7 +276,7 @@ def cuda_devices() -> int:
 
 
 def torch_has(platform_name: str) -> bool:
-    """Whether the installed torch was built for "cuda" or "hip"; its own account is read, and nothing of it is run."""
+    """True if the installed torch was built for "cuda" or "hip". A file of torch is read, and none of its code runs."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return False
@@ -285,7 +288,7 @@ def torch_has(platform_name: str) -> bool:
 
 
 def has_metal() -> bool:
-    """Whether this is a Mac whose GPU torch can compute on."""
+    """True for a Mac with a GPU that torch can use."""
     if platform.system() != "Darwin" or platform.machine() != "arm64":
         return False
     version = tuple(int(part) for part in platform.mac_ver()[0].split(".")[:2] if part.isdigit())
@@ -293,9 +296,12 @@ def has_metal() -> bool:
 
 
 def require_accelerator(hardware: Any) -> None:
-    """Raises UserError where this machine cannot have what is asked for, as far as drivers and files tell.
+    """Check that this machine can have the requested accelerator, from drivers and files alone.
 
-    What passes may still be refused by `juzhen.evaluation.devices`, which asks torch.
+    `juzhen.evaluation.devices` may still refuse it after torch is loaded.
+
+    Raises:
+        UserError: The accelerator is missing, or the precision does not fit it.
     """
     present = ", ".join(["cpu", *(["cuda"] if cuda_devices() else []), *(["mps"] if has_metal() else [])])
     setting = f"accelerator={hardware.accelerator}"
@@ -314,7 +320,7 @@ def require_accelerator(hardware: Any) -> None:
             f"{setting}: Metal is Apple's, and this is {platform.system()}. There is: {present}; choose accelerator=cpu"
         )
     if hardware.accelerator != "cuda" and hardware.precision == "16-mixed":
-        # Lightning would quietly take bfloat16 instead on a CPU.
+        # Lightning would silently use bfloat16 on a CPU.
         raise UserError(
             f"precision=16-mixed needs CUDA, and the accelerator is {hardware.accelerator}; "
             f"choose bf16-mixed or 32-true"
@@ -323,7 +329,7 @@ def require_accelerator(hardware: Any) -> None:
 
 @cache
 def found_hardware() -> tuple[str, str]:
-    """The option of conf/hardware that suits this machine, and why, in words. Asked once per process."""
+    """Return the option of conf/hardware for this machine, and the reason in words."""
     devices = cuda_devices()
     if devices and torch_has("cuda"):
         return "cuda", f"NVIDIA's driver has {devices} device{'s' if devices > 1 else ''}, one is used"
@@ -350,7 +356,7 @@ PACKAGES = (
 
 
 def describe_environment() -> dict[str, Any]:
-    """Commit, versions and machine as plain values; no host name, user name or path."""
+    """Return commit, versions and machine as plain values, without host name, user name or path."""
     return {
         "git_commit": _git("rev-parse", "HEAD"),
         "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
@@ -364,20 +370,20 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-@cache  # 2 to 8 ms each: all that is installed is looked through
+@cache  # 2 to 8 ms each: it looks through all installed packages
 def package_version(package: str) -> str | None:
-    """Of what is installed; None where it is not."""
+    """Return the version of an installed package, or None."""
     try:
         return version(package)
     except PackageNotFoundError:
         return None
 
 
-@cache  # what runs is what lay there when the program began
+@cache  # the running code is the code at the start of the program
 def _git(*arguments: str) -> str | None:
-    """Output of a git command in the project's folder; None outside a checkout."""
+    """Output of a git command in the project's folder, or None outside a checkout."""
     if not IS_CLONE:
-        return None  # a package lies in a folder that may be part of somebody else's repository
+        return None  # an installed package may be inside somebody else's repository
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=10, check=True

@@ -1,4 +1,4 @@
-"""A model or a loss as a configuration has it: its class as `_target_`, its name, and its numbers. Needs no torch."""
+"""Models and losses in a configuration: `_target_`, name and parameters. Needs no torch."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 BY_KIND = "by_kind"
 
 INNER = "of"
-"""Key of the loss that another one is made around."""
+"""Key of the wrapped loss."""
 
 WITHOUT_BATCH = {"info_nce": "info_nce_own"}
-"""Loss → the same over a row's own negatives, by which a set with `learning.in_batch: false` is learnt from."""
+"""Loss → the same loss over a row's own negatives, for sets with `learning.in_batch: false`."""
 
 
 def name_of(node: Mapping[str, Any]) -> str:
-    """The name of a model or a loss, `by_kind` of a table example kind → loss.
+    """Return the name of a model or loss. For a table of losses by example kind it is `by_kind`.
 
-    Settings without a name are called by the module of their class: lightning_modules.cot.CotEncoder → cot.
+    Settings without a name have that of their class's module: lightning_modules.cot.CotEncoder → cot.
     """
     target = node.get("_target_")
     if not target:
@@ -24,17 +24,17 @@ def name_of(node: Mapping[str, Any]) -> str:
 
 
 def numbers_of(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What the constructor of a model or a loss takes from its settings."""
+    """Return the constructor arguments of a model or loss."""
     return {key: value for key, value in node.items() if key not in ("_target_", "name")}
 
 
 def class_of(node: Mapping[str, Any]) -> str:
-    """The name of the class, without its module; "" without a class."""
+    """Return the class name without its module. "" without a class."""
     return str(node.get("_target_", "")).rpartition(".")[2]
 
 
 def loss_names(job: Mapping[str, Any]) -> set[str]:
-    """Names of the losses of a composed job, its stages and its sets, and of those that these are made around."""
+    """Return the names of all losses of a composed job, its stages and its sets, with wrapped losses."""
     schedule = job.get("schedule")
     schedule = schedule if isinstance(schedule, Mapping) else {}
     owners = [job, *(schedule.get("stages") or {}).values(), *(schedule.get("sets") or {}).values()]

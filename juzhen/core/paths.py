@@ -1,4 +1,4 @@
-"""Where the package lies, and what lies beside it in a clone of the project."""
+"""Paths of the package, of its data, and of the clone around it."""
 
 import glob
 import os
@@ -6,24 +6,24 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
-"""The folder of `juzhen`, with its data below builtin/."""
+"""Folder of the package `juzhen`. Its data is below builtin/."""
 
 ROOT = PACKAGE.parent
-"""The clone, where the suite lies beside the package; of an installed package, the folder that it is installed in."""
+"""Folder of the clone with the training CLI. For an installed package, the folder it is installed in."""
 
 IS_CLONE = (ROOT / "train.py").is_file()
 
 BUILTIN = PACKAGE / "builtin"
 CONFIGURATION = ROOT / "conf"
 DATASETS = CONFIGURATION / "dataset" if IS_CLONE else PACKAGE / "data" / "descriptions"
-"""What is known of each data set, one yaml each: of the clone, or as it was packed with the package."""
+"""Descriptions of datasets, one YAML file each: of the clone, or of the installed package."""
 
 DISTRIBUTION = "juzhen-embeddings"
-"""What `pip` calls it; "juzhen" is another project there."""
+"""Name for `pip`. "juzhen" is another project there."""
 
 
 def newest(path: str) -> str:
-    """Complete the path of a built-in encoder that has revisions with the newest one; any other path stays.
+    """Add the newest revision to the path of a built-in encoder that has revisions. Other paths stay.
 
     >>> newest("builtin/mini_zh"), newest("builtin/mini_zh@1"), newest("builtin/encoder")
     ('builtin/mini_zh@2', 'builtin/mini_zh@1', 'builtin/encoder')
@@ -40,7 +40,7 @@ def newest(path: str) -> str:
 
 
 def as_recorded(path: str) -> str:
-    """A path as results name it: the plain name of a built-in encoder is its first revision there.
+    """Return a path as results record it: the plain name of a built-in encoder means its first revision there.
 
     >>> as_recorded("builtin/mini_zh"), as_recorded("builtin/mini_zh@2"), as_recorded("builtin/encoder")
     ('builtin/mini_zh@1', 'builtin/mini_zh@2', 'builtin/encoder')
@@ -49,6 +49,6 @@ def as_recorded(path: str) -> str:
 
 
 def is_here(path: Any) -> bool:
-    """Whether an encoder lies in a folder, or is built in: a revision is of the hub."""
+    """True if an encoder is a local folder or built in. Only encoders of the hub have a revision."""
     text = str(path or "")
     return text.startswith("builtin/") or Path(text).expanduser().is_dir()

@@ -1,4 +1,10 @@
-"""Settings of this process for libraries: their caches, the network, and the garbage collector."""
+"""Settings of this process for libraries: caches, network, and garbage collector.
+
+Whether a server answers is found in two or three seconds. The libraries themselves retry for half a minute.
+
+Loaded modules are 400,000 objects that stay. The collector would scan all of them seven to nine times during a start, a
+tenth of its time. Later each scan would pause a server or a training step for 0.3 s (measured in docs/log/serving.md).
+"""
 
 import atexit
 import gc
@@ -19,19 +25,20 @@ FOLDERS = {
     "TRITON_CACHE_DIR": "triton",
     "CUDA_CACHE_PATH": "cuda",
 }
-"""Variable that a library reads → its folder below the cache. What is fetched from the hub stays in HF_HOME."""
+"""Environment variable of a library → its folder below our cache. Downloads of the hub stay in HF_HOME."""
 
 
 def default_cache() -> str:
-    """`cache_dir` of a command that has no such option, as conf/train.yaml has it."""
+    """Return the `cache_dir` of a command without such an option, as conf/train.yaml has it."""
     return os.environ.get("JUZHEN_CACHE", ".cache")
 
 
 def caches_below(folder: str | Path | None) -> None:
-    """Tells libraries where to keep their caches; call it before they are imported. What is set already stays.
+    """Set the cache folders of libraries. Call it before they are imported. Variables that are set already stay.
 
-    None, or where nothing can be written (a container whose files are read-only): a folder that is gone when the
-    program ends.
+    Args:
+        folder: Folder of all caches. For None, or if it cannot be written to (a read-only container), a temporary
+            folder that is removed when the program ends.
     """
     unset = {name: folder_name for name, folder_name in FOLDERS.items() if name not in os.environ}
     if not unset:
@@ -54,14 +61,14 @@ WANDB_SECONDS = 3.0
 
 
 def without_hub() -> None:
-    """Where an encoder is a folder, the hub is never asked. transformers reads this when it is imported."""
+    """Stop requests to the hub for an encoder that is a folder. transformers reads this when it is imported."""
     os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def answers(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
-    """True when the server, or the proxy on the way to it, takes a connection in time.
+    """True if the server, or the proxy in front of it, accepts a connection in time.
 
-    The time holds for the look-up of the name, too, which no system call limits.
+    The time limit includes the name look-up, which no system call limits.
     """
     proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
     target = urlparse(proxy or url)
@@ -81,7 +88,7 @@ def answers(url: str, *, seconds: float = PROBE_SECONDS) -> bool:
 
 
 def hub_problem() -> str | None:
-    """Why the Hugging Face hub is not to be had; None when it is."""
+    """Return the reason why the Hugging Face hub cannot be reached, or None."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return "HF_HUB_OFFLINE is set"
     return _hub_problem(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
@@ -93,7 +100,7 @@ def _hub_problem(endpoint: str) -> str | None:
 
 
 def wandb_problem() -> str | None:
-    """Why Weights & Biases is not to be had, and what to do about it; None when it is."""
+    """Return the reason why Weights & Biases cannot be used, with the remedy, or None."""
     url = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
     if not (os.environ.get("WANDB_API_KEY") or _in_netrc(urlparse(url).hostname or "")):
         return "no key (set WANDB_API_KEY, which https://wandb.ai/authorize shows, or run `wandb login`)"
@@ -115,18 +122,18 @@ RARELY = (50_000, 20, 20)
 
 
 def collect_rarely() -> None:
-    """For a program that loads modules first."""
+    """Collect garbage rarely. For a program that starts by loading modules."""
     gc.set_threshold(*RARELY)
 
 
 def freeze_modules() -> None:
-    """Once modules are loaded, which no look touches from then on. Models are loaded later: a stage's must go."""
+    """Exempt loaded modules from garbage collection. Models load later, because those of a stage must be freed."""
     gc.freeze()
     gc.set_threshold(*USUAL)
 
 
 def freeze_objects() -> None:
-    """The same with what a server has loaded, its models too; what it no longer needs goes."""
+    """Exempt all loaded objects of a server, its models too, after collecting what it no longer needs."""
     gc.unfreeze()
     gc.collect()
     freeze_modules()

@@ -1,4 +1,4 @@
-"""How far some work is, on stderr: one line that changes in a terminal, plain lines by time in a pipe or a log file."""
+"""K"""
 
 import os
 import sys
@@ -10,30 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 from juzhen.core.text import time_in_words
 
-if TYPE_CHECKING:  # what takes time is loaded when something is shown
+if TYPE_CHECKING:  # e
     from logging import StreamHandler
 
     from rich.progress import Progress
 
 PATIENCE = 3.0
-"""Seconds of work without a bar, where it is left open whether to show one."""
+"""e"""
 
 REDRAW_SECONDS = 0.2
 
 LINE_SECONDS = 10.0
-"""Between two plain lines; later a twentieth of the time the work has taken: a log of hours stays short."""
+"""p"""
 
 WIDE = 100
-"""Columns from which a terminal has room for what is less important."""
+""" """
 
 
 def is_live() -> bool:
-    """Stderr is a terminal whose lines can be redrawn."""
+    """t"""
     return sys.stderr.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
 
 
 def quiet_libraries() -> None:
-    """Bars of datasets, transformers and the hub stay out of pipes and log files. To be called before they load."""
+    """Keep the bars of datasets, transformers and the hub out of pipes and log files.
+
+    Call it before they are imported.
+    """
     if not is_live():
         os.environ.setdefault("TQDM_DISABLE", "1")
         os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
@@ -41,12 +44,15 @@ def quiet_libraries() -> None:
 
 
 class ProgressLine:
-    """One work of `total` parts. It is drawn where it changes, without a thread: workers may be forked at any time.
+    """Progress of one task. It is drawn when it changes, without a thread, because workers may be forked at any time.
 
-    done   parts that were there before, as after a resume; they do not count for the estimate
-    unit   word after the numbers
-    stays  the last state is left on the screen, and is a line in a pipe however short the work was
-    shown  False: it only counts
+    Args:
+        work: Name of the task.
+        total: Number of its parts.
+        done: Parts that were done before, as after a resume. The estimate does not count them.
+        unit: Word after the numbers.
+        stays: Keep the last state on the screen. In a pipe it is printed, however short the work was.
+        shown: False only counts.
     """
 
     def __init__(
@@ -72,7 +78,7 @@ class ProgressLine:
             stream = sys.stderr
             self._draw_bar(self._bar)
             self._bar.start()
-            # Handlers hold the stream itself; what they write must go above the line, and not behind it.
+            # Handlers hold the stream itself. Their lines must go above the bar, and not behind it.
             self._handlers = [
                 handler
                 for handler in logging.root.handlers
@@ -89,16 +95,18 @@ class ProgressLine:
 
     @property
     def seconds_left(self) -> float | None:
-        """At the mean speed since the first part, which often takes longer; None before there is a speed."""
+        """Seconds left at the mean speed since the first part, which often is slower. None before there is a speed."""
         if self._first is None or self.done <= self._first[1]:
             return None
         since, start = self._first
         return (time.monotonic() - since) / (self.done - start) * (self.total - self.done)
 
     def update(self, done: int, note: str | Callable[[bool], str] = "") -> None:
-        """So many parts are done.
+        """Set the number of finished parts.
 
-        note  more about it; a function is asked only when it is drawn, and told whether there is much room
+        Args:
+            done: The number.
+            note: More about it. A function is called only to draw it, with True if there is much room.
         """
         if self._first is None and done > self.done:
             self._first = (time.monotonic(), done)
@@ -150,7 +158,7 @@ class ProgressLine:
 
 
 def _bar(line: ProgressLine) -> "Progress":
-    """The line as rich draws it: work, bar, numbers, note, time left; what is too long of the work is cut."""
+    """The line in rich: task, bar, numbers, note, time left. A long name of the task is shortened."""
     from rich.cells import cell_len, set_cell_size
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -168,7 +176,7 @@ def _bar(line: ProgressLine) -> "Progress":
         auto_refresh=False,
         expand=True,
         transient=not line.stays,
-        redirect_stdout=False,  # results go where they were sent
+        redirect_stdout=False,  # results go to their own place
     )
     bar.add_task(work, total=line.total, completed=line.done, facts="")
     return bar
@@ -176,9 +184,12 @@ def _bar(line: ProgressLine) -> "Progress":
 
 @contextmanager
 def progress_bar(work: str, total: int, *, shown: bool | None) -> Iterator[Callable[[int], None]]:
-    """Gives a function that counts what is done.
+    """Give a function that counts finished parts.
 
-    shown  None: a bar appears on a terminal, once the work has taken PATIENCE seconds
+    Args:
+        work: Name of the task.
+        total: Number of its parts.
+        shown: None: a bar appears on a terminal after PATIENCE seconds.
     """
     begun, done = time.monotonic(), 0
     line = ProgressLine(work, total) if shown else None

@@ -1,4 +1,7 @@
-"""Result: the numbers that a stage leaves behind, as plain data. Written once, read by `sweeps` without torch."""
+"""Result: the scores of a stage as plain data, its file format, and the digest of saved weights. Needs no torch.
+
+Later versions have added keys to the file. A key that an earlier version lacked is never required.
+"""
 
 import hashlib
 import math
@@ -223,7 +226,7 @@ WEIGHT_FILES = ("*.safetensors", "*.bin")
 
 
 def weights_digest(folder: str | Path) -> str:
-    """16 hex digits over the files of weights below an encoder's folder; "" where there are none."""
+    """Return a digest (16 hex digits) of the weight files below an encoder's folder. "" if there are none."""
     folder = Path(folder)
     paths = sorted(path for pattern in WEIGHT_FILES for path in folder.rglob(pattern))
     digest = hashlib.sha256()
@@ -237,22 +240,22 @@ def weights_digest(folder: str | Path) -> str:
 RESULT_FILE = "result.json"
 FORMAT_VERSION = 2
 STAGES = "stages"
-"""Subfolder of a run in which the stages before its last keep their files."""
+"""Subfolder of a run with the files of its earlier stages."""
 WITHOUT_LEAKS = "_without_leaks"
-"""End of a metric's name: the same metric on the rows that training has not seen. Only sets with a leak have it."""
+"""Suffix of a metric's name: the same metric on rows that training has not seen. Only sets with a leak have it."""
 
 
 NESTED = re.compile(r"(.+)@([0-9]+)")
-"""Name of a set as embeddings that are cut score on it: `lcqmc@64` by their first 64 numbers."""
+"""Name of a set scored with truncated embeddings: `lcqmc@64` with their first 64 dimensions."""
 
 
 def nested_name(name: str, dim: int) -> str:
-    """What results call a set, or a column, that the first `dim` numbers of embeddings score on."""
+    """Return the name in results of a set or column that is scored with the first `dim` dimensions."""
     return f"{name}@{dim}"
 
 
 def without_size(name: str) -> tuple[str, int | None]:
-    """A set, or a column, and the size that embeddings were cut to for it; None: they were whole.
+    """Split the name of a set or column into the name and the dimension of truncated embeddings. None: all dimensions.
 
     >>> without_size("test/lcqmc@64"), without_size("lcqmc")
     (('test/lcqmc', 64), ('lcqmc', None))
@@ -262,20 +265,20 @@ def without_size(name: str) -> tuple[str, int | None]:
 
 
 TIED = 0.01
-"""From how wide a range on, between the worst and the best order of equals, a reader is told of it."""
+"""Difference between the worst and the best order of ties from which on readers are told of it."""
 
 ORDERS = ("worst", "best")
 
 
 @dataclass
 class Score:
-    """One number of one evaluation set; correlations are fractions, not percent.
+    """One metric of one evaluation set. Correlations are fractions, not percent.
 
-    value      None where the set could not be scored, or the measure is undefined: `why` says so
-    low, high  95 % bootstrap interval, None where none was asked for
-    count      rows it was computed from
-    worst, best  of a ranking in which documents have equal scores: the value in the worst and in the best order of
-               these, of which `value` is the expected one; None where their order makes no difference
+    value      None if the set could not be scored, or the metric is undefined: see `why`
+    low, high  95 % bootstrap interval, None if none was requested
+    count      number of rows
+    worst, best  for a ranking with tied documents: the value in the worst and in the best order of the ties. `value` is
+               the expected one. None if their order makes no difference
     """
 
     value: float | None
@@ -288,11 +291,11 @@ class Score:
 
     @property
     def is_tied(self) -> bool:
-        """Whether the order of documents of equal scores moves the value by TIED or more."""
+        """True if the order of tied documents changes the value by TIED or more."""
         return self.worst is not None and self.best is not None and self.best - self.worst >= TIED
 
     def as_dict(self) -> dict[str, Any]:
-        """As it is written: without orders and reasons where there are none."""
+        """Return it as written to a file, without empty orders and reasons."""
         return {
             name: value
             for name, value in asdict(self).items()
@@ -302,14 +305,13 @@ class Score:
 
 @dataclass
 class Threshold:
-    """From which score on a pair of a set counts as the same, and how good these decisions are, as fractions.
+    """Decision threshold of a set, and the quality of its decisions, as fractions.
 
-    value      has the best accuracy on the dev split of the set; None where no score does better than calling all pairs
-               the same, or none: `why` says so
-    rows       of dev, which it was fitted on
-    judged_on  `test`, or `halves of dev`: each half by the threshold of the other, since there is no test split
-    accuracy, precision, recall, f1  of the rows it is judged on, label 1 being the class that is looked for; None where
-               undefined
+    value      the score with the best accuracy on the dev split. None if no score is better than one answer for all
+               pairs: see `why`
+    rows       rows of dev, which it was fitted on
+    judged_on  `test`, or without a test split `halves of dev`: each half by the threshold of the other
+    accuracy, precision, recall, f1  on the evaluated rows, for label 1. None if undefined
     """
 
     value: float | None
@@ -323,7 +325,7 @@ class Threshold:
 
 
 class StoredConfig(dict[str, Any]):
-    """The configuration of a run as its result tells it, perhaps a stranger's: UserError for a key that it lacks."""
+    """Configuration of a run from its result, perhaps a stranger's. A missing key is a UserError."""
 
     place: str | Path = "the result"
 
@@ -335,29 +337,30 @@ class StoredConfig(dict[str, Any]):
 
 @dataclass
 class Result:
-    """All that one stage measured, and what it takes to get the same numbers again.
+    """All measurements of one stage, and the facts to reproduce them.
 
-    name        what the run is called, the folder name before the hash
-    key         the hash: runs with the same one are the same run
-    scores      metric key `split/dataset/metric` → Score; a set that could not be scored has value None
+    name        name of the run, the folder name before the hash
+    key         the hash. Runs with equal keys are the same run
+    scores      metric key `split/dataset/metric` → Score. A set that could not be scored has value None
     trained_on  dataset keys of this stage and of the stages before it, oldest first
-    data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint; `cut`: how many of its texts, or
-                of its pairs for a cross-encoder, are longer than is read; with `evaluation.without_leaks` `leaked` of
-                an evaluation split: `rows` that training has seen, their `share`, and rows `by_set`
-    untrained   scores of the weights before this run's training, where `evaluation.untrained` asked for them
-    training    steps, pairs, seconds, pairs per second, last and best validation; `sets`: batches and rows of each set
-    weights     digest of the weights that were left behind (`juzhen.core.result`), "" where there are none
-    filled      what was scored after the run had ended, oldest first: when, which splits, with which versions, and the
-                descriptions of the sets; scores and `data` of them are among those of the run
-    thresholds  set of 0/1 pairs, positive pairs or triplets → the Threshold that was fitted on its dev split
-    transfer    set whose classes a classifier told apart → the split that it was judged on, rows and fingerprints
-    unscored    set that was to be evaluated on → why the model has no measure of it
+    data        `train/dataset` or `split/dataset` → rows, dropped rows, fingerprint. `cut`: number of truncated texts,
+                or of truncated pairs for a cross-encoder. `leaked`, with `evaluation.without_leaks`: `rows` that
+                training has seen, their `share`, and rows `by_set`
+    untrained   scores of the weights before this run's training, with `evaluation.untrained`
+    training    steps, pairs, seconds, pairs per second, last and best validation. `sets`: batches and rows of each set
+    weights     digest of the saved weights (`weights_digest`), "" if there are none
+    filled      evaluations after the end of the run, oldest first: date, splits, versions, and descriptions of the
+                sets.
+                Their scores and data are among those of the run
+    thresholds  set of 0/1 pairs, positive pairs or triplets → the Threshold fitted on its dev split
+    transfer    set with classes → its evaluated split, rows and fingerprints
+    unscored    evaluation set → the reason why the model has no metric for it
     config      the whole configuration, resolved
     environment  command, commit, versions of libraries, device
-    seed        of all that was drawn
-    stage       number of the stage in its curriculum, from 0
+    seed        seed of all random draws
+    stage       index of the stage in its curriculum, from 0
     finished_at  date and time
-    format_version  of the file
+    format_version  version of the file format
     """
 
     name: str
@@ -381,23 +384,23 @@ class Result:
 
     @property
     def folder(self) -> str:
-        """Where it was read from; "" where it was not."""
+        """Folder of its file. "" if it was not read from a file."""
         place = getattr(self.config, "place", None)
         return str(Path(place).parent) if isinstance(place, Path) else ""
 
     @property
     def is_debug(self) -> bool:
-        """Of a job that tries whether everything runs, on some rows."""
+        """True for a test of the whole program on a few rows."""
         return self.config.get("debug_rows") is not None
 
     @property
     def measured_weights(self) -> str:
-        """Digest of the weights that were measured; "" where there are none, or an old result does not say."""
+        """Digest of the weights that were evaluated. "" if there are none, or an old result lacks it."""
         return next(filter(None, (self.weights, *(fill["weights"] for fill in self.filled))), "")
 
     @property
     def absent(self) -> list[str]:
-        """`split/dataset` of the evaluation splits that had no file when they were looked for."""
+        """Evaluation splits `split/dataset` without a file."""
         columns = [key.rpartition("/")[0] for key, score in self.scores.items() if score.value is None]
         return [
             column
@@ -406,14 +409,14 @@ class Result:
         ]
 
     def described(self, name: str) -> dict[str, Any] | None:
-        """What a set was read by, a DatasetConfig as plain containers; None for one that this result knows not of."""
+        """Return the description of a set (a DatasetConfig as plain containers), or None if this result lacks it."""
         for fill in reversed(self.filled):
             if name in fill["sets"]:
                 return fill["sets"][name]
         return self.config["dataset"].get(name) or (self.config.get("evaluate") or {}).get(name)
 
     def write(self, folder: str | Path) -> Path:
-        """Writes `<folder>/result.json` in one piece: a killed process leaves the old file or the new one."""
+        """Write `<folder>/result.json` atomically, and return its path."""
         path = Path(folder) / RESULT_FILE
         scores = {
             name: {key: score.as_dict() for key, score in getattr(self, name).items()}
@@ -424,7 +427,11 @@ class Result:
 
     @classmethod
     def read(cls, path: str | Path) -> "Result":
-        """Reads a result file or the folder that holds one. Raises UserError when it is missing or broken."""
+        """Read a result file, or the one in a folder.
+
+        Raises:
+            UserError: The file is missing or broken.
+        """
         path = Path(path)
         path = path / RESULT_FILE if path.is_dir() else path
         try:
@@ -444,7 +451,7 @@ class Result:
             return cls(**fields)
         except FileNotFoundError:
             raise UserError(
-                f"{path}: no result here; the run did not finish, or this is no run folder"
+                f"{path}: there is no result here; the run did not finish, or this is not a run folder"
             ) from None
         except (ValueError, TypeError, RecursionError) as error:
             raise UserError(f"{path}: not a result of juzhen ({short(str(error), 300)})") from error
@@ -455,11 +462,11 @@ PROGRESS_FILE = "progress.json"
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a run is that has not finished.
+    """Progress of a run that has not finished. A small file in its folder, which a sweep reads.
 
-    work  training on SET, or what else it does
-    dev   the latest score of the dev sets; `best` the best one
-    left  seconds that this work will still take
+    work  training on SET, or another task
+    dev   the latest score of the dev sets, `best` the best one
+    left  estimated seconds until the end of this task
     """
 
     work: str
@@ -471,14 +478,14 @@ class RunProgress:
     left: float | None = None
 
     def write(self, run_dir: Path) -> None:
-        """Where nothing can be written, the next checkpoint says so."""
+        """Write it. Errors are ignored, because the next checkpoint reports them."""
         if is_own_dir(run_dir):
             with suppress(OSError, ValueError):
                 write_json(run_dir / PROGRESS_FILE, asdict(self), in_own_folder=True)
 
     @staticmethod
     def read(run_dir: str | Path) -> "RunProgress | None":
-        """None where there is none, or it cannot be read."""
+        """Read it. None if it is missing or broken."""
         try:
             state = RunProgress(**read_json(Path(run_dir) / PROGRESS_FILE))
             numbers = (state.done, state.total, state.loss, state.dev, state.best, state.left)

@@ -1,8 +1,4 @@
-"""Scores of the single rows of a run's evaluation sets: one small parquet file beside its result. Needs no torch.
-
-The file holds numbers and no text: `set` is the split and the set, `row` the place among the rows that were scored,
-from 0, `line` that in the file they came from. Which columns a row has besides follows from its kind, see `SetRows`.
-"""
+"""R"""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 ROWS_FILE = "rows.parquet"
 FORMAT_VERSION = 1
 FACTS = b"juzhen"
-"""Key of the file's metadata under which, as JSON, stands what it says of weights and sets."""
+"""e"""
 
 PLACES = ("row", "line")
 
@@ -45,19 +41,7 @@ class Facts(TypedDict):
 
 @dataclass(frozen=True)
 class SetRows:
-    """One split of one set, row by row.
-
-    kind         of its rows, a word of `juzhen.core.examples.Kind`
-    fingerprint  of the rows as they were read
-    columns      name → float32 array (rows,), NaN where a row has none; `row` and `line` are int32, `line` 0 where the
-                 source has no lines:
-                 scored, labelled and NLI pairs   score, gold (grade from 0 to 1, label, or number of the class)
-                 positive pairs and triplets      score, other (the highest of the other candidates), and
-                                                  ranking_accuracy or triplet_accuracy of the row; where pairs are
-                                                  searched for in all of their split, score and other are of the
-                                                  nearest right and wrong text, with recall_at_1, recall_at_10, mrr
-                 rankings                         each measure of the query, such as ndcg_at_10
-    """
+    """t"""
 
     kind: str
     fingerprint: str
@@ -71,7 +55,7 @@ class SetRows:
 
     @property
     def frame(self) -> "pd.DataFrame":
-        """A line for each row."""
+        """u"""
         import pandas as pd
 
         return pd.DataFrame(dict(self.columns))
@@ -79,21 +63,14 @@ class SetRows:
 
 @dataclass(frozen=True)
 class RowScores:
-    """What a run left of its single rows.
-
-    weights  digest of the weights that gave the scores (`juzhen.core.result`), "" where there are none
-    sets     `split/dataset` → its rows
-    """
+    """r"""
 
     weights: str = ""
     sets: Mapping[str, SetRows] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> "RowScores":
-        """The file, or that in the folder of a run; without sets where there is none.
-
-        Raises UserError for a file that is none of ours.
-        """
+        """n"""
         path = Path(path) / ROWS_FILE if Path(path).is_dir() else Path(path)
         if not path.exists():
             return cls()
@@ -105,9 +82,7 @@ class RowScores:
             facts = json.loads((table.schema.metadata or {}).get(FACTS, b"{}"))
             require_form(facts, Facts, "it")
             if facts["format_version"] != FORMAT_VERSION:
-                raise ValueError(
-                    f"it is of format {facts['format_version']}, this version reads {FORMAT_VERSION}"
-                )
+                raise ValueError(" ")
             return cls(facts["weights"], dict(_sets(table.to_pandas(), facts["sets"])))
         except (OSError, ValueError, KeyError, TypeError, RecursionError, pyarrow.ArrowException) as error:
             raise UserError(
@@ -116,7 +91,7 @@ class RowScores:
             ) from error
 
     def write(self, path: str | Path) -> None:
-        """Writes the file, into a folder of ours. None where there is no set."""
+        """h"""
         if not self.sets:
             return
         import pyarrow
@@ -132,7 +107,7 @@ class RowScores:
             parts = [
                 rows.columns.get(name, np.full(len(rows), np.nan, np.float32)) for rows in self.sets.values()
             ]
-            # NaN is written as null.
+            # e
             columns[name] = pyarrow.array(np.concatenate(parts), from_pandas=True)
         facts = {
             "format_version": FORMAT_VERSION,
@@ -147,11 +122,14 @@ class RowScores:
             parquet.write_table(table, file, compression="zstd")
 
     def with_sets(self, weights: str, sets: Mapping[str, SetRows]) -> "RowScores":
-        """These, and further sets in the place of those of their names; of other weights only the further ones."""
+        """Return these sets with others added, which replace those of their names.
+
+        Scores of other weights are dropped.
+        """
         return RowScores(weights, {**(self.sets if weights == self.weights else {}), **sets})
 
     def of(self, result: Result) -> dict[str, SetRows]:
-        """`split/dataset` → the rows, of those sets that the result was measured on with these weights and rows."""
+        """Return the sets that a result was computed on with these weights and rows: `split/dataset` → rows."""
         if self.weights != result.measured_weights:
             return {}
         return {

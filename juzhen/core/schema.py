@@ -1,4 +1,4 @@
-"""One schema language, pydantic, for configurations and files, and the line about a value that does not fit."""
+"""Schema language of configurations and files, by pydantic, and the messages about values that do not fit."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,17 +24,17 @@ T = TypeVar("T")
 
 
 def _spelt(text: str) -> str:
-    """The text, unless it has half a surrogate pair, which JSON can spell and nothing can print or write."""
+    """The text, unless it has a lone surrogate, which JSON can spell and no terminal or file can take."""
     text.encode()
     return text
 
 
 LARGEST = 1e100
-"""Of a number: squares and sums of such can be computed."""
+"""Largest number: squares and sums of such numbers can be computed."""
 
 
 class _Finite:
-    """A whole number is taken for a number, and given back as one."""
+    """A number. An int stays an int."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.float_schema(allow_inf_nan=False, ge=-LARGEST, le=LARGEST)
@@ -43,19 +43,19 @@ class _Finite:
 Text = Annotated[str, AfterValidator(_spelt)]
 Number = Annotated[float | int, _Finite()]
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-"""Of a file of JSON, which may be anybody's: a text, a finite number, a whole number of 64 bits."""
+"""Values of a JSON file, perhaps a stranger's: a text, a finite number, an integer of 64 bits."""
 
 SCHEMA = ConfigDict(extra="forbid", coerce_numbers_to_str=True, use_enum_values=True)
-"""Of every description: no key that it does not know, numbers where texts are expected are spelt, kinds are texts."""
+"""Rules of descriptions: unknown keys are refused, numbers become texts where texts are expected, enums are texts."""
 
 
 STRICT = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
-"""Of the keys of a class: a value is handed to it as it is, so nothing is converted."""
+"""Rules of a class's keys: values are passed on as they are, without conversion."""
 
 
 @dataclass(frozen=True, eq=False)
 class Among:
-    """`Annotated[str, Among(TABLE)]`: one of the names of a table, as it is when the value is read."""
+    """`Annotated[str, Among(TABLE)]`: a name of a table, as the table is when the value is read."""
 
     names: Collection[str]
 
@@ -70,9 +70,11 @@ class Among:
 
 
 class ConfigError(UserError):
-    """A mistake at one key of a configuration; `key` lets the caller find where it was set.
+    """A mistake at one key of a configuration. `key` lets the caller find where it was set.
 
-    key  None: what the message begins with, as in "seed=x: …", if that is like a key
+    Args:
+        message: The message.
+        key: The key. None: the key that the message begins with, as in "seed=x: …".
     """
 
     def __init__(self, message: str, key: str | None = None) -> None:
@@ -86,10 +88,16 @@ def validated(kind: type[T], values: Any, key: str = "", *, where: str = "") -> 
 @overload
 def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any: ...
 def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any:
-    """An object of a described type from plain values. Raises ConfigError for the first value that does not fit.
+    """Build an object of a described type from plain values.
 
-    key    where the values stand in the configuration
-    where  the file that they are from, for the message
+    Args:
+        kind: The type.
+        values: Its values.
+        key: Place of the values in the configuration.
+        where: File that they are from, for the message.
+
+    Raises:
+        ConfigError: The first value that does not fit.
     """
     try:
         checked = TypeAdapter(kind).validate_python(values)
@@ -102,7 +110,7 @@ def validated(kind: Any, values: Any, key: str = "", *, where: str = "") -> Any:
 
 
 def fitting(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as a model gives them back. Raises ConfigError for the first that does not fit."""
+    """Return values after validation by a model. Raises ConfigError for the first that does not fit."""
     try:
         checked = model.model_validate(dict(values))
     except ValidationError as error:
@@ -111,15 +119,15 @@ def fitting(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _misread(values: Any, checked: Any, key: str) -> Iterator[tuple[str, Any, str]]:
-    """Dotted key, value, and what is expected, where pydantic takes true for 1, or 8.0 for 8.
+    """Key, value and expected type where pydantic takes true for 1, or 8.0 for 8.
 
-    Raises ConfigError where two keys of a mapping are one text, of which it takes the last.
+    Raises ConfigError if two keys of a mapping are the same text, of which pydantic takes the last.
     """
     if isinstance(values, Mapping):
         if len(set(map(str, values))) < len(values):
             raise ConfigError(f"{key}: a key is there twice, as a number and as a text; keep one", key)
         inner = checked if isinstance(checked, Mapping) else vars(checked)
-        for name, value in values.items():  # a key of a mapping may have been spelt as a text
+        for name, value in values.items():  # a key of a mapping may have become a text
             yield from _misread(value, inner.get(name, inner.get(str(name))), f"{key}.{name}".lstrip("."))
     elif isinstance(values, list | tuple) and isinstance(checked, list | tuple):
         for number, (value, item) in enumerate(zip(values, checked, strict=True)):
@@ -131,7 +139,7 @@ def _misread(values: Any, checked: Any, key: str) -> Iterator[tuple[str, Any, st
 
 
 def explained(error: ValidationError, kind: type, key: str = "", *, where: str = "") -> ConfigError:
-    """The first of pydantic's complaints as `key=value: expected …`; a key that is unknown goes before the others."""
+    """Turn pydantic's first error into `key=value: expected …`. An unknown key goes before other errors."""
     details = error.errors(include_url=False)
     unknown = [
         detail for detail in details if detail["type"] in ("unexpected_keyword_argument", "extra_forbidden")
@@ -142,7 +150,7 @@ def explained(error: ValidationError, kind: type, key: str = "", *, where: str =
 
 
 def dotted(loc: Sequence[str | int], key: str = "") -> str:
-    """pydantic's path of a value as a configuration writes it: `optimizer.betas[0]`."""
+    """Return pydantic's path of a value as a configuration writes it: `optimizer.betas[0]`."""
     for part in loc:
         if part != "[key]" and not re.search(r"[^\w.-]", str(part)):
             key = f"{key}[{part}]" if isinstance(part, int) else f"{key}.{part}"
@@ -157,7 +165,7 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
             return f"{path}: there is no such key; {nearest(name.lower(), keys_beside(kind, detail['loc']))}"
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
             return f"{path} is not set; for example: {path}=<value>"
-        case "value_error":  # a rule of ours, which names its key where it is about a group
+        case "value_error":  # a rule of ours, which names its key if it is about a group
             message = str(detail["ctx"]["error"])
             if isinstance(value, Mapping):
                 return f"{path}.{message}".lstrip(".")
@@ -176,7 +184,7 @@ def _line(detail: ErrorDetails, path: str, kind: type) -> str:
 
 
 def keys_beside(kind: Any, loc: Sequence[str | int]) -> Iterable[str]:
-    """The keys that stand where the last of a path does."""
+    """Return the keys next to the last one of a path."""
     schema = TypeAdapter(kind).json_schema()
     node = schema
     for part in loc[:-1]:
@@ -201,7 +209,7 @@ EXPECTED = {
     "dict": "an object {…}",
     "none": "null",
 }
-"""First word of pydantic's name of an error → what it expected."""
+"""First word of pydantic's error type → the expected value."""
 
 
 @cache
@@ -210,17 +218,17 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 
 def require_form(value: Any, kind: Any, place: str) -> None:
-    """Check plain data, as JSON gives them, by a type.
+    """Check the structure of plain data, as JSON has them.
 
-    Nothing is converted: a whole number is a number, true is none. An object may hold keys that its type does not name.
+    Nothing is converted: an int is a number, and true is not. Objects may have keys that their type does not name.
 
     Args:
         value: The data.
         kind: A type of `typing.TypedDict`, `dict`, `list` and the texts and numbers of this file.
-        place: What the data are called.
+        place: Name of the data, for the message.
 
     Raises:
-        ValueError: Names the first place where the data have another form.
+        ValueError: The first place with another structure.
 
     Example:
         >>> require_form({"scores": [1, "x"]}, dict[str, list[Number]], "file")
@@ -236,14 +244,14 @@ def require_form(value: Any, kind: Any, place: str) -> None:
             raise ValueError(f"{path} lacks {detail['loc'][-1]}") from None
         if detail["loc"][-1:] == ("[key]",):
             owner, key = path.rsplit(".", 1)[0], detail["loc"][-2]
-            raise ValueError(f"{owner} has the key {short(repr(key))}, which is none there") from None
+            raise ValueError(f"{owner} has the key {short(repr(key))}, which does not belong there") from None
         kinds = [EXPECTED[other["type"].partition("_")[0]] for there, _, other in found if there == path]
         expected = " or ".join(dict.fromkeys(kinds))
         raise ValueError(f"{path} is {short(repr(inner))}, expected {expected}") from None
 
 
 def _found(value: Any, loc: Sequence[str | int], place: str) -> tuple[str, Any]:
-    """Path of a place that pydantic names, and what is there. It names the options of a union, too."""
+    """The value at pydantic's path, and the path. pydantic also puts the options of a union into it."""
     for part in loc:
         if isinstance(value, Mapping) and part in value:
             place, value = f"{place}.{short(str(part))}", value[part]

@@ -1,4 +1,4 @@
-"""What is never written down: what looks like a secret is blotted out of results, logs and what goes to W&B."""
+"""Redaction of secrets in results, logs and data for W&B."""
 
 import logging
 import os
@@ -15,15 +15,15 @@ LOOKS = re.compile(
     r"|\bsk-[\w-]{20,}|\bxox[a-z]-[\w-]{10,}|\bAIza[\w-]{30,}|\bAKIA[0-9A-Z]{16}"
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"  # JSON Web Token
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)",  # user and password in an address
+    r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)",  # user and password in a URL
     re.ASCII,
 )
-"""Tokens that say by their form what they are."""
+"""Tokens that are known by their form."""
 
 NAMES = re.compile(
     r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)$", re.IGNORECASE
 )
-"""Names of keys and of environment variables whose value is a secret."""
+"""Names of keys and environment variables whose value is a secret."""
 
 NO_SECRETS = (
     "this looks like a secret, and a configuration is stored with each result. Leave it out: the hub reads HF_TOKEN "
@@ -31,12 +31,14 @@ NO_SECRETS = (
 )
 
 SHORTEST = 8
-"""Characters of a variable's value that is looked for; shorter ones are words such as `true`."""
+"""Shortest value of an environment variable that is redacted. Shorter ones are words such as `true`."""
 
 
 def redacted(value: Any) -> Any:
-    """Plain data without secrets: tokens by their form, what the environment holds under a telling name, and values of
-    keys with such a name. Anything else is given back as it is; tuples become lists.
+    """Return plain data with secrets replaced by REDACTED; tuples become lists.
+
+    Secrets are tokens known by their form, values of environment variables with a telling name, and values of such
+    keys.
 
     >>> redacted({"about": "with hf_0123456789abcdefgh", "password": "x", "rows": 3})
     {'about': 'with <redacted>', 'password': '<redacted>', 'rows': 3}
@@ -45,7 +47,7 @@ def redacted(value: Any) -> Any:
 
 
 def place_of_secret(value: Any) -> str | None:
-    """The dotted key of the first value that `redacted` would blot out; None where there is none."""
+    """Return the dotted key of the first value that `redacted` would change, or None."""
     secrets = _of_the_environment()
 
     def look(key: str, name: str, value: Any) -> str | None:
@@ -82,7 +84,7 @@ def _of_the_environment() -> re.Pattern[str] | None:
 
 
 def hide_in_logs() -> None:
-    """Blots out secrets in every log message of this process from now on."""
+    """Redact every log message of this process from now on."""
     make = logging.getLogRecordFactory()
     if getattr(make, "func", None) is not _without_secrets:
         logging.setLogRecordFactory(partial(_without_secrets, make))
@@ -91,7 +93,6 @@ def hide_in_logs() -> None:
 def _without_secrets(
     make: Callable[..., logging.LogRecord], *fields: Any, **options: Any
 ) -> logging.LogRecord:
-    """A log message as another factory makes it."""
     record = make(*fields, **options)
     message = record.getMessage()
     if (without := redacted(message)) != message:

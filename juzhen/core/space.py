@@ -1,4 +1,4 @@
-"""What is known of the space in which an encoder puts some texts, or of two such spaces: numbers and maps."""
+"""Analysis of the embeddings of some texts by one encoder or two: metrics and maps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from jaxtyping import Float, Int
 
 @dataclass(frozen=True)
 class WordPairs:
-    """Pairs of a set, by what their words share and by what an encoder says.
+    """Pairs of a set, with their word overlap and their cosines.
 
-    rows     (2, pairs), positions among all texts
+    rows     (2, pairs), indices into all texts
     overlap  Jaccard index of the terms of each pair, (pairs,)
     cosines  one array (pairs,) for each encoder
-    grades   gold similarity from 0 to 1, or whether the classes are the same; None: not known
-    are      what kind of pairs these are, in words
+    grades   gold similarity from 0 to 1, or 1 for equal classes. None: unknown
+    are      kind of the pairs, in words
     """
 
     rows: Int[np.ndarray, "two pairs"]
@@ -28,20 +28,21 @@ class WordPairs:
 
 @dataclass(frozen=True)
 class EmbeddingAnalysis:
-    """The embeddings of some texts by one encoder or by two.
+    """Embeddings of some texts by one encoder or two.
 
     runs      names of the encoders
-    texts     of all sets, one after another
-    groups    number of the class, or of the set (`colour`), of each text; `group_names` says which
-    numbers   set → a dictionary for each encoder: measures, `spectrum`, and those of word overlap; of more than one
-              set also `all sets`, whose classes are the sets
-    together  set → what two encoders have in common, see `juzhen.metrics.agreement`
+    texts     texts of all sets, one after another
+    groups    class or set (`colour`) of each text, an index into `group_names`
+    numbers   set → a dictionary for each encoder: metrics, `spectrum`, and those of word overlap. With several sets
+              also
+              `all sets`, whose classes are the sets
+    together  set → agreement of two encoders, see `juzhen.metrics.agreement`
     maps      name of a projection → for each encoder an array (texts, 2)
-    shares    share of the variance that each encoder's map by PCA shows
-    nearest   for each encoder, the numbers of the texts that are nearest to each text by cosine, (texts, five or less)
+    shares    share of the variance in each encoder's PCA map
+    nearest   for each encoder, the indices of the texts nearest to each text by cosine, (texts, five or less)
     pairs     set → its WordPairs
-    sample    set → how many texts were taken, and of how many
-    seed      of all that was drawn
+    sample    set → number of drawn texts, and of all texts
+    seed      seed of all draws
     """
 
     runs: Sequence[str]
@@ -60,7 +61,7 @@ class EmbeddingAnalysis:
     meanings: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """The numbers as JSON has them; coordinates and texts are left out."""
+        """Return the metrics as JSON has them, without coordinates and texts."""
         return {
             "seed": self.seed,
             "maps": list(self.maps),

@@ -10,24 +10,24 @@ from functools import cache
 from juzhen.core.paths import BUILTIN
 
 UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
-"""Unicode categories of what leaves no mark: control and format characters, separators."""
+"""Unicode categories of invisible characters: control and format characters, separators."""
 
 MOVING = (UNSEEN - {"Zs"}) | {"Cs"}
-"""Of what a terminal may obey or cannot show: line ends, escapes, signs that turn the direction, half surrogates."""
+"""Categories that a terminal may obey or cannot show: line ends, escapes, direction marks, lone surrogates."""
 
 LONGEST_WORD = 240
-"""Characters without a space that a message repeats whole: most paths are shorter."""
+"""Longest run without a space that a message repeats in full: most paths are shorter."""
 
 LONGEST_NAME = 200
-"""Bytes; file systems take 255, and a key or a suffix is added."""
+"""Bytes of a file name. File systems take 255, and a key or a suffix is added."""
 
 NUL_FAULT = "holds a NUL byte, which is no character: the file is damaged, or no text"
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text of people: a line feed ends one, with a carriage return before it or without.
+    """Split a text at line feeds, with a carriage return before them or not.
 
-    `str.splitlines` ends one at eight further signs, which stand inside of texts (U+2028, U+0085, form feeds).
+    `str.splitlines` also splits at eight other characters, which occur inside texts (U+2028, U+0085, form feeds).
 
     >>> split_lines("一\\u2028二\\r\\n三\\n")
     ['一\\u2028二', '三']
@@ -36,7 +36,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def text_fault(value: object) -> str | None:
-    """What is wrong with a text, as the end of a sentence; None where nothing is.
+    """Return the fault of a text, as the end of a sentence, or None.
 
     >>> text_fault("好"), text_fault(" "), text_fault("\\u200b")
     (None, 'is empty', 'is empty: it holds only characters that cannot be seen, such as U+200B')
@@ -59,12 +59,12 @@ def text_fault(value: object) -> str | None:
 
 
 def is_unseen(text: str) -> bool:
-    """No character of the text leaves a mark; quick where the first one does."""
+    """True if every character is invisible. Quick if the first one is visible."""
     return not text[:1].isprintable() and all(unicodedata.category(character) in UNSEEN for character in text)
 
 
 def name_fault(name: str) -> str | None:
-    """What keeps a text from being the name of a file or a folder; None where nothing does."""
+    """Return the reason why a text cannot be the name of a file or folder, or None."""
     if not name.strip() or name.startswith("."):
         return "it is empty, or begins with a dot"
     if any(sign in "/\\" or not sign.isprintable() for sign in name):
@@ -75,7 +75,7 @@ def name_fault(name: str) -> str | None:
 
 
 def short(text: str, length: int = 60) -> str:
-    """The text, cut where a message would drown in it, and on one line.
+    """Shorten a text to one line for a message.
 
     >>> short("今天" * 50, 5), short("a\\nb")
     ('今天今天今… (100 characters)', 'a\\\\nb')
@@ -87,7 +87,7 @@ def short(text: str, length: int = 60) -> str:
 
 
 def short_where_apart(text: str, texts: Iterable[str], length: int = 60) -> str:
-    """The text, cut so that what tells it from `texts` is seen, which may begin alike.
+    """Shorten a text so that its difference from similar texts stays visible.
 
     >>> short_where_apart('{"rows": [1, 2, 3]}', ['{"rows": [1, 2, 4]}'], 12)
     '… [1, 2, 3]}'
@@ -101,7 +101,7 @@ def short_where_apart(text: str, texts: Iterable[str], length: int = 60) -> str:
 
 
 def in_a_line(text: str) -> str:
-    """The text with what moves a terminal spelt out, and the middle of endless words left out.
+    """Escape the characters that move a terminal's cursor, and shorten endless words.
 
     >>> in_a_line("a\\nb\\x1b[31m"), len(in_a_line("x" * 5000))
     ('a\\\\nb\\\\x1b[31m', 221)
@@ -115,7 +115,7 @@ def in_a_line(text: str) -> str:
 
 
 def time_in_words(seconds: float) -> str:
-    """A length of time in the unit that suits it.
+    """Format a duration in a suitable unit.
 
     >>> time_in_words(41.2), time_in_words(400), time_in_words(9000)
     ('41 s', '7 min', '2.5 h')
@@ -126,11 +126,11 @@ def time_in_words(seconds: float) -> str:
 
 
 LARGEST = 2**32 - 1
-"""That numpy and scikit-learn take for a seed; no number of rows or tokens is beyond it."""
+"""Largest seed of numpy and scikit-learn. No number of rows or tokens is larger."""
 
 
 def number_or_nan(text: str) -> float:
-    """The number that a text spells, NaN where it spells none."""
+    """Parse a number. NaN if the text is not a number."""
     try:
         return float(text)
     except ValueError:
@@ -138,12 +138,12 @@ def number_or_nan(text: str) -> float:
 
 
 def is_position(text: str) -> bool:
-    """Whether `text` is a place counted from 0, in ASCII digits: isdigit() alone is also true of ² and ３."""
+    """True for ASCII digits. `isdigit()` alone also accepts ² and ３."""
     return text.isascii() and text.isdigit()
 
 
 def with_few_digits(text: str, others: Iterable[str]) -> str:
-    """A long fraction by four digits, where these tell it from the others; any other text as it is.
+    """Shorten a long fraction to four digits if these still differ from the other values. Other texts stay.
 
     >>> with_few_digits("0.054000000000000006", ["0.054000000000000006", "0.05", "linear"])
     '0.054'
@@ -156,7 +156,7 @@ def with_few_digits(text: str, others: Iterable[str]) -> str:
 
 
 def percent(part: float, total: float) -> str:
-    """A part of a whole as people read it: with two digits below 1 %, and 100 of all alone.
+    """Format a share in percent: two digits below 1 %, and 100 only for the whole.
 
     >>> percent(967, 1086), percent(10, 321800), percent(32, 32), percent(9999, 10000), percent(0, 7)
     ('89.0 %', '0.0031 %', '100.0 %', '99.9 %', '0.0 %')
@@ -168,7 +168,7 @@ def percent(part: float, total: float) -> str:
 
 
 TABLE = BUILTIN / "scripts" / "zh.tsv"
-"""Traditional characters with their simplified ones; its README names the source and the rule of choice."""
+"""Traditional characters with their simplified ones. Its README has the source and the rule of choice."""
 
 
 def fold(text: str, *, script: bool = True) -> str:
@@ -192,16 +192,16 @@ def fold(text: str, *, script: bool = True) -> str:
 
 @cache
 def script_table() -> dict[str, str]:
-    """Read the table of traditional characters: each one with its simplified character."""
+    """Read the table: traditional character → simplified character."""
     lines = TABLE.read_text(encoding="utf-8").split("\n")[1:]
     return {character: simple for character, simple, *_ in (line.split("\t") for line in lines if line)}
 
 
 @cache
 def inverse_table() -> dict[str, str]:
-    """Read the table the other way: each simplified character with the traditional one that it most often stands for.
+    """Read the table backwards: simplified character → the traditional one that it most often replaces.
 
-    Several traditional characters fold to one (髮 and 發 to 发). Of those with equal counts the first one is taken.
+    Several traditional characters fold to one (髮 and 發 to 发). If their counts are equal, the first one is taken.
     """
     lines = TABLE.read_text(encoding="utf-8").split("\n")[1:]
     counts: dict[str, tuple[int, str]] = {}
@@ -217,15 +217,15 @@ def _translation() -> dict[int, str]:
 
 
 def in_markdown(text: str) -> str:
-    """One line of a Markdown table that is shown as it is: no HTML, no link, no picture, no further column.
+    """Escape a cell of a Markdown table: no HTML, link, picture or further column.
 
-    What Markdown makes of stars and backticks stays, since tables mark their best with them.
+    Stars and backticks keep their meaning, because tables mark their best values with them.
 
     >>> in_markdown("<b>a</b> | [x](y)")
     '&lt;b>a&lt;/b> \\\\| [x]\\\\(y)'
     """
     text = " ".join(text.splitlines())
-    text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)  # what follows a bare < in "p < 0.05" is no tag
+    text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)  # a bare < as in "p < 0.05" does not start a tag
     text = text.replace("](", r"]\(").replace("][", r"]\[")
     return re.sub(r"(?<!\\)\|", r"\|", text)
 
@@ -233,6 +233,6 @@ def in_markdown(text: str) -> str:
 def markdown_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Container[int] = ()
 ) -> str:
-    """A table of Markdown; `numbers` are the places of the columns that stand at the right."""
+    """Return a Markdown table. Columns whose index is in `numbers` are aligned to the right."""
     rules = ["--:" if column in numbers else "---" for column in range(len(head))]
     return "\n".join(f"| {' | '.join(map(in_markdown, line))} |" for line in (head, rules, *rows))

@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 
 NAMED = 5
-"""Characters that a line names."""
+"""Characters that a warning lists."""
 
 SAMPLED = 20
-"""Texts in which these are looked up: they are tokenised once more."""
+"""Texts that are tokenised once more to find these characters."""
 
 
 KEPT = 100_000
-"""Texts of a call that are kept to be compared, about 11 MB of short ones; of an index there are millions."""
+"""Texts of a call that are kept to be compared, about 11 MB of short ones. An index may have millions."""
 
 
 class UnknownWarning(UserWarning):
-    """Texts hold characters that an encoder does not know, or different texts are one to it."""
+    """Warning about unknown characters, or about different texts with equal tokens."""
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """What an encoder does not know of some texts.
+    """Counts of unknown characters in some texts.
 
-    texts  that hold a piece which it does not know
-    pairs  of different texts with equal token numbers, see `equal_pairs`
-    characters  some of those that it does not know
-    compared  so many texts, the first ones, were looked through for pairs; None: all
+    texts  number of texts with an unknown token
+    pairs  pairs of different texts with equal token ids, see `equal_pairs`
+    characters  some of the unknown characters
+    compared  number of texts, the first ones, that were compared for pairs. None: all
     """
 
     looked_at: int
@@ -53,12 +53,12 @@ class Unknown:
         return self.texts / self.looked_at if self.looked_at else 0.0
 
     def facts(self) -> dict[str, Any]:
-        """As a result holds them."""
+        """Return the counts for a result."""
         counts = {name: getattr(self, name) for name in ("looked_at", "texts", "pairs")}
         return counts | {"share": round(self.share, 6)}
 
     def line(self, encoder: str = "this encoder") -> str:
-        """In a sentence; "" where every character is known, and no two texts are one."""
+        """Return the counts in a sentence. "" if every character is known, and all texts differ."""
         parts, whose = [], encoder
         if self.texts:
             holds = "holds" if self.texts == 1 else "hold"
@@ -76,7 +76,7 @@ class Unknown:
 
 
 def added(counts: Sequence[Unknown]) -> Unknown:
-    """The sums of several counts."""
+    """Add several counts."""
     looked_at, texts, pairs = (
         sum(getattr(one, name) for one in counts) for name in ("looked_at", "texts", "pairs")
     )
@@ -87,20 +87,20 @@ def added(counts: Sequence[Unknown]) -> Unknown:
 def equal_pairs(texts: Sequence[str], codes: "np.ndarray") -> int:
     """Count the pairs of different texts with equal codes.
 
-    Two texts are different where they differ after `juzhen.core.text.fold`: an encoder may read full-width signs,
-    letters of both cases and both scripts as one. White space at the ends of a text and repeated white space make no
-    difference either. Texts of code 0 are left out.
+    Two texts are different if they differ after `juzhen.core.text.fold`: an encoder may treat full-width signs, letters
+    of both cases and both scripts alike. White space at the ends of a text and repeated white space make no difference
+    either. Texts of code 0 are left out.
 
     Args:
-        texts: Equal ones count once.
-        codes: uint64 of each text; equal where its token numbers are.
+        texts: Equal texts count once.
+        codes: uint64 of each text, equal if its token ids are.
     """
     import numpy as np
 
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     is_equal = (ordered[1:] == ordered[:-1]) & (ordered[1:] != 0)
-    # Most texts are equal to none: a group begins where a text is equal to the next one, and not to the one before.
+    # Most texts are equal to no other: a group begins where a text equals the next one, and not the one before.
     ends = np.diff(np.concatenate([[False], is_equal, [False]]).astype(np.int8))
     pairs = 0
     for first, last in zip(np.flatnonzero(ends == 1), np.flatnonzero(ends == -1), strict=True):
@@ -111,7 +111,7 @@ def equal_pairs(texts: Sequence[str], codes: "np.ndarray") -> int:
 
 
 def number_in(model: Mapping[str, Any]) -> int | None:
-    """Token number of what is not known, of the model in a `tokenizer.json`; None: there is none."""
+    """Return the id of the unknown token of the model in a `tokenizer.json`, or None."""
     number = model.get("unk_id")
     if number is None and (token := model.get("unk_token")) is not None:
         number = model["vocab"].get(token)
@@ -119,18 +119,18 @@ def number_in(model: Mapping[str, Any]) -> int | None:
 
 
 Encode = Callable[[Sequence[str]], Iterable[tuple[Sequence[int], Sequence[tuple[int, int]] | None]]]
-"""Texts → of each its token numbers without special ones, and where each token is in it; None: nobody knows."""
+"""Texts → for each its token ids without special tokens, and the span of each token. None: no spans."""
 
 
 def unknown_characters(texts: Sequence[str], number: int | None, encode: Encode) -> Counter[str]:
-    """Count what a tokenizer does not know of texts, most of it first.
+    """Count the unknown characters of texts, the most frequent first.
 
-    These are characters. Where a tokenizer knows each character of a piece, and not the piece, it is the piece.
+    If a tokenizer knows each character of a piece, and not the piece, the piece is counted.
 
     Args:
-        texts: They are tokenised for it.
-        number: Token number of what is not known; None: the tokenizer knows everything.
-        encode: What tokenises.
+        texts: They are tokenised once more.
+        number: Id of the unknown token. None: the tokenizer knows everything.
+        encode: The tokenizer.
     """
     pieces: list[str] = []
     for text, (ids, spans) in zip(texts, encode(texts), strict=True) if number is not None else ():
@@ -150,9 +150,10 @@ def unknown_characters(texts: Sequence[str], number: int | None, encode: Encode)
 
 
 class Readings:
-    """Texts that one encoder reads in a call: all are counted, and the first KEPT are kept to be compared.
+    """Texts that one encoder reads in a call. All are counted, and the first KEPT are kept to be compared.
 
-    characters  of texts those that it does not know, by their number, most of them first
+    Args:
+        characters: Finds the unknown characters of texts, the most frequent first.
     """
 
     def __init__(self, characters: Callable[[Sequence[str]], Counter[str]]) -> None:
@@ -173,9 +174,9 @@ class Readings:
 
         Args:
             texts: In their order.
-            is_unknown: Whether each holds a piece that is not known.
+            is_unknown: True for texts with an unknown token.
             codes: As of `equal_pairs`.
-            weights: How often each text was given; empty: as often as it comes.
+            weights: Number of times that each text was given. Empty: as often as it comes.
         """
         unknown = [texts[row] for row in is_unknown.nonzero()[0].tolist()]
         looked_at, num_unknown = (
@@ -200,7 +201,7 @@ class Readings:
     def _keep(self, texts: Sequence[str], codes: "np.ndarray") -> None:
         if (room := KEPT - len(self.texts)) > 0:
             self.texts += texts[:room]
-            self.codes.append(codes[:room].copy())  # a view would hold the whole array
+            self.codes.append(codes[:room].copy())  # a view would keep the whole array alive
 
     def counted(self) -> Unknown:
         import numpy as np
@@ -218,15 +219,15 @@ ELSEWHERE = "Shorten them, or take an encoder that reads more."
 
 
 class TruncationWarning(UserWarning):
-    """Embeddings or scores are of the beginnings of texts, or of the first dimensions of an encoder."""
+    """Warning about embeddings or scores of truncated texts, or of the first dimensions of an encoder."""
 
 
 class Truncations:
-    """What a call has left out, and what it has read.
+    """Counts of truncated and unknown texts of a call.
 
-    strict  it raises instead of counting what is left out
-    weights  how often each text was given, where equal texts are encoded once
-    readings  what each tokenizer has read, by its `id`
+    strict  raise an error instead of counting truncated texts
+    weights  number of times that each text was given, because equal texts are encoded once
+    readings  texts of each tokenizer, by its `id`
     """
 
     def __init__(self, *, strict: bool = False) -> None:
@@ -272,15 +273,15 @@ class Truncations:
         """Add texts that a tokenizer has read.
 
         Args:
-            tokenizer: Of which encoder they are told.
+            tokenizer: The tokenizer.
             texts, is_unknown, codes: As of `Readings.add`.
-            characters: As of `Readings`. It keeps the tokenizer, so that no other one gets its `id`.
+            characters: As of `Readings`. It keeps the tokenizer alive, so that no other one gets its `id`.
         """
         readings = self.readings.setdefault(id(tokenizer), Readings(characters))
         readings.add(texts, is_unknown, codes, self.weights)
 
     def note(self, line: str) -> None:
-        """Add what else a user must know.
+        """Add another note for the user.
 
         Raises:
             UserError: The call is strict.
@@ -290,10 +291,10 @@ class Truncations:
         self.notes[line] = None
 
     def line(self, advice: str) -> str:
-        """What was left out, in sentences; "" where nothing was.
+        """Describe the truncated texts in sentences. "" if there are none.
 
         Args:
-            advice: What can be done about truncated texts.
+            advice: Remedy for truncated texts.
         """
         told = []
         for (unit, max_length), (count, total) in self.counts.items():
@@ -305,7 +306,7 @@ class Truncations:
         return " ".join([*told, *([advice] if told else []), *self.notes])
 
     def unknown_lines(self) -> list[str]:
-        """What each encoder does not know; none where it knows all."""
+        """Describe the unknown characters of each encoder that has some."""
         return [line for readings in self.readings.values() if (line := readings.counted().line())]
 
     def show(self, advice: str = ELSEWHERE) -> None:
@@ -328,13 +329,13 @@ _current: ContextVar[Truncations | None] = ContextVar("truncations", default=Non
 
 
 def current() -> Truncations | None:
-    """What the call at work counts in; None: nobody asks."""
+    """Return the counts of the running call, or None if nobody collects them."""
     return _current.get()
 
 
 @contextmanager
 def collected(*, strict: bool = False) -> Iterator[Truncations]:
-    """Count what is left out and not known inside, and leave it to the caller to say so."""
+    """Collect the counts of a block, and leave the warning to the caller."""
     seen = Truncations(strict=strict)
     token = _current.set(seen)
     try:
@@ -345,11 +346,11 @@ def collected(*, strict: bool = False) -> Iterator[Truncations]:
 
 @contextmanager
 def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Truncations]:
-    """Count what is left out and not known inside; the outermost of such calls warns.
+    """Collect the counts of a block. The outermost of such blocks warns.
 
     Args:
-        strict: Raise UserError for what is left out instead.
-        advice: What can be done about truncated texts.
+        strict: Raise UserError for truncated texts instead.
+        advice: Remedy for truncated texts.
     """
     outer = current()
     with collected(strict=strict) as seen:
@@ -364,7 +365,7 @@ def reported(*, strict: bool = False, advice: str = ELSEWHERE) -> Iterator[Trunc
 
 
 def _caller() -> int:
-    """The level of the first frame outside of the library, where Python shows a line once."""
+    """Stack level of the first frame outside of the library, where Python shows the warning once."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and (
         frame.f_code.co_filename.startswith(PACKAGE)
