@@ -41,7 +41,7 @@ def run_job(config: "DictConfig", *, is_checked: bool = False) -> None:
         first_look(job)
     caches_below(job.cache_dir)
     with loading("torch"):  # only now, when the command line is known to be right
-        from juzhen.evaluation.devices import require_device
+        from juzhen.evaluation.settings import require_device
         from launch.console import show_result
         from launch.curriculum import Curriculum
         from launch.run_folder import RunFolder

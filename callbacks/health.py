@@ -18,7 +18,7 @@ from juzhen.core.schema import validated
 from juzhen.data.probe import Probe
 from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.tokens import batches_by_length
-from juzhen.losses.options import Cosine, Count, Weight
+from juzhen.losses.arguments import Cosine, Count, Weight
 from juzhen.metrics.correlation import POSITIVE_ABOVE, score_distribution
 from juzhen.metrics.geometry import measure_space, score_histograms, unit
 from lightning_modules.biencoder import BiEncoder

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from juzhen.core.batch import Batch
 from juzhen.core.schema import validated
-from juzhen.losses.options import Range
+from juzhen.losses.arguments import Range
 
 log = logging.getLogger(__name__)
 

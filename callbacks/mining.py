@@ -20,7 +20,7 @@ from juzhen.core.errors import UserError, require_choice, require_number
 from juzhen.core.examples import Kind
 from juzhen.core.nodes import name_of
 from juzhen.core.schema import validated
-from juzhen.losses.options import Counts, Share, Shares
+from juzhen.losses.arguments import Counts, Share, Shares
 from juzhen.mining.in_training import BackgroundMiner, InForce, MinedRows, Request
 from juzhen.mining.options import MiningOptions
 from juzhen.models import settings_of

@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 
 from callbacks.health import append_line, collapsed, gradient_norms, log_health, score_counts, score_summary
 from juzhen.core.schema import validated
-from juzhen.losses.options import Weight
+from juzhen.losses.arguments import Weight
 from lightning_modules.base import SentenceModule
 
 SCORES_FILE = "scores.jsonl"

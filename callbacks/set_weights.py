@@ -15,7 +15,7 @@ from datamodules.datamodule import loss_weights
 from juzhen.core.batch import Batch
 from juzhen.core.errors import UserError
 from juzhen.core.schema import validated
-from juzhen.losses.options import Count, Positive, Share, Temperature, Weight
+from juzhen.losses.arguments import Count, Positive, Share, Temperature, Weight
 from juzhen.training.weighing import (
     by_gradient_norm,
     by_loss_ratio,

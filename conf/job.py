@@ -14,7 +14,7 @@ from juzhen.core.schema import SCHEMA
 from juzhen.core.text import name_fault
 from juzhen.data.spec import DatasetConfig, Source
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
+from juzhen.evaluation.settings import EvaluationConfig, HardwareConfig
 
 SampleBy = Literal["size", "weight", "uniform", "drawn", "round_robin", "blend"]
 

@@ -11,7 +11,7 @@ from juzhen.evaluation.run import evaluate as evaluate
 from juzhen.evaluation.space import analyze_embeddings as analyze_embeddings
 from juzhen.families.answers.encoder import GenerativeReranker as GenerativeReranker
 from juzhen.families.late.encoder import MultiVectorEncoder as MultiVectorEncoder
-from juzhen.families.late.query_document import QueryDocumentEncoder as QueryDocumentEncoder
+from juzhen.families.late.encoder import QueryDocumentEncoder as QueryDocumentEncoder
 from juzhen.families.sparse.encoder import SparseEncoder as SparseEncoder
 from juzhen.merging.merge import merge as merge
 from juzhen.mining.groups import cluster as cluster

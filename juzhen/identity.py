@@ -19,13 +19,12 @@ from typing import Any
 
 from juzhen.core.aliases import with_current_keys, with_old_keys
 from juzhen.core.errors import UserError
-from juzhen.core.nodes import name_of, numbers_of
+from juzhen.core.nodes import LATER_NUMBERS, OFF, name_of, numbers_of
 from juzhen.core.paths import as_recorded, is_here
 from juzhen.core.result import Result
 from juzhen.core.safe_open import open_regular_file
 from juzhen.encoders.layout import read_layout
 from juzhen.encoders.resolve_path import ADAPTER, ADAPTER_WEIGHTS, BASE_FILE, encoder_source
-from juzhen.losses.unchanged import LATER_NUMBERS, OFF
 from juzhen.models import settings_of
 from juzhen.models.settings import AS_IT_IS, GONE, Job, ModelSettings, Unread, idle_sizes
 

@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.kinds import MEASURES, RANKINGS, STANDARD_RANKS, metric_key, metric_title
 from juzhen.core.lazy_names import offered
 from juzhen.core.result import RESULT_FILE, Score
-from juzhen.models.lexical import LEXICAL
+from juzhen.models.settings import LEXICAL
 
 if TYPE_CHECKING:  # they load torch, and --help should not wait for that
     from conf.job import JobConfig
@@ -138,7 +138,7 @@ def _scores(
 ) -> dict[str, Score]:
     """Metric key → score, of those sets that the encoder has a measure of."""
     from juzhen.core.examples import Examples, Kind
-    from juzhen.evaluation.run import Pass, class_tasks
+    from juzhen.evaluation.run import EvaluationRun, class_tasks
     from juzhen.families.registry import open_encoder
 
     encoder = (
@@ -146,7 +146,7 @@ def _scores(
         if is_address(name)
         else open_encoder(name)
     )
-    run = Pass(encoder, _settings(options, today), today.cache_dir, progress=os.isatty(2))
+    run = EvaluationRun(encoder, _settings(options, today), today.cache_dir, progress=os.isatty(2))
     kinds = {id(one): one.kind if isinstance(one, Examples) else Kind.RETRIEVAL for one in sets}
     scored = [one for one in sets if kinds[id(one)] not in run.evaluator.unscored]
     evaluation, _ = run(scored, class_tasks(scored), seen={})

@@ -22,8 +22,8 @@ from launch.two_stages import TOP, asks_for_two_stages, measure_two_stages
 
 if TYPE_CHECKING:  # it loads torch, and neither --help nor a folder that lacks nothing should wait for that
     from conf.job import JobConfig
-    from juzhen.evaluation.finished import Descriptions, FinishedRun
-    from juzhen.evaluation.late import Changes, LateColumns
+    from juzhen.evaluation.backfill import Backfill, Changes
+    from juzhen.evaluation.saved_run import Descriptions, SavedRun
 
 ROUNDING = 1e-6
 """Smaller differences are those of sentences that went through the encoder in other company."""
@@ -183,9 +183,9 @@ def _today(options: SimpleNamespace) -> "JobConfig":
 
 
 def _add_all(options: SimpleNamespace) -> None:
-    from juzhen.evaluation.finished import finished_runs
+    from juzhen.evaluation.saved_run import saved_runs
 
-    runs = finished_runs([*map(Path, options.runs)])
+    runs = saved_runs([*map(Path, options.runs)])
     today = _today(options)
     plain = asdict(today)
     columns = cache(partial(_columns, options, today))  # loads torch, for the first run that lacks something
@@ -201,9 +201,9 @@ def _add_all(options: SimpleNamespace) -> None:
         raise UserError(f"{len(failed)} of {len(runs)} failed: {', '.join(failed)}")
 
 
-def _add(run: "FinishedRun", options: SimpleNamespace, named: "Descriptions", columns: Callable) -> str:
+def _add(run: "SavedRun", options: SimpleNamespace, named: "Descriptions", columns: Callable) -> str:
     """Adds to one result, and says in a line what came of it."""
-    from juzhen.evaluation.finished import missing_sets, unchecked_sets
+    from juzhen.evaluation.saved_run import missing_sets, unchecked_sets
 
     def wanted() -> "Descriptions":
         result, where = Result.read(run.folder), {"data_dir": options.data_dir}
@@ -231,11 +231,11 @@ def _without_file(result: Result, options: SimpleNamespace) -> str:
     return f" ({', '.join(lost)}: no dev or test file below {folder})" if lost else ""
 
 
-def _columns(options: SimpleNamespace, today: "JobConfig") -> "LateColumns":
-    from juzhen.evaluation.late import LateColumns  # loads torch
+def _columns(options: SimpleNamespace, today: "JobConfig") -> "Backfill":
+    from juzhen.evaluation.backfill import Backfill  # loads torch
     from launch.job import starting_encoder
 
-    return LateColumns(
+    return Backfill(
         start=partial(starting_encoder, defaults=today),
         hardware=today.hardware if options.hardware else None,
         data_dir=options.data_dir,

@@ -25,7 +25,7 @@ from juzhen.core.result import Result
 from juzhen.core.schema import ConfigError, validated
 from juzhen.core.secrets import NO_SECRETS, place_of_secret
 from juzhen.data.spec import DatasetConfig
-from juzhen.evaluation.finished import FinishedRun
+from juzhen.evaluation.saved_run import SavedRun
 from juzhen.identity import with_language
 from juzhen.models import settings_of
 from launch.explain import broken_reference
@@ -375,7 +375,7 @@ def _merged(today: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, An
     return {**today, **stored, **both}
 
 
-def starting_encoder(run: FinishedRun, result: Result, *, defaults: JobConfig) -> Any:
+def starting_encoder(run: SavedRun, result: Result, *, defaults: JobConfig) -> Any:
     """What a finished stage has begun with: the encoder of the stage before, or what its job starts from.
 
     Raises UserError when it is gone.

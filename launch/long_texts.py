@@ -43,7 +43,7 @@ def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfi
             "--long-texts chunk is measured on a set: --dataset <name>, such as --dataset demo_retrieval"
         )
     from juzhen.data.loading import load_job_data
-    from juzhen.evaluation.run import Pass
+    from juzhen.evaluation.run import EvaluationRun
     from juzhen.families.registry import open_encoder
 
     settings = _settings(options, today)
@@ -53,7 +53,9 @@ def compare_long_texts(options: SimpleNamespace, compose: Callable[[], "JobConfi
         encoder = open_encoder(run)
         ways: tuple[tuple[LongTexts, int | None], ...] = (("chunk", options.overlap), ("cut", None))
         passes = {
-            name: Pass(encoder, replace(settings, long_texts=name, chunk_overlap=overlap), today.cache_dir)
+            name: EvaluationRun(
+                encoder, replace(settings, long_texts=name, chunk_overlap=overlap), today.cache_dir
+            )
             for name, overlap in ways
         }
         scored = {name: each(data.evaluation, data.tasks, seen={}) for name, each in passes.items()}

@@ -36,7 +36,6 @@ from juzhen.data.loading import JobData
 from juzhen.encoders.base_weights import parameter_counts
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.encoders.truncation import TruncationStats
-from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import (
     cut_in_evaluation,
     cut_in_training,
@@ -48,7 +47,8 @@ from juzhen.evaluation.describe import (
     unknown_line,
     with_leaks,
 )
-from juzhen.evaluation.devices import device_name
+from juzhen.evaluation.scoring import fitted_thresholds
+from juzhen.evaluation.settings import device_name
 from launch.digests import evaluation_digest
 from launch.memory import fit_memory
 from launch.run_folder import require_free_space

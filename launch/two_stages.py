@@ -16,7 +16,7 @@ from juzhen.core.kinds import metric_title
 from juzhen.core.machine import describe_environment
 from juzhen.core.result import RESULT_FILE, weights_digest
 from juzhen.core.text import markdown_table
-from juzhen.models.lexical import LEXICAL
+from juzhen.models.settings import LEXICAL
 
 if TYPE_CHECKING:
     from conf.job import JobConfig  # they load torch, and --help should not wait for that

@@ -25,7 +25,7 @@ from juzhen.data.leaks import Seen
 from juzhen.data.probe import TransferTask
 from juzhen.encoders.backbone import has_dropout
 from juzhen.encoders.base_weights import frozen_names
-from juzhen.evaluation.plan import EvaluationPlan, Evaluator
+from juzhen.evaluation.encoding_plan import EncodingPlan, Evaluator
 from juzhen.evaluation.scoring import Evaluation, measure
 from juzhen.families.registry import family_of
 from juzhen.losses.loss import Loss, LossOutput
@@ -133,7 +133,7 @@ class SentenceModule(pl.LightningModule):
         """What evaluation keeps of each row of a planned batch: an embedding or a score."""
         return self.evaluator.output(batch)
 
-    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
+    def plan(self, sets: Sequence[Examples], tasks: Sequence[TransferTask] = ()) -> EncodingPlan:
         """What must go through the model to score `sets` and to make the classifiers of `tasks`."""
         return self.evaluator.plan(sets, tasks)
 
@@ -244,14 +244,14 @@ class SentenceModule(pl.LightningModule):
     def on_test_epoch_end(self) -> None:
         self._take(self.trainer.datamodule.test_plan, self._put_out())
 
-    def score_as_validated(self, plan: EvaluationPlan, *, step: int) -> bool:
+    def score_as_validated(self, plan: EncodingPlan, *, step: int) -> bool:
         """Scores the weights of `step` by what the last validation put out; False where it was of others."""
         if self._validated is None or self._validated[0] != step:
             return False
         self._take(plan, self._validated[1])
         return True
 
-    def _take(self, plan: EvaluationPlan, outputs: np.ndarray) -> None:
+    def _take(self, plan: EncodingPlan, outputs: np.ndarray) -> None:
         samples = self.job.evaluation.bootstrap_samples
         evaluation = self._score(plan, outputs, samples, dims=self.evaluator.nested_dims)
         self.scores, self.rows = evaluation.scores, evaluation.rows
@@ -266,7 +266,7 @@ class SentenceModule(pl.LightningModule):
         """Whether the score of a pair is the cosine of two embeddings."""
         return "embeddings" in self.provides
 
-    def pair_scores(self, plan: EvaluationPlan) -> list[np.ndarray]:
+    def pair_scores(self, plan: EncodingPlan) -> list[np.ndarray]:
         """One score per row of each set, from what has been put out since the last pass began."""
         return plan.scores(self._outputs.as_array())
 
@@ -277,14 +277,14 @@ class SentenceModule(pl.LightningModule):
         return outputs
 
     def _score(
-        self, plan: EvaluationPlan, outputs: np.ndarray, samples: int, *, dims: Sequence[int] = ()
+        self, plan: EncodingPlan, outputs: np.ndarray, samples: int, *, dims: Sequence[int] = ()
     ) -> Evaluation:
         evaluation = self.job.evaluation
         options = {"seed": self.job.seed, "seen": self.seen, "dims": dims}
         options |= {"rankings": evaluation.rankings, "clusterings": evaluation.clusterings}
         return self.measured(plan, outputs, bootstrap_samples=samples, **options)
 
-    def measured(self, plan: EvaluationPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
+    def measured(self, plan: EncodingPlan, outputs: np.ndarray, **options: Any) -> Evaluation:
         """All that is planned, scored, from what `output` gave for its rows; options as of `measure`."""
         return measure(self.evaluator, plan, outputs, **options)
 

@@ -26,11 +26,11 @@ from juzhen.encoders.components import embedding_size
 from juzhen.encoders.projection import BilinearScore
 from juzhen.encoders.resolve_path import has_score_head
 from juzhen.encoders.tokens import CachedTokenizer
+from juzhen.evaluation.encoding_plan import CosinePlan, EmbeddingEvaluator
 from juzhen.evaluation.evaluators import embedding_cache_dir
-from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
 from juzhen.families.registry import family_of
 from juzhen.losses.matryoshka import Nested
-from juzhen.models.biencoder import BiEncoderSettings
+from juzhen.models.settings import BiEncoderSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match, chosen_losses, declared_loss
 from lightning_modules.matching import build_loss

@@ -13,8 +13,8 @@ from juzhen.core.batch import Batch, text_tensors, without_missing
 from juzhen.core.errors import UserError
 from juzhen.encoders.components import num_positions
 from juzhen.families.late.encoder import MultiVectorEncoder, is_multi_vector, load_multi_vector
-from juzhen.families.late.evaluator import MaxSimEvaluator
-from juzhen.families.late.layout import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
+from juzhen.families.late.family import MaxSimEvaluator
+from juzhen.families.late.folder import DOCUMENT_LENGTH, PUNCTUATION, QUERY_LENGTH, Reading
 from juzhen.families.registry import family_of
 from juzhen.models.colbert import ColBERTSettings
 from lightning_modules.base import SentenceModule

@@ -16,7 +16,7 @@ from juzhen.encoders.prompts import TEMPLATES, Templates, refuse_prompt
 from juzhen.encoders.sentence_encoder import PromptEncoder
 from juzhen.losses.loss import LossOutput
 from juzhen.metrics.geometry import mean_cosine
-from juzhen.models.cot import CotEncoderSettings
+from juzhen.models.settings import CotEncoderSettings
 from lightning_modules.biencoder import BiEncoder
 from lightning_modules.chosen_losses import Match, declared_loss
 

@@ -22,7 +22,7 @@ from juzhen.encoders.prompts import JOINT, refuse_prompt
 from juzhen.encoders.resolve_path import is_cross_encoder
 from juzhen.evaluation.evaluators import PairEvaluator, pair_logits
 from juzhen.families.registry import family_of
-from juzhen.models.crossencoder import CrossEncoderModuleSettings
+from juzhen.models.settings import CrossEncoderModuleSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted
 from lightning_modules.chosen_losses import Match, chosen_losses, class_grades, declared_loss

@@ -20,7 +20,7 @@ from juzhen.core.nodes import name_of
 from juzhen.core.text import percent
 from juzhen.data.spec import DatasetConfig
 from juzhen.losses.loss import Contrast, Loss
-from juzhen.metrics.undefined import why_undefined
+from juzhen.metrics.metric_support import undefined_reason
 from juzhen.training.comparing import require_equal_lists
 from lightning_modules.chosen_losses import Match, class_grades
 from lightning_modules.comparisons import empty_batches
@@ -210,7 +210,7 @@ def _validation(job: JobConfig, rows: SentenceDataModule) -> Iterator[str]:
             "the weights of the last step are kept, and training.patience ends nothing"
         )
     for examples, metric in zip(rows.selection.sets, rows.selection.metrics, strict=True):
-        if why := why_undefined(metric, examples):
+        if why := undefined_reason(metric, examples):
             yield (
                 f"dev/{examples.name}: {why} ({len(examples):,} rows), so its {metric} is undefined and chooses no "
                 "checkpoint; where no other set does, the weights of the last step are kept"

@@ -8,7 +8,7 @@ from conf.job import JobConfig
 from juzhen.core.errors import require_number
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator
 from juzhen.families.registry import FAMILIES
-from juzhen.models.lexical import BM25ModuleSettings, LexicalSettings
+from juzhen.models.settings import BM25ModuleSettings, LexicalSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.chosen_losses import Match
 
@@ -42,7 +42,7 @@ class Lexical(SentenceModule):
 
 
 class BM25Module(Lexical):
-    """The documents of a query by the terms that they share, see `juzhen.metrics.bm25`.
+    """The documents of a query by the terms that they share, see `juzhen.metrics.lexical`.
 
     tokens  terms of Chinese: characters and pairs of neighbouring ones, or words as jieba cuts them
     k1, b   how much a term counts that occurs again, and how much a long document is held against it

@@ -17,12 +17,11 @@ from juzhen.data.convert import convert_rows
 from juzhen.data.probe import TransferTask
 from juzhen.encoders.collate import TextCollator
 from juzhen.encoders.masking import MaskedTokenHead, Masking, Vocabulary
-from juzhen.evaluation.plan import ALIKE, CosinePlan, EvaluationPlan
-from juzhen.evaluation.ranked_lists import Matcher
+from juzhen.evaluation.encoding_plan import ALIKE, CosinePlan, EncodingPlan, Matcher
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.losses.loss import LossOutput
+from juzhen.metrics.classification import Features
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
-from juzhen.metrics.transfer import Features
 from juzhen.models.mlm import MaskedLanguageModelSettings
 from lightning_modules.biencoder import BiEncoder
 
@@ -33,7 +32,7 @@ HEAD_PIECE = 8192
 """Tokens that pass through the head at a time where no gradients are kept; a large vocabulary fills the memory."""
 
 
-class MaskedPlan(EvaluationPlan):
+class MaskedPlan(EncodingPlan):
     """Texts to guess in, beside sets and tasks that are scored by embeddings, as for the bi-encoder.
 
     sets   every set; those in which nothing is compared are scored by no cosine, but by `text_scores`

@@ -14,10 +14,10 @@ from juzhen.core.errors import UserError
 from juzhen.core.nodes import INNER, name_of
 from juzhen.families.registry import family_of
 from juzhen.families.sparse.encoder import SparseEncoder, is_sparse, load_sparse
-from juzhen.families.sparse.evaluator import SparseEvaluator
-from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS
+from juzhen.families.sparse.family import SparseEvaluator
+from juzhen.families.sparse.vectors import ACTIVATIONS, POOLINGS
 from juzhen.losses.loss import LossOutput
-from juzhen.losses.sparsity import flops, mean_nonzero, warmed_up
+from juzhen.losses.regularizers import flops, mean_nonzero, warmed_up
 from juzhen.models.splade import SpladeSettings
 from lightning_modules.base import SentenceModule
 from lightning_modules.biencoder import augmentation_of, fitted

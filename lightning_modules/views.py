@@ -6,7 +6,7 @@ from typing import Any
 from conf.job import JobConfig
 from juzhen.encoders.augmentation import TextViews, Views
 from juzhen.encoders.collate import ViewCollator
-from juzhen.models.views import ViewEncoderSettings
+from juzhen.models.settings import ViewEncoderSettings
 from lightning_modules.biencoder import BiEncoder, changes_of
 from lightning_modules.chosen_losses import Match
 

@@ -12,7 +12,7 @@ from filelock import FileLock
 from juzhen.core.errors import MISTAKE_STATUS, UserError, command
 from juzhen.core.result import Result
 from juzhen.core.text import time_in_words
-from juzhen.evaluation.finished import missing_sets
+from juzhen.evaluation.saved_run import missing_sets
 from sweeps.cell_state import dev_score, percent
 from sweeps.ledger import Event, Ledger, SweepCell, is_at_work
 from sweeps.local import Attempt, Ended, Runner

@@ -21,7 +21,7 @@ from juzhen.core.machine import (
     require_accelerator,
     torch_has,
 )
-from juzhen.evaluation.spec import HardwareConfig
+from juzhen.evaluation.settings import HardwareConfig
 from launch.check import check_command_line
 from launch.job import read_job
 from launch.naming import run_key

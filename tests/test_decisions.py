@@ -14,7 +14,7 @@ from juzhen import CrossEncoder, SentenceEncoder
 from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
-from juzhen.evaluation.decisions import fitted_threshold
+from juzhen.evaluation.scoring import fitted_threshold
 
 PAIRS = [("怎么退货", "如何退货"), ("怎么退货", "什么时候发货"), ("天气很好", "天气真不错")]
 

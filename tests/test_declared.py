@@ -7,8 +7,8 @@ from omegaconf import OmegaConf
 
 from conf.own_classes import HEAD, keys_of, own_class, own_targets
 from juzhen.core.errors import UserError
+from juzhen.core.nodes import LATER_NUMBERS, OFF
 from juzhen.core.schema import ConfigError
-from juzhen.losses.unchanged import LATER_NUMBERS, OFF
 from juzhen.models import all_settings, settings_of
 from juzhen.models.settings import ATTRIBUTES
 from launch.job import check_target

@@ -32,7 +32,7 @@ def test_what_the_machine_lacks_is_said(tmp_path, monkeypatch, overrides, messag
 )
 @pytest.mark.sampled(2)
 def test_a_gpu_without_bfloat16_is_told_what_to_take(monkeypatch, has_bf16, words):
-    from juzhen.evaluation.devices import require_device
+    from juzhen.evaluation.settings import require_device
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

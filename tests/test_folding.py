@@ -4,8 +4,7 @@ import pytest
 
 from juzhen.core.text import fold, script_table
 from juzhen.data.leaks.matching import normalize
-from juzhen.metrics.bm25 import BM25
-from juzhen.metrics.lexical import METHODS, lexical_scores
+from juzhen.metrics.lexical import BM25, METHODS, lexical_scores
 
 FORMS = [
     ("ＩＰＨＯＮＥ１５", "iphone15"),

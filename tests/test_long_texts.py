@@ -12,7 +12,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.encoders import save_encoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.run import Pass
+from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 
 
@@ -39,7 +39,9 @@ def test_scores_are_those_of_vectors_that_encode_gives(encoder, tmp_path):
     for cache in (None, tmp_path, tmp_path):  # the second pass of a cache encodes nothing
         settings = EvaluationSettings(long_texts="chunk", chunk_overlap=2)
         settings.evaluation.cache_embeddings = cache is not None
-        found, described = Pass(encoder, settings, None if cache is None else str(cache))([pairs], seen={})
+        found, described = EvaluationRun(encoder, settings, None if cache is None else str(cache))(
+            [pairs], seen={}
+        )
         assert np.allclose(found.rows["test/set"]["score"], expected, atol=1e-6)
         assert "cut" not in described["test/set"]
 

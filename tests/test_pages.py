@@ -28,7 +28,7 @@ from juzhen.core.row_scores import ROWS_FILE
 from juzhen.encoders import load_backbone
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.save import save_encoder
-from juzhen.families.late.layout import Reading
+from juzhen.families.late.folder import Reading
 from tools.docs import measured
 from tools.docs.site import pages as generated_pages
 from tools.generated import users_files

@@ -20,8 +20,8 @@ from juzhen.encoders.augmentation import Augmentation
 from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.encoders.truncation import truncated_sentences
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.plan import CosinePlan, EmbeddingEvaluator
-from juzhen.evaluation.run import Pass
+from juzhen.evaluation.encoding_plan import CosinePlan, EmbeddingEvaluator
+from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.identity import deciding_set
 from juzhen.mining.candidates import DenseRetriever
@@ -100,7 +100,7 @@ def test_a_prompt_that_was_given_stands_before_everything(prompted):
 @pytest.mark.parametrize("symmetric", READ)
 def test_a_ranking_is_scored_behind_its_prompts(prompted, default, include, symmetric):
     encoder = prompted(default, include)
-    run = Pass(encoder, EvaluationSettings())
+    run = EvaluationRun(encoder, EvaluationSettings())
     found, _ = run.lists(ranking(symmetric), depth=len(CORPUS))
     assert found.documents.tolist() == lists(expected(encoder, symmetric))
 

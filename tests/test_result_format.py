@@ -7,7 +7,7 @@ import pytest
 from conf.own_classes import is_own
 from juzhen.core.errors import UserError
 from juzhen.core.result import FORMAT_VERSION, RESULT_FILE, Result
-from juzhen.evaluation.late import LateColumns
+from juzhen.evaluation.backfill import Backfill
 from juzhen.identity import identify
 from launch.naming import run_key
 from tools.archives import unpacked
@@ -89,4 +89,4 @@ def test_what_a_strangers_configuration_lacks_is_named(tmp_path, key):
     assert result.config.get(key) is None
     if key in ("dataset", "evaluate"):
         with pytest.raises(UserError, match=f"has no {key}"):
-            LateColumns()._settings(result, {})
+            Backfill()._settings(result, {})

@@ -287,7 +287,7 @@ def families() -> Facts:
 def verbs() -> Facts:
     """What fit, merge, mine, index and BM25 compute of encoders with random weights."""
     from juzhen import SentenceEncoder, fit
-    from juzhen.metrics.bm25 import BM25
+    from juzhen.metrics.lexical import BM25
 
     bm25 = BM25(list(TEXTS))
     facts: Facts = {f"bm25 {query}": [round(float(x), 6) for x in bm25.scores(query)] for query in QUERIES}

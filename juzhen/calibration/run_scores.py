@@ -21,8 +21,7 @@ from juzhen.core.schema import Text
 from juzhen.data.rows import own_set, set_and_split
 from juzhen.data.tables import TableReading
 from juzhen.encoders.resolve_path import ENCODER_FOLDER, encoder_folder
-from juzhen.evaluation.decisions import DECIDED, fitted_threshold, labelled
-from juzhen.evaluation.scoring import score_set
+from juzhen.evaluation.scoring import DECIDED, fitted_threshold, labelled, score_set
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.metrics.threshold import halves
 

@@ -74,7 +74,7 @@ def calibrate(
         require_same_weights,
     )
     from juzhen.encoders.resolve_path import ENCODER_FOLDER
-    from juzhen.evaluation.decisions import DECIDED
+    from juzhen.evaluation.scoring import DECIDED
     from juzhen.report.table import ReportTable, decision_table, show_tables
 
     scored: ScoredEncoder

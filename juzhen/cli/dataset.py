@@ -16,7 +16,7 @@ from juzhen.cli.options import DataDir, data_folder
 from juzhen.core.errors import UserError, command, setting
 from juzhen.core.paths import CONFIGURATION, IS_CLONE, ROOT
 from juzhen.core.text import LARGEST, short
-from juzhen.models.lexical import LEXICAL
+from juzhen.models.settings import LEXICAL
 
 if TYPE_CHECKING:
     from juzhen.data.dataset_from_table import NewSet

@@ -70,7 +70,7 @@ def leaks(
     detail = Detail(counts, examples, progress=not no_progress)
     if text or run:
         if run:
-            from juzhen.evaluation.trained_rows import texts_of_run
+            from juzhen.evaluation.saved_run import texts_of_run
 
             sources = texts_of_run(run, data_dir=data_dir)
         else:

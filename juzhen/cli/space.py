@@ -68,8 +68,14 @@ def space(
     check_overwritable(*(path for path in (out / "index.html", out / "space.svg", json) if path))
     without_hub()
     from juzhen.data.rows import ConfiguredSets
-    from juzhen.evaluation.space import MAPS, require_sets, require_vectors, starting_encoder, study
-    from juzhen.evaluation.text_sets import read_text_sets
+    from juzhen.evaluation.space import (
+        MAPS,
+        read_text_sets,
+        require_sets,
+        require_vectors,
+        starting_encoder,
+        study,
+    )
     from juzhen.report.space_page import number_text, write_space
 
     sources = [encoder, *([other] if other else [])]

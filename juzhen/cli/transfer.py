@@ -44,7 +44,7 @@ def transfer(
     splits = {name: dict(configured.splits(name)) for name in sets}
     configured.tell_dropped()
     loaded = load_encoder(encoder)
-    from juzhen.evaluation.transfer import transfer as classify
+    from juzhen.evaluation.run import transfer as classify
 
     scores = {}
     print("| set | accuracy | F1 | majority | rows | learnt from | how |\n|---|---|---|---|---|---|---|")

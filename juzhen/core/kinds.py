@@ -35,7 +35,7 @@ STANDARD_RANKS = ("recall_at_1", "recall_at_10", "mrr")
 """Rank of a question's standard question among all, see `juzhen.metrics.ranking.first_answer_numbers`."""
 
 V_MEASURE = "v_measure"
-"""Agreement of k-means clusters with the classes of texts, see `juzhen.metrics.classes`."""
+"""Agreement of k-means clusters with the classes of texts, see `juzhen.metrics.classification`."""
 
 
 class KindSpec(NamedTuple):
@@ -219,7 +219,7 @@ def metric_title(key: str) -> str:
 
 
 CLASS_MEANS = "class_mean_accuracy"
-"""Share of texts nearest to the mean of their own class, see `juzhen.metrics.transfer`. It needs no classifier."""
+"""Share of texts nearest to the mean of their own class. It needs no classifier."""
 
 
 def chooses(kind: Kind, unscored: Collection[Kind] = ()) -> str | None:

@@ -298,7 +298,7 @@ def has_metal() -> bool:
 def require_accelerator(hardware: Any) -> None:
     """Check that this machine can have the requested accelerator, from drivers and files alone.
 
-    `juzhen.evaluation.devices` may still refuse it after torch is loaded.
+    `juzhen.evaluation.settings` may still refuse it after torch is loaded.
 
     Raises:
         UserError: The accelerator is missing, or the precision does not fit it.

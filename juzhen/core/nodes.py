@@ -11,6 +11,18 @@ INNER = "of"
 WITHOUT_BATCH = {"info_nce": "info_nce_own"}
 """Loss → the same loss over a row's own negatives, for sets with `learning.in_batch: false`."""
 
+LATER_NUMBERS: Mapping[str, Mapping[str, Any]] = {
+    "lambda_loss": {"weighting": "ndcg_loss2pp", "k": None, "graded": False},
+    "info_nce_guided": {"relative_margin": 0},
+}
+"""Loss → numbers that losses of earlier versions lacked, at which they compute what they did then.
+
+They are in the digest of a stage, and not in the key of a run and its row.
+"""
+
+OFF: Mapping[str, Mapping[str, Any]] = {"softmax": {"smoothing": 0}}
+"""Loss → such numbers that are in neither."""
+
 
 def name_of(node: Mapping[str, Any]) -> str:
     """Return the name of a model or loss. For a table of losses by example kind it is `by_kind`.

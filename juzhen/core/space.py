@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+PCA, TSNE = "pca", "tsne"
+TITLES = {PCA: "PCA", TSNE: "t-SNE"}
+"""Projection of a map → its title."""
+
 
 @dataclass(frozen=True)
 class WordPairs:
@@ -36,7 +40,7 @@ class EmbeddingAnalysis:
     numbers   set → a dictionary for each encoder: metrics, `spectrum`, and those of word overlap. With several sets
               also
               `all sets`, whose classes are the sets
-    together  set → agreement of two encoders, see `juzhen.metrics.agreement`
+    together  set → agreement of two encoders, see `juzhen.metrics.geometry`
     maps      name of a projection → for each encoder an array (texts, 2)
     shares    share of the variance in each encoder's PCA map
     nearest   for each encoder, the indices of the texts nearest to each text by cosine, (texts, five or less)

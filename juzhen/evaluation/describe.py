@@ -15,7 +15,7 @@ from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import ReadSentences
 from juzhen.encoders.truncation import TruncationStats
-from juzhen.evaluation.plan import EvaluationPlan
+from juzhen.evaluation.encoding_plan import EncodingPlan
 from juzhen.families.registry import family_of
 
 Described = dict[str, dict[str, Any]]
@@ -75,7 +75,7 @@ def cut_in_training(
 
 
 def cut_in_evaluation(
-    encoder: Any, collate: SentenceCollator, plan: EvaluationPlan | None
+    encoder: Any, collate: SentenceCollator, plan: EncodingPlan | None
 ) -> dict[str, TruncationStats]:
     """`split/set` → how many of its texts, or pairs, are cut, from the tokens of the sentences that were encoded."""
     if getattr(encoder, "chunk_overlap", None) is not None:
@@ -115,7 +115,7 @@ def unknown_in_training(
 
 
 def read_in_evaluation(
-    encoder: Any, collate: SentenceCollator, plan: EvaluationPlan | None
+    encoder: Any, collate: SentenceCollator, plan: EncodingPlan | None
 ) -> ReadSentences | None:
     """What the encoder knows of the sentences of a plan, from the tokens that were encoded; None without an encoder.
 
@@ -141,7 +141,7 @@ def read_in_evaluation(
 
 
 def unknown_in_evaluation(
-    encoder: Any, plan: EvaluationPlan | None, read: ReadSentences | None
+    encoder: Any, plan: EncodingPlan | None, read: ReadSentences | None
 ) -> dict[str, Unknown]:
     """`split/set` → what the encoder does not know of its texts; `read` as `read_in_evaluation` gives it."""
     if plan is None or read is None:

@@ -21,16 +21,23 @@ from juzhen.data.probe import TransferTask
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.pair_encoder import PairEncoder
 from juzhen.encoders.projection import similarity
-from juzhen.evaluation.plan import ALIKE, NOTHING, CosinePlan, EvaluationPlan, Evaluator, Sets, Tables
-from juzhen.evaluation.ranked_lists import Matcher
+from juzhen.evaluation.encoding_plan import (
+    ALIKE,
+    NOTHING,
+    CosinePlan,
+    EncodingPlan,
+    Evaluator,
+    Matcher,
+    Sets,
+    Tables,
+)
 from juzhen.metrics import lexical
-from juzhen.metrics.bm25 import BM25, CHARACTERS, K1, B, cut_of
-from juzhen.metrics.classes import score_classes
+from juzhen.metrics.classification import Features, combined, score_classes
+from juzhen.metrics.lexical import BM25, CHARACTERS, K1, B, cut_of
 from juzhen.metrics.ranking import COSINE_TEMPERATURE
-from juzhen.metrics.transfer import Features, combined
 
 
-class CrossEncoderPlan(EvaluationPlan):
+class CrossEncoderPlan(EncodingPlan):
     """Scores every distinct pair of several sets once; (a, b) and (b, a) are two pairs.
 
     Of what the model gives for a pair, the first number is its score; others are its class logits. Raises UserError
@@ -102,7 +109,7 @@ class PairEvaluator(Evaluator):
     def __init__(self, encoder: PairEncoder) -> None:
         self.encoder = encoder
 
-    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EncodingPlan:
         for dataset in sets:
             kind = None if isinstance(dataset, RankingSet) else dataset.kind
             self.encoder.require_order(f"{dataset.split}/{dataset.name}", kind, dataset.symmetric)
@@ -115,7 +122,7 @@ class PairEvaluator(Evaluator):
         scores = similarity(logits, self.encoder.grades).unsqueeze(1)
         return torch.cat([scores, logits], dim=1) if logits.shape[1] > 1 else scores
 
-    def finished(self, plan: EvaluationPlan, outputs: np.ndarray) -> dict[str, Score]:
+    def finished(self, plan: EncodingPlan, outputs: np.ndarray) -> dict[str, Score]:
         assert isinstance(plan, CrossEncoderPlan)  # made by `plan`
         return {
             f"{dataset.split}/{dataset.name}/{metric}": score
@@ -131,7 +138,7 @@ def pair_logits(encoder: PairEncoder, batch: Batch) -> Float[Tensor, "batch outp
     return torch.stack([logits[rows] for rows in batch.columns.values()]).mean(dim=0)
 
 
-class LexicalPlan(EvaluationPlan):
+class LexicalPlan(EncodingPlan):
     """Nothing passes through a network: scores come from the texts alone, by a method of `juzhen.metrics.lexical`."""
 
     temperature = COSINE_TEMPERATURE
@@ -207,7 +214,7 @@ class LexicalEvaluator(Evaluator):
     """
 
     family: ClassVar[str] = "lexical"
-    plan_type: ClassVar[type[EvaluationPlan]] = LexicalPlan
+    plan_type: ClassVar[type[EncodingPlan]] = LexicalPlan
 
     def __init__(self, *, method: str = lexical.TF_IDF, tokens: str = CHARACTERS) -> None:
         require_choice("method", method, lexical.METHODS)
@@ -215,7 +222,7 @@ class LexicalEvaluator(Evaluator):
             cut_of(tokens)
         self._make = partial(LexicalPlan, method=method, tokens=tokens)
 
-    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EvaluationPlan:
+    def plan(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> EncodingPlan:
         return self._make(sets, tasks)
 
     def output(self, batch: Batch) -> Float[Tensor, "batch"]:
@@ -223,7 +230,7 @@ class LexicalEvaluator(Evaluator):
 
 
 class BM25Plan(LexicalPlan):
-    """Rankings by the terms that a query shares with a document; see `juzhen.metrics.bm25`.
+    """Rankings by the terms that a query shares with a document; see `juzhen.metrics.lexical`.
 
     index  makes the BM25 of a corpus
 
@@ -249,7 +256,7 @@ def _bm25_matcher(ranking: RankingSet, index: BM25) -> Matcher:
 
 
 class BM25Evaluator(LexicalEvaluator):
-    """BM25, which has no encoder either; numbers as of `juzhen.metrics.bm25.BM25`.
+    """BM25, which has no encoder either; numbers as of `juzhen.metrics.lexical.BM25`.
 
     Raises UserError where jieba is asked for and not installed.
     """
@@ -296,7 +303,7 @@ class VectorEvaluator(Evaluator):
     def output(self, batch: Batch) -> Float[Tensor, "batch dim"]:
         raise NotImplementedError("vectors come from elsewhere, not from batches")
 
-    def vectors(self, plan: EvaluationPlan) -> Float[np.ndarray, "sentences dim"]:
+    def vectors(self, plan: EncodingPlan) -> Float[np.ndarray, "sentences dim"]:
         """One for each sentence of the plan. Raises UserError for another number of them, or no numbers."""
         assert isinstance(plan, CosinePlan)  # made by `plan`
         parts: dict[int, np.ndarray] = {}

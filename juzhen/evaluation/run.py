@@ -13,12 +13,12 @@ import torch
 
 from juzhen.core.columns import as_column
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Examples, Kind, too_few
+from juzhen.core.examples import CLASSIFIED_KINDS, Examples, Kind, too_few
 from juzhen.core.machine import limit_threads, require_accelerator
 from juzhen.core.progress import progress_bar
 from juzhen.core.text_warnings import collected, current, reported
 from juzhen.data.leaks import Seen, SeenRows
-from juzhen.data.loading import JobData, load_job_data
+from juzhen.data.loading import JobData, cut, load_job_data
 from juzhen.data.probe import TransferTask
 from juzhen.data.rankings import RankingSet
 from juzhen.data.rows import as_examples, set_and_split
@@ -37,26 +37,25 @@ from juzhen.evaluation.describe import (
     unknown_in_evaluation,
     with_leaks,
 )
-from juzhen.evaluation.devices import require_device
-from juzhen.evaluation.evaluators import VectorEvaluator, embedding_cache_dir
-from juzhen.evaluation.plan import (
+from juzhen.evaluation.encoding_plan import (
     NOTHING,
     EmbeddingEvaluator,
-    EvaluationPlan,
+    EncodingPlan,
     Evaluator,
     Sets,
 )
+from juzhen.evaluation.evaluators import VectorEvaluator, embedding_cache_dir
 from juzhen.evaluation.scoring import Evaluation, assemble_outputs, measure
-from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.evaluation.spec import HardwareConfig
+from juzhen.evaluation.settings import EvaluationSettings, HardwareConfig, require_device
 from juzhen.families.registry import family_of, open_encoder
+from juzhen.metrics.classification import Features, TransferScore, classify, combined
 from juzhen.metrics.ranking import RankedLists
 
 HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.half}
 
 
 @dataclass(frozen=True)
-class Pass:
+class EvaluationRun:
     """Encodes and scores with one encoder.
 
     encoder    of any family
@@ -146,7 +145,7 @@ class Pass:
     def _collate(self) -> SentenceCollator:
         return family_of(self.encoder).collate(self._reader, cache_dir=self.cache_dir, progress=self.progress)
 
-    def _encoded(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> tuple[EvaluationPlan, np.ndarray]:
+    def _encoded(self, sets: Sets, tasks: Sequence[TransferTask] = ()) -> tuple[EncodingPlan, np.ndarray]:
         """A plan, and what the encoder gives for each row of it, in order."""
         plan = self.evaluator.plan(sets, tasks)
         self.evaluator.begin(plan)
@@ -235,7 +234,7 @@ def evaluate(
     loaded = [dataset for dataset in sets if isinstance(dataset, Examples | RankingSet)]
     named = [configured_set(dataset) if isinstance(dataset, str) else dataset for dataset in sets]
     settings.evaluate = {dataset.name: dataset for dataset in named if isinstance(dataset, DatasetConfig)}
-    run = Pass(opened, settings, cache_dir, progress)
+    run = EvaluationRun(opened, settings, cache_dir, progress)
     _require_scored(loaded, run.evaluator.unscored)
     data = JobData({}, [])
     if settings.evaluate:
@@ -307,3 +306,43 @@ def class_tasks(sets: Sequence[Examples | RankingSet], *, by_means: bool = False
         if reason := too_few(task.labels):
             raise UserError(f"{task.name}: {reason}")
     return tasks
+
+
+def transfer(
+    encoder: SentenceEncoder,
+    splits: Mapping[str, Examples | None],
+    *,
+    batch_tokens: int,
+    seed: int,
+    limit: int | None,
+) -> TransferScore:
+    """What `juzhen.metrics.classification.classify` makes of the embeddings.
+
+    splits  train, dev and test; None where there is no file
+    limit   at most this many rows of each split, drawn with the seed
+    """
+    given_splits = {
+        name: cut(examples, limit, seed) for name, examples in splits.items() if examples is not None
+    }
+    if not given_splits:
+        raise UserError("no split has a file; type --data-dir <folder that holds the data sets>")
+    task = TransferTask(next(iter(given_splits.values())).name, given_splits)
+    if task.kind not in CLASSIFIED_KINDS:
+        raise UserError(
+            f"{task.name}: its rows are {task.kind}s; transfer needs 0/1 pairs or NLI pairs, such as mrpc, qqp or "
+            "snli, or texts with a class, such as tnews"
+        )
+    labels = task.labels
+    if why := too_few(labels):
+        raise UserError(f"{task.name}: {why}. Give rows of two classes or more")
+    data = {
+        name: (_features(encoder, examples, batch_tokens), labels[name])
+        for name, examples in given_splits.items()
+    }
+    return classify(data, seed=seed)
+
+
+def _features(encoder: SentenceEncoder, examples: Examples, batch_tokens: int) -> Features:
+    texts = [text for column in examples.columns for text in examples.texts(column)]
+    embeddings = encoder.encode(texts, batch_tokens=batch_tokens)
+    return combined(np.split(embeddings, len(examples.columns)), examples.kind)

@@ -26,10 +26,8 @@ from juzhen.core.row_scores import PLACES, SetRows
 from juzhen.core.text import markdown_table
 from juzhen.data.leaks import Seen
 from juzhen.data.rankings import RankingSet, StandardQuestions
-from juzhen.evaluation.decisions import fitted_thresholds
-from juzhen.evaluation.plan import CosinePlan, EvaluationPlan, Evaluator
-from juzhen.evaluation.ranked_lists import require_finite
-from juzhen.metrics.classes import v_measure
+from juzhen.evaluation.encoding_plan import CosinePlan, EncodingPlan, Evaluator, require_finite
+from juzhen.metrics.classification import class_mean_accuracy, classify, v_measure
 from juzhen.metrics.correlation import (
     mean_interval,
     pearson,
@@ -37,6 +35,7 @@ from juzhen.metrics.correlation import (
     spearman,
     spearman_interval,
 )
+from juzhen.metrics.metric_support import NO_OTHERS, OF_THRESHOLDS, undefined_reason
 from juzhen.metrics.ranking import (
     COSINE_TEMPERATURE,
     FirstAnswers,
@@ -52,12 +51,11 @@ from juzhen.metrics.threshold import (
     cross_fitted_accuracy,
     cross_fitted_f1,
     cross_fitted_mcc,
+    decisions_at,
     f1_at,
     fit_threshold,
     mcc_at,
 )
-from juzhen.metrics.transfer import class_mean_accuracy, classify
-from juzhen.metrics.undefined import NO_OTHERS, OF_THRESHOLDS, why_undefined
 
 Outputs = list[tuple[np.ndarray, np.ndarray]]
 """Row numbers and the model's outputs for them, one entry per batch."""
@@ -113,7 +111,7 @@ class Evaluation:
 
 def measure(
     evaluator: Evaluator,
-    plan: EvaluationPlan,
+    plan: EncodingPlan,
     outputs: np.ndarray,
     *,
     dims: Sequence[int] = (),
@@ -136,7 +134,7 @@ def measure(
 
 def _measured(
     evaluator: Evaluator,
-    plan: EvaluationPlan,
+    plan: EncodingPlan,
     outputs: np.ndarray,
     *,
     seen: Mapping[str, Seen],
@@ -148,7 +146,7 @@ def _measured(
 
     seen      `split/dataset` → rows, or queries, that training has seen: these sets are scored without them too
     rankings  measures of rankings besides RANKINGS
-    clusterings  starts of the V-measure of texts with classes, see `juzhen.metrics.classes`; 0: it is left out
+    clusterings  starts of the V-measure of texts with classes, see `juzhen.metrics.classification`; 0: it is left out
     how       bootstrap_samples and seed, as `score_set` takes them
     """
     scores = plan.scores(outputs)
@@ -416,7 +414,7 @@ def score_set(
             metrics |= _decisions(scores, examples, dev=dev)
         for name, score in metrics.items():
             if score.value is None and score.why is None:
-                score.why = why_undefined(name, examples) or "all scores are equal"
+                score.why = undefined_reason(name, examples) or "all scores are equal"
     except ValueError as error:
         raise ValueError(f"{examples.name}/{examples.split}: {error}") from error
     return metrics
@@ -434,7 +432,7 @@ def _decisions(
         mcc = cross_fitted_mcc(scores, labels)
     elif dev is None:
         why = "there is no dev split to fit a threshold on"
-    elif reason := why_undefined("auc", dev[1]):
+    elif reason := undefined_reason("auc", dev[1]):
         why = f"no threshold can be fitted on the dev split: {reason}"
     else:
         dev_scores, dev_labels = dev[0], dev[1].targets
@@ -525,3 +523,49 @@ def score_unseen(
         for metric, score in metrics.items()
         if metric not in NEED_A_THRESHOLD
     }
+
+
+TEST, HALVES = "test", "halves of dev"
+
+DECIDED = (Kind.LABELLED_PAIR, *RANKED)
+"""Kinds of sets that a threshold is fitted on."""
+
+Labelled = tuple[np.ndarray, np.ndarray]
+"""Scores of rows, and their 0/1 labels."""
+
+
+def fitted_thresholds(rows: Mapping[str, SetRows]) -> dict[str, Threshold]:
+    """Name of each set of DECIDED kinds that has a dev split → its threshold.
+
+    rows  `split/dataset` → what its rows were scored to
+    """
+    thresholds = {}
+    for column, dev in rows.items():
+        split, _, name = column.partition("/")
+        if split == "dev" and dev.kind in DECIDED:
+            test = rows.get(f"test/{name}")
+            thresholds[name] = fitted_threshold(labelled(dev), None if test is None else labelled(test))
+    return thresholds
+
+
+def labelled(rows: SetRows) -> Labelled:
+    """Scores and labels of 0/1 pairs. Rows that rank give two: the own text as 1, and the nearest other as 0."""
+    if rows.kind not in RANKED:
+        return rows["score"], rows["gold"]
+    right, other = (rows[name][np.isfinite(rows["other"])] for name in ("score", "other"))
+    return np.concatenate([right, other]), np.repeat([1, 0], len(right))
+
+
+def fitted_threshold(dev: Labelled, test: Labelled | None) -> Threshold:
+    """The threshold with the best accuracy on dev, and what it decides on test; without test on halves of dev."""
+    (scores, labels), judged_on = dev, HALVES if test is None else TEST
+    if len(np.unique(labels)) < 2:
+        return Threshold(None, len(labels), judged_on, why="the dev split has pairs of one label alone")
+    value = fit_threshold(scores, labels, objective="accuracy")
+    judged_scores, judged_labels = test or dev
+    reached = decisions_at(judged_scores, judged_labels, threshold=value if test else None)
+    why = None
+    if not np.isfinite(value):
+        answer = "different" if value > 0 else "the same"
+        why = f"on dev no score does better than calling all pairs {answer}"
+    return Threshold(value if why is None else None, len(labels), judged_on, *reached, why=why)

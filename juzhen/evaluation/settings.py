@@ -1,16 +1,99 @@
-"""What decides an evaluation: which sets, which rows of them, which numbers, which device."""
+"""Settings of an evaluation: sets, measures and hardware, and the check that the hardware is available."""
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic.dataclasses import dataclass
 
 from juzhen.backends.names import BackendName
-from juzhen.core.schema import validated
+from juzhen.core.errors import UserError
+from juzhen.core.kinds import metric_key, ranking_measure
+from juzhen.core.schema import SCHEMA, validated
 from juzhen.data.spec import DatasetConfig
-from juzhen.evaluation.spec import EvaluationConfig, HardwareConfig
+
+SPLITS = ("dev", "test")
 
 
-@dataclass
+def _ranking(name: str) -> str:
+    try:
+        ranking_measure(name)
+    except UserError as error:
+        raise ValueError(str(error)) from error
+    return metric_key(name)
+
+
+@dataclass(config=SCHEMA, kw_only=True)
+class HardwareConfig:
+    """Speed, and not the maths; only the precision and compiling make other numbers."""
+
+    accelerator: Literal["cpu", "cuda", "mps"] = Field(description="what computes")
+    devices: int = Field(ge=1, description="GPUs, or processes on a CPU, of each node")
+    num_nodes: int = Field(ge=1, description="machines")
+    strategy: Literal["auto", "ddp", "fsdp"] = Field(
+        description="ddp: a process for each device · fsdp: each holds a part of the weights"
+    )
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
+        description="in which the model computes; weights are fp32"
+    )
+    # A process has room for some thousands.
+    threads: int | None = Field(
+        default=None, ge=1, lt=1025, description="CPU threads per process; null: all cores"
+    )
+    compile: bool = Field(
+        description="torch.compile the layers; pays on few machines, see docs/log/training_speed.md"
+    )
+    num_workers: int = Field(ge=0, description="processes that prepare batches; 0: none")
+    eval_batch_tokens: int = Field(ge=1, description="tokens per batch when nothing is learnt")
+    micro_batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
+        default=None,
+        description="tokens with activations at a time; auto: as many as fit, by an estimate; null: a batch's",
+    )
+    # Old results lack it.
+    gradient_checkpointing: bool = Field(
+        default=False, description="layers are computed again on the way back: less memory, more time"
+    )
+
+    @property
+    def processes(self) -> int:
+        """That train together, on all machines."""
+        return self.devices * self.num_nodes
+
+
+@dataclass(config=SCHEMA, kw_only=True)
+class EvaluationConfig:
+    splits: list[Literal["dev", "test"]] = Field()
+    bootstrap_samples: int = Field(ge=0, description="resamples for the 95 % interval; 0: none")
+    untrained: bool = Field(description="also score the weights before training")
+    without_leaks: bool = Field(description="also score the rows whose pair this job's training has not seen")
+    backend: BackendName = Field(description="of the final test; validation uses torch")
+    cache_embeddings: bool = Field(description="keep embeddings below cache_dir: nothing is encoded twice")
+    # Old results lack these.
+    limit: int | None = Field(
+        default=None,
+        ge=1,
+        description="rows of each split, or queries of a retrieval set, at most: the same in every run; null: all",
+    )
+    transfer: list[str] = Field(
+        default_factory=list, description="sets that are classified on frozen embeddings"
+    )
+    transfer_limit: int | None = Field(
+        default=None, description="training rows of such a classifier, at most; null: all"
+    )
+    rankings: list[Annotated[str, AfterValidator(_ranking)]] = Field(
+        default_factory=list,
+        description="measures of retrieval and reranking besides those that they always have, such as P@5",
+    )
+    clusterings: int = Field(
+        default=3,
+        ge=0,
+        lt=1001,
+        description="starts of k-means whose mean V-measure texts with classes have; 0: none",
+    )
+
+
+@dataclasses.dataclass
 class EvaluationSettings:
     """The part of a job's configuration that an evaluation reads, under the same keys.
 
@@ -27,9 +110,9 @@ class EvaluationSettings:
     debug_rows: int | None = None
     long_texts: Literal["cut", "chunk"] = "cut"
     chunk_overlap: int | None = None
-    dataset: dict[str, DatasetConfig] = field(default_factory=dict)
-    evaluate: dict[str, DatasetConfig] = field(default_factory=dict)
-    evaluation: EvaluationConfig = field(
+    dataset: dict[str, DatasetConfig] = dataclasses.field(default_factory=dict)
+    evaluate: dict[str, DatasetConfig] = dataclasses.field(default_factory=dict)
+    evaluation: EvaluationConfig = dataclasses.field(
         default_factory=lambda: EvaluationConfig(
             splits=["dev", "test"],
             bootstrap_samples=1000,
@@ -40,7 +123,7 @@ class EvaluationSettings:
             transfer_limit=10_000,
         )
     )
-    hardware: HardwareConfig = field(
+    hardware: HardwareConfig = dataclasses.field(
         default_factory=lambda: HardwareConfig(
             accelerator="cpu",
             devices=1,
@@ -59,5 +142,35 @@ class EvaluationSettings:
 
         Raises UserError for a key or a type that the schema does not have any more.
         """
-        values = {option.name: config[option.name] for option in fields(cls) if option.name in config}
+        values = {
+            option.name: config[option.name] for option in dataclasses.fields(cls) if option.name in config
+        }
         return validated(cls, values, where="the configuration that the result has stored")
+
+
+def device_name(hardware: HardwareConfig) -> str:
+    """What numbers are computed on: `cpu`, `mps`, or the name of the CUDA device."""
+    import torch  # a command line reads this file without it
+
+    return torch.cuda.get_device_name() if hardware.accelerator == "cuda" else hardware.accelerator
+
+
+def require_device(hardware: HardwareConfig) -> None:
+    """Raises UserError when the accelerator is absent, or cannot do the precision."""
+    import torch
+
+    from juzhen.core.machine import present_devices
+
+    available = present_devices()
+    if not available[hardware.accelerator]:
+        present = ", ".join(name for name, is_there in available.items() if is_there)
+        raise UserError(
+            f"accelerator={hardware.accelerator}: this machine, or this build of torch, has none. "
+            f"There is: {present}; choose accelerator=cpu, or install a torch that fits the device."
+        )
+    bf16_on_cuda = hardware.accelerator == "cuda" and hardware.precision == "bf16-mixed"
+    if bf16_on_cuda and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise UserError(
+            f"precision=bf16-mixed: {torch.cuda.get_device_name()} has no bfloat16 and would only imitate it; choose "
+            "precision=16-mixed"
+        )

@@ -1,26 +1,106 @@
-"""The spaces of one encoder or of two: sets of texts encoded once, measured, compared and projected."""
+"""Analysis of embedding spaces: measures, two-dimensional maps (PCA and t-SNE) and the texts to analyse."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from scipy.linalg import orthogonal_procrustes
 
-from juzhen.core.errors import UserError
+from juzhen.core.aliases import require_set
+from juzhen.core.errors import UserError, require_choice
+from juzhen.core.kinds import Kind
 from juzhen.core.result import Result
-from juzhen.core.space import EmbeddingAnalysis, WordPairs
+from juzhen.core.space import PCA, TITLES, TSNE, EmbeddingAnalysis, WordPairs
+from juzhen.core.text import text_fault
 from juzhen.data.probe import Probe
+from juzhen.data.readers import suffix_of
+from juzhen.data.row_checks import listed
+from juzhen.data.row_kinds import Guess, guess, read_raw
+from juzhen.data.rows import ConfiguredSets, split_raw
+from juzhen.data.spec import read_description
+from juzhen.data.tables import (
+    AS_IT_LOOKS,
+    TableReading,
+    column_place,
+    column_values,
+    good_texts,
+    names_of,
+    read_texts,
+    refuse_rows,
+    require_fields,
+    warn_dropped,
+    with_split_cells,
+)
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.encoders.tokens import BATCH_TOKENS
-from juzhen.evaluation.finished import load_start
+from juzhen.evaluation.saved_run import load_start
 from juzhen.families.registry import FAMILIES, family_in, find_family, open_encoder
-from juzhen.metrics import agreement, geometry
-from juzhen.metrics.classes import v_measure
+from juzhen.metrics import geometry
+from juzhen.metrics.classification import v_measure
 from juzhen.metrics.correlation import partial_spearman, spearman
+from juzhen.metrics.geometry import explained_variance, unit
 from juzhen.metrics.lexical import JACCARD, lexical_scores
-from juzhen.metrics.maps import TITLES, project, require_maps, shown_share, turned
+
+FEWEST = {PCA: 3, TSNE: 10}
+"""Texts that a map needs: with fewer, t-SNE has no neighbourhoods to keep."""
+PERPLEXITY = 30
+"""Of t-SNE, as its authors have it; of few texts (n − 1) / 3."""
+
+Map = Float[np.ndarray, "texts two"]
+
+
+def require_maps(methods: Sequence[str], num_texts: int) -> None:
+    """Raises UserError for an unknown map, and for one that cannot be drawn of so many texts."""
+    for method in methods:
+        require_choice("map", method, FEWEST)
+        if num_texts < FEWEST[method]:
+            raise UserError(
+                f"{TITLES[method]} of {num_texts} texts: a map by it needs at least {FEWEST[method]}; give more texts"
+            )
+
+
+def project(embeddings: Float[np.ndarray, "texts dim"], method: str, *, seed: int) -> Map:
+    """The map of one space; the same seed gives the same map. Where all embeddings are equal, so are the points."""
+    vectors = unit(embeddings)
+    if not len(explained_variance(vectors)):
+        return np.zeros((len(vectors), 2))
+    return np.asarray(_METHODS[method](vectors, seed), dtype=np.float64)
+
+
+def shown_share(embeddings: Float[np.ndarray, "texts dim"]) -> float | None:
+    """Share of the variance that a map by PCA shows; None where there is none."""
+    shares = explained_variance(unit(embeddings))
+    return float(shares[:2].sum()) if len(shares) else None
+
+
+def turned(points: Map, like: Map) -> Map:
+    """A map turned and mirrored so that its points come as near as they can to those of another one.
+
+    Distances within a map stay; which way it lies means nothing. (Orthogonal Procrustes, Schönemann 1966)
+    """
+    points, like = points - points.mean(axis=0), like - like.mean(axis=0)
+    return points @ orthogonal_procrustes(points, like)[0]
+
+
+def _pca(vectors: np.ndarray, seed: int) -> np.ndarray:
+    from sklearn import decomposition
+
+    return decomposition.PCA(2, svd_solver="full").fit_transform(vectors)
+
+
+def _tsne(vectors: np.ndarray, seed: int) -> np.ndarray:
+    from sklearn import manifold
+
+    perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
+    return manifold.TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors)
+
+
+_METHODS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {PCA: _pca, TSNE: _tsne}
+
 
 MAPS = tuple(TITLES)
 ALL_SETS = "all sets"
@@ -173,7 +253,7 @@ def study(
         pairs=pairs,
         sample={part.name: (len(part.probe.sentences), part.of) for part in sets},
         seed=seed,
-        meanings=MEANINGS | (agreement.MEANINGS if len(spaces) > 1 else {}),
+        meanings=MEANINGS | (geometry.AGREEMENTS if len(spaces) > 1 else {}),
     )
 
 
@@ -191,8 +271,8 @@ def _measures(embeddings: np.ndarray, probe: Probe, *, seed: int) -> dict[str, A
 def _agreement(spaces: Sequence[np.ndarray]) -> dict[str, float | None]:
     if len(spaces) < 2:
         return {}
-    share = agreement.neighbours_kept(*spaces, num_neighbours=geometry.NUM_NEIGHBOURS)
-    return {"cka": agreement.linear_cka(*spaces), "neighbours_kept": share}
+    share = geometry.neighbours_kept(*spaces, num_neighbours=geometry.NUM_NEIGHBOURS)
+    return {"cka": geometry.linear_cka(*spaces), "neighbours_kept": share}
 
 
 def _word_pairs(part: TextSet, spaces: Sequence[np.ndarray], *, first_row: int, seed: int) -> WordPairs:
@@ -256,3 +336,106 @@ def _groups(sets: Sequence[TextSet], of_set: np.ndarray, colour: str) -> tuple[n
 
 def _class_name(part: TextSet, number: int) -> str:
     return part.class_names[number] if number < len(part.class_names) else f"class {number}"
+
+
+FIELDS = ("text", "label")
+"""Of a table of texts."""
+
+SPLITS = ("dev", "test", "train")
+"""In the order in which they are looked for."""
+
+
+def read_text_sets(
+    names: Sequence[str],
+    sets: ConfiguredSets,
+    *,
+    split: str | None,
+    most: int,
+    seed: int,
+    reading: TableReading = AS_IT_LOOKS,
+) -> list[TextSet]:
+    """A sample of each set, or file, of at most `most` texts. Raises UserError for what is neither, and faulty rows.
+
+    names    sets that have a description; files with one text per line (.txt), or tables with a column `text`, and
+             `label` where there are classes
+    reading  what a person says of the files
+    """
+    chosen = []
+    for name in names:
+        if name in sets.files:
+            chosen.append(_described(name, sets, split=split, most=most, seed=seed))
+        elif Path(name).suffix:
+            chosen.append(_of_file(Path(name), reading, most=most, seed=seed))
+        else:
+            require_set("--data", name, sets.files)
+    return chosen
+
+
+def _described(name: str, sets: ConfiguredSets, *, split: str | None, most: int, seed: int) -> TextSet:
+    splits = sets.splits(name, [split] if split else SPLITS, option="--data ")
+    rows = next(rows for _, rows in splits if rows is not None)
+    labels: dict[int, str] = {}
+    for word, number in (read_description(sets.files[name]).labels or {}).items():
+        labels.setdefault(number, word)  # a file may write a class in several ways; the first is its name
+    probe = Probe.of(rows, num_sentences=most, seed=seed)
+    names = [labels.get(number, f"class {number}") for number in range(max(labels, default=-1) + 1)]
+    return TextSet(f"{name} ({rows.split})", probe, len(rows.sentences), names)
+
+
+def _of_file(path: Path, reading: TableReading, *, most: int, seed: int) -> TextSet:
+    require_fields(reading, *FIELDS)
+    is_of_lines = suffix_of(path) == ".txt" and not reading.columns
+    texts, labels = _lines(path, reading) if is_of_lines else _cells(path, reading)
+    first: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        first.setdefault(text, row)
+    classes, names = None, list[str]()
+    if labels is not None:
+        label_names, classes = np.unique([labels[row] for row in first.values()], return_inverse=True)
+        names = label_names.tolist()
+    probe = Probe.of_texts([*first], num_sentences=most, seed=seed, classes=classes)
+    return TextSet(path.name, probe, len(first), names)
+
+
+def _lines(path: Path, reading: TableReading) -> tuple[list[str], None]:
+    table, place = read_texts(path, reading)
+    table = with_split_cells(table, [place], reading.split_cells)
+    rows, faults = good_texts(table, [place], reading)
+    warn_dropped(table.place, len(faults))
+    values = column_values(table, place)
+    return [values[row] for row in rows], None
+
+
+def _cells(path: Path, reading: TableReading) -> tuple[list[str], list[str] | None]:
+    """The texts of a table, and the class of each where it has one."""
+    raw = read_raw(path, reading)
+    if reading.columns:
+        names = names_of(raw.table)
+        columns = {
+            field: names[column_place(raw.table, name, field, reading)]
+            for field, name in reading.columns.items()
+        }
+    else:
+        columns = {name: name for name in FIELDS if name in raw.names}
+    if "text" not in columns:
+        columns = guess(raw, columns={}).columns | columns
+        if "text" not in columns:
+            raise UserError(
+                f"--data {path}: no column `text`, but {listed(raw.names)}; name the columns text and label, or say "
+                f"which they are: {reading.spell('columns', {'text': '1', 'label': '2'})}"
+            )
+    kind = Kind.LABELLED_TEXT if "label" in columns else Kind.SENTENCE
+    raw = split_raw(raw, Guess(kind, columns))
+    faults, rows = raw.faults, []
+    cells = {field: raw.cells[columns[field]].tolist() for field in FIELDS if field in columns}
+    for row, (line, *values) in enumerate(zip(raw.cells.index.tolist(), *cells.values(), strict=True)):
+        pairs = zip(cells, values, strict=True)
+        wrong = [f"{field} {fault}" for field, value in pairs if (fault := text_fault(value))]
+        if wrong:
+            faults.setdefault(line, wrong[0])
+        else:
+            rows.append(row)
+    refuse_rows(raw.table, faults, len(rows), reading)
+    warn_dropped(raw.place, len(faults))
+    texts, *labels = ([values[row] for row in rows] for values in cells.values())
+    return texts, labels[0] if labels else None

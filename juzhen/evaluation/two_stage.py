@@ -15,7 +15,7 @@ from juzhen.core.result import Score
 from juzhen.core.text_warnings import collected
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.cross_encoder import CrossEncoder
-from juzhen.evaluation.run import Pass
+from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.scoring import score_ranking_set
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families.registry import open_encoder
@@ -69,13 +69,15 @@ def two_stage(
     measures = list(dict.fromkeys([*RANKINGS, *settings.evaluation.rankings]))
     check_depths(ranking, depths)
     reader = CrossEncoder.load(rerank) if isinstance(rerank, str | Path) else rerank
-    finder = Pass(open_encoder(retrieve), settings, cache_dir, progress)
+    finder = EvaluationRun(open_encoder(retrieve), settings, cache_dir, progress)
     lists, find = finder.lists(
         ranking, depth=max(*depths, *(ranking_measure(measure)[1] for measure in measures))
     )
     counts = _readable(lists, max(depths))
     first = [row[: max(count, 1)] for row, count in zip(lists.documents, counts.tolist(), strict=True)]
-    again = Pass(reader, replace(settings, long_texts="cut", chunk_overlap=None), cache_dir, progress)
+    again = EvaluationRun(
+        reader, replace(settings, long_texts="cut", chunk_overlap=None), cache_dir, progress
+    )
     read, _ = again.lists(replace(ranking, candidates=first), depth=max(depths))
     timed = np.random.default_rng(settings.seed).permutation(len(first))[:TIMED].tolist()
 

@@ -28,10 +28,10 @@ from juzhen.encoders.save import save_encoder
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer
 from juzhen.encoders.truncation import TruncationStats, truncated_pairs, truncated_sentences
+from juzhen.evaluation.encoding_plan import EmbeddingEvaluator, Evaluator
 from juzhen.evaluation.evaluators import BM25Evaluator, LexicalEvaluator, PairEvaluator
-from juzhen.evaluation.plan import EmbeddingEvaluator, Evaluator
-from juzhen.evaluation.spec import HardwareConfig
-from juzhen.models.lexical import TF_IDF
+from juzhen.evaluation.settings import HardwareConfig
+from juzhen.models.settings import TF_IDF
 
 
 class Family(ABC):

@@ -17,7 +17,7 @@ from juzhen.core.examples import Examples
 from juzhen.core.lazy_names import offered, offers
 from juzhen.encoders.resolve_path import ENCODER_FOLDER, encoder_folder, locate_folder
 from juzhen.families.family import BiEncoders, CrossEncoders, Family, LexicalBaselines, TemplateEncoders
-from juzhen.models.lexical import LEXICAL
+from juzhen.models.settings import LEXICAL
 
 FAMILIES: dict[str, Family] = {
     "bi_encoder": BiEncoders(),

@@ -26,7 +26,7 @@ from juzhen.core.progress import progress_bar
 from juzhen.core.safe_open import open_regular_file, require_file
 from juzhen.encoders.search import DOCUMENTS_AT_ONCE, QUERIES_AT_ONCE, Best, made_of, quantize
 from juzhen.index.store import DATABASE, Store
-from juzhen.metrics.bm25 import BM25
+from juzhen.metrics.lexical import BM25
 
 DEPTHS = {"flat": 1, "hnsw": 2, "ivf_pq": 10, "int8": 4, "binary": 20}
 """Kind → places that are looked up for each text that is asked for."""

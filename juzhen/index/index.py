@@ -28,7 +28,7 @@ from juzhen.index.derived_files import (
     open_quick_files,
 )
 from juzhen.index.store import DATABASE, Store, Where, require_complete, require_index
-from juzhen.metrics.bm25 import BM25
+from juzhen.metrics.lexical import BM25
 
 RRF = 60
 """Added to each rank (Cormack et al. 2009, https://doi.org/10.1145/1571941.1572114)."""
@@ -187,7 +187,7 @@ class Index:
         """For each query the `top_k` best texts, best first; fewer where there are no more, or share no term.
 
         dense   the score of the encoder, as `SentenceEncoder.search` has it
-        bm25    see `juzhen.metrics.bm25`
+        bm25    see `juzhen.metrics.lexical`
         hybrid  Σ 1 / (60 + rank) over both lists, each of FUSED texts
 
         where    metadata that a text must have

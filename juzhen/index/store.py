@@ -19,7 +19,7 @@ from juzhen.core.errors import UserError, require_choice
 from juzhen.core.safe_open import require_file
 from juzhen.core.text import short
 from juzhen.encoders.chunks import Passages
-from juzhen.metrics.bm25 import TOKENS
+from juzhen.metrics.lexical import TOKENS
 
 Kind = Literal["flat", "hnsw", "ivf_pq", "int8", "binary"]
 KINDS: tuple[Kind, ...] = ("flat", "hnsw", "ivf_pq", "int8", "binary")

@@ -45,7 +45,7 @@ from juzhen.encoders.workers import started
 from juzhen.index.derived_files import DifferentFilesError, covered_numbers, derive, require_faiss, tidy
 from juzhen.index.index import Index, check_encoder, index_digest, reader_of
 from juzhen.index.store import DATABASE, Store, require_complete, require_index
-from juzhen.metrics.bm25 import CHARACTERS, cut_of
+from juzhen.metrics.lexical import CHARACTERS, cut_of
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from juzhen.core.lazy_names import lazily
 _HOMES = {
     name: path.stem
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py"))
-    if path.stem not in ("arguments", "options")
+    if path.stem != "arguments"
     for name in re.findall(r"^(?:class|def) ([a-zA-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE)
 }
 """Public name → the file that defines it, which has another name. Read as text: importing would load torch."""

@@ -135,8 +135,11 @@ from .regression import rescale as rescale
 from .regression import squared_error as squared_error
 from .regularizers import RDrop as RDrop
 from .regularizers import SpreadOut as SpreadOut
+from .regularizers import flops as flops
+from .regularizers import mean_nonzero as mean_nonzero
 from .regularizers import spread_out as spread_out
 from .regularizers import symmetric_divergence as symmetric_divergence
+from .regularizers import warmed_up as warmed_up
 from .scores import all_cosines as all_cosines
 from .scores import choice_accuracy as choice_accuracy
 from .scores import full_precision as full_precision
@@ -147,9 +150,6 @@ from .scores import order_gap as order_gap
 from .scores import row_cosine as row_cosine
 from .scores import score_gap as score_gap
 from .scores import sign_accuracy as sign_accuracy
-from .sparsity import flops as flops
-from .sparsity import mean_nonzero as mean_nonzero
-from .sparsity import warmed_up as warmed_up
 from .sums import AnglE as AnglE
 from .sums import CoSENTAndBCE as CoSENTAndBCE
 from .sums import CoSENTAndSoftmax as CoSENTAndSoftmax

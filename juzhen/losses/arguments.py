@@ -1,14 +1,46 @@
-"""Tensors that a loss is called with are what its signature says, or they are refused: nothing is broadcast."""
+"""Types of a loss's numbers, and the check of the tensors that it is called with.
 
-from collections.abc import Callable, Mapping
+A loss annotates its numbers with these types (`temperature: Temperature = 0.05`). pydantic rejects other values when
+the loss is made, and earlier when a command line is checked. Tensors must have the axes of the signature. Nothing is
+broadcast.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from juzhen.core.batch import TENSORS
 from juzhen.core.errors import UserError
+from juzhen.core.schema import Number
+
+
+def _rising(ends: Sequence[float]) -> tuple[float, ...]:
+    if ends[0] >= ends[1]:
+        raise ValueError("expected the lower number first")
+    return tuple(ends)
+
+
+Weight = Annotated[Number, Field(ge=0)]
+Positive = Annotated[Number, Field(gt=0)]
+Temperature = Positive
+"""It divides scores: 0.05 is customary for cosines, 1 for logits."""
+Share = Annotated[Number, Field(ge=0, le=1)]
+Cosine = Annotated[Number, Field(ge=-1, le=1)]
+CosineMargin = Annotated[Number, Field(ge=-2, le=2)]
+"""A difference of two cosines."""
+Count = Annotated[int, Field(ge=1)]
+
+Counts = Annotated[Sequence[Count], AfterValidator(tuple)]
+Weights = Annotated[Sequence[Weight], AfterValidator(tuple)]
+Shares = Annotated[Sequence[Annotated[Number, Field(gt=0, le=1)]], AfterValidator(tuple)]
+Interval = Annotated[Sequence[Cosine], Field(min_length=2, max_length=2), AfterValidator(_rising)]
+"""The lower and the upper end of a range of cosines."""
+Range = Annotated[Sequence[Weight], Field(min_length=2, max_length=2), AfterValidator(_rising)]
+
 
 GOLD = ("targets", "labels", "classes", "grades", "teacher_scores")
 """Arguments that come from data, in which NaN is a missing value."""

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import Cosine, Temperature, Weight, checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import Cosine, Temperature, Weight
 from juzhen.losses.scores import all_cosines, full_precision, score_gap
 
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among, Number
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import Cosine, Share, Temperature, Weight, checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import Cosine, Share, Temperature, Weight
 from juzhen.losses.pairs import binary_cross_entropy
 from juzhen.losses.scores import all_cosines, choice_accuracy, full_precision, row_cosine, sign_accuracy
 

@@ -8,9 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from juzhen.core.examples import Kind
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import Weight, checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput, Sum
-from juzhen.losses.options import Weight
 from juzhen.losses.scores import all_cosines, full_precision, row_cosine
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.core.schema import validated
+from juzhen.losses.arguments import CosineMargin, Share, Temperature
 from juzhen.losses.in_batch_negatives import (
     false_negatives,
     left_out,
@@ -17,7 +18,6 @@ from juzhen.losses.in_batch_negatives import (
     ranking_summary,
 )
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import CosineMargin, Share, Temperature
 from juzhen.losses.scores import all_cosines
 
 

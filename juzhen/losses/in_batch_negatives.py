@@ -10,9 +10,8 @@ from torch import Tensor
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import CosineMargin, Temperature, Weight, checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import CosineMargin, Temperature, Weight
 from juzhen.losses.scores import all_cosines, choice_accuracy, mean_where, row_cosine, score_gap
 
 

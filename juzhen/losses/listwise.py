@@ -11,9 +11,8 @@ from torch import Tensor
 from juzhen.core.errors import UserError, require_choice
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import Count, Temperature, Weight, checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import Count, Temperature, Weight
 from juzhen.losses.regression import ACTIVATIONS
 from juzhen.losses.scores import choice_accuracy, full_precision, mean_of_rows, score_gap
 

@@ -60,7 +60,7 @@ class Loss(nn.Module, ABC):
     A subclass writes `with_logs`, whose arguments are the tensors that it reads, by their names in
     `juzhen.core.batch`. Their shapes are checked (`juzhen.losses.arguments`): a column (N, 1) is read as (N,), what
     does not fit is refused, and so is NaN for a label. Embeddings need not be normalised. The numbers of a loss are
-    annotated attributes, which the constructor takes by name; types of `juzhen.losses.options` say which values they
+    annotated attributes, which the constructor takes by name; types of `juzhen.losses.arguments` say which values they
     may have. What a loss needs of data and model is written in class attributes:
 
     input_kinds  example kinds it can learn from, most natural first

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from juzhen.core.batch import TENSORS, text_tensors
 from juzhen.core.errors import UserError
-from juzhen.losses.arguments import fitting_tensors
+from juzhen.losses.arguments import Count, Counts, Shares, Temperature, Weight, Weights, fitting_tensors
 from juzhen.losses.in_batch_negatives import InfoNCEInBatch
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import Count, Counts, Shares, Temperature, Weight, Weights
 from juzhen.losses.scores import full_precision, row_cosine
 
 MADE_OF = {

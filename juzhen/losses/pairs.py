@@ -10,9 +10,8 @@ from torch import Tensor
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import Cosine, Positive, Share, Temperature, Weight, checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import Cosine, Positive, Share, Temperature, Weight
 from juzhen.losses.scores import full_precision, label_gap, row_cosine, sign_accuracy
 
 

@@ -12,9 +12,8 @@ from juzhen.core.batch import constants
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import Count, Shares, Temperature, Weight, Weights, checks_arguments
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import Count, Shares, Temperature, Weight, Weights
 from juzhen.losses.scores import full_precision, order_gap
 
 

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import Count, Temperature
 from juzhen.losses.in_batch_all import texts_of_rows
 from juzhen.losses.in_batch_negatives import (
     batch_candidates,
@@ -17,7 +18,6 @@ from juzhen.losses.in_batch_negatives import (
     ranking_summary,
 )
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import Count, Temperature
 from juzhen.losses.scores import all_cosines, full_precision
 
 EMPTY = -1

@@ -12,9 +12,8 @@ from torch import Tensor
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among, Number
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import Interval, Positive, checks_arguments
 from juzhen.losses.loss import Loss, LossOutput
-from juzhen.losses.options import Interval, Positive
 from juzhen.losses.scores import full_precision
 
 

@@ -1,4 +1,4 @@
-"""Losses around another loss that ask for something besides: texts far apart, and the same answer twice."""
+"""Regularizers: texts spread apart, two equal passes (R-Drop), and the FLOPS of sparse vectors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,10 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import Weight, checks_arguments
 from juzhen.losses.loss import Loss, LossOutput
 from juzhen.losses.matryoshka import Modifier
-from juzhen.losses.options import Weight
 from juzhen.losses.scores import all_cosines, full_precision, row_cosine
 
 
@@ -160,3 +159,30 @@ class RDrop(Modifier):
             return 1 - cosines.mean()
         present = (text_ids[:, 2:] >= 0).flatten()
         return 1 - cosines.masked_fill(~present, 0).sum() / present.sum()
+
+
+def flops(vectors: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
+    """Σ_j (1/N Σ_i |w_ij|)², over the tokens j of the vocabulary and N texts i.
+
+    A token that is rare costs less than one that every text has: the products of an inverted index grow with the square
+    of how often it is above 0. (Paria et al. 2020, equation 4, https://arxiv.org/abs/2004.05665)
+
+    >>> flops(torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
+    tensor(4.)
+    """
+    return full_precision(vectors).abs().mean(dim=0).square().sum()
+
+
+def warmed_up(step: int, steps: int) -> float:
+    """The share of a weight that counts at a step, from 0: it grows with the square up to `steps`, and is 1 from there.
+
+    >>> [warmed_up(step, 4) for step in (0, 2, 4, 9)], warmed_up(0, 0)
+    ([0.0, 0.25, 1.0, 1.0], 1.0)
+    """
+    return min(step / steps, 1.0) ** 2 if steps else 1.0
+
+
+@torch.no_grad()
+def mean_nonzero(vectors: Float[Tensor, "batch dim"]) -> Float[Tensor, ""]:
+    """Numbers above 0 of a text, in the mean."""
+    return (vectors != 0).sum(dim=1).float().mean()

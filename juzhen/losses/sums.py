@@ -9,10 +9,10 @@ from torch import Tensor
 
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Kind
+from juzhen.losses.arguments import Share, Temperature, Weight
 from juzhen.losses.classes import SoftmaxClassifier
 from juzhen.losses.in_batch_negatives import false_negatives, info_nce, numbers_of_texts
 from juzhen.losses.loss import Contrast, Loss, LossOutput, Sum
-from juzhen.losses.options import Share, Temperature, Weight
 from juzhen.losses.pairs import BinaryCrossEntropy
 from juzhen.losses.pairwise_ranking import CoSENT, OrderLoss, cosent
 from juzhen.losses.regression import SquaredError

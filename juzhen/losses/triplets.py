@@ -8,10 +8,9 @@ from torch import Tensor
 
 from juzhen.core.examples import Kind
 from juzhen.core.schema import Among
-from juzhen.losses.arguments import checks_arguments
+from juzhen.losses.arguments import Weight, checks_arguments
 from juzhen.losses.in_batch_negatives import batch_candidates, ranking_summary
 from juzhen.losses.loss import Contrast, Loss, LossOutput
-from juzhen.losses.options import Weight
 from juzhen.losses.scores import full_precision, mean_of_rows, mean_where, row_cosine
 
 

@@ -17,7 +17,7 @@ from juzhen.core.kinds import main_metric_keys
 from juzhen.data.loading import load_job_data
 from juzhen.data.spec import configured_set
 from juzhen.encoders.base_weights import merged
-from juzhen.evaluation.run import Pass
+from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families.registry import open_encoder
 from juzhen.merging.methods import METHODS
@@ -39,7 +39,7 @@ class DevScore:
     """
 
     def __init__(self, encoder: Any, settings: EvaluationSettings) -> None:
-        self._pass = Pass(encoder, settings)
+        self._pass = EvaluationRun(encoder, settings)
         data = load_job_data(settings, {}, unscored=self._pass.evaluator.unscored)
         self._sets = data.evaluation
         self.names = [dataset.name for dataset in data.evaluation]

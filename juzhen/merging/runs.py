@@ -18,11 +18,10 @@ from juzhen.data.loading import load_job_data
 from juzhen.data.spec import configured_set
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
 from juzhen.encoders.save import save_encoder
-from juzhen.evaluation.decisions import fitted_thresholds
-from juzhen.evaluation.devices import device_name
-from juzhen.evaluation.finished import FinishedRun, load_start
-from juzhen.evaluation.run import Pass
-from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.evaluation.run import EvaluationRun
+from juzhen.evaluation.saved_run import SavedRun, load_start
+from juzhen.evaluation.scoring import fitted_thresholds
+from juzhen.evaluation.settings import EvaluationSettings, device_name
 from juzhen.identity import identify
 from juzhen.merging.merge import Merged, Recipe, dev_settings, merge_models, opened_models
 from juzhen.models import settings_of
@@ -217,7 +216,7 @@ def _cost(folder: Path, result: Result) -> dict[str, Any]:
     """Steps, rows and seconds of all stages of a run; None where a result does not say."""
     stages = [result]
     for index in range(result.stage):
-        stages.append(Result.read(FinishedRun(folder).earlier(index).folder))
+        stages.append(Result.read(SavedRun(folder).earlier(index).folder))
     sums = {}
     for name in SUMS:
         values = [stage.training.get(name) for stage in stages]
@@ -236,7 +235,7 @@ def _score(
     progress: bool,
 ) -> None:
     """Scores the encoder on the sets of its parents, and writes encoder, rows and, last, the result."""
-    run = Pass(encoder, settings, None, progress)
+    run = EvaluationRun(encoder, settings, None, progress)
     result.training["merge_seconds"] = round(time.monotonic() - since, 3)
     result.training["train_seconds"] = round(
         result.training["train_seconds"] + result.training["merge_seconds"], 3

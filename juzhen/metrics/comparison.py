@@ -16,8 +16,16 @@ from scipy.stats import rankdata
 
 from juzhen.core.examples import NLI_GRADES, Kind
 from juzhen.core.row_scores import PLACES, SetRows
-from juzhen.metrics.correlation import FEW_OTHERS, FEW_ROWS, finite, mean_interval, spearman
-from juzhen.metrics.gap import CONFIDENCE, Gap, Z
+from juzhen.metrics.correlation import (
+    CONFIDENCE,
+    FEW_OTHERS,
+    FEW_ROWS,
+    Gap,
+    Z,
+    finite,
+    mean_interval,
+    spearman,
+)
 
 SAMPLES = 1000
 """Of the interval of few rows."""

@@ -1,12 +1,13 @@
-"""Correlation of a model's scores with gold grades, how far chance alone could move it, and how scores are spread."""
+"""Correlations with gold grades, their confidence intervals, and differences with their error."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
 from jaxtyping import Float
-from scipy.special import kolmogorov, ndtri
+from scipy.special import kolmogorov, ndtr, ndtri, stdtr, stdtrit
 
 POSITIVE_ABOVE = 0.5
 """Pairs of a higher grade count as positives: label 1, entailment, the upper half of graded similarity."""
@@ -270,3 +271,31 @@ def finite(values: np.ndarray, name: str) -> np.ndarray:
 
 def _is_constant(values: np.ndarray) -> bool:
     return len(values) < 2 or bool(np.all(values == values[0]))
+
+
+CONFIDENCE = 0.95
+Z = 1.959964
+"""Half of such an interval in standard errors."""
+
+
+class Gap(NamedTuple):
+    """A difference, its standard error, and on how many degrees of freedom that rests (0: as many as one likes)."""
+
+    value: float
+    error: float
+    freedom: float = 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 %; it has no 0 in it exactly where `p` is below 0.05."""
+        tail = (1 + CONFIDENCE) / 2
+        reach = self.error * (stdtrit(self.freedom, tail) if self.freedom else Z)
+        return float(self.value - reach), float(self.value + reach)
+
+    @property
+    def p(self) -> float:
+        """How probable so large a difference is where there is none, to both sides."""
+        if self.error == 0:
+            return float(self.value == 0)
+        t = -abs(self.value / self.error)
+        return float(2 * (stdtr(self.freedom, t) if self.freedom else ndtr(t)))

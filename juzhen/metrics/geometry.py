@@ -1,9 +1,4 @@
-"""The shape of an embedding space: how close, how spread, how many directions it uses.
-
-Embeddings are (rows, dim) arrays. Sums run in float64. A number that is undefined, for too few rows for
-instance, is None and never 0. Functions that look at all pairs of rows take rows² numbers at most in blocks
-of BLOCK rows; on more than some ten thousand rows give them a sample.
-"""
+"""Geometry of embedding spaces, and agreement of two spaces of the same texts."""
 
 from collections.abc import Iterator
 
@@ -256,3 +251,36 @@ def _other_cosines(vectors: np.ndarray) -> Iterator[np.ndarray]:
         is_other = np.ones(block.shape, dtype=bool)
         is_other[np.arange(len(block)), start + np.arange(len(block))] = False
         yield block[is_other].reshape(len(block), count - 1)
+
+
+AGREEMENTS = {
+    "cka": "linear CKA of the two: 1 the same but for rotation and size",
+    "neighbours_kept": "share of the five nearest texts that are the same",
+}
+
+
+def linear_cka(first: Float[np.ndarray, "rows dim"], second: Float[np.ndarray, "rows other"]) -> float | None:
+    """Linear centred kernel alignment, from 0 to 1: 1 for spaces that differ by a rotation and one factor.
+
+    ‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖) in Frobenius norms, both centred. (Kornblith et al. 2019, section 3,
+    https://arxiv.org/abs/1905.00414) With fewer rows than dimensions unrelated spaces have a high one, too. None
+    where one side has no variance.
+    """
+    first_side, right = (np.asarray(side, dtype=np.float64) for side in (first, second))
+    first_side, right = first_side - first_side.mean(axis=0), right - right.mean(axis=0)
+    sizes = np.linalg.norm(first_side.T @ first_side) * np.linalg.norm(right.T @ right)
+    return float(np.linalg.norm(right.T @ first_side) ** 2 / sizes) if sizes else None
+
+
+def neighbours_kept(
+    first: Float[np.ndarray, "rows dim"], second: Float[np.ndarray, "rows other"], *, num_neighbours: int
+) -> float | None:
+    """Mean share of the nearest rows of a row that are the same in both spaces; by chance k / (rows − 1).
+
+    None unless there are more rows than neighbours.
+    """
+    if len(first) <= num_neighbours:
+        return None
+    both = [nearest_rows(side, num_neighbours=num_neighbours) for side in (first, second)]
+    is_same = both[0][:, :, None] == both[1][:, None, :]
+    return float(is_same.sum() / both[0].size)

@@ -1,17 +1,202 @@
-"""The lexical baselines: how far shared characters and words alone go, without any model."""
+"""Lexical baselines: BM25, TF-IDF, and overlap of characters or words.
 
-from collections.abc import Callable, Sequence
+BM25 (Robertson and Zaragoza 2009, https://doi.org/10.1561/1500000019) has the weights of Lucene and of bm25s.
+"""
+
+import logging
+import re
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse
-from jaxtyping import Float
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from jaxtyping import Float, Int
+from scipy import sparse
 
-from juzhen.core.columns import as_text_list
-from juzhen.core.errors import require_choice
+from juzhen.core.columns import as_text, as_text_list
+from juzhen.core.errors import require_choice, require_packages
 from juzhen.core.text import fold
-from juzhen.metrics.bm25 import CHARACTERS, cut_of, terms
+
+K1, B = 1.5, 0.75
+CHARACTERS, JIEBA = "characters", "jieba"
+TOKENS = (CHARACTERS, JIEBA)
+FOLDS, FOLDS_WITHIN_SCRIPT = 1, 2
+FOLDINGS: Mapping[int, Callable[[str], str]] = {FOLDS: fold, FOLDS_WITHIN_SCRIPT: partial(fold, script=False)}
+"""How texts are folded before they are cut, by the number that kept arrays hold."""
+
+# Ideographs with their extensions, and kana.
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+_RUN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
+
+
+def character_pairs(run: str) -> list[str]:
+    """The characters of a text, and its pairs of neighbouring ones."""
+    return [*run, *(run[start : start + 2] for start in range(len(run) - 1))]
+
+
+def terms(
+    text: str, cut: Callable[[str], list[str]] = character_pairs, folding: Callable[[str], str] = fold
+) -> list[str]:
+    """Cut the Chinese of a folded text by `cut`; its other words stay whole.
+
+    >>> terms("Ｐｙｔｈｏｎ怎麼学")
+    ['python', '怎', '么', '学', '怎么', '么学']
+    """
+    cut_terms: list[str] = []
+    for run in _RUN.findall(folding(text)):
+        cut_terms += cut(run) if re.match(f"[{_CJK}]", run) else [run]
+    return cut_terms
+
+
+def cut_of(tokens: str) -> Callable[[str], list[str]]:
+    """What cuts Chinese into terms. Raises UserError for a name that is none, and where jieba is not installed."""
+    require_choice("tokens", tokens, TOKENS)
+    if tokens == CHARACTERS:
+        return character_pairs
+    require_packages("tokens=jieba", "jieba", extra="search", otherwise=", or tokens=characters")
+    import jieba
+
+    jieba.setLogLevel(logging.WARNING)  # it tells of its dictionary
+    return jieba.lcut
+
+
+class BM25:
+    """Documents that queries look for by the terms they share.
+
+    A term that occurs f times in a document adds idf · f / (f + k1 · (1 − b + b · length / mean length)) to its score,
+    as often as the query holds it; idf = ln(1 + (N − df + ½) / (df + ½)), of N documents of which df hold the term.
+
+    tokens  terms of Chinese: characters and their pairs, or the words that jieba finds
+    script  traditional and simplified characters are the same (`juzhen.core.text.fold`)
+
+    Raises UserError where jieba is asked for and not installed.
+    """
+
+    _by_document: Any = None
+
+    def __init__(
+        self,
+        corpus: Sequence[str],
+        *,
+        tokens: str = CHARACTERS,
+        script: bool = True,
+        k1: float = K1,
+        b: float = B,
+    ) -> None:
+        texts = as_text_list(corpus, "corpus", may_be_empty=True)
+        self._folding = FOLDS if script else FOLDS_WITHIN_SCRIPT
+        self._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[self._folding])
+        self._numbers: dict[str, int] = {}
+        counts, lengths = self._counted(texts)
+        mean_length = lengths.mean() if len(texts) else 0
+        self._statistics = np.array([len(texts), mean_length, k1, b], dtype=np.float32)
+        self._weights = self._weighed(counts, lengths, frequency=np.diff(counts.indptr))
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray], *, tokens: str = CHARACTERS) -> "BM25":
+        """What `arrays` gave, for the same `tokens`."""
+        bm25 = cls.__new__(cls)
+        bm25._folding = int(arrays["folding"][0])
+        bm25._terms = partial(terms, cut=cut_of(tokens), folding=FOLDINGS[bm25._folding])
+        names = arrays["terms"].tobytes().decode().split("\n") if arrays["terms"].size else []
+        bm25._numbers = {term: number for number, term in enumerate(names)}
+        bm25._statistics = arrays["statistics"]
+        parts = arrays["weights"], arrays["documents"], arrays["starts"]
+        bm25._weights = sparse.csr_array(parts, shape=(len(names), int(arrays["count"][0])))
+        return bm25
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that it holds, to be kept."""
+        return {
+            "weights": self._weights.data.astype("<f4"),
+            "documents": self._weights.indices.astype("<i4"),
+            "starts": self._weights.indptr.astype("<i8"),
+            "terms": np.frombuffer("\n".join(self._numbers).encode(), dtype=np.uint8),
+            "statistics": self._statistics,
+            "count": np.array([self._weights.shape[1]], dtype="<i8"),
+            "folding": np.array([self._folding], dtype=np.uint8),
+        }
+
+    def extended(self, texts: Sequence[str]) -> "BM25":
+        """With further documents, whose terms weigh as they do among the first ones: idf and mean length stay."""
+        bm25 = copy(self)
+        bm25._numbers, bm25._by_document = dict(self._numbers), None
+        counts, lengths = bm25._counted(texts)
+        num_new = counts.shape[0] - len(self._numbers)
+        frequency = np.pad(np.diff(self._weights.indptr), (0, num_new))
+        starts = np.pad(self._weights.indptr, (0, num_new), mode="edge")
+        before = sparse.csr_array(
+            (self._weights.data, self._weights.indices, starts), shape=(counts.shape[0], len(self))
+        )
+        weights = self._weighed(counts, lengths, frequency=frequency)
+        bm25._weights = sparse.hstack([before, weights], format="csr")
+        return bm25
+
+    def _counted(
+        self, texts: Sequence[str]
+    ) -> tuple[Float[sparse.csr_array, "terms documents"], Int[np.ndarray, "documents"]]:
+        """How often each text holds each term, and how many it holds; new terms get numbers."""
+        numbers, lengths, rows = self._numbers, np.empty(len(texts), dtype=np.int64), array("i")
+        for place, text in enumerate(texts):
+            row_numbers = [numbers.setdefault(term, len(numbers)) for term in self._terms(text)]
+            lengths[place] = len(row_numbers)
+            rows.extend(row_numbers)
+        columns = np.repeat(np.arange(len(texts), dtype=np.int32), lengths)
+        ones = np.ones(len(rows), dtype=np.float32)
+        return sparse.coo_array((ones, (rows, columns)), shape=(len(numbers), len(texts))).tocsr(), lengths
+
+    def _weighed(
+        self,
+        counts: Float[sparse.csr_array, "terms documents"],
+        lengths: Int[np.ndarray, "documents"],
+        *,
+        frequency: Int[np.ndarray, "terms"],
+    ) -> Float[sparse.csr_array, "terms documents"]:
+        """The counts, made weights in place.
+
+        frequency  documents that hold each term, among those that give idf
+        """
+        number, mean_length, k1, b = self._statistics.tolist()
+        idf = np.log1p((number - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
+        damping = (k1 * (1 - b + b * lengths / (mean_length or 1))).astype(np.float32)
+        counts.data /= counts.data + damping[counts.indices]
+        counts.data *= np.repeat(idf, np.diff(counts.indptr))
+        return counts
+
+    def __len__(self) -> int:
+        return int(self._weights.shape[1])
+
+    def scores(self, query: str) -> Float[np.ndarray, "documents"]:
+        """The score of every document, float32; 0 where it shares no term."""
+        scores = np.zeros(self._weights.shape[1], dtype=np.float32)
+        for term in self._known(as_text(query, "query", may_be_empty=True)):
+            entries = slice(*self._weights.indptr[term : term + 2])
+            scores[self._weights.indices[entries]] += self._weights.data[
+                entries
+            ]  # each document is there once
+        return scores
+
+    def pair_scores(
+        self, queries: Sequence[str], documents: Int[np.ndarray, "pairs"]
+    ) -> Float[np.ndarray, "pairs"]:
+        """The score of each query with the document of that number, as `scores` has it but for rounding."""
+        numbered = [self._known(query) for query in as_text_list(queries, "queries", may_be_empty=True)]
+        starts = np.cumsum([0, *map(len, numbered)])
+        columns = np.fromiter(
+            (term for query_terms in numbered for term in query_terms), dtype=np.int64, count=starts[-1]
+        )
+        shape = len(numbered), len(self._numbers)
+        counts = sparse.csr_array((np.ones(len(columns), dtype=np.float32), columns, starts), shape=shape)
+        if self._by_document is None:
+            self._by_document = self._weights.T.tocsr()
+        return np.asarray((self._by_document[documents] * counts).sum(axis=1), dtype=np.float32).ravel()
+
+    def _known(self, query: str) -> list[int]:
+        return [self._numbers[term] for term in self._terms(query) if term in self._numbers]
+
 
 TF_IDF, JACCARD, DICE = "tf_idf", "jaccard", "dice"
 METHODS = (TF_IDF, JACCARD, DICE)
@@ -26,6 +211,8 @@ def lexical_vectors(texts: Sequence[str], *, counted: Sequence[str]) -> scipy.sp
     Terms are characters and pairs of neighbouring characters of folded texts (`juzhen.core.text.fold`). A term that
     occurs t times weighs (1 + ln t) · (1 + ln((1 + N) / (1 + df))), with N texts of which df hold it.
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer  # BM25 and an index do without
+
     vectorizer = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True, preprocessor=fold)
     vectorizer.fit(counted)
     return scipy.sparse.csr_array(vectorizer.transform(texts))
@@ -43,8 +230,10 @@ def term_sets(
 ) -> scipy.sparse.csr_array:
     """Which terms of the texts `counted` each text has, 0 or 1, (texts, terms).
 
-    tokens  of Chinese: characters and pairs of neighbouring ones, or the words that jieba finds (`juzhen.metrics.bm25`)
+    tokens  of Chinese: characters and pairs of neighbouring ones, or the words that jieba finds
     """
+    from sklearn.feature_extraction.text import CountVectorizer
+
     vectorizer = CountVectorizer(analyzer=partial(terms, cut=cut_of(tokens)), binary=True, dtype=np.float32)
     if not any(map(vectorizer.build_analyzer(), counted)):
         return scipy.sparse.csr_array((len(texts), 1), dtype=np.float32)

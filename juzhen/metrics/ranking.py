@@ -13,7 +13,7 @@ from juzhen.core.examples import Examples, Kind
 from juzhen.core.kinds import RANKINGS, STANDARD_RANKS, ranking_measure
 from juzhen.core.result import Score
 from juzhen.metrics.correlation import mean_interval
-from juzhen.metrics.undefined import NO_OTHERS
+from juzhen.metrics.metric_support import NO_OTHERS
 
 COSINE_TEMPERATURE = 0.05
 """Divides cosines in `ranking_loss`, as in training with loss=info_nce."""

@@ -1,7 +1,8 @@
-"""Metrics of labelled pairs: a score at or above a threshold says "same meaning".
+"""Metrics of labelled pairs, and the threshold that decides them.
 
-Labels are 1 (same) and 0 (not). A threshold is fitted on one split and applied to another; where only one
-split exists it is cross-fitted, since a threshold fitted on the rows it judges flatters them.
+A score at or above a threshold means "same meaning". Labels are 1 (same) and 0 (not). A threshold is fitted on one
+split and applied to another. Where only one split exists it is cross-fitted, because a threshold flatters the rows that
+it was fitted on.
 """
 
 from typing import Literal, NamedTuple

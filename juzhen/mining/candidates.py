@@ -21,7 +21,7 @@ from juzhen.encoders.sentence_encoder import BY_ITSELF, SentenceEncoder
 from juzhen.encoders.tokens import BATCH_TOKENS
 from juzhen.families.family import AskingEncoders
 from juzhen.families.registry import family_in
-from juzhen.metrics.bm25 import BM25
+from juzhen.metrics.lexical import BM25
 
 RANDOM = "random"
 SAMPLE = 200
@@ -116,7 +116,7 @@ class DenseRetriever:
 
 
 class BM25Retriever:
-    """Documents by BM25, see `juzhen.metrics.bm25`; only those that share a term with the query are found."""
+    """Documents by BM25, see `juzhen.metrics.lexical`; only those that share a term with the query are found."""
 
     name = digest = "bm25"
 

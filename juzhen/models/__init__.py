@@ -1,7 +1,7 @@
 """What each model says of itself: its keys, what it gives and learns from, and which keys of a job it reads.
 
-A class X of `lightning_modules/<file>.py` has its XSettings in `juzhen/models/<file>.py`. They need no torch, so that a
-command line is checked, a run gets its key and a table its rows without the model.
+A class X of `lightning_modules/` has its XSettings here. Settings need no torch, so a command line is checked, a run
+gets its key and a table its rows without loading the model.
 """
 
 from collections.abc import Iterator, Mapping

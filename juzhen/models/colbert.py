@@ -17,6 +17,7 @@ NO_VECTOR = "model=colbert has no vector of a text; leave it out, or type model=
 @dataclass(frozen=True, kw_only=True)
 class ColBERTSettings(ModelSettings):
     name: ClassVar[str] = "colbert"
+    module: ClassVar[str] = "colbert"
     provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "lists", "tokens")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_TOKENS
     reads_not: ClassVar[Mapping[str, str]] = {

@@ -6,12 +6,12 @@ from typing import Any, ClassVar, Literal
 
 from juzhen.core.kinds import Kind
 from juzhen.core.paths import is_here
-from juzhen.models.biencoder import BiEncoderSettings
-from juzhen.models.settings import AS_IT_IS, GONE, Job, Unread
+from juzhen.models.settings import AS_IT_IS, GONE, BiEncoderSettings, Job, Unread
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaughtSettings(BiEncoderSettings):
+    module: ClassVar[str] = "distill"
     title: ClassVar[str | None] = None
 
     teacher: str

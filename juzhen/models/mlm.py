@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from juzhen.core.kinds import Kind
-from juzhen.models.biencoder import BiEncoderSettings
-from juzhen.models.crossencoder import NOT_SHARED
-from juzhen.models.settings import Job, ModelSettings, Unread
+from juzhen.models.settings import NOT_SHARED, BiEncoderSettings, Job, ModelSettings, Unread
 
 NO_LOSS = (
     "{model} learns without a loss; leave it out, or choose a model that learns by one, such as model=views"
@@ -17,6 +15,7 @@ NO_LOSS = (
 @dataclass(frozen=True, kw_only=True)
 class MaskedLanguageModelSettings(BiEncoderSettings):
     name: ClassVar[str] = "mlm"
+    module: ClassVar[str] = "mlm"
     title: ClassVar[str | None] = None
     input_kind: ClassVar[Kind | None] = Kind.SENTENCE
     unscored: ClassVar[Mapping[Kind, str]] = {}

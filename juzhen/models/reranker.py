@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from juzhen.core.kinds import UNSCORED_BY_PAIRS, Kind
-from juzhen.models.crossencoder import NO_EMBEDDINGS, NOT_SHARED
-from juzhen.models.settings import EMBEDDED, POOLED, ModelSettings
+from juzhen.models.settings import EMBEDDED, NO_EMBEDDINGS, NOT_SHARED, POOLED, ModelSettings
 
 READS_ANSWER = (
     "model=reranker reads the answer at the last token, and looks to the left; leave it out. What stands around texts "
@@ -17,6 +16,7 @@ READS_ANSWER = (
 @dataclass(frozen=True, kw_only=True)
 class RerankerModuleSettings(ModelSettings):
     name: ClassVar[str] = "reranker"
+    module: ClassVar[str] = "reranker"
     title: ClassVar[str | None] = "reranker"
     provides: ClassVar[tuple[str, ...]] = ("scores", "lists")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_PAIRS

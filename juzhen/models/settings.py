@@ -1,11 +1,14 @@
-"""What every model says of itself. A model's own file adds its keys, and says what it does otherwise."""
+"""Settings of models: the keys of each model of the inner ring, and which keys of a job it reads.
+
+Settings of an outer model are in a file of their own.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from juzhen.core.kinds import UNSCORED, Kind
-from juzhen.core.nodes import name_of
+from juzhen.core.kinds import UNSCORED, UNSCORED_BY_BM25, UNSCORED_BY_PAIRS, Kind
+from juzhen.core.nodes import loss_names, name_of
 
 GONE, AS_IT_IS = object(), object()
 """What stands for an unread key in the key of a run and in its row: nothing; its value, for what only speaks to
@@ -85,6 +88,7 @@ class ModelSettings:
     """What conf/model may set of a model: name, type and, where the key may be left out, a default.
 
     name            the model's, where a configuration may lack its class
+    module          file of lightning_modules/ that has the class
     title           how a table calls it; None: by its name
     trains          it learns
     provides        what a loss may consume of it
@@ -100,6 +104,7 @@ class ModelSettings:
     """
 
     name: ClassVar[str] = ""
+    module: ClassVar[str] = ""
     title: ClassVar[str | None] = None
     trains: ClassVar[bool] = True
     provides: ClassVar[tuple[str, ...]] = ("scores", "cosines", "embeddings", "layers", "lists")
@@ -130,7 +135,7 @@ class ModelSettings:
 
     @classmethod
     def target(cls) -> str:
-        return f"lightning_modules.{cls.__module__.rpartition('.')[2]}.{cls.class_name()}"
+        return f"lightning_modules.{cls.module}.{cls.class_name()}"
 
     @classmethod
     def uses_loss(cls) -> bool:
@@ -140,3 +145,205 @@ class ModelSettings:
 
 ATTRIBUTES = ("trains", "provides", "input_kind", "loss_kind", "unscored", "metric")
 """What a module has of its settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiEncoderSettings(ModelSettings):
+    name: ClassVar[str] = "biencoder"
+    module: ClassVar[str] = "biencoder"
+    title: ClassVar[str | None] = ""
+
+    score: Literal["cosine", "bilinear"] | None = None  # text models have none
+
+
+NOT_POOLED = (
+    "a cross-encoder has no embeddings; leave it out, or choose what its head sees: model.pooling=cls or mean"
+)
+NO_EMBEDDINGS = "a cross-encoder has no embeddings; leave it out, or type model=biencoder"
+NOT_SHARED = "no sentence is encoded twice for a batch of {model}; leave it out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEncoderModuleSettings(ModelSettings):
+    name: ClassVar[str] = "crossencoder"
+    module: ClassVar[str] = "crossencoder"
+    title: ClassVar[str | None] = "cross-encoder"
+    provides: ClassVar[tuple[str, ...]] = ("scores", "logits", "lists", "drawn_lists")
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_PAIRS
+    reads_not: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys((*POOLED, "backbone.prompts"), NOT_POOLED),
+        **dict.fromkeys(EMBEDDED, NO_EMBEDDINGS),
+        "training.share_sentences": NOT_SHARED,
+    }
+    for_learning: ClassVar[Mapping[str, Any]] = {"symmetric_training": False}
+    no_common_start: ClassVar[str] = "a cross-encoder starts with a new head"
+
+    pooling: Literal["cls", "mean"] | None
+    segments: bool | None
+    symmetric: bool | None
+    symmetric_training: bool
+    head_dropout: float | None = None  # runs of before have none
+
+    @classmethod
+    def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
+        yield from super().unread(job)
+        if "ce" not in loss_names(job):
+            yield "dataset.*.grades", Unread(CHOSEN["dataset.*.grades"], GRADES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CotEncoderSettings(BiEncoderSettings):
+    name: ClassVar[str] = "cot"
+    module: ClassVar[str] = "cot"
+    title: ClassVar[str | None] = None
+    input_kind: ClassVar[Kind | None] = Kind.SENTENCE
+    loss_kind: ClassVar[Kind | None] = Kind.POSITIVE_PAIR
+    reads_not: ClassVar[Mapping[str, str]] = {
+        "training.share_sentences": NOT_SHARED,
+        **ModelSettings.reads_not,
+    }
+    changes_nothing: ClassVar[Mapping[str, Any]] = {"untrained_mask": False}
+
+    variant: str = ""
+    language: str | None
+    templates: dict[str, Any]
+    use_negative: bool
+    read: Literal["last", "mean", "pooling"]
+    denoise: Literal["none", "positions", "pads"]
+    untrained_mask: bool = False
+    end_to_end: bool
+    match_norm: bool
+
+    @classmethod
+    def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
+        yield from super().unread(job)
+        model = job["model"]
+        if model.get("read") != "pooling":
+            why = (
+                f"model={name_of(model)} reads a sentence at [MASK]; leave it out, or type model.read=pooling"
+            )
+            yield "backbone.pooling", Unread("mean", why)
+        templates = model.get("templates") or {}
+        stage_2 = (templates.get(model.get("language")) or {}).get("stage_2")
+        why = (
+            f"the templates are those of model.language={model.get('language')}, with "
+            f"stage_2={'null' if stage_2 is None else '…'} and use_negative={str(model.get('use_negative')).lower()}, "
+            "which leave it unread"
+        )
+        for key, value in _idle_templates(job).items():
+            yield key, Unread(value, why)
+
+
+def _idle_templates(job: Job) -> dict[str, Any]:
+    """Keys of templates that other keys leave without a meaning → what stands for them."""
+    model = job["model"]
+    language, templates = model.get("language"), model.get("templates") or {}
+    if language is None:
+        sets = (job.get("dataset") or {}).values()
+        languages = {described.get("language") for described in sets if isinstance(described, Mapping)}
+        language = languages.pop() if len(languages) == 1 else None
+    if language not in templates:  # sets do not agree, which matters to a job that learns alone
+        return {}
+    keys: dict[str, Any] = {f"model.templates.{other}": GONE for other in templates if other != language}
+    if templates[language].get("stage_2") is None:
+        keys |= {"model.end_to_end": True, "model.match_norm": False}
+    if not model.get("use_negative"):
+        keys[f"model.templates.{language}.negative"] = GONE
+    return keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewEncoderSettings(BiEncoderSettings):
+    name: ClassVar[str] = "views"
+    module: ClassVar[str] = "views"
+    title: ClassVar[str | None] = None
+    input_kind: ClassVar[Kind | None] = Kind.SENTENCE
+    loss_kind: ClassVar[Kind | None] = Kind.POSITIVE_PAIR
+    reads_not: ClassVar[Mapping[str, str]] = {
+        "training.share_sentences": NOT_SHARED,
+        **ModelSettings.reads_not,
+    }
+    for_learning: ClassVar[Mapping[str, Any]] = dict.fromkeys(("views", "changes_anchor", *SIZED_VIEWS), GONE)
+
+    views: Sequence[str]
+    changes_anchor: bool
+    delete: float
+    repeat: float
+    cutoff: float
+    shuffle: int
+    synonym: float
+    translations: str | None
+
+    @classmethod
+    def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
+        yield from super().unread(job)
+        views = list(job["model"].get("views") or ())
+        idle = idle_sizes(views) | ({} if views else {"changes_anchor": False})
+        for key, value in idle.items():
+            yield f"model.{key}", Unread(value, f"model.views={views} does without; leave it out")
+
+
+OF_LEARNING = (
+    *("backbone", "init_from", "dataset", "loss", "training", "optimizer", "augmentation", "schedule"),
+    *("filter_leaks", "hardware.precision", "hardware.compile"),
+    *(
+        "evaluation.untrained",
+        "evaluation.without_leaks",
+        "evaluation.backend",
+        "evaluation.cache_embeddings",
+    ),
+)
+"""What is of weights and of learning alone."""
+
+TF_IDF = "lexical"
+LEXICAL = (TF_IDF, "bm25")
+"""Names of the models of this file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineSettings(ModelSettings):
+    """What the models of this file share."""
+
+    trains: ClassVar[bool] = False
+
+    @classmethod
+    def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
+        why = (
+            f"model={name_of(job['model'])} learns nothing and has no encoder; leave it out (sets to score: "
+            "'dataset=[]' +dataset@evaluate.<name>=<name>, or a suite)"
+        )
+        yield from ((key, Unread(GONE, why)) for key in OF_LEARNING)
+        yield from super().unread(job)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LexicalSettings(BaselineSettings):
+    name: ClassVar[str] = "lexical"
+    module: ClassVar[str] = "lexical"
+
+    method: Literal["tf_idf", "jaccard", "dice"] = "tf_idf"
+    tokens: Literal["characters", "jieba"] = "characters"
+
+    @classmethod
+    def unread(cls, job: Job) -> Iterator[tuple[str, Unread]]:
+        yield from super().unread(job)
+        if job["model"].get("method", "tf_idf") == "tf_idf":
+            why = "TF-IDF goes by characters and their pairs; leave it out, or type model.method=jaccard or dice"
+            yield "model.tokens", Unread(GONE, why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BM25ModuleSettings(BaselineSettings):
+    name: ClassVar[str] = "bm25"
+    module: ClassVar[str] = "lexical"
+    unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_BM25
+    reads_not: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("evaluation.transfer", "evaluation.clusterings"), "BM25 gives no features; leave it out"
+        ),
+        **ModelSettings.reads_not,
+    }
+
+    tokens: Literal["characters", "jieba"]
+    k1: float
+    b: float

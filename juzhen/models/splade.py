@@ -17,6 +17,7 @@ NO_EMBEDDING = "model=splade has no embedding of a text; leave it out, or type m
 @dataclass(frozen=True, kw_only=True)
 class SpladeSettings(ModelSettings):
     name: ClassVar[str] = "splade"
+    module: ClassVar[str] = "splade"
     title: ClassVar[str | None] = "SPLADE"
     provides: ClassVar[tuple[str, ...]] = ("scores", "lists", "tokens")
     unscored: ClassVar[Mapping[Kind, str]] = UNSCORED_BY_WEIGHTS

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from juzhen.core.kinds import CORRELATIONS
-from juzhen.metrics.gap import Gap, Z
+from juzhen.metrics.correlation import Gap, Z
 from juzhen.report.matrix import Cell, Matrix
 from juzhen.report.table import ReportTable
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from juzhen.core.atomic_write import write_text
-from juzhen.core.space import EmbeddingAnalysis, WordPairs
-from juzhen.metrics.maps import TITLES
+from juzhen.core.space import TITLES, EmbeddingAnalysis, WordPairs
 from juzhen.report.html_shell import part, render
 from juzhen.report.table import MISSING
 from juzhen.report.translation import Words

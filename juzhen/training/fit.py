@@ -33,12 +33,12 @@ from juzhen.encoders.collate import SentenceCollator
 from juzhen.encoders.sentence_encoder import PromptEncoder, SentenceEncoder
 from juzhen.encoders.tokens import CachedTokenizer, characters
 from juzhen.encoders.truncation import truncated_sentences
-from juzhen.evaluation.run import Pass, class_tasks, rows_to_score
+from juzhen.evaluation.run import EvaluationRun, class_tasks, rows_to_score
 from juzhen.evaluation.scoring import Evaluation
 from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.losses.arguments import Count
 from juzhen.losses.loss import Loss
 from juzhen.losses.matryoshka import Nested
-from juzhen.losses.options import Count
 from juzhen.training.comparing import compares, require_equal_lists
 from juzhen.training.optimizer import adamw, learning_rates
 
@@ -238,7 +238,7 @@ class _Best:
         self.weights: dict[str, Tensor] | None = None
 
     def _scored(self) -> Evaluation:
-        found, _ = Pass(self.encoder, EvaluationSettings())([self.dev], self.tasks, seen={})
+        found, _ = EvaluationRun(self.encoder, EvaluationSettings())([self.dev], self.tasks, seen={})
         return found
 
     def look(self) -> None:

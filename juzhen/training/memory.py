@@ -31,7 +31,7 @@ from juzhen.encoders.base_weights import parameter_bytes
 from juzhen.encoders.forward import pack
 from juzhen.encoders.masking import MaskedTokenHead
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.losses.sparsity import flops
+from juzhen.losses.regularizers import flops
 from juzhen.training.optimizer import layer_of
 
 DEPTHS = 2, 3

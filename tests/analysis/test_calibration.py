@@ -27,8 +27,8 @@ from juzhen.core.errors import UserError
 from juzhen.core.file_guard import LIST
 from juzhen.core.paths import BUILTIN
 from juzhen.encoders import load_encoder
-from juzhen.evaluation.decisions import fitted_threshold
 from juzhen.evaluation.run import evaluate
+from juzhen.evaluation.scoring import fitted_threshold
 from juzhen.metrics.correlation import spearman
 
 QMC = BUILTIN / "data" / "demo_qmc"

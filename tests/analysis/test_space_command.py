@@ -14,7 +14,7 @@ from juzhen.core.result import RESULT_FILE
 from juzhen.data.probe import Probe
 from juzhen.encoders import load_encoder
 from juzhen.evaluation import space as spaces
-from juzhen.metrics.classes import v_measure
+from juzhen.metrics.classification import v_measure
 from juzhen.metrics.geometry import hubness, mean_cosine, neighbour_similarity, norms, silhouette
 
 

@@ -11,7 +11,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.paths import DATASETS
 from juzhen.data.rows import ConfiguredSets
-from juzhen.evaluation.transfer import transfer
+from juzhen.evaluation.run import transfer
 
 NUMBERS = {"batch_tokens": 512, "seed": 0, "limit": None}
 

@@ -11,7 +11,7 @@ from juzhen.data.loading import cut, sampled
 from juzhen.data.rankings import as_ranking
 from juzhen.data.source import load_examples
 from juzhen.data.spec import DatasetConfig, HubConfig, LayoutConfig
-from juzhen.evaluation.ranked_lists import ranked_lists
+from juzhen.evaluation.encoding_plan import ranked_lists
 from juzhen.metrics.ranking import order_numbers
 
 COLUMNS = {

@@ -14,8 +14,7 @@ from juzhen.core.columns import as_column, as_pairs, as_texts
 from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.data.rankings import RankingSet
-from juzhen.metrics.bm25 import BM25
-from juzhen.metrics.lexical import lexical_scores
+from juzhen.metrics.lexical import BM25, lexical_scores
 
 FIRST = ["今天天气很好", "怎么还花呗", "明天会下雨吗", "手机号怎么换绑"]
 SECOND = ["天气不错", "花呗还款", "下雨", "换绑"]

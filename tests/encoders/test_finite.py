@@ -18,7 +18,7 @@ from juzhen.export.loaders import ExportedModel
 from juzhen.export.verification import prove
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.layout import Reading
+from juzhen.families.late.folder import Reading
 from juzhen.families.sparse.encoder import SparseEncoder
 from juzhen.merging.merge import merge
 

@@ -13,7 +13,7 @@ from juzhen.core.examples import Examples, Kind, Side
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation import evaluate
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.layout import PUNCTUATION, Reading
+from juzhen.families.late.folder import PUNCTUATION, Reading
 from juzhen.families.late.scores import TokenVectors, all_maxsims, row_maxsims
 from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family
 from juzhen.losses import InfoNCE, SpreadOut

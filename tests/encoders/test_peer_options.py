@@ -9,7 +9,7 @@ import torch
 from juzhen import CrossEncoder, MultiVectorEncoder, SentenceEncoder, SparseEncoder
 from juzhen.core.errors import UserError
 from juzhen.encoders.peer_options import HARMLESS, NAMES, RENAMED, WAYS_OUT
-from juzhen.families.late.layout import Reading
+from juzhen.families.late.folder import Reading
 
 TEXTS = ["今天天气很好", "天气不错"]
 

@@ -18,10 +18,9 @@ from juzhen.families.late.encoder import MultiVectorEncoder
 from juzhen.families.late.scores import all_maxsims, row_maxsims
 from juzhen.families.registry import FAMILIES, PairScorer, family_of, find_family
 from juzhen.families.sparse.encoder import NEW_HEAD, SparseEncoder
-from juzhen.families.sparse.pooling import pooled_texts
-from juzhen.families.sparse.vectors import SparseVectors
+from juzhen.families.sparse.vectors import SparseVectors, pooled_texts
 from juzhen.losses import InfoNCE
-from juzhen.losses.sparsity import flops
+from juzhen.losses.regularizers import flops
 
 TEXTS = [
     "怎么退货",

@@ -12,7 +12,7 @@ from juzhen.core.errors import UserError
 from juzhen.encoders import CrossEncoder, SentenceEncoder, save_encoder
 from juzhen.encoders.folder_settings import KEYS, LENGTH_FILE
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.layout import Reading
+from juzhen.families.late.folder import Reading
 from juzhen.families.sparse.encoder import SparseEncoder
 
 TEXTS = ["今天天气很好", "我们去上学 ab cd", "A 我"]

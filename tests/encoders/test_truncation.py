@@ -15,7 +15,7 @@ from juzhen.encoders.embedding_cache import EmbeddingCache
 from juzhen.evaluation import evaluate
 from juzhen.families.answers.encoder import GenerativeReranker
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.layout import Reading
+from juzhen.families.late.folder import Reading
 from juzhen.families.sparse.encoder import SparseEncoder
 
 LONG = "今天天气很好" * 20

@@ -24,10 +24,10 @@ from juzhen.encoders.prompts import Templates
 from juzhen.encoders.tokens import TokenTable, characters, token_codes, unknown_number, unknown_texts
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.known_characters import changes, groups, known_characters, known_groups
-from juzhen.evaluation.run import Pass
+from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
 from juzhen.families.late.encoder import MultiVectorEncoder
-from juzhen.families.late.layout import Reading
+from juzhen.families.late.folder import Reading
 from juzhen.families.registry import open_encoder
 from juzhen.families.sparse.encoder import SparseEncoder
 
@@ -137,12 +137,12 @@ def test_results_hold_the_share_and_a_cache_does_not_change_it(encoder, tmp_path
     examples = as_examples(rows, split="dev")
     facts = {"looked_at": 4, "texts": 2, "pairs": 1, "share": 0.5}
     for settings in (EvaluationSettings(), EvaluationSettings(long_texts="chunk")):
-        _, described = Pass(encoder, settings)([examples], seen={})
+        _, described = EvaluationRun(encoder, settings)([examples], seen={})
         assert described[f"dev/{examples.name}"]["unknown"] == facts
     kept = EvaluationSettings()
     kept.evaluation.cache_embeddings = True
     for _ in range(2):  # the second one encodes nothing
-        _, described = Pass(encoder, kept, str(tmp_path))([examples], seen={})
+        _, described = EvaluationRun(encoder, kept, str(tmp_path))([examples], seen={})
         assert described[f"dev/{examples.name}"]["unknown"] == facts
 
 

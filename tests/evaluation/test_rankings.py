@@ -22,9 +22,9 @@ from juzhen.encoders import SentenceEncoder
 from juzhen.encoders.cross_encoder import CrossEncoder
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.evaluators import BM25Evaluator
-from juzhen.evaluation.run import Pass
+from juzhen.evaluation.run import EvaluationRun
 from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.metrics.bm25 import cut_of, terms
+from juzhen.metrics.lexical import cut_of, terms
 from juzhen.metrics.ranking import query_numbers
 from lightning_modules.matching import match_losses
 
@@ -175,7 +175,7 @@ def test_sentences_of_pairs_and_rankings_are_encoded_once(encoders, pairs, ranki
 
 def test_queries_that_training_has_seen_are_left_out_of_a_second_score(encoders, ranking):
     seen = {ranking.column: Seen(np.array([0, 3]), 2 / 12, {"some": 2})}
-    found, _ = Pass(encoders["embeddings"], FEW)([ranking], seen=seen)
+    found, _ = EvaluationRun(encoders["embeddings"], FEW)([ranking], seen=seen)
     for metric in METRICS:
         values = found.per_query[f"{ranking.column}/{metric}"]
         score = found.scores[f"{ranking.column}/{metric}_without_leaks"]

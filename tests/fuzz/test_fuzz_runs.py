@@ -10,7 +10,7 @@ from rich.console import Console
 
 from juzhen.core.file_guard import claim_dir
 from juzhen.core.result import RESULT_FILE, Result
-from juzhen.evaluation.finished import finished_runs, missing_sets, unchecked_sets
+from juzhen.evaluation.saved_run import missing_sets, saved_runs, unchecked_sets
 from juzhen.report.build import build_report
 from juzhen.report.collect import export, read_all
 from juzhen.report.compare import compare
@@ -66,7 +66,7 @@ def test_results(folder, size):
             answer(lambda: missing_sets(result))
             answer(lambda: unchecked_sets(result))
             answer(lambda: late_columns_line([SweepCell(str(folder / "broken"), ())]))
-        answer(lambda: finished_runs([folder]))
+        answer(lambda: saved_runs([folder]))
         told = []
         results = answer(lambda: read_all(folder, report=told.append))
         assert all("\n" not in line for line in told)

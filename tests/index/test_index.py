@@ -22,7 +22,7 @@ from juzhen.encoders.pooling import unit
 from juzhen.encoders.search import recall
 from juzhen.index import Index, Rows, add, build, read_rows, remove, writing
 from juzhen.index.store import DATABASE, KINDS
-from juzhen.metrics.bm25 import BM25
+from juzhen.metrics.lexical import BM25
 
 pytest.importorskip("faiss")
 

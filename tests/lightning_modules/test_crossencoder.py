@@ -20,7 +20,7 @@ from juzhen.encoders import CrossEncoder, load_encoder
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.evaluators import CrossEncoderPlan
 from juzhen.evaluation.two_stage import two_stage
-from juzhen.metrics.classes import score_classes
+from juzhen.metrics.classification import score_classes
 from juzhen.metrics.correlation import spearman
 from juzhen.mining.negatives import mine
 from juzhen.mining.options import MiningOptions

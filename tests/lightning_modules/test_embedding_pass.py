@@ -10,7 +10,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result
 from juzhen.encoders import SentenceEncoder
-from juzhen.evaluation.plan import NOTHING, CosinePlan
+from juzhen.evaluation.encoding_plan import NOTHING, CosinePlan
 
 TWO_SETS = ("benchmark=none", *(f"+dataset@evaluate.{name}={name}" for name in ("demo_sts", "demo_qmc")))
 UNTRAINED = ("dataset=[]", *TWO_SETS)
@@ -116,8 +116,8 @@ def test_what_cannot_work_is_said_before_training(tmp_path, tiny_backbone, monke
     def refuses(encoder, name):
         raise UserError(f"no {name}")
 
-    monkeypatch.setattr("juzhen.evaluation.plan.open_backend", refuses)
-    monkeypatch.setattr("juzhen.evaluation.plan.require_packages", lambda name: None)
+    monkeypatch.setattr("juzhen.evaluation.encoding_plan.open_backend", refuses)
+    monkeypatch.setattr("juzhen.evaluation.encoding_plan.require_packages", lambda name: None)
     monkeypatch.setattr(SentenceEncoder, "forward", lambda self, tokens: pytest.fail("it trained"))
     with pytest.raises(UserError, match="no onnx"):
         run_job(tmp_path, tiny_backbone, *words, "evaluation.backend=onnx")

@@ -9,7 +9,7 @@ from juzhen.cli.main import main
 from juzhen.core.errors import UserError
 from juzhen.core.result import Result
 from juzhen.families.sparse.encoder import SparseEncoder
-from juzhen.losses.sparsity import flops, warmed_up
+from juzhen.losses.regularizers import flops, warmed_up
 from lightning_modules.matching import match_losses
 from lightning_modules.splade import Splade
 

@@ -38,7 +38,7 @@ def test_every_tensor_that_a_loss_reads_is_in_the_table():
 
 
 def test_a_loss_that_reads_what_nobody_hands_over_is_named():
-    with pytest.raises(TypeError, match=r"Odd\.with_logs: gold not in juzhen/core/tensors\.py"):
+    with pytest.raises(TypeError, match=r"Odd\.with_logs: gold not in juzhen/core/batch\.py"):
         type("Odd", (Loss,), {"with_logs": lambda self, scores, gold: (scores, gold)})
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from juzhen.metrics.agreement import linear_cka, neighbours_kept
+from juzhen.metrics.geometry import linear_cka, neighbours_kept
 
 
 def cloud(rows=30, dim=6, seed=0):

@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse
 from sklearn.cluster import MiniBatchKMeans
 
-from juzhen.metrics.classes import v_measure
+from juzhen.metrics.classification import v_measure
 
 
 def entropy(counts: np.ndarray) -> float:

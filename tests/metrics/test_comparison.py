@@ -6,8 +6,7 @@ import scipy.stats
 
 from juzhen.core.row_scores import SetRows
 from juzhen.metrics.comparison import Scored, paired_gap, spearman_influence
-from juzhen.metrics.correlation import resampled_correlations, spearman
-from juzhen.metrics.gap import Gap
+from juzhen.metrics.correlation import Gap, resampled_correlations, spearman
 
 
 def rows(kind="scored_pair", **columns):

@@ -7,8 +7,7 @@ from juzhen.core.errors import UserError
 from juzhen.evaluation import evaluate
 from juzhen.evaluation.evaluators import LexicalEvaluator
 from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.metrics.bm25 import terms
-from juzhen.metrics.lexical import METHODS, lexical_scores
+from juzhen.metrics.lexical import METHODS, lexical_scores, terms
 
 pairs = st.lists(
     st.tuples(*[st.text(alphabet="今天气很好不AB ", min_size=1, max_size=8)] * 2), min_size=1, max_size=10

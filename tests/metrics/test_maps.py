@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from juzhen.core.errors import UserError
+from juzhen.evaluation.space import project, require_maps, shown_share, turned
 from juzhen.metrics.geometry import unit
-from juzhen.metrics.maps import project, require_maps, shown_share, turned
 
 
 def cloud(rows=40, dim=8, seed=0):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from juzhen.core.errors import UserError
 from juzhen.core.kinds import RANKINGS, metric_key, metric_title
 from juzhen.data.rankings import RankingSet
-from juzhen.evaluation.ranked_lists import ranked_lists
+from juzhen.evaluation.encoding_plan import ranked_lists
 from juzhen.metrics.ranking import query_numbers
 
 OFFICIAL = {"ndcg": "ndcg_cut_{}", "recall": "recall_{}", "map": "map_cut_{}", "mrr": "recip_rank"}

@@ -5,7 +5,7 @@ from juzhen.core.errors import UserError
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.kinds import MEASURES, STANDARD_RANKS
 from juzhen.core.result import Score
-from juzhen.evaluation.plan import CosinePlan
+from juzhen.evaluation.encoding_plan import CosinePlan
 from juzhen.evaluation.scoring import score_set, score_sets
 from juzhen.metrics.threshold import cross_fitted_accuracy
 

@@ -8,9 +8,9 @@ from juzhen.core.kinds import main_metric, metric_key, metric_title, speaking
 from juzhen.data.rankings import as_standard_questions
 from juzhen.encoders.sentence_encoder import SentenceEncoder
 from juzhen.evaluation import evaluate
-from juzhen.evaluation.decisions import fitted_thresholds
+from juzhen.evaluation.encoding_plan import first_answers
 from juzhen.evaluation.evaluators import CrossEncoderPlan
-from juzhen.evaluation.ranked_lists import first_answers
+from juzhen.evaluation.scoring import fitted_thresholds
 from juzhen.metrics.ranking import first_answer_numbers
 
 FAQ = {

@@ -10,7 +10,7 @@ from juzhen.core.kinds import RANKINGS
 from juzhen.core.result import Score
 from juzhen.data.rankings import RankingSet
 from juzhen.encoders.search import ApproximateIndex, exact_search, recall
-from juzhen.evaluation.ranked_lists import ranked_lists
+from juzhen.evaluation.encoding_plan import ranked_lists
 from juzhen.metrics.ranking import order_numbers, query_numbers
 from launch.console import tie_lines
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from juzhen.encoders import search
 from juzhen.encoders.search import ApproximateIndex, Best, exact_search
-from juzhen.metrics.bm25 import BM25, terms
+from juzhen.metrics.lexical import BM25, terms
 from juzhen.mining.candidates import pooled
 
 

@@ -13,8 +13,7 @@ from juzhen.core.paths import DATASETS
 from juzhen.data.rows import ConfiguredSets
 from juzhen.encoders import load_backbone
 from juzhen.encoders.backbone_config import BackboneConfig
-from juzhen.evaluation.space import ALL_SETS, study
-from juzhen.evaluation.text_sets import read_text_sets
+from juzhen.evaluation.space import ALL_SETS, read_text_sets, study
 from juzhen.report.space_page import svg
 
 SETS, TEXTS, SEED = ("demo_qmc", "demo_sts", "demo_nli"), 150, 42

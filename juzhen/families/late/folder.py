@@ -1,8 +1,14 @@
-"""The folder of an encoder of token vectors, as PyLate writes it: sentence-transformers 6 opens it, too.
+"""Saved folder of a token-vector encoder, in the layout of PyLate or of sentence-transformers 6.
 
-Where PyLate could not compute it, the folder is in the layout of sentence-transformers alone.
+A PyLate folder has a transformer and Dense layers. Everything else is in config_sentence_transformers.json.
+sentence-transformers opens it as a MultiVectorEncoder. Its own layout also lists a mask and a normalization as modules,
+and is written when PyLate could not compute the encoder.
 """
 
+import math
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +16,198 @@ import torch
 import transformers
 
 from juzhen.core.atomic_write import write_json, write_text
-from juzhen.core.text import in_markdown
-from juzhen.encoders.folder_settings import LENGTH_FILE
-from juzhen.encoders.layout import MODULES_FILE
-from juzhen.encoders.prompts import PROMPTS_FILE
+from juzhen.core.errors import UserError, require_number
+from juzhen.core.text import in_markdown, short
+from juzhen.encoders.folder_settings import (
+    LENGTH_FILE,
+    PYLATE,
+    TOKEN_VECTORS,
+    naming,
+    read_module,
+    read_transformer_settings,
+)
+from juzhen.encoders.layout import MODULES_FILE, inside, read_model_settings, read_modules
+from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.save import fact_table, licence_note, save_transformer
 from juzhen.encoders.thresholds import write_thresholds
-from juzhen.families.late.layout import TOKENS, written_settings
+
+PUNCTUATION = (*string.punctuation, *"，。、；：？！…—·「」『』（）〔〕【】《》〈〉“”‘’～￥")
+"""What documents are scored without, in English and Chinese."""
+
+QUERY_LENGTH, DOCUMENT_LENGTH = 32, 180
+"""Tokens of a query and of a document where a folder of PyLate does not say."""
+
+MEAN, SUM = "meanmaxsim", "maxsim"
+"""What sentence-transformers calls a score that is the mean over the tokens of a query, or the sum, as usual there."""
+
+TOKENS = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How queries and documents are read, all of it in tokens with the special ones and the marker.
+
+    query_length, document_length  what is longer is cut there
+    expand_to  shorter queries are filled up with [MASK] to so many; 0: they are not
+    attends    the other tokens look at these, too; they look at the others in any case
+    token      what they are filled up with; None: the mask of the tokenizer
+    skipped    tokens of documents that are not scored
+    """
+
+    query_length: int = QUERY_LENGTH
+    document_length: int = DOCUMENT_LENGTH
+    expand_to: int = QUERY_LENGTH
+    attends: bool = False
+    token: str | None = None
+    skipped: tuple[str, ...] = PUNCTUATION
+
+    @property
+    def is_fixed(self) -> bool:
+        """Every query has the same number of tokens, or none is filled up."""
+        return self.expand_to in (0, self.query_length)
+
+
+@dataclass(frozen=True)
+class MultiVectorLayout:
+    """Where the transformer and the layers over its states lie, how texts are read, and by what they are scored.
+
+    sums  as of `MultiVectorEncoder`
+    """
+
+    transformer: Path
+    dense: list[Path]
+    reading: Reading
+    prompts: Prompts = field(default_factory=Prompts)
+    sums: bool = False
+
+
+def read_multi_vector(folder: Path) -> MultiVectorLayout:
+    """What `folder` says. Raises UserError for what is not computed here: token vectors would be other ones."""
+    path = folder / PROMPTS_FILE
+    with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
+        settings = read_model_settings(folder)
+        modules = [(module["type"].rpartition(".")[2], module) for module in read_modules(folder)]
+        kinds = [kind for kind, _ in modules]
+        is_pylate = settings["model_type"] == PYLATE
+        ends = [] if is_pylate else ["MultiVectorMask", "Normalize"]
+        dense = [inside(folder, module["path"]) for kind, module in modules if kind == "Dense"]
+        if kinds != ["Transformer", *["Dense"] * len(dense), *ends]:
+            raise UserError(
+                f"{folder / MODULES_FILE}: {', '.join(kinds)}; expected Transformer, Dense{', ' * bool(ends)}"
+                f"{', '.join(ends)} of an encoder of token vectors"
+            )
+        # Any other name is of another kind of encoder, and they score by the sum then.
+        sums = settings.get("similarity_fn_name") != MEAN
+        transformer = inside(folder, modules[0][1]["path"])
+        theirs = read_transformer_settings(transformer, settings["model_type"])
+        if is_pylate:
+            reading, prompts = _of_pylate(settings, path), _markers(settings, path)
+            return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums)
+        for (kind, module), name in zip(modules[-2:], ends, strict=True):
+            _require_plain(kind, inside(folder, module["path"]), name)
+        mask = read_module(inside(folder, modules[-2][1]["path"]), "MultiVectorMask")
+        reading, prompts = _of_theirs(theirs, mask, folder), prompts_of(settings, path)
+        return MultiVectorLayout(transformer, dense, reading, prompts, sums=sums)
+
+
+def _of_pylate(settings: Mapping[str, Any], path: Path) -> Reading:
+    """Their defaults stand where the file says nothing or null."""
+    if settings.get("query_expansion"):
+        raise UserError(
+            f"{path}: query_expansion={short(repr(settings['query_expansion']))}: not read here. Write "
+            "do_query_expansion, query_length and attend_to_expansion_tokens, as PyLate does"
+        )
+    length = settings.get("query_length") or QUERY_LENGTH
+    skipped = settings.get("skiplist_words")
+    return Reading(
+        query_length=length,
+        document_length=settings.get("document_length") or DOCUMENT_LENGTH,
+        expand_to=0
+        if settings.get("do_query_expansion") is False or "query_expansion" in settings
+        else length,
+        attends=bool(settings.get("attend_to_expansion_tokens", settings.get("attend_to_mask_tokens"))),
+        skipped=tuple(string.punctuation if skipped is None else skipped),
+    )
+
+
+def _markers(settings: Mapping[str, Any], path: Path) -> Prompts:
+    """Markers as prompts: PyLate puts the token before what stands before the text."""
+    texts = dict(prompts_of(settings, path).texts)
+    for name in ("query", "document"):
+        marker = settings.get(f"{name}_prefix")
+        marker = {"query": "[Q] ", "document": "[D] "}[name] if marker is None else marker
+        texts[name] = marker + texts.get(name, "").removeprefix(marker)
+    return Prompts({name: text for name, text in texts.items() if text})
+
+
+def _of_theirs(settings: Mapping[str, Any], mask: Mapping[str, Any], folder: Path) -> Reading:
+    expansion = settings.get("query_expansion") or {}
+    longest = settings.get("max_length")
+    length = expansion.get("length", 0)
+    is_fixed = expansion.get("strategy") == "fixed"
+    tasks = mask.get("skiplist_tasks")
+    if mask.get("keep_only_token_ids") or tasks not in (None, [], ["document"], "document"):
+        name = "keep_only_token_ids" if mask.get("keep_only_token_ids") else "skiplist_tasks"
+        raise UserError(
+            f"{folder}: {name}={short(repr(mask[name]))}: a MultiVectorMask is read that skips tokens of documents "
+            "alone. Put null in its place"
+        )
+    return Reading(
+        query_length=length if is_fixed else settings.get("query_length") or longest or 0,
+        document_length=settings.get("document_length") or longest or 0,
+        expand_to=length,
+        attends=bool(expansion.get("attend")),
+        token=expansion.get("token"),
+        skipped=() if tasks == [] else tuple(mask.get("skiplist_words") or ()),
+    )
+
+
+def _require_plain(kind: str, folder: Path, name: str) -> None:
+    """Raises UserError for a normalization of anything but the token vectors."""
+    source, target = (read_module(folder, kind).get(key) for key in TOKENS)
+    if name == "Normalize" and (source, target or source) != (*TOKENS.values(),):
+        raise UserError(f"{folder}: only a {kind} of the token vectors is supported")
+
+
+def written_settings(
+    reading: Reading, prompts: Prompts, *, is_pylate: bool, sums: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What config_sentence_transformers.json says, and beside it sentence_bert_config.json."""
+    texts = dict(prompts.texts)
+    settings: dict[str, Any] = {"similarity_fn_name": SUM if sums else MEAN, "default_prompt_name": None}
+    if is_pylate:
+        of_side = {f"{name}_prefix": texts.get(name, "") for name in ("query", "document")}
+        return settings | of_side | {
+            "model_type": PYLATE,
+            "prompts": {},
+            "query_length": reading.query_length,
+            "document_length": reading.document_length,
+            "do_query_expansion": bool(reading.expand_to),
+            "attend_to_expansion_tokens": reading.attends,
+            "skiplist_words": list(reading.skipped),
+        }, {"max_seq_length": max(reading.query_length, reading.document_length), "do_lower_case": False}
+    strategy = "fixed" if reading.is_fixed else "min"
+    expansion = {"strategy": strategy, "attend": reading.attends, "token": reading.token}
+    text = {"method": "forward", "method_output_name": "last_hidden_state"}
+    return settings | {"model_type": TOKEN_VECTORS, "prompts": texts}, {
+        "transformer_task": "feature-extraction",
+        "modality_config": {"text": text},
+        "module_output_name": TOKENS["module_input_name"],
+        "document_length": reading.document_length,
+        "query_length": reading.query_length,
+        "query_expansion": expansion | {"length": reading.expand_to} if reading.expand_to else None,
+    }
+
+
+def require_reading(reading: Reading, *, most: int | None, least: int) -> None:
+    """Raises UserError for lengths that a transformer cannot read, or in which no text is left."""
+    for name in ("query_length", "document_length"):
+        require_number(name, getattr(reading, name), least, most or math.inf)
+    if reading.expand_to > reading.query_length:
+        raise UserError(
+            f"queries are filled up to {reading.expand_to} tokens and cut at {reading.query_length}; expected no more"
+        )
+
 
 PACKAGE = "sentence_transformers"
 TYPES = {

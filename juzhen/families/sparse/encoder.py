@@ -1,22 +1,26 @@
-"""SparseEncoder: a weight for each token of the vocabulary, most of them 0 (learned sparse retrieval, SPLADE)."""
+"""SPLADE encoders, their saved folder, and the start of a new vocabulary head."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from jaxtyping import Float
+import transformers
+from jaxtyping import Float, Int
 from scipy import sparse
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from juzhen.core.atomic_write import write_json, write_text
 from juzhen.core.batch import Tokens
 from juzhen.core.columns import as_texts, require_finite
 from juzhen.core.errors import UserError, nearest
 from juzhen.core.examples import Side
 from juzhen.core.machine import open_device, warn_forked
 from juzhen.core.progress import progress_bar
+from juzhen.core.text import in_markdown, short
 from juzhen.core.text_warnings import STRICT, reported
 from juzhen.encoders.asymmetric import AsymmetricEncoder
 from juzhen.encoders.backbone import quiet
@@ -24,19 +28,232 @@ from juzhen.encoders.base_weights import merged
 from juzhen.encoders.batch_invariance import check_batch_invariance
 from juzhen.encoders.chunks import note_read
 from juzhen.encoders.components import num_positions, read_transformer
-from juzhen.encoders.layout import gives_weights
+from juzhen.encoders.folder_settings import (
+    LENGTH_FILE,
+    ROUTER,
+    SPARSE,
+    naming,
+    read_module,
+    read_transformer_settings,
+)
+from juzhen.encoders.layout import MODULES_FILE, gives_weights, inside, read_chains, read_model_settings
 from juzhen.encoders.masking import MaskedTokenHead
 from juzhen.encoders.peer_options import check_count, takes_peer_options
 from juzhen.encoders.pooled_encoder import PooledEncoder
-from juzhen.encoders.prompts import Prompts
+from juzhen.encoders.prompts import PROMPTS_FILE, Prompts, prompts_of
 from juzhen.encoders.resolve_path import encoder_folder, encoder_source, locate_folder
-from juzhen.encoders.save import HubMixin, licence_of
-from juzhen.encoders.thresholds import ThresholdMixin
+from juzhen.encoders.save import HubMixin, fact_table, licence_note, licence_of, save_tokenizer
+from juzhen.encoders.thresholds import ThresholdMixin, write_thresholds
 from juzhen.encoders.tokens import BATCH_TOKENS, batches_by_length
-from juzhen.families.sparse.folder import read_sparse, write_sparse
-from juzhen.families.sparse.pooling import ACTIVATIONS, POOLINGS, pooled_texts
-from juzhen.families.sparse.start import name_what_is_there
-from juzhen.families.sparse.vectors import SparseVectors
+from juzhen.families.sparse.vectors import ACTIVATIONS, POOLINGS, SparseVectors, pooled_texts
+
+PACKAGE = "sentence_transformers"
+TASK = {
+    "transformer_task": "fill-mask",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
+    "module_output_name": "token_embeddings",
+}
+"""What sentence-transformers says of a transformer that gives logits over its vocabulary."""
+
+FOLDER = "1_SpladePooling"
+
+ALONE = (
+    "Save the route of documents as a model of its own, SparseEncoder(modules=[*model[0].sub_modules['document']]) of "
+    "sentence-transformers, and load that"
+)
+WAYS_OUT = {
+    "SparseAutoEncoder": (
+        "For the dense embeddings before the SparseAutoEncoder take it out of this file, put SentenceTransformer for "
+        f"model_type in {PROMPTS_FILE}, and load a SentenceEncoder"
+    )
+}
+"""A module that is not computed here → what can be done."""
+
+USE = """```python
+from juzhen import SparseEncoder
+
+encoder = SparseEncoder.load("{place}")
+scores = encoder.similarity(["怎么退货"], ["如何申请退款", "今天天气很好"])
+encoder.decode(encoder.encode_document("如何申请退款"), top=10)  # [(token, weight), …]
+```
+
+A score is the dot product, any number from 0 on. sentence-transformers gives the same: `SparseEncoder("{place}")`.
+"""
+
+
+@dataclass(frozen=True)
+class SparseLayout:
+    """Where the masked language model lies, and what is made of its logits. max_length: None: the folder is silent."""
+
+    transformer: Path
+    pooling: str
+    activation: str
+    max_length: int | None
+    prompts: Prompts = field(default_factory=Prompts)
+
+
+def read_sparse(folder: Path) -> SparseLayout:
+    """What `folder` says. Raises UserError for what is not computed here: the vectors would be other ones."""
+    with naming(f"{folder}: {MODULES_FILE} or {PROMPTS_FILE} cannot be understood"):
+        settings, chains = read_model_settings(folder), read_chains(folder)
+        if chains["query"] != chains["document"]:
+            raise UserError(
+                f"{folder / MODULES_FILE}: {ROUTER}: queries and documents are read alike here. {ALONE}"
+            )
+        modules = chains["document"]
+        kinds = [module["type"].rpartition(".")[2] for module in modules]
+        if kinds not in (["Transformer", "SpladePooling"], ["MLMTransformer", "SpladePooling"]):
+            way_out = next((WAYS_OUT[kind] for kind in kinds if kind in WAYS_OUT), "Use another model")
+            raise UserError(
+                f"{folder / MODULES_FILE}: {', '.join(kinds)}: expected Transformer, SpladePooling of a sparse "
+                f"encoder. {way_out}"
+            )
+        transformer, place = (inside(folder, module["path"]) for module in modules)
+        pooling, text = read_module(place, kinds[1]), read_transformer_settings(transformer, SPARSE)
+        if kinds[0] == "Transformer" and text.get("transformer_task") != TASK["transformer_task"]:
+            raise UserError(
+                f"{transformer}: a sparse encoder reads logits, transformer_task {TASK['transformer_task']}"
+            )
+    similarity = settings.get("similarity_fn_name") or "dot"
+    if similarity != "dot" or settings.get("max_active_dims") is not None:
+        name = "max_active_dims" if similarity == "dot" else "similarity_fn_name"
+        raise UserError(
+            f"{folder / PROMPTS_FILE}: {name} is {short(repr(settings[name]))}; here all numbers count, and texts are "
+            "scored by their dot product: put null in its place to use the encoder so"
+        )
+    chosen = pooling.get("pooling_strategy", "max"), pooling.get("activation_function", "relu")
+    if chosen[0] not in POOLINGS or chosen[1] not in ACTIVATIONS:
+        raise UserError(
+            f"{place}: {' and '.join(map(str, chosen))}; expected one of {', '.join(POOLINGS)}, and of "
+            f"{', '.join(ACTIVATIONS)}"
+        )
+    return SparseLayout(
+        transformer, *chosen, text.get("max_length"), prompts_of(settings, folder / PROMPTS_FILE)
+    )
+
+
+def write_sparse(encoder: Any, folder: Path, card: dict[str, Any], *, place: str) -> None:
+    """Fills an empty folder. encoder: a `SparseEncoder`; the others as of `save_encoder`."""
+    encoder.head.save(encoder.backbone, folder)
+    save_tokenizer(encoder, folder)
+    types = (
+        ("", f"{PACKAGE}.base.modules.transformer.Transformer"),
+        (FOLDER, f"{PACKAGE}.sparse_encoder.modules.splade_pooling.SpladePooling"),
+    )
+    listed = [
+        {"idx": number, "name": str(number), "path": path, "type": kind}
+        for number, (path, kind) in enumerate(types)
+    ]
+    (folder / FOLDER).mkdir()
+    rules = {"pooling_strategy": encoder.strategy, "activation_function": encoder.activation}
+    versions = {"pytorch": torch.__version__, "transformers": transformers.__version__}
+    settings = {"__version__": versions, "model_type": SPARSE, "similarity_fn_name": "dot"}
+    _json(folder / FOLDER / "config.json", rules | {"embedding_dimension": encoder.dim})
+    _json(folder / MODULES_FILE, listed)
+    _json(folder / PROMPTS_FILE, settings | encoder.prompts.as_dict())
+    _json(folder / LENGTH_FILE, TASK)
+    write_text(folder / "README.md", _card(encoder, card, place=place), in_own_folder=True)
+    write_thresholds(folder, card)
+
+
+def _json(path: Path, content: Any) -> None:
+    write_json(path, content, indent=2, in_own_folder=True)
+
+
+def _card(encoder: Any, facts: dict[str, Any], *, place: str) -> str:
+    facts = dict(facts)
+    title = facts.pop("name", "Sparse encoder")
+    features: dict[str, Any] = {
+        "architecture": encoder.backbone.config.model_type,
+        "tokens of the vocabulary": encoder.dim,
+        "tokens of a text": encoder.max_length,
+        "pooling": f"{encoder.strategy}, {encoder.activation}",
+    }
+    head = "library_name: sentence-transformers\ntags: [sparse-encoder, splade, juzhen]\n"
+    head += f"license: {encoder.licence}\n" if encoder.licence else ""
+    plain = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+    sections = {key: value for key, value in facts.items() if isinstance(value, dict)}
+    parts = [
+        f"---\n{head}---\n# {in_markdown(title)}\n\nA sparse encoder (SPLADE) trained with juzhen: a weight for each "
+        "token of the vocabulary, most of them 0.\n",
+        f"{licence_note(encoder.licence)}\n{fact_table(features | plain)}\n## Use\n\n{USE.replace('{place}', place)}",
+        *(
+            f"\n## {in_markdown(name.replace('_', ' ')).capitalize()}\n\n{fact_table(rows)}"
+            for name, rows in sections.items()
+        ),
+    ]
+    return "".join(parts)
+
+
+LENGTH, MOST = 16, 2**15
+"""Tokens of a made-up text, and of all of them."""
+RIDGE = 1e-3
+INPUT, NAMED, SPREADS = 0.1, 4.0, 3.0
+
+
+@torch.no_grad()
+def name_what_is_there(encoder: Any, *, seed: int) -> bool:
+    """Sets a new head of a `SparseEncoder` so that a token says itself; whether it is a head of the kind that can be.
+
+    A drawn head says half of the vocabulary of any token, in weights that tell nothing. Heads of BERT and its kin are
+    a layer, a normalization and the table of tokens: the layer becomes the ridge regression from states of texts of
+    random tokens to the rows of their tokens in the table (small numbers, where GELU is near a line), and scale and
+    bias are such that the token itself has the logit NAMED, and 0 lies SPREADS standard deviations above the others.
+    """
+    model = encoder.head.model
+    table = model.get_output_embeddings()
+    inner = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not table]
+    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm)]
+    if len(inner) != 1 or len(norms) != 1 or table.bias is None or norms[0].weight is None:
+        return False
+    layer, norm = inner[0], norms[0]
+    states, numbers, is_said = _states(encoder, seed=seed)
+    rows = table.weight - table.weight.mean(dim=0)
+    targets = INPUT * rows.shape[1] ** 0.5 * nn.functional.normalize(rows, dim=1)[numbers]
+    targets[~is_said] = 0
+    mean = states.mean(dim=0)
+    centred = (states - mean).double()
+    square = centred.T @ centred
+    square.diagonal().add_(RIDGE * square.diagonal().mean())
+    weight = torch.linalg.solve(square, centred.T @ targets.double()).float().T
+    layer.weight.copy_(weight)
+    if layer.bias is not None:
+        layer.bias.copy_(targets.mean(dim=0) - weight @ mean)
+    norm.weight.fill_(1)
+    table.bias.fill_(0)
+    some = is_said.nonzero().squeeze(1)[:512]
+    logits = encoder.head(states[some])
+    zero = logits.mean() + SPREADS * logits.std()
+    scale = NAMED / (logits.gather(1, numbers[some, None]).median() - zero).clamp(min=1e-3)
+    norm.weight.fill_(scale)
+    table.bias.fill_(-scale * zero)
+    return True
+
+
+def _states(encoder: Any, *, seed: int) -> tuple[Float[Tensor, "tokens dim"], Int[Tensor, "tokens"], Tensor]:
+    """States of texts of random tokens, the numbers of these, and which of them are no special ones."""
+    tokenizer, rng = encoder.tokenizer, np.random.default_rng(seed)
+    ordinary = np.array(sorted({*tokenizer.get_vocab().values()} - {*tokenizer.all_special_ids}))
+    drawn = np.resize(rng.permutation(ordinary), max(min(len(ordinary), MOST), LENGTH)).tolist()
+    begin, end = (
+        [number] if number is not None else []
+        for number in (
+            tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id,
+            tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id,
+        )
+    )
+    texts = [begin + drawn[start : start + LENGTH] + end for start in range(0, len(drawn), LENGTH)]
+    was_training = encoder.training
+    encoder.eval()
+    states, numbers = [], []
+    for start in range(0, len(texts), 64):
+        tokens = encoder.collate(texts[start : start + 64])
+        states.append(encoder.token_states(tokens).float())
+        numbers.append(tokens.input_ids)
+    encoder.train(was_training)
+    found = torch.cat(numbers)
+    return torch.cat(states), found, ~torch.isin(found, torch.tensor(tokenizer.all_special_ids))
+
 
 NEW_HEAD = (
     "the encoder holds no head for masked tokens; a new one is trained, whose matrix is the table of tokens where the "
@@ -103,7 +320,7 @@ class SparseEncoder(AsymmetricEncoder, ThresholdMixin, HubMixin, PooledEncoder):
         Of an encoder with an adapter the merged weights are taken.
 
         The head is that of the folder which the transformer is from; where it has none, one is drawn with `seed`, and
-        begins as `juzhen.families.sparse.start` says.
+        begins as `juzhen.families.sparse.encoder` says.
         Raises UserError for an architecture without such a head.
         """
         encoder = merged(encoder)

@@ -16,18 +16,14 @@ from juzhen.core.row_scores import ROWS_FILE, RowScores
 from juzhen.data.leaks import Seen, SeenRows
 from juzhen.data.loading import JobData, load_job_data
 from juzhen.encoders.base_weights import has_adapter
-from juzhen.evaluation.decisions import fitted_thresholds
 from juzhen.evaluation.describe import Described, with_leaks
-from juzhen.evaluation.devices import device_name
-from juzhen.evaluation.finished import Descriptions, FinishedRun, is_lexical
-from juzhen.evaluation.run import Pass
-from juzhen.evaluation.scoring import STS_SETS, Evaluation
-from juzhen.evaluation.settings import EvaluationSettings
-from juzhen.evaluation.spec import HardwareConfig
-from juzhen.evaluation.trained_rows import trained_rows
+from juzhen.evaluation.run import EvaluationRun
+from juzhen.evaluation.saved_run import Descriptions, SavedRun, is_lexical, trained_rows
+from juzhen.evaluation.scoring import STS_SETS, Evaluation, fitted_thresholds
+from juzhen.evaluation.settings import EvaluationSettings, HardwareConfig, device_name
 from juzhen.families.registry import FAMILIES, family_in, open_encoder
 
-Start = Callable[[FinishedRun, Result], Any]
+Start = Callable[[SavedRun, Result], Any]
 """Gives the encoder that a stage began with. Raises UserError when it is gone."""
 
 
@@ -46,7 +42,7 @@ class Changes:
 
 
 @dataclass
-class LateColumns:
+class Backfill:
     """Scores sets with the encoders of finished runs, and writes the results again.
 
     start          gives what a run began with; None: scores before training are not added
@@ -71,7 +67,7 @@ class LateColumns:
     _read: tuple[str, JobData | None] = ("", None)
     _beside: Any = None
 
-    def add(self, run: FinishedRun, sets: Descriptions) -> Changes:
+    def add(self, run: SavedRun, sets: Descriptions) -> Changes:
         """Scores `sets` and writes the result again; the caller holds the lock of the run.
 
         Raises UserError when the encoder is gone or another one, when rows are others than the run has seen, and when
@@ -205,7 +201,7 @@ class LateColumns:
 
     def _seen(
         self,
-        run: FinishedRun,
+        run: SavedRun,
         result: Result,
         settings: EvaluationSettings,
         others: Descriptions,
@@ -225,11 +221,11 @@ class LateColumns:
     def _scored(
         self, encoder: Any, data: JobData, settings: EvaluationSettings, seen: Mapping[str, Seen]
     ) -> tuple[Evaluation, Described]:
-        run = Pass(open_encoder(encoder), settings, self.cache_dir, self.progress)
+        run = EvaluationRun(open_encoder(encoder), settings, self.cache_dir, self.progress)
         return run(data.evaluation, data.tasks, seen=seen)
 
     def _before_training(
-        self, run: FinishedRun, result: Result, data: JobData, settings: EvaluationSettings, changes: Changes
+        self, run: SavedRun, result: Result, data: JobData, settings: EvaluationSettings, changes: Changes
     ) -> dict[str, Score]:
         """Scores of the weights that the stage started from; none, with a note, where these are gone."""
         if self.start is None:
@@ -261,7 +257,7 @@ class LateColumns:
                 changes.moved[f"{place}{key}"] = [old.value, score.value]
 
 
-def _unscored(run: FinishedRun) -> Mapping[Kind, str]:
+def _unscored(run: SavedRun) -> Mapping[Kind, str]:
     """Kinds of sets of which the encoder of a run has no measure, and why."""
     return (family_in(run.encoder) or FAMILIES["bi_encoder"]).unscored
 

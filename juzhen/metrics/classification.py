@@ -1,27 +1,29 @@
-"""Transfer: a logistic regression on frozen features tells classes apart.
+"""Classification metrics: a classifier on frozen features, class logits, and clusters.
 
 Features of pairs are those of InferSent and SentEval (Conneau et al. 2017, https://arxiv.org/abs/1705.02364): |u − v|
-and u ⊙ v for 0/1 pairs, u and v besides for NLI pairs; of a single text u itself. What the classifier gets out of them
-says what the encoder has put in, whatever the cosine makes of it.
+and u ⊙ v for 0/1 pairs, u and v as well for NLI pairs, and u itself for a single text.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, v_measure_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from juzhen.core.errors import UserError
-from juzhen.core.examples import Kind, judged_split
+from juzhen.core.examples import Examples, Kind, judged_split
 from juzhen.core.result import Score
 from juzhen.metrics.correlation import mean_interval
-from juzhen.metrics.undefined import TOO_FEW_CLASSES
+from juzhen.metrics.metric_support import TOO_FEW_CLASSES, undefined_reason
 
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)
 """Inverse of the penalty on weights; the best on dev is taken."""
@@ -183,3 +185,53 @@ def _best_strength(features: Features, labels: np.ndarray, dev: Labelled | None,
         return accuracy_score(labels, cross_val_predict(model, features, labels, cv=_folds(labels, seed)))
 
     return max(_strengths(features), key=quality)  # the strongest penalty among equals
+
+
+BATCH_SIZE = 512
+
+
+def score_classes(logits: np.ndarray, examples: Examples) -> dict[str, Score]:
+    """`accuracy` and `macro_f1` (mean F1 of the classes, each counting alike) of the likeliest class, as fractions.
+
+    A class that no row has and that is never named has no F1 and does not count; of rows of one class macro F1 is None.
+
+    logits  one number per class and row, (rows, classes)
+
+    Raises ValueError naming set, split and the first row that is not finite.
+    """
+    broken = np.flatnonzero(~np.isfinite(logits).all(axis=1))
+    if len(broken):
+        raise ValueError(f"{examples.name}/{examples.split}: row {broken[0]}: a logit is not finite")
+    assert examples.targets is not None  # a kind with classes
+    predicted, gold = logits.argmax(axis=1), examples.targets.astype(np.int64)
+    values = {"accuracy": float(np.mean(predicted == gold)) if len(gold) else None, "macro_f1": None}
+    if (why := undefined_reason("macro_f1", examples)) is None:
+        values["macro_f1"] = float(f1_score(gold, predicted, average="macro", zero_division=0.0))
+    return {
+        name: Score(value, count=len(gold), why=why if value is None else None)
+        for name, value in values.items()
+    }
+
+
+def v_measure(features: Features, labels: np.ndarray, *, clusterings: int, seed: int) -> Score:
+    """Mean V-measure of k-means with as many clusters as there are classes, over `clusterings` starts.
+
+    The harmonic mean of homogeneity and completeness (Rosenberg and Hirschberg 2007,
+    https://aclanthology.org/D07-1043), from 0 to 1, by mini-batch k-means (Sculley 2010,
+    https://doi.org/10.1145/1772690.1772862) with batches of 512 rows, as MTEB clusters. MTEB draws samples of texts,
+    ten times; here all rows are clustered, so that only the starts are drawn. None for a single class.
+
+    features     (rows, features)
+    labels       class number of each row
+    clusterings  at least 1; the first start is drawn from `seed`, the next from `seed` + 1
+    """
+    num_classes = len(np.unique(labels))
+    if num_classes < 2:
+        return Score(None, count=len(labels))
+    measures = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct texts than classes
+        for start in range(seed, seed + clusterings):
+            means = MiniBatchKMeans(num_classes, batch_size=BATCH_SIZE, n_init=1, random_state=start)
+            measures.append(v_measure_score(labels, means.fit_predict(features)))
+    return Score(float(np.mean(measures)), count=len(labels))

@@ -13,13 +13,13 @@ NO_OTHERS = "no row has another text that it is told from"
 TOO_FEW_CLASSES = "fewer than two classes have two rows"
 
 
-def why_undefined(metric: str, rows: Examples) -> str | None:
+def undefined_reason(metric: str, rows: Examples) -> str | None:
     """Why no scores of these rows have the measure; None where the gold values allow one.
 
     >>> rows = Examples.from_texts(
     ...     "a", "dev", kind=Kind.LABELLED_PAIR, texts={"text_a": ["x"] * 3, "text_b": ["y"] * 3}, targets=[1, 1, 1]
     ... )
-    >>> why_undefined("auc", rows), why_undefined("spearman", rows)
+    >>> undefined_reason("auc", rows), undefined_reason("spearman", rows)
     ('no row is negative', 'all gold values are equal')
     """
     if not len(rows):

@@ -6,10 +6,9 @@ import pytest
 from juzhen.core.examples import Examples, Kind
 from juzhen.core.result import Result, Score
 from juzhen.evaluation.scoring import score_set
-from juzhen.metrics.classes import score_classes
+from juzhen.metrics.classification import class_mean_accuracy, classify, score_classes
+from juzhen.metrics.metric_support import undefined_reason
 from juzhen.metrics.ranking import score_ranking
-from juzhen.metrics.transfer import class_mean_accuracy, classify
-from juzhen.metrics.undefined import why_undefined
 
 COLUMNS = {
     Kind.NLI_PAIR: ("premise", "hypothesis"),
@@ -52,7 +51,7 @@ def test_what_gold_values_leave_undefined_is_null_and_known_before_training(kind
     given = rows(kind, targets)
     found = measured(np.linspace(0.1, 0.9, 8), given)
     assert {name for name, score in found.items() if score.value is None} == {*undefined.split()}
-    assert all(score.why == why_undefined(name, given) for name, score in found.items())
+    assert all(score.why == undefined_reason(name, given) for name, score in found.items())
 
 
 def test_thresholds_of_a_dev_split_of_one_class_judge_no_test_split():
@@ -83,13 +82,13 @@ def test_classifiers_and_rankings():
     assert judged.as_scores()["transfer_f1"].why == "the rows judged are of one class"
     assert judged.f1 is None
     means = class_mean_accuracy(features, np.zeros(12, dtype=int))
-    assert means.why == why_undefined("class_mean_accuracy", rows(Kind.LABELLED_TEXT, [0.0] * 12))
+    assert means.why == undefined_reason("class_mean_accuracy", rows(Kind.LABELLED_TEXT, [0.0] * 12))
     alone = rows(Kind.POSITIVE_PAIR, [0.0])
     scores = score_ranking(
         np.array([[0.4, -np.inf]]), alone, temperature=0.05, confidence=0.95, bootstrap_samples=0, seed=0
     )
     assert scores["ranking_accuracy"].value is None
-    assert scores["ranking_accuracy"].why == why_undefined("ranking_accuracy", alone)
+    assert scores["ranking_accuracy"].why == undefined_reason("ranking_accuracy", alone)
 
 
 def test_the_reason_is_kept_in_the_result(tmp_path):

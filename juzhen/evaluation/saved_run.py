@@ -1,28 +1,30 @@
-"""Finished runs, and which columns could be added to their results now. Needs no torch."""
+"""Saved runs: their encoders, columns that could be added to their results, and their training rows. Needs no torch."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from juzhen.core.atomic_write import KEPT_ASIDE
 from juzhen.core.errors import UserError
-from juzhen.core.examples import TEXT_COLUMNS, Kind
+from juzhen.core.examples import TEXT_COLUMNS, Examples, Kind
 from juzhen.core.nodes import name_of
 from juzhen.core.result import RESULT_FILE, STAGES, Result, weights_digest
 from juzhen.core.schema import validated
+from juzhen.data.loading import load_job_data
 from juzhen.data.readers import has_split
 from juzhen.encoders.backbone_config import BackboneConfig
 from juzhen.encoders.resolve_path import ENCODER_FOLDER
-from juzhen.models.lexical import LEXICAL
+from juzhen.evaluation.settings import EvaluationSettings
+from juzhen.models.settings import LEXICAL
 
 Descriptions = dict[str, dict[str, Any]]
 """Dataset key → a DatasetConfig as plain containers."""
 
 
 @dataclass(frozen=True)
-class FinishedRun:
+class SavedRun:
     """A folder that holds a result: that of a run, or of one stage of a curriculum."""
 
     folder: Path
@@ -36,12 +38,12 @@ class FinishedRun:
     def encoder(self) -> Path:
         return self.folder / ENCODER_FOLDER
 
-    def earlier(self, index: int) -> "FinishedRun":
+    def earlier(self, index: int) -> "SavedRun":
         """An earlier stage of the same curriculum. Raises UserError when it is gone."""
         folders = list((self.run / STAGES).glob(f"{index}-*"))
         if len(folders) != 1:
             raise UserError(f"{self.run}: the folder {STAGES}/{index}-… of an earlier stage is gone")
-        return FinishedRun(folders[0])
+        return SavedRun(folders[0])
 
     def require_weights(self, result: Result) -> str:
         """The digest of the encoder. Raises UserError when it is gone, or another one than was measured."""
@@ -82,19 +84,19 @@ def is_lexical(result: Result) -> bool:
     return name_of(model) in LEXICAL
 
 
-def finished_runs(folders: Sequence[Path]) -> list[FinishedRun]:
+def saved_runs(folders: Sequence[Path]) -> list[SavedRun]:
     """Everything with a result below the folders, by path; superseded attempts are left out.
 
     Raises UserError for a folder that is not there, and when there is no result at all.
     """
-    runs: dict[Path, FinishedRun] = {}
+    runs: dict[Path, SavedRun] = {}
     for folder in folders:
         if not folder.is_dir():
             fault = "this is a file, not a folder" if folder.exists() else "no such folder"
             raise UserError(f"{folder}: {fault}; give runs, or one folder that holds them")
         for path in sorted(folder.rglob(RESULT_FILE)):
             if KEPT_ASIDE not in path.relative_to(folder).parts:
-                runs.setdefault(path.parent.resolve(), FinishedRun(path.parent))
+                runs.setdefault(path.parent.resolve(), SavedRun(path.parent))
     if not runs:
         raise UserError(f"{', '.join(map(str, folders))}: no result.json of a run below")
     return list(runs.values())
@@ -149,3 +151,62 @@ def _readable(
         if description is not None and has_split(description, split, **where):
             readable[name] = description
     return readable
+
+
+def trained_rows(
+    settings: EvaluationSettings, result: Result, unscored: Mapping[Kind, str]
+) -> dict[str, Examples]:
+    """What the stage of a result has learnt from: dataset key → rows, after their view and their limit.
+
+    settings  what it evaluates on decides what `filter_leaks` leaves out
+
+    Raises UserError when these are not the rows that were learnt from.
+    """
+    kinds, scored = {}, set()
+    for key, about in result.data.items():
+        split, name = key.split("/")
+        if split == "train":
+            kinds[name] = Kind(about["kind"])
+        else:
+            scored.add(about["kind"])
+    all_sets = {**settings.evaluate, **settings.dataset}
+    job = replace(settings, dataset={name: settings.dataset[name] for name in kinds}, evaluate=all_sets)
+    # A model that hides words has a measure of texts too: which kinds were scored, the result says itself.
+    unscored = {kind: reason for kind, reason in unscored.items() if kind not in scored}
+    read = load_job_data(job, kinds, unscored=unscored).train
+    for name, examples in read.items():
+        _require_same(examples, result.data[f"train/{name}"], data_dir=settings.data_dir)
+    return read
+
+
+def _require_same(examples: Examples, then: Mapping[str, Any], *, data_dir: str) -> None:
+    name = examples.name
+    if examples.fingerprint != then["fingerprint"]:
+        raise UserError(
+            f"{name}/train below {data_dir} holds other rows than the run has learnt from; point --data-dir at the "
+            "same files"
+        )
+    if (examples.num_leaky, len(examples)) != (then.get("leaky"), then["rows"]):
+        raise UserError(
+            f"filter_leaks=true: with these sets in its evaluation the run would have left {examples.num_leaky:,} "
+            f"rows of {name}/train out, and not {then.get('leaky') or 0:,}: it has seen pairs of theirs. Train it "
+            "again with the whole suite"
+        )
+
+
+def texts_of_run(run: str | Path, *, data_dir: Path | None) -> dict[str, list[str]]:
+    """Set → the texts that a finished run that learns from text alone has learnt from, its filter applied again.
+
+    data_dir  where the sets lie; None: where the run read them
+
+    Raises UserError where the run has learnt from pairs, and where the files hold other rows than they did.
+    """
+    result = Result.read(run)
+    kinds = {rows["kind"] for key, rows in result.data.items() if key.startswith("train/")}
+    if kinds != {Kind.SENTENCE}:
+        raise UserError(f"--run {run}: has learnt from no running text; for sets of pairs type --train <set>")
+    job = EvaluationSettings.of(result.config)
+    job.data_dir = str(data_dir or job.data_dir)
+    job.evaluation.transfer = []
+    read = trained_rows(job, result, dict.fromkeys(Kind, ""))
+    return {name: examples.texts("text") for name, examples in read.items()}
