@@ -13,7 +13,15 @@ WRITTEN_BY_PROGRAMS = ("docs/losses.md", "docs/published.md", "docs/reference/",
 WORKED_CHANGES = "docs/project/changes.md"
 """Its blocks are files and parts of files: tests/test_docs.py puts them where they belong."""
 
-TRANSLATED = ("docs/index", "docs/start/", "docs/guides/")
+TRANSLATED = (
+    "docs/index",
+    "docs/glossary",
+    "docs/faq",
+    "docs/start/",
+    "docs/tutorials/",
+    "docs/guides/",
+    "docs/from/",
+)
 """What is there in Chinese too."""
 
 FENCE = re.compile(

@@ -52,8 +52,15 @@ PROGRAMS = (
 )
 """What commands of a page may begin with besides those of the project."""
 
-TABLES = ("pairs.csv", "faq.csv")
-"""Of which pages make sets."""
+PAIRS = "question,similar_question,same\n" + "".join(f"问题{n},问法{n},{n % 2}\n" for n in range(100))
+TABLES = {
+    "pairs.csv": PAIRS,
+    "faq.csv": PAIRS,
+    "mined.jsonl": "".join(
+        f'{{"query": "问题{n}", "pos": ["问法{n}"], "neg": ["别的{n}"]}}\n' for n in range(100)
+    ),
+}
+"""Name → text of the tables of which pages make sets."""
 
 OF_OTHER_TESTS = ("my_conf", "squared_error_of_long")
 """Words of commands that need a package of a reader's own, or a tensor: a test of its own adds that."""
@@ -109,9 +116,8 @@ def extended_root(tmp_path_factory):
         patch.setattr("juzhen.cli.dataset.CONFIGURATION", root / "conf")
         patch.setattr("juzhen.data.dataset_from_table.DATASETS", root / "conf" / "dataset")
         patch.setenv("JUZHEN_DATA", str(root / "data"))
-        table = "".join(f"问题{n},问法{n},{n % 2}\n" for n in range(100))
-        for path in TABLES:
-            (root / path).write_text(f"question,similar_question,same\n{table}", encoding="utf-8")
+        for path, text in TABLES.items():
+            (root / path).write_text(text, encoding="utf-8")
             assert main(["dataset", str(root / path)]) == 0
         yield root
 

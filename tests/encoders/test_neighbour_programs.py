@@ -82,6 +82,6 @@ def test_sentence_transformers_says_the_same(program, paths, tmp_path):
 
 @pytest.mark.parametrize("edition", ["md", "zh.md"])
 def test_the_page_shows_the_programs(edition):
-    text = page(f"docs/guides/sentence_transformers.{edition}")
+    text = page(f"docs/from/sentence_transformers.{edition}")
     shown = text[text.index(MARKS[0]) + len(MARKS[0]) : text.index(MARKS[1])]
     assert shown.split("\n", 2)[2] == table()
