@@ -30,7 +30,7 @@ def broken(name):
             continue
         if name.endswith(".zh.md") and path and (ROOT / chinese(target)).is_file():
             target = chinese(target)
-        if not (ROOT / target).is_file() or anchor and anchor not in anchors(target):
+        if not (ROOT / target).is_file() or (anchor and anchor not in anchors(target)):
             yield f"{path}#{anchor}"
 
 
