@@ -201,13 +201,13 @@ def _options_of(kind: type) -> dict[str, inspect.Parameter]:
 
 
 def described_args(docstring: str) -> Mapping[str, str]:
-    """Read the lines under `Args:` of a docstring.
+    """Read the lines under `Args:`, or `Attributes:`, of a docstring.
 
     >>> described_args("Sum.\\n\\nArgs:\\n    a: One number,\\n        or several.\\n    b: Another.\\n")
     {'a': 'One number, or several.', 'b': 'Another.'}
     """
-    _, _, after = inspect.cleandoc(docstring).partition("\nArgs:\n")
-    block = re.split(r"^\S", after, maxsplit=1, flags=re.MULTILINE)[0]
+    _, *after = re.split(r"^(?:Args|Attributes):\n", inspect.cleandoc(docstring), flags=re.MULTILINE)
+    block = re.split(r"^\S", after[0] if after else "", maxsplit=1, flags=re.MULTILINE)[0]
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", block, flags=re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}
 

@@ -1,0 +1,91 @@
+"""Docstrings are true and complete: their examples run, and exported names describe parameters and results."""
+
+import doctest
+import importlib
+import inspect
+import time
+from pathlib import Path
+
+import pytest
+
+from juzhen.cli.options import described_args
+from tools.docs.api import CALLED
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = (
+    "benchmarks", "callbacks", "conf", "datamodules", "hydra_plugins", "juzhen", "launch", "lightning_modules",
+    "sweeps", "tools",
+)  # fmt: skip
+EXPORTING = (
+    "juzhen", "juzhen.backends", "juzhen.encoders", "juzhen.evaluation", "juzhen.export", "juzhen.index",
+    "juzhen.losses",
+)  # fmt: skip
+
+SECONDS = 20
+"""Processor time of one module's examples, at most."""
+
+INCOMPLETE = ROOT / "tests" / "incomplete_docstrings.txt"
+"""Exported names, and methods of exported classes, whose docstrings still lack Args or Returns; none may be added."""
+
+
+def with_examples():
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    found = [path for path in paths if ">>> " in path.read_text(encoding="utf-8")]
+    return [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in found
+    ]
+
+
+@pytest.mark.parametrize("name", with_examples())
+def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(name)
+    started = time.process_time()
+    found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    assert found.attempted > 0
+    assert found.failed == 0
+    assert time.process_time() - started < SECONDS
+
+
+def exported():
+    """Function or class → its name, of all that packages export, each once."""
+    names = {}
+    for package in map(importlib.import_module, EXPORTING):
+        for name in package.__all__:
+            value = getattr(package, name)
+            if callable(value) and getattr(value, "__module__", "").startswith("juzhen."):
+                names.setdefault(value, f"{package.__name__}.{name}")
+    return names
+
+
+def lacking(value):
+    """What the docstring of a function, or of a class, does not describe."""
+    described = inspect.getdoc(value) or ""
+    signature = inspect.signature(value)
+    parameters = [
+        each for each in signature.parameters if each not in ("self", "cls") and not each.startswith("_")
+    ]
+    missing = [each for each in parameters if each not in described_args(described)]
+    gives = not inspect.isclass(value) and signature.return_annotation not in (
+        None,
+        "None",
+        inspect.Signature.empty,
+    )
+    return missing + (["Returns"] if gives and "\nReturns:\n" not in described else [])
+
+
+def incomplete():
+    found = {name: lacking(value) for value, name in exported().items()}
+    for owner, name in exported().items():
+        called = [each for each in CALLED if each in vars(owner)] if inspect.isclass(owner) else []
+        found |= {
+            f"{name}.{each}": lacking(getattr(owner, each))
+            for each in called
+            if callable(getattr(owner, each))
+        }
+    return {name: missing for name, missing in found.items() if missing}
+
+
+def test_exported_names_describe_their_parameters_and_results():
+    known = INCOMPLETE.read_text(encoding="utf-8").split()
+    assert {name: missing for name, missing in incomplete().items() if name not in known} == {}
