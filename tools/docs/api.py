@@ -5,44 +5,57 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import juzhen.losses
 from juzhen.core.paths import PACKAGE
 from tools.docs.markup import code, table
 
-PACKAGES: Mapping[str, tuple[str, str]] = {
+PAGES: Mapping[str, tuple[str, str]] = {
     "encoders": (
         "Encoders",
-        "encoders.sentence_encoder.SentenceEncoder encoders.cross_encoder.CrossEncoder "
-        "encoders.pair_encoder.PairEncoder families.answers.encoder.GenerativeReranker "
-        "encoders.sentence_encoder.PromptEncoder encoders.search.Hit encoders.sentence_encoder.load_encoder "
-        "encoders.save.save_encoder encoders.sentence_encoder.load_backbone encoders.backbone.compile_layers "
-        "encoders.embedding_cache.EmbeddingCache encoders.pooling encoders.backbone_config.BackboneConfig "
-        "backends.torch_backend.open_backend",
+        "juzhen.SentenceEncoder juzhen.CrossEncoder juzhen.MultiVectorEncoder juzhen.SparseEncoder "
+        "juzhen.GenerativeReranker juzhen.PromptEncoder juzhen.QueryDocumentEncoder juzhen.AdapterConfig "
+        "juzhen.quantize juzhen.encoders.load_encoder juzhen.encoders.save_encoder juzhen.encoders.load_backbone "
+        "juzhen.encoders.compile_layers juzhen.encoders.search.Hit juzhen.encoders.backbone_config.BackboneConfig "
+        "juzhen.encoders.embedding_cache.EmbeddingCache juzhen.encoders.pooling juzhen.backends.open_backend",
     ),
-    "training": ("Training from Python", "training.fit.fit data.rows"),
+    "training": ("Training from Python", "juzhen.fit juzhen.data.rows"),
     "evaluation": (
         "Evaluation",
-        "evaluation.run.evaluate evaluation.scoring.Evaluation evaluation.scoring.score_set "
-        "evaluation.scoring.score_together evaluation.scoring.score_unseen evaluation.two_stage evaluation.settings",
+        "juzhen.evaluate juzhen.evaluation.Evaluation juzhen.analyze_embeddings juzhen.evaluation.scoring "
+        "juzhen.evaluation.two_stage juzhen.evaluation.settings",
     ),
-    "metrics": ("Metrics", ""),
+    "metrics": ("Metrics", "juzhen.metrics"),
     "data": (
         "Data",
-        "core.examples data.loading.load_ranking data.loading.load_examples data.rankings "
-        "data.readers data.sampler data.convert data.spec",
+        "juzhen.load_ranking juzhen.read_search juzhen.core.examples juzhen.data.loading juzhen.data.rankings "
+        "juzhen.data.readers juzhen.data.sampler juzhen.data.convert juzhen.data.spec",
     ),
     "mining": (
         "Mining and distillation",
-        "mining.groups mining.negatives mining.options distillation.graded_sets distillation.student",
+        "juzhen.mine juzhen.MiningOptions juzhen.mine_paraphrases juzhen.detect_communities juzhen.cluster "
+        "juzhen.distillation.graded_sets juzhen.distillation.student",
     ),
-    "merging": ("Merging", "merging.merge merging.methods merging.runs"),
+    "merging": ("Merging", "juzhen.merge juzhen.merging.methods juzhen.merging.runs"),
+    "indexes": (
+        "Indexes on disk",
+        "juzhen.index.Index juzhen.index.IndexHit juzhen.index.Rows juzhen.index.read_rows juzhen.index.build "
+        "juzhen.index.add juzhen.index.remove juzhen.index.index_in_memory juzhen.index.PassageSettings "
+        "juzhen.index.Encoding",
+    ),
+    "export": (
+        "Export",
+        "juzhen.export.export_encoder juzhen.export.open_export juzhen.export.prove juzhen.export.ExportReport "
+        "juzhen.export.compare_backends",
+    ),
+    "serving": ("Serving", "juzhen.serving.models juzhen.serving.settings juzhen.serving.server.run"),
     "results": (
         "Results and errors",
-        "core.result core.errors calibration.calibration calibration.calibration",
+        "juzhen.core.result juzhen.core.errors juzhen.calibration.calibration juzhen.calibration.pair_scorer",
     ),
 }
-"""Page → title, and what stands on it: classes, functions, modules below `juzhen`; none: the package of its name."""
+"""Page → title and members: exported names, or paths of classes, functions and modules. A package is its modules."""
 
 CALLED = (
     *(
@@ -66,29 +79,42 @@ HEAD = "---\nsearch: {{boost: {boost}}}\n---\n# {title}\n"
 def pages() -> Iterator[tuple[str, str]]:
     """Path and text of each page."""
     yield "api/losses.md", _losses()
-    for name, (title, members) in PACKAGES.items():
-        listed = members.split() or [
-            f"{name}.{path.stem}" for path in sorted((PACKAGE / name).glob("[a-z]*.py"))
-        ]
-        is_module = {
-            member: PACKAGE.joinpath(*member.split(".")).with_suffix(".py").is_file() for member in listed
-        }
-        imports = _imports(member for member in listed if not is_module[member])
+    for name, (title, members) in PAGES.items():
+        listed = [each for member in members.split() for each in _modules_of(member)]
+        imports = _imports(member for member in listed if not _is_module(member))
         imported = "\n".join(["", "```python", *imports, "```", ""]) if imports else ""
+        boost = 1 if name in ("encoders", "training") else 0.3
         yield (
             f"api/{name}.md",
-            HEAD.format(title=title, boost=1 if name in ("encoders", "training") else 0.3)
-            + imported
-            + "".join(map(_entry, listed)),
+            HEAD.format(title=title, boost=boost) + imported + "".join(map(_entry, listed)),
         )
+
+
+def _file_of(name: str) -> Path:
+    return PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py")
+
+
+def _is_module(name: str) -> bool:
+    return _file_of(name).is_file()
+
+
+def _modules_of(name: str) -> list[str]:
+    """The modules of a package; anything else by itself."""
+    paths = sorted(_file_of(name).with_suffix("").glob("[a-z]*.py"))
+    return [f"{name}.{path.stem}" for path in paths] or [name]
+
+
+def _value_of(name: str) -> Any:
+    home, _, last = name.rpartition(".")
+    return getattr(import_module(home), last)
 
 
 def _imports(names: Iterable[str]) -> list[str]:
     """The lines that import classes and functions, each from the outermost package that offers it."""
     offered: dict[str, list[str]] = {}
     for name in names:
-        *module, last = f"juzhen.{name}".split(".")
-        homes = (".".join(module[:depth]) for depth in range(1, len(module)))
+        *module, last = name.split(".")
+        homes = (".".join(module[:depth]) for depth in range(1, len(module) + 1))
         home = next(
             (package for package in homes if last in getattr(import_module(package), "__all__", ())),
             ".".join(module),
@@ -99,15 +125,17 @@ def _imports(names: Iterable[str]) -> list[str]:
 
 def _entry(name: str) -> str:
     """A class or a function with its members; of a module its docstring and all that is public in it."""
-    members = _members(f"juzhen.{name}")
+    if not _is_module(name):  # where it is defined
+        value = _value_of(name)
+        name = f"{value.__module__}.{value.__qualname__}"
+    members = _members(name)
     options = f"    options:\n      members: [{', '.join(members)}]\n" if members else ""
-    return f"\n::: juzhen.{name}\n{options}"
+    return f"\n::: {name}\n{options}"
 
 
 def _members(name: str) -> list[str]:
     """What people call, before constants and what the inside needs; nothing where the source's order will do."""
-    home, _, last = name.rpartition(".")
-    if PACKAGE.parent.joinpath(*name.split(".")).with_suffix(".py").is_file():
+    if _is_module(name):
         body = ast.parse(Path(import_module(name).__file__ or "").read_text(encoding="utf-8")).body
         defined = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
         values = [
@@ -123,7 +151,7 @@ def _members(name: str) -> list[str]:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
         ]
         return [member for member in dict.fromkeys([*defined, *values]) if not member.startswith("_")]
-    value = getattr(import_module(home), last)
+    value = _value_of(name)
     if not (inspect.isclass(value) and hasattr(value, "load")):
         return []
     owners = [owner for owner in value.__mro__ if owner.__module__.startswith("juzhen.")]
@@ -144,6 +172,6 @@ def _losses() -> str:
         (f"[{code(name)}][juzhen.losses.{home}.{name}]", code(f"juzhen.losses.{home}"))
         for name, home in homes.items()
     ]
-    listed = "".join(_entry(f"losses.{module}") for module in [*modules, "loss", "scores"])
+    listed = "".join(_entry(f"juzhen.losses.{module}") for module in [*modules, "loss", "scores"])
     head = HEAD.format(title="Loss classes and functions", boost=0.3)
     return f"{head}\nAll are imported from `juzhen.losses`.\n\n{table(('name', 'module'), rows)}{listed}"

@@ -88,7 +88,7 @@ def _overview() -> str:
     )
     paths = {name: path if "/" not in path else path.partition("/")[2] for name, path in REFERENCE.items()}
     links = [f"- [{name}]({'../' if path == REFERENCE[name] else ''}{path})" for name, path in paths.items()]
-    links += [f"- [{API}: {title.lower()}](api/{name}.md)" for name, (title, _) in api.PACKAGES.items()]
+    links += [f"- [{API}: {title.lower()}](api/{name}.md)" for name, (title, _) in api.PAGES.items()]
     return (
         "# Reference\n\n" + about + "\n\n" + "\n".join([*links, f"- [{API}: losses](api/losses.md)"]) + "\n"
     )
