@@ -51,6 +51,7 @@ GROUPS = {
     "compare runs": {
         "table": "transfer matrix on the console: row trained on, column evaluated on",
         "compare": "two runs or more on the same rows: differences, pairs that flipped; or published numbers",
+        "gate": "accept or reject a run by its change against a base, for CI",
         "report": "matrix, published numbers, leaks, costs and answers, as files",
         "archive": "copy the results alone, without weights, logs and folders of this machine",
         "status": "runs of sweeps: finished, running, failed, and the time left",

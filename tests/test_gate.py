@@ -1,0 +1,93 @@
+"""The verdict on a training: its words, its error rate, and the status of `juzhen gate`."""
+
+import numpy as np
+import pytest
+from jobs import run_job
+
+from juzhen.cli.main import main
+from juzhen.core.row_scores import SetRows
+from juzhen.metrics.comparison import Scored
+from juzhen.metrics.gap import Gap
+from juzhen.metrics.verdict import judge, mean_gap
+
+ROWS = 200
+
+
+def scored(gold, scores, kind="scored_pair"):
+    places = {name: np.arange(len(gold), dtype=np.int32) for name in ("row", "line")}
+    floats = {"gold": np.asarray(gold, np.float32), "score": np.asarray(scores, np.float32)}
+    return Scored(SetRows(kind, "f", places | floats))
+
+
+def worthless_training(draw, *, sets=4):
+    """Scores of two models of equal quality, whose errors are drawn apart."""
+    before, after = {}, {}
+    for name in map(str, range(sets)):
+        gold = draw.random(ROWS)
+        shared = gold + draw.normal(0, 0.4, ROWS)
+        for side in (before, after):
+            side[name] = scored(gold, shared + draw.normal(0, 0.2, ROWS))
+    return judge(after, before, ["0"])
+
+
+def test_a_training_of_no_worth_rarely_wins_and_its_intervals_hold_the_truth():
+    draw = np.random.default_rng(5)
+    verdicts = [worthless_training(draw) for _ in range(200)]
+    wins = sum(verdict.word == "WIN" for verdict in verdicts)
+    losses = sum(verdict.word == "LOSS" for verdict in verdicts)
+    assert wins <= 10  # 5 %
+    assert losses <= 10
+    covered = sum(low <= 0 <= high for low, high in (verdict.others.interval for verdict in verdicts))
+    assert 182 <= covered <= 198  # 95 % ± two standard errors, rounded
+
+
+def test_equal_weights_tie_and_a_better_model_wins():
+    draw = np.random.default_rng(1)
+    gold = draw.random(ROWS)
+    noisy, better = gold + draw.normal(0, 0.5, ROWS), gold + draw.normal(0, 0.05, ROWS)
+    same = judge({"a": scored(gold, noisy)}, {"a": scored(gold, noisy)}, ["a"])
+    assert (same.word, same.target.value, same.others) == ("TIE", 0, None)
+    won = judge({"a": scored(gold, better)}, {"a": scored(gold, noisy)}, ["a"])
+    lost = judge({"a": scored(gold, noisy)}, {"a": scored(gold, better)}, ["a"])
+    assert (won.word, lost.word) == ("WIN", "LOSS")
+    assert won.target.value == pytest.approx(-lost.target.value)
+    assert judge({"a": scored(gold, noisy)}, {"b": scored(gold, noisy)}) is None
+    assert judge({"a": scored(gold, noisy)}, {"a": scored(gold[::-1], noisy)}, ["a"]) is None  # other rows
+
+
+def test_the_mean_of_independent_changes_has_the_error_of_a_mean():
+    mean = mean_gap([Gap(0.1, 0.03, 10.0), Gap(0.3, 0.04, 10.0)])
+    assert mean.value == pytest.approx(0.2)
+    assert mean.error == pytest.approx(0.025)
+    assert mean.freedom == pytest.approx((0.015**2 + 0.02**2) ** 2 / ((0.015**4 + 0.02**4) / 10))
+    assert mean_gap([Gap(0.1, 0.03)]) == Gap(pytest.approx(0.1), pytest.approx(0.03), 0.0)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, tiny_backbone):
+    folder = tmp_path_factory.mktemp("runs")
+    words = ("dataset=[demo_qmc]", "suite=demo")
+    return [run_job(folder, tiny_backbone, *words, f"loss={loss}") for loss in ("cosent", "cosine")]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "seen"),
+    [
+        ([], 0, "gate: passed"),  # the run against itself: TIE
+        (["--must-win"], 1, "TIE, +0.0 [0.0, 0.0] on demo_qmc"),
+        (["--target", "demo_order", "demo_qmc"], 0, "on demo_qmc + demo_order"),
+        (["--target", "nowhere"], 2, "--target nowhere"),
+    ],
+)
+def test_the_status_of_the_gate(runs, words, status, seen, capsys):
+    assert main(["gate", str(runs[0]), "--against", str(runs[0]), *words]) == status
+    captured = capsys.readouterr()
+    assert seen in captured.out + captured.err
+
+
+def test_the_gate_fails_where_other_sets_lose_more_than_they_may(runs, capsys):
+    forth, back = (["gate", str(a), "--against", str(b)] for a, b in (runs, runs[::-1]))
+    statuses = {main([*words, "--target", "demo_qmc", "--may-lose", "0"]) for words in (forth, back)}
+    assert 1 in statuses  # the others' mean is below 0 in one direction
+    assert "other sets lose more than 0 points" in capsys.readouterr().out
+    assert main([*forth, "--may-lose", "100"]) in (0, 1)
