@@ -66,7 +66,7 @@ def test_the_mean_of_independent_changes_has_the_error_of_a_mean():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, tiny_backbone):
     folder = tmp_path_factory.mktemp("runs")
-    words = ("dataset=[demo_qmc]", "suite=demo")
+    words = ("dataset=[demo_qmc]", "benchmark=demo")
     return [run_job(folder, tiny_backbone, *words, f"loss={loss}") for loss in ("cosent", "cosine")]
 
 
